@@ -102,7 +102,7 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t
 // One row per layer; the first layer is the reference.
 template <class Make>
 void compare_layers(const std::string& what, const std::vector<NamedLayer>& layers, double share, const Make& make,
-             const BenchOptions& options, std::vector<Row>& rows) {
+                    const BenchOptions& options, std::vector<Row>& rows) {
   std::vector<Work> work;
   for (const NamedLayer& layer : layers) {
     work.push_back(make(layer.attention));
@@ -127,8 +127,8 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
     compare_layers(
-        z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); }, options,
-        rows);
+        z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
+        options, rows);
   }
   // Both cache 256 values per token.
   const std::vector<NamedLayer> small_caches = {
@@ -141,8 +141,8 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       })};
   for (const InputSize& z : std::vector<InputSize>{{4, 512, 1024}, {1, 2048, 1024}}) {
     compare_layers(
-        z.name() + " H16", small_caches, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); }, options,
-        rows);
+        z.name() + " H16", small_caches, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
+        options, rows);
   }
   for (const std::int64_t cached : {512, 2048, 8192}) {
     compare_layers(
@@ -249,10 +249,12 @@ std::vector<Row> python(const BenchOptions& options) {
                options.precision);
   }
   std::vector<Row> rows;
-  add_layer_rows({.batch = 8, .context_length = 256, .d_model = 412, .n_heads = 2, .d_head = 76, .n_experts = 5, .top_k = 3},
-          options, rows);
-  add_layer_rows({.batch = 1, .context_length = 256, .d_model = 128, .n_heads = 2, .d_head = 32, .n_experts = 4, .top_k = 2},
-          options, rows);
+  add_layer_rows(
+      {.batch = 8, .context_length = 256, .d_model = 412, .n_heads = 2, .d_head = 76, .n_experts = 5, .top_k = 3},
+      options, rows);
+  add_layer_rows(
+      {.batch = 1, .context_length = 256, .d_model = 128, .n_heads = 2, .d_head = 32, .n_experts = 4, .top_k = 2},
+      options, rows);
   return rows;
 }
 

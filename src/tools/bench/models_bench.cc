@@ -20,7 +20,8 @@ namespace headroom::bench {
 namespace {
 
 // Starts a child process for each workload, with the options' precision and device.
-std::vector<std::unique_ptr<BenchProcess>> started(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
+std::vector<std::unique_ptr<BenchProcess>> started(const std::vector<WorkloadSpec>& specs,
+                                                   const BenchOptions& options) {
   std::vector<std::unique_ptr<BenchProcess>> processes;
   for (WorkloadSpec spec : specs) {
     spec.precision = options.precision;
@@ -73,8 +74,8 @@ TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
   return {name, spec, static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs)};
 }
 
-// Values that decoding one more token reads: each weight once, which is one multiply-accumulate each without a past, and
-// the cache of `keys` tokens.
+// Values that decoding one more token reads: each weight once, which is one multiply-accumulate each without a past,
+// and the cache of `keys` tokens.
 double values_read(config::ModelOptions o, std::int64_t keys) {
   const auto cached = static_cast<double>(cost::decoding_cache_numbers(o));
   const auto room = static_cast<double>(o.memory_length + o.context_length);
@@ -129,26 +130,22 @@ std::vector<Row> switchhead(const BenchOptions& options) {
 std::vector<Row> switchhead_262m(const BenchOptions& options) {
   const TimedModel dense =
       training_step("step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2});
-  std::vector<Row> rows =
-      compare_models({dense, training_step("step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2})},
-                     options);
-  rows.push_back(
-      compare_models(
-          {dense, training_step("step 262M B2: MoA H=8", {.recipe = "switchhead/wt103_262m_moa_h8", .batch = 2})},
-          options)
-          .back());
+  std::vector<Row> rows = compare_models(
+      {dense, training_step("step 262M B2: SwitchHead", {.recipe = "switchhead/wt103_262m", .batch = 2})}, options);
+  rows.push_back(compare_models({dense, training_step("step 262M B2: MoA H=8",
+                                                      {.recipe = "switchhead/wt103_262m_moa_h8", .batch = 2})},
+                                options)
+                     .back());
   return rows;
 }
 
 // Four layers of the 405M models.
 std::vector<Row> dcformer(const BenchOptions& options) {
   const std::vector<std::string> few = four_layers();
-  std::vector<Row> rows =
-      compare_models({training_step("step 4 layers T2048 B1: Transformer++",
-                                    {.recipe = "dcmha/405m_transformer_pp", .set = few}),
-                      training_step("step 4 layers T2048 B1: DCFormer++",
-                                    {.recipe = "dcmha/405m_dcformer_pp", .set = few})},
-                     options);
+  std::vector<Row> rows = compare_models(
+      {training_step("step 4 layers T2048 B1: Transformer++", {.recipe = "dcmha/405m_transformer_pp", .set = few}),
+       training_step("step 4 layers T2048 B1: DCFormer++", {.recipe = "dcmha/405m_dcformer_pp", .set = few})},
+      options);
   const std::vector<TokenTimes> tokens =
       token_times({{.recipe = "dcmha/405m_transformer_pp", .set = few, .work = "decode"},
                    {.recipe = "dcmha/405m_dcformer_pp", .set = few, .work = "decode"}},
@@ -208,16 +205,16 @@ std::vector<WorkloadSpec> specs_of(const BenchOptions& options, const std::vecto
 std::vector<Row> evaluate(const BenchOptions& options) {
   // Transformer-MGK, table 6.
   std::vector<WorkloadSpec> specs = specs_of(options, {{.recipe = "mgk/lra_retrieval_softmax_h8", .set = {}},
-                                                     {.recipe = "mgk/lra_retrieval_mgk_h4", .set = {}},
-                                                     {.recipe = "mgk/lra_retrieval_smgk_h4", .set = {}}});
+                                                       {.recipe = "mgk/lra_retrieval_mgk_h4", .set = {}},
+                                                       {.recipe = "mgk/lra_retrieval_smgk_h4", .set = {}}});
   for (WorkloadSpec& spec : specs) {
     spec.work = "forward";
   }
   std::vector<TimedModel> models;
   for (const WorkloadSpec& spec : specs) {
     const cost::ExecutedCost cost = cost::executed_cost(spec.model(), options.batch);
-    const double macs = static_cast<double>(options.batch) *
-                        static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs);
+    const double macs =
+        static_cast<double>(options.batch) * static_cast<double>(cost.attention_macs + cost.mlp_macs + cost.head_macs);
     models.push_back({fmt::format("read B{}: {}", options.batch, spec.recipe), spec, macs});
   }
   return compare_models(models, options);
@@ -230,8 +227,8 @@ void check_generation(const BenchOptions& options) {
       user_error("bench: generation: {}: must be a language model", config);
     }
     if (options.prompt + options.tokens > model.context_length) {
-      user_error("bench: generation: {}: the prompt ({}) and the generated tokens ({}) exceed context_length, {}", config,
-                 options.prompt, options.tokens, model.context_length);
+      user_error("bench: generation: {}: the prompt ({}) and the generated tokens ({}) exceed context_length, {}",
+                 config, options.prompt, options.tokens, model.context_length);
     }
   }
 }
@@ -239,7 +236,7 @@ void check_generation(const BenchOptions& options) {
 std::vector<Row> generation(const BenchOptions& options) {
   // DCMHA, table 6, with four layers.
   std::vector<WorkloadSpec> specs = specs_of(options, {{.recipe = "dcmha/405m_transformer_pp", .set = four_layers()},
-                                                     {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers()}});
+                                                       {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers()}});
   for (WorkloadSpec& spec : specs) {
     spec.work = "decode";
     spec.prompt = options.prompt;

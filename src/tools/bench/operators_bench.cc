@@ -64,7 +64,8 @@ void attention_rows(const ops::AttentionCase& z, const BenchOptions& options, st
     const std::optional<at::Tensor> mask =
         z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, device.dtype(at::kBool)).tril_(z.s - z.t));
     const double scale = 1.0 / std::sqrt(static_cast<double>(z.e));
-    const auto torch = [=, whole = z.t == z.s](const std::vector<at::Tensor>& x, Implementation /*PyTorch has its own*/) {
+    const auto torch = [=, whole = z.t == z.s](const std::vector<at::Tensor>& x,
+                                               Implementation /*PyTorch has its own*/) {
       return at::scaled_dot_product_attention(x[0], x[1], x[2], mask, 0.0, whole, scale);
     };
     work.push_back(forward_backward({problem.leaves, torch}, Implementation::automatic));
@@ -99,9 +100,10 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
   for (const ops::ExpertLinearCase& z : ops::expert_linear_cases(ops::Role::timed)) {
     const ops::Problem problem = z.problem(setting_of(options));
     const ops::Draw draw{setting_of(options)};
-    const ops::Problem dense{
-        {draw.activation({z.n * z.heads * z.choices, z.d_in}), draw.activation({z.d_in, z.d_out})},
-        [](const std::vector<at::Tensor>& x, Implementation /*PyTorch has its own*/) { return ops::linear(x[0], x[1]); }};
+    const ops::Problem dense{{draw.activation({z.n * z.heads * z.choices, z.d_in}), draw.activation({z.d_in, z.d_out})},
+                             [](const std::vector<at::Tensor>& x, Implementation /*PyTorch has its own*/) {
+                               return ops::linear(x[0], x[1]);
+                             }};
     const std::vector<double> times =
         medians_in_turn({forward_backward(problem, Implementation::reference), fused_forward_backward(problem),
                          forward_backward(dense, Implementation::automatic)},

@@ -79,7 +79,8 @@ Json BenchProcess::ask(const std::string& line) {
 void BenchProcess::send(const std::string& line) {
   asked_ = line;
   const std::string question = line + "\n";
-  [[maybe_unused]] const auto written = write(to_, question.data(), question.size());  // answer() reports a process that has exited
+  [[maybe_unused]] const auto written =
+      write(to_, question.data(), question.size());  // answer() reports a process that has exited
 }
 
 Json BenchProcess::answer() {

@@ -1,5 +1,5 @@
-// Time of training steps and decoded tokens by operator: the time in each operator without the operators it calls, summed
-// by name, against the time that its memory traffic and matmuls need at the machine's limits.
+// Time of training steps and decoded tokens by operator: the time in each operator without the operators it calls,
+// summed by name, against the time that its memory traffic and matmuls need at the machine's limits.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
@@ -77,8 +77,8 @@ class Arguments {
   c10::ArrayRef<const c10::IValue> values_;
 };
 
-// Matmuls over all visible pairs of a query and a key. Forward: one for each key, one for the relative term, one for the
-// values. Backward: the scores again, and two for each of these.
+// Matmuls over all visible pairs of a query and a key. Forward: one for each key, one for the relative term, one for
+// the values. Backward: the scores again, and two for each of these.
 double attention_flops(const Arguments& a, bool backward) {
   const at::Tensor& q = a.tensor(a.place("q"));
   const std::int64_t t = q.size(2), s = a.tensor(a.place("k")).size(2), window = a.integer(a.place("window"));

@@ -92,8 +92,8 @@ Series grow(const std::string& name, const std::vector<double>& xs, const Varian
     series.time.push_back({x, m.seconds * 1e3});
     series.memory.push_back({x, std::max(m.mebibytes, 0.1)});
   }
-  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit, growth_exponent(series.time, 3),
-                                      unit, growth_exponent(series.memory, 3)),
+  rows.push_back({.name = fmt::format("{}: time ~ {}^{:.2f}, memory ~ {}^{:.2f}", name, unit,
+                                      growth_exponent(series.time, 3), unit, growth_exponent(series.memory, 3)),
                   .seconds = series.time.back().y * 1e-3});
   return series;
 }

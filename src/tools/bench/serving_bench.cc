@@ -1,5 +1,5 @@
-// The serving engine: eight requests against one, one against a plain loop, the first token of a long prompt while other
-// requests are decoded, and eight requests against transformers' generate().
+// The serving engine: eight requests against one, one against a plain loop, the first token of a long prompt while
+// other requests are decoded, and eight requests against transformers' generate().
 #include <fmt/format.h>
 
 #include "headroom/config/config.h"
@@ -163,7 +163,7 @@ void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {
   for (const std::int64_t requests : {std::int64_t{1}, kServedTogether}) {
     const std::unique_ptr<BenchProcess> theirs =  // transformers is not part of the set-up
         start_if_available(transformers_command(o, options, requests),
-                       "serve: transformers is not installed in the yardstick's Python; left out");
+                           "serve: transformers is not installed in the yardstick's Python; left out");
     std::vector<Work> work = {[&] { served.serve(requests); }};
     if (theirs) {
       work.emplace_back([&] { theirs->ask("run 1"); });

@@ -48,7 +48,8 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
 
 // Null without a C++ compiler and Python's headers, which torch.compile needs.
 std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
-  return start_if_available(pytorch_command(o, options, true), "step: torch.compile does not work on this machine; left out");
+  return start_if_available(pytorch_command(o, options, true),
+                            "step: torch.compile does not work on this machine; left out");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed, b
 class DecodingLoop {
  public:
   DecodingLoop(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
-           at::Device device)
+               at::Device device)
       : model_(options, 1, at::TensorOptions(device).dtype(at::kFloat)),
         context_(context),
         prompt_(at::randint(options.vocabulary_size,
@@ -197,13 +197,13 @@ std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t
 int serve(const std::string& line) {
   const Json json = parse_json(line, "bench");
   const WorkloadSpec spec{.recipe = json.at("recipe").get<std::string>(),
-                        .set = json.at("set").get<std::vector<std::string>>(),
-                        .work = json.at("work").get<std::string>(),
-                        .batch = json.at("batch").get<std::int64_t>(),
-                        .precision = json.at("precision").get<std::string>(),
-                        .device = json.at("device").get<std::string>(),
-                        .accumulate = json.at("accumulate").get<std::int64_t>(),
-                        .prompt = json.at("prompt").get<std::int64_t>()};
+                          .set = json.at("set").get<std::vector<std::string>>(),
+                          .work = json.at("work").get<std::string>(),
+                          .batch = json.at("batch").get<std::int64_t>(),
+                          .precision = json.at("precision").get<std::string>(),
+                          .device = json.at("device").get<std::string>(),
+                          .accumulate = json.at("accumulate").get<std::int64_t>(),
+                          .prompt = json.at("prompt").get<std::int64_t>()};
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const Workload workload = spec.begin();

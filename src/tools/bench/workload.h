@@ -1,5 +1,5 @@
-// The work that benchmarks of whole models time: training steps, decoded tokens, losses of a batch. Each model runs in a
-// child process, so that several can be timed in turn and their memory measured separately.
+// The work that benchmarks of whole models time: training steps, decoded tokens, losses of a batch. Each model runs in
+// a child process, so that several can be timed in turn and their memory measured separately.
 #pragma once
 
 #include <cstdint>
