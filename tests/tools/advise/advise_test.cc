@@ -17,7 +17,7 @@ namespace advise_test {
 
 namespace fs = std::filesystem;
 
-// A folder with a text and the config of a tiny model.
+// Creates a folder with a text and the config of a tiny model.
 fs::path prepared(const char* name) {
   fs::path folder = fs::path(::testing::TempDir()) / name;
   fs::remove_all(folder);
@@ -63,7 +63,7 @@ AdviseRequest asked_in(const fs::path& folder, const char* out) {
   return r;
 }
 
-// One request is carried out for all tests; each has a copy of its folder.
+// One request runs for all tests; each test gets a copy of its folder.
 class AdviseTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -94,7 +94,7 @@ class AdviseTest : public ::testing::Test {
   }
 };
 
-// What a request's trainings came to, without times.
+// The results of all pilot runs, without times.
 std::vector<std::string> trainings(const Advice& advice) {
   std::vector<std::string> all;
   for (const Json& run : to_json(advice).at("runs")) {
@@ -144,7 +144,7 @@ TEST_F(AdviseTest, GoesOnWhereItWasAndRepeatsItself) {
   EXPECT_EQ(repeated.spent, whole().spent) << "nothing was trained or measured";
   EXPECT_EQ(read_text_file(repeated.file), config);
 
-  // As a kill in the second round leaves it.
+  // The state after a kill in the second round.
   fs::remove(repeated.file);
   fs::remove(repeated.report);
   for (const Candidate& candidate : repeated.stages.front().candidates) {

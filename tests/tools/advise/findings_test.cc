@@ -6,7 +6,7 @@
 namespace headroom::advise {
 namespace advice_words_test {
 
-// Measured at 100 tokens a second, trained at these.
+// A candidate measured at 100 tokens per second, whose pilot runs trained at `speeds`.
 Candidate candidate_of(const char* name, std::int64_t parameters, const std::vector<double>& speeds) {
   Candidate candidate{.name = name, .step_seconds = 0.1, .parameters = parameters};
   candidate.config.train.batch_size = 1;

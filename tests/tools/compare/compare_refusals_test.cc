@@ -1,4 +1,4 @@
-// What is no comparison, or no longer one.
+// Requests, folders and files that compare and sweep refuse.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -48,7 +48,7 @@ TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
-// A record may grow; what it would lose is named, and nothing is changed.
+// A record may grow. A request that would lose part of it is refused, and no file changes.
 TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   CompareRequest r = request();
   r.configs.push_back(config("two", 2));
@@ -97,7 +97,7 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
   EXPECT_EQ(sweep(other).runs.size(), 3u);
 }
 
-// A study that was stopped before its first run, or one that is damaged, is no loss.
+// A model without a run, or a damaged record, may be overwritten.
 TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
   CompareRequest r = request();
   for (NamedConfig& named : r.configs) {
@@ -197,7 +197,7 @@ TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(folder_ / "out/four"));
 }
 
-// What decides is the data, not the key that names it.
+// The data decide, not the keys that name them.
 TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   const std::string text = read_text_file(folder_ / "train.txt");
   std::ofstream(folder_ / "copy.txt") << text;

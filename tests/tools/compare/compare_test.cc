@@ -53,7 +53,7 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
   const fs::path one = folder_ / "out" / "one";
   const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
   const std::string metrics = read_text_file(one / "metrics.jsonl");
-  // As a kill after step 2 leaves it.
+  // The state after a kill at step 2.
   fs::remove(one / "result.json");
   fs::remove(one / "checkpoints" / "step_4.safetensors");
   fs::remove(one / "checkpoints" / "step_6.safetensors");
@@ -65,7 +65,7 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
   EXPECT_EQ(again.runs[0].result().seconds, whole.runs[0].result().seconds);
   EXPECT_EQ(again.runs[1].result().parameters_sha256, whole.runs[1].result().parameters_sha256);
   EXPECT_EQ(again.runs[1].result().validation.size(), 3u);
-  // Its first line holds a measured time, which training afresh would have changed.
+  // The first line holds a measured time, which training from scratch would change.
   const std::string first_line = metrics.substr(0, metrics.find('\n') + 1);
   EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
 }
@@ -152,7 +152,7 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
   EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
 
-  // A value that lies between: only its runs are new.
+  // A new value between the others: only its runs are trained.
   const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
   const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
   r.tune[0].values = {"1e-6", "0.01", "1e-5"};

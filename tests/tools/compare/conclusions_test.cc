@@ -123,7 +123,7 @@ TEST(Conclusion, ClaimsNoneWhereItIncludesZero) {
   EXPECT_TRUE(says(points[1], "Some models were trained once")) << points[1];
 }
 
-// All its points, one after the other.
+// All sentences as one text.
 std::string said(const Conclusion& points) {
   std::string all;
   for (const std::string& point : points) {

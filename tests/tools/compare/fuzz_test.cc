@@ -10,7 +10,7 @@ namespace analysis_fuzz_test {
 
 namespace fs = std::filesystem;
 
-// A sweep of two runs that are there without having been trained.
+// The files of a sweep with two runs, written without training.
 class AnalysisFuzz : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -27,7 +27,7 @@ class AnalysisFuzz : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(out_); }
 
-  // Everything that a report makes of what is there.
+  // Page, JSON and table.
   static void show(const fs::path& folder) {
     const CompareResult result = report(folder);
     to_json_line(to_json(result));
@@ -96,7 +96,7 @@ TEST_F(AnalysisFuzz, AFolderThatNoFileSystemHas) {
   EXPECT_THROW(show(out_), UserError);
 }
 
-// A value of a comparison is shown as JSON where it is JSON: not where that would be too deep to be written.
+// A value that is JSON is shown as JSON, unless it is nested too deeply to be written.
 TEST_F(AnalysisFuzz, AValueThatIsDeepJson) {
   std::string deep = kComparison;
   const std::string nested = std::string(100000, '[') + std::string(100000, ']');

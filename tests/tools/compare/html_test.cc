@@ -33,7 +33,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Every element that is opened is closed, in order.
+// Every opened element is closed, in order.
 void expect_well_formed(const std::string& html) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-zA-Z0-9]+)([^>]*)>");
@@ -162,7 +162,7 @@ TEST(Report, ShowsCostsAsOneTableOfBars) {
       << costs;
 }
 
-// What the costs' table holds is not in the first one as well, which then fits a page.
+// Costs are only in the cost table, so that the result table fits the page.
 TEST(Report, HasNoMoreColumnsThanFitAPage) {
   CompareResult result = example();
   result.runs = {example_seeds("a", {7.0, 7.2}), example_seeds("b", {8.0, 8.1}, 400)};

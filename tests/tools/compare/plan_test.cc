@@ -109,7 +109,7 @@ TEST(Fairness, OtherTokensAreRefused) {
   EXPECT_EQ(refusal(configs), "");
 }
 
-// Their content is compared once it has been read (check_runs).
+// The content is compared after it has been read (check_runs).
 TEST(Fairness, OtherNamesOfDataAreSaid) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.data.validation = {"other.txt"};

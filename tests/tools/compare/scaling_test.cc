@@ -99,7 +99,7 @@ TEST(Scaling, WhatCannotBeFittedHasASentence) {
   EXPECT_FALSE(none[1].models[0].saving);
 }
 
-// Two seeds whose ratios are 1.5 and 2: the mean of their logarithms, 12.706 standard errors to each side.
+// Two seeds with ratios 1.5 and 2: the mean of their logarithms -/+ 12.706 standard errors.
 TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
   ScaledFamily first = family_on(kLaw, 1.0, 2), other = family_on(kLaw, 1.5, 2);
   for (std::size_t i = 0; i < other.models.size(); ++i) {
@@ -113,7 +113,7 @@ TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
   EXPECT_FALSE(saving.excludes_one());
 }
 
-// Losses that scatter by 0.2% from seed to seed, as small models' do: 95 of 100 intervals hold the true ratio.
+// With losses that vary by 0.2% between seeds, like those of small models, 95 of 100 intervals contain the true ratio.
 TEST(Scaling, IntervalCoversTheTruthAsOftenAsItSays) {
   constexpr int kTrials = 4000;
   constexpr double kTrue = 1.4;

@@ -17,7 +17,7 @@ TEST(Statistics, MeanAndDeviation) {
   EXPECT_EQ(sample_deviation({3, 3, 3}), 0.0);
 }
 
-// The values that every table of the distribution prints.
+// Values from tables of the distribution.
 TEST(Student, QuantilesAreThoseOfTheTables) {
   struct Known {
     double probability;
