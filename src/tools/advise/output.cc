@@ -18,6 +18,7 @@
 #include "tools/compare/compare.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/report/formatting.h"
+#include "tools/compare/report/sections.h"
 #include "tools/compare/run/run_folder.h"
 #include "training/tasks/task.h"
 
@@ -177,16 +178,15 @@ std::string stage_table(const Stage& stage) {
     }
     rows += "</tr>\n";
   }
-  return fmt::format("<div class='card scroll'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
-                     head, rows);
+  return compare::html_table(head, rows);
 }
 
 std::string stage_section(const Stage& stage) {
   return fmt::format(
-      "<h2>{}</h2><p>{}</p><div class='grid overview'><figure class='card'><figcaption>Bits per byte <small>of the "
-      "validation text; lower is better</small></figcaption>{}</figure>{}</div><p "
+      "<h2>{}</h2><p>{}</p><div class='grid overview'>{}{}</div><p "
       "class='note'>\u2605 taken. Bits per byte; with several seeds mean \u00b1 standard deviation.</p>",
-      draw::escape(stage.title), draw::escape(stage.sentence), draw::line_chart(stage_chart(stage)),
+      draw::escape(stage.title), draw::escape(stage.sentence),
+      compare::figure("Bits per byte", "of the validation text; lower is better", draw::line_chart(stage_chart(stage))),
       stage_table(stage));
 }
 
@@ -198,24 +198,22 @@ std::string points(const Advice& advice) {
   return fmt::format("<ul>\n{}</ul>\n", text);
 }
 
-std::string entry(const char* term, const std::string& text) {
-  return text.empty() ? text : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
-}
-
-std::string circumstances(const Advice& advice) {
-  return "<h2>How it was found</h2><div class='card'><dl>" + entry("Command", advice.command) +
-         entry("Machine", advice.machine) +
-         entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}", format_duration(advice.budget),
-                                     format_duration(advice.spent))) +
-         entry(
+std::string method_section(const Advice& advice) {
+  return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_entry("Command", advice.command) +
+         compare::html_entry("Machine", advice.machine) +
+         compare::html_entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}",
+                                                   format_duration(advice.budget), format_duration(advice.spent))) +
+         compare::html_entry(
              "Pilot runs",
              "all candidates are trained for a while, the better half for twice as long, and so on; if the last two "
              "are "
              "within one percent, three seeds decide. All pilot runs of a round take the same time on this machine, by "
              "the speeds measured beforehand") +
-         entry("Measure",
-               "bits per byte of the same part of the validation text, which is comparable between vocabularies") +
-         entry("This page", fmt::format("made {} by {}", compare::utc_now(), compare::program_version())) +
+         compare::html_entry(
+             "Measure",
+             "bits per byte of the same part of the validation text, which is comparable between vocabularies") +
+         compare::html_entry("This page",
+                             fmt::format("made {} by {}", compare::utc_now(), compare::program_version())) +
          "</dl></div>\n";
 }
 
@@ -237,7 +235,7 @@ std::string render_report(const Advice& advice) {
          points(advice) + stages +
          fmt::format("<h2>Config</h2><div class='card whole'><pre>{}</pre></div>\n",
                      draw::escape(read_text_file(advice.file))) +
-         circumstances(advice) + "</main></body></html>\n";
+         method_section(advice) + "</main></body></html>\n";
 }
 
 namespace {

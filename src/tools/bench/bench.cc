@@ -103,11 +103,7 @@ std::vector<Row> run(const std::string& name, const BenchOptions& options) {
       return entry.run(options);
     }
   }
-  std::string known;
-  for (const Entry& entry : entries()) {
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", entry.name);
-  }
-  user_error("bench: {}: no such benchmark; there are {}", name, known);
+  user_error("bench: {}: no such benchmark; list them with --list", name);
 }
 
 Json to_json(const std::vector<Row>& rows) {

@@ -165,12 +165,11 @@ Work fused_attention(const ops::AttentionCase& z, const BenchOptions& options) {
   return fused_forward_backward(z.problem(setting_of(options)));
 }
 
+// Without a count of operations.
 Row timed_row(const std::string& name, double seconds, double reference) {
-  Row row{.name = name, .seconds = seconds};
-  if (!row.none_here()) {
-    row.ratio_to_reference = reference / seconds;
-  }
-  return row;
+  return {.name = name,
+          .seconds = seconds,
+          .ratio_to_reference = std::isnan(seconds) ? std::nullopt : std::optional(reference / seconds)};
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
 }  // namespace
 
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other) {
-  const std::string& figure = tasks::headline(run.task().figures()).name;
+  const std::string& figure = run.headline_kind().name;
   return paired_difference(run.over_seeds(figure), other.over_seeds(figure));
 }
 
@@ -108,11 +108,10 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
     return {"No run reached a finite figure."};
   }
   const ComparedRun& best = runs.front();
-  const tasks::FigureKind& kind = tasks::headline(best.task().figures());
+  const tasks::FigureKind& kind = best.headline_kind();
   const std::vector<double> values = best.over_seeds(kind.name);
   Conclusion points = {fmt::format("{} has the best{} validation {} of {} combinations, {}.", best.name,
-                                   values.size() < 2 ? "" : " mean", kind.words, runs.size(),
-                                   with_deviation(mean(values), sample_deviation(values)))};
+                                   values.size() < 2 ? "" : " mean", kind.words, runs.size(), with_deviation(values))};
   if (runs.size() > 1 && runs[1].has_figure()) {
     points.push_back(fmt::format("{} follows with {}, {}.{}", runs[1].name, plain_number(runs[1].headline()),
                                  headline_comparison(runs[1], best, "the best"), seeds_caveat(runs, "combination")));
@@ -138,13 +137,12 @@ std::string effort_sentence(const ComparedRun& run) {
 
 // The best validation, if it is not the last; else empty.
 std::string earlier_best(const ComparedRun& run) {
-  const tasks::FigureKind& kind = tasks::headline(run.task().figures());
-  const bool higher = kind.better == tasks::Better::higher;
+  const tasks::FigureKind& kind = run.headline_kind();
   double best = tasks::figure(run.result().figures(), kind.name);
   std::string text;
   for (const train::ValidationPoint& point : run.result().validation) {
     const double figure = tasks::figure(point.figures, kind.name);
-    if (higher ? figure > best : figure < best) {
+    if (is_better(kind, figure, best)) {
       best = figure;
       text = fmt::format("Its best value was {1}, at step {0}.", point.step, plain_number(figure));
     }
@@ -153,7 +151,7 @@ std::string earlier_best(const ComparedRun& run) {
 }
 
 Conclusion conclude_single(const ComparedRun& run) {
-  const tasks::FigureKind& kind = tasks::headline(run.task().figures());
+  const tasks::FigureKind& kind = run.headline_kind();
   const std::vector<double> values = run.over_seeds(kind.name);
   const std::int64_t done = run.result().steps, steps = run.config.train.steps;
   const std::string after =
@@ -167,7 +165,7 @@ Conclusion conclude_single(const ComparedRun& run) {
   } else {
     const std::string seeds = values.size() < 2 ? "" : fmt::format(" (mean and deviation of {} seeds)", values.size());
     points.push_back(fmt::format("{} has a validation {} of {}{} after {}.", run.name, kind.words,
-                                 with_deviation(mean(values), sample_deviation(values)), seeds, after));
+                                 with_deviation(values), seeds, after));
   }
   for (const std::string& more : {earlier_best(run), effort_sentence(run)}) {
     if (!more.empty()) {
@@ -200,21 +198,16 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
     return conclude_single(runs.front());
   }
   const ComparedRun& first = runs.front();
-  const tasks::FigureKind& kind = tasks::headline(first.task().figures());
-  const auto better = [&](const ComparedRun& a, const ComparedRun& b) {
-    if (!a.has_figure() || !b.has_figure()) {
-      return a.has_figure() && !b.has_figure();
-    }
-    return kind.better == tasks::Better::higher ? a.headline() > b.headline() : a.headline() < b.headline();
-  };
+  const tasks::FigureKind& kind = first.headline_kind();
+  const auto better = [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); };
   const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
   if (!best.has_figure()) {
     return {"No model reached a finite figure."};
   }
   const std::vector<double> values = best.over_seeds(kind.name);
   Conclusion points = {fmt::format("{} has the best{} validation {}, {}.{}", best.name,
-                                   values.size() < 2 ? "" : " mean", kind.words,
-                                   with_deviation(mean(values), sample_deviation(values)), without_figure(runs))};
+                                   values.size() < 2 ? "" : " mean", kind.words, with_deviation(values),
+                                   without_figure(runs))};
   // Compare the best run with the first or, if the first is best, the runner-up with it.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   if (!first.has_figure() || !other.has_figure()) {

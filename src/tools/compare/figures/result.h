@@ -53,6 +53,11 @@ struct TuningResult {
   bool chosen = false;
 };
 
+// Whether `one` is strictly better; false if either is NaN.
+inline bool is_better(const tasks::FigureKind& kind, double one, double other) {
+  return kind.better == tasks::Better::higher ? one > other : one < other;
+}
+
 // One model of a comparison.
 struct ComparedRun {
   std::string name;
@@ -67,11 +72,13 @@ struct ComparedRun {
   std::vector<std::string> samples;                       // continuation of each prompt by the first seed
 
   const tasks::Task& task() const;
+  const tasks::FigureKind& headline_kind() const { return tasks::headline(task().figures()); }
   const train::TrainResult& result() const { return trained.front().result; }  // of the first seed
   // A figure of the last validation for each seed; NaN if it is missing.
   std::vector<double> over_seeds(const std::string& figure) const;
-  double headline() const;  // mean over the seeds of the task's headline figure
-  bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
+  double headline() const;                           // mean over the seeds of the task's headline figure
+  bool has_figure() const;                           // headline() is finite: every seed was validated and none diverged
+  bool better_than(const ComparedRun& other) const;  // by headline(); a run with a figure is better than one without
   double mean_of(double train::TrainResult::*measured) const;  // over the seeds
   double peak_memory_bytes() const;                            // maximum over the seeds
 };

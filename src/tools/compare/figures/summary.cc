@@ -34,11 +34,15 @@ std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {
 }
 
 double ComparedRun::headline() const {
-  return mean(over_seeds(tasks::headline(task().figures()).name));
+  return mean(over_seeds(headline_kind().name));
 }
 
 bool ComparedRun::has_figure() const {
   return std::isfinite(headline());
+}
+
+bool ComparedRun::better_than(const ComparedRun& other) const {
+  return has_figure() && (!other.has_figure() || is_better(headline_kind(), headline(), other.headline()));
 }
 
 double ComparedRun::mean_of(double train::TrainResult::*measured) const {
@@ -132,12 +136,12 @@ void add_costs(ComparedRun& run) {
 }  // namespace
 
 std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task) {
-  const bool higher = tasks::headline(task.figures()).better == tasks::Better::higher;
+  const tasks::FigureKind& kind = tasks::headline(task.figures());
   std::size_t best = 0;
   double best_figure = std::numeric_limits<double>::quiet_NaN();
   for (std::size_t i = 0; i < model.choices.size(); ++i) {
     const double figure = headline_of(runs.find(model.choices[i]), task);
-    if (std::isfinite(figure) && !(higher ? figure <= best_figure : figure >= best_figure)) {
+    if (std::isfinite(figure) && (std::isnan(best_figure) || is_better(kind, figure, best_figure))) {
       best = i;
       best_figure = figure;
     }
@@ -222,16 +226,6 @@ std::vector<std::string> result_notes(const CompareResult& result) {
   return sentences;
 }
 
-// Runs without a figure, for example because they diverged, come last.
-void put_best_first(std::vector<ComparedRun>& runs, const tasks::Task& task) {
-  const bool higher = tasks::headline(task.figures()).better == tasks::Better::higher;
-  std::stable_sort(runs.begin(), runs.end(), [&](const ComparedRun& a, const ComparedRun& b) {
-    const double mine = a.headline(), other = b.headline();
-    return a.has_figure() && b.has_figure() ? (higher ? mine > other : mine < other)
-                                            : a.has_figure() && !b.has_figure();
-  });
-}
-
 Conclusion conclusion_of(const CompareResult& result) {
   if (result.kind == Kind::sweep) {
     return conclude_sweep(result.runs);
@@ -284,7 +278,8 @@ CompareResult make_result(const ComparisonRecord& record, Runs& runs, const task
   const std::vector<std::string> keys = keys_of(record.plan.variations);
   result.notes = training_differences(configs, {keys.begin(), keys.end()});
   if (result.kind == Kind::sweep) {
-    put_best_first(result.runs, task);
+    std::stable_sort(result.runs.begin(), result.runs.end(),
+                     [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); });
   }
   result.scaling = scaling_of(result.runs);
   for (std::string& note : result_notes(result)) {

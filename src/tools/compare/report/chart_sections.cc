@@ -55,7 +55,7 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
                             .style = r});
     }
   }
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  const tasks::FigureKind& kind = runs.front().headline_kind();
   return chart.rows.empty()
              ? ""
              : figure("Difference from " + draw::escape(runs.front().name),
@@ -66,7 +66,7 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
 }
 
 std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  const tasks::FigureKind& kind = runs.front().headline_kind();
   draw::ScatterChart chart{.title = "Validation " + kind.words + " against the MACs of a training step",
                            .x_label = "MACs of a training step",
                            .points = {}};
@@ -101,10 +101,10 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
   draw::LineChart chart{.title = "The figure for each " + name, .x_label = name};
   chart.x_names = ordered(result.variations[key].values);
   std::map<std::string, std::map<std::size_t, double>> lines;  // other keys' values → figure by place on the x axis
-  const bool higher = tasks::headline(result.runs.front().task().figures()).better == Better::higher;
+  const tasks::FigureKind& kind = result.runs.front().headline_kind();
   const auto add = [&](const std::string& line, std::size_t place, double figure) {
     const auto [at, is_new] = lines[line].emplace(place, figure);
-    if (!is_new && (higher ? figure > at->second : figure < at->second)) {
+    if (!is_new && is_better(kind, figure, at->second)) {
       at->second = figure;
     }
   };
@@ -150,7 +150,7 @@ std::string value_section(const CompareResult& result) {
   if (result.kind != Kind::sweep) {
     return "";
   }
-  const tasks::FigureKind& kind = tasks::headline(result.runs.front().task().figures());
+  const tasks::FigureKind& kind = result.runs.front().headline_kind();
   std::string html;
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     const Variation& variation = result.variations[key];

@@ -25,6 +25,10 @@ std::string with_deviation(double mean, double deviation) {
   return format_decimal(mean, digits) + " \u00b1 " + format_decimal(deviation, digits);
 }
 
+std::string with_deviation(const std::vector<double>& values) {
+  return with_deviation(mean(values), sample_deviation(values));
+}
+
 std::string interval_text(const Interval& interval) {
   const int digits = digits_for((interval.high - interval.low) / 2.0);
   return fmt::format("{} [{}, {}]", format_decimal(interval.mean, digits), format_decimal(interval.low, digits),

@@ -19,6 +19,7 @@ inline constexpr const char* kUnknown = "\u2013";
 
 // "7.37", or with a deviation "7.370 ± 0.052": two significant digits of it, and as many decimals of the mean.
 std::string with_deviation(double mean, double deviation);
+std::string with_deviation(const std::vector<double>& values);  // of their mean and sample deviation
 
 // "-0.21 [-0.30, -0.12]", with two significant digits of the interval's half width.
 std::string interval_text(const Interval& interval);

@@ -57,7 +57,7 @@ void add_statistics(const ComparedRun& run, const ComparedRun& first, Json& json
 }
 
 Json as_json(const ComparedRun& run, const ComparedRun& first) {
-  const std::string headline = tasks::headline(run.task().figures()).name;
+  const std::string headline = run.headline_kind().name;
   Json json = {{"name", run.name}};
   json.update(to_json(run.result(), run.task()));
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(run.task().figures())) {

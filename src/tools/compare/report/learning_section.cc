@@ -104,7 +104,7 @@ draw::Line expert_use_of(const ComparedRun& run) {
 // The headline figure over steps and over seconds: the mean over the seeds, with a band from the lowest to the highest.
 std::pair<draw::Line, draw::Line> headline_of(const ComparedRun& run) {
   std::pair<draw::Line, draw::Line> lines;
-  for (const auto& [step, at] : validated(run, tasks::headline(run.task().figures()).name)) {
+  for (const auto& [step, at] : validated(run, run.headline_kind().name)) {
     const auto [low, high] = std::minmax_element(at.values.begin(), at.values.end());
     const double x[] = {static_cast<double>(step), mean(at.seconds)};
     draw::Line* const both[] = {&lines.first, &lines.second};
@@ -182,7 +182,7 @@ std::string legend(const std::vector<ComparedRun>& runs) {
 
 std::string learning_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
-  const tasks::FigureKind& kind = tasks::headline(runs.front().task().figures());
+  const tasks::FigureKind& kind = runs.front().headline_kind();
   const bool seeds = runs.front().trained.size() > 1;
   const Charts charts = charts_of(result, "Validation " + kind.words);
   const bool training = std::any_of(charts.losses.lines.begin(), charts.losses.lines.end(),

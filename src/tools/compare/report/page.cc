@@ -94,6 +94,10 @@ std::string html_table(const std::string& head, const std::string& rows, const c
                      style, head, rows);
 }
 
+std::string html_entry(const char* term, const std::string& text) {
+  return text.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
+}
+
 namespace {
 
 std::string configuration_section(const CompareResult& result) {
@@ -107,24 +111,23 @@ std::string configuration_section(const CompareResult& result) {
 
 std::string method_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
-  const auto entry = [](const char* term, const std::string& text) {
-    return text.empty() ? std::string() : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
-  };
   const bool single = result.kind == Kind::run;
-  return "<h2>How it was measured</h2><div class='card'><dl>" + entry("Command", result.command) +
-         entry("Finished", dates_of(runs)) +
-         entry("Trained by", distinct_values(runs, [](const TrainedRun& run) { return run.program; })) +
-         entry("Machine", distinct_values(runs, [](const TrainedRun& run) { return run.machine; })) +
-         entry("Validation", std::string(runs.front().task().protocol())) +
-         entry("Attention costs",
-               "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, counted "
-               "as in the SwitchHead paper; those of a training step are counted as executed: three times the matrix "
-               "multiplications of the whole model's forward pass") +
-         entry("Peak memory",
-               "the highest resident memory of the process during the run, including the program and its libraries") +
-         entry("Time", "wall clock of the training steps, without evaluation and checkpoints") +
-         entry("Seeds", single ? "" : describe_seeds(runs)) +
-         entry("This page", fmt::format("made {} by {}", utc_now(), program_version())) + "</dl></div>\n";
+  return "<h2>How it was measured</h2><div class='card'><dl>" + html_entry("Command", result.command) +
+         html_entry("Finished", dates_of(runs)) +
+         html_entry("Trained by", distinct_values(runs, [](const TrainedRun& run) { return run.program; })) +
+         html_entry("Machine", distinct_values(runs, [](const TrainedRun& run) { return run.machine; })) +
+         html_entry("Validation", std::string(runs.front().task().protocol())) +
+         html_entry(
+             "Attention costs",
+             "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, counted "
+             "as in the SwitchHead paper; those of a training step are counted as executed: three times the matrix "
+             "multiplications of the whole model's forward pass") +
+         html_entry(
+             "Peak memory",
+             "the highest resident memory of the process during the run, including the program and its libraries") +
+         html_entry("Time", "wall clock of the training steps, without evaluation and checkpoints") +
+         html_entry("Seeds", single ? "" : describe_seeds(runs)) +
+         html_entry("This page", fmt::format("made {} by {}", utc_now(), program_version())) + "</dl></div>\n";
 }
 
 std::string continuations(const CompareResult& result) {

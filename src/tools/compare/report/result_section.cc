@@ -119,7 +119,7 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
                             fmt::format(
                                 "<p class='note'>Validation {} with the first seed; all seeds of a model use its best "
                                 "values, \u2605.</p>\n",
-                                draw::escape(tasks::headline(runs.front().task().figures()).words));
+                                draw::escape(runs.front().headline_kind().words));
 }
 
 // Differences with intervals, and quality against cost.
@@ -137,8 +137,8 @@ std::string headline_text(const ComparedRun& run) {
   if (!run.has_figure()) {
     return kUnknown;
   }
-  const std::vector<double> values = run.over_seeds(tasks::headline(run.task().figures()).name);
-  return with_deviation(mean(values), sample_deviation(values));
+  const std::vector<double> values = run.over_seeds(run.headline_kind().name);
+  return with_deviation(values);
 }
 
 std::string result_section(const CompareResult& result) {

@@ -52,6 +52,9 @@ std::string figure(const std::string& caption, const std::string& remark, const 
 // A table on a card; `head` and `rows` are HTML. `style` is added to the card's classes.
 std::string html_table(const std::string& head, const std::string& rows, const char* style = "");
 
+// An entry of a definition list; empty without text. `text` is escaped.
+std::string html_entry(const char* term, const std::string& text);
+
 // A run's name for charts, where space is short: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);
 

@@ -122,7 +122,7 @@ Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind) {
   const double value = mean(values);
   const bool headline = kind.shown == tasks::Shown::headline;
   return {.text = !std::isfinite(value) ? (diverged(run) ? "diverged" : kUnknown)
-                  : headline            ? with_deviation(value, sample_deviation(values))
+                  : headline            ? with_deviation(values)
                                         : format_decimal(value, 3),
           .value = value};
 }
@@ -237,7 +237,7 @@ std::string render_table(const CompareResult& result) {
   const std::vector<std::string> tuning = tuning_lines(result.runs);
   if (!tuning.empty()) {
     text += fmt::format("\nTuned with the first seed for the best validation {}:\n",
-                        tasks::headline(result.runs.front().task().figures()).words);
+                        result.runs.front().headline_kind().words);
   }
   for (const std::string& line : tuning) {
     text += line + "\n";

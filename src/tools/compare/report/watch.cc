@@ -31,18 +31,27 @@ constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "sample
 // The files that a page is made of, with their sizes and times. The page changes only if these do.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
 
-Stamp stamp_of(const fs::path& folder) {
-  Stamp stamp;
+// Calls visit(entry) for everything in the folder and its subfolders except checkpoints.
+template <class Visit>
+void walk(const fs::path& folder, const Visit& visit) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    std::error_code gone;  // the file is being replaced
-    if (name == "checkpoints") {
+    if (entry->path().filename() == "checkpoints") {
       entry.disable_recursion_pending();
-    } else if (std::find(kPageFiles.begin(), kPageFiles.end(), name) != kPageFiles.end()) {
-      stamp.emplace_back(entry->path(), entry->file_size(gone), entry->last_write_time(gone));
+    } else {
+      visit(*entry);
     }
   }
+}
+
+Stamp stamp_of(const fs::path& folder) {
+  Stamp stamp;
+  walk(folder, [&](const fs::directory_entry& entry) {
+    std::error_code gone;  // the file is being replaced
+    if (std::find(kPageFiles.begin(), kPageFiles.end(), entry.path().filename()) != kPageFiles.end()) {
+      stamp.emplace_back(entry.path(), entry.file_size(gone), entry.last_write_time(gone));
+    }
+  });
   std::sort(stamp.begin(), stamp.end());
   return stamp;
 }
@@ -50,18 +59,11 @@ Stamp stamp_of(const fs::path& folder) {
 // Whether a process holds the lock of the folder or of a run in it. Processes that share a comparison's runs hold the
 // lock of the comparison's folder only briefly.
 bool is_in_use(const fs::path& folder) {
-  if (FolderLock::is_held(folder)) {
-    return true;
-  }
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename() == "checkpoints") {
-      entry.disable_recursion_pending();
-    } else if (entry->path().filename() == ".lock" && FolderLock::is_held(entry->path().parent_path())) {
-      return true;
-    }
-  }
-  return false;
+  bool held = FolderLock::is_held(folder);
+  walk(folder, [&](const fs::directory_entry& entry) {
+    held = held || (entry.path().filename() == ".lock" && FolderLock::is_held(entry.path().parent_path()));
+  });
+  return held;
 }
 
 // "About 3 min of training left."; empty for several runs.

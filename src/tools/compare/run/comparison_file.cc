@@ -173,23 +173,22 @@ namespace {
 // Leaves what the plan's folders hold runs of. Losing what was only planned loses nothing.
 void drop_unstarted(Plan& plan) {
   std::erase_if(plan.models, [](const PlannedModel& model) { return model.choices.empty(); });
+  std::vector<PlannedRun> runs;
+  for (const PlannedModel& model : plan.models) {
+    runs.insert(runs.end(), model.choices.begin(), model.choices.end());
+  }
   for (Variation& variation : plan.variations) {
     std::erase_if(variation.values, [&](const std::string& value) {
-      return std::none_of(plan.models.begin(), plan.models.end(), [&](const PlannedModel& model) {
-        return std::any_of(model.choices.begin(), model.choices.end(), [&](const PlannedRun& run) {
-          return std::find(run.values.begin(), run.values.end(), std::pair(variation.key, value)) != run.values.end();
-        });
+      return std::none_of(runs.begin(), runs.end(), [&](const PlannedRun& run) {
+        return std::find(run.values.begin(), run.values.end(), std::pair(variation.key, value)) != run.values.end();
       });
     });
   }
-  const auto is_there = [&](std::int64_t index) {
-    return std::any_of(plan.models.begin(), plan.models.end(), [&](const PlannedModel& model) {
-      return std::any_of(model.choices.begin(), model.choices.end(), [&](const PlannedRun& run) {
-        return fs::exists(with_seed(run, index).folder / "config.toml");
-      });
-    });
+  const auto has_seed = [&](std::int64_t index) {
+    return std::any_of(runs.begin(), runs.end(),
+                       [&](const PlannedRun& run) { return fs::exists(with_seed(run, index).folder / "config.toml"); });
   };
-  while (plan.seeds > 1 && !is_there(plan.seeds - 1)) {
+  while (plan.seeds > 1 && !has_seed(plan.seeds - 1)) {
     --plan.seeds;
   }
 }
