@@ -114,6 +114,6 @@ precision = "fp32"
     # A comparison of two ways to go on knows the model before it trains.
     headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
-    assert "trained before, kept" in again.stderr
+    assert "already trained" in again.stderr
     refusal = headroom.refusal("train", config, "--out", tmp_path / "wide", "--set", "model.d_model=64")
     assert "model.d_model must be 32" in refusal and "got 64" in refusal and "train.start_from" in refusal
