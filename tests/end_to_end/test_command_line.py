@@ -351,7 +351,7 @@ def test_bench_times_whole_models_of_configs(headroom, tiny):
     prompt, tokens = headroom.json("bench", "generation", tiny, "--prompt", "6", "--tokens", "3", *one)
     assert prompt["name"].startswith(f"prompt of 6 B2: {tiny} (") and tokens["name"].startswith("3 tokens after 6 B2: ")
     assert prompt["ratio_to_reference"] == tokens["ratio_to_reference"] == 1
-    assert "are more than its context_length" in headroom.refusal("bench", "generation", tiny, "--prompt", "9999")
+    assert "exceed context_length" in headroom.refusal("bench", "generation", tiny, "--prompt", "9999")
     assert "must be a language model" in headroom.refusal("bench", "generation", "mgk/lra_listops_softmax_h1")
 
 
