@@ -15,7 +15,7 @@ class GoldenCases : public ::testing::TestWithParam<at::ScalarType> {};
 TEST_P(GoldenCases, AllPass) {
   const auto outcomes = golden::run_cases({kCases}, {.dtype = GetParam(), .device = at::kCUDA});
   EXPECT_GE(outcomes.size(), 75U);
-  for (const golden::Outcome& outcome : outcomes) {
+  for (const golden::CaseOutcome& outcome : outcomes) {
     EXPECT_TRUE(outcome.passed) << golden::outcome_line(outcome);
   }
 }

@@ -7,15 +7,15 @@
 namespace headroom::cli {
 
 int run(const Golden& command, const EngineRequest& request) {
-  golden::Options options;
+  golden::GoldenOptions options;
   options.implementation = command.implementation;
   options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
   options.device = models::resolve(command.device);
 
   const Output& output = request.output;
   const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());
-  const std::vector<golden::Outcome> outcomes = golden::run_cases(
-      paths, options, [&](const golden::Outcome& outcome) { output.text(golden::outcome_line(outcome) + "\n"); });
+  const std::vector<golden::CaseOutcome> outcomes = golden::run_cases(
+      paths, options, [&](const golden::CaseOutcome& outcome) { output.text(golden::outcome_line(outcome) + "\n"); });
   const Json document = golden::outcomes_json(outcomes);
   const auto failed = document.at("failed").get<std::int64_t>();
   const auto none_here = document.at("none_here").get<std::int64_t>();

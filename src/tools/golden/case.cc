@@ -16,7 +16,7 @@ namespace headroom::golden {
 namespace {
 
 at::Tensor to_tensor(const StoredTensor& stored, const std::filesystem::path& file, const std::string& name,
-                     const Options& options) {
+                     const GoldenOptions& options) {
   if (stored.dtype != DType::f32 && stored.dtype != DType::i32) {
     user_error("{}: {}: dtype must be F32 or I32, got {}", file.string(), name, name_of(stored.dtype));
   }
@@ -32,8 +32,8 @@ double largest(const at::Tensor& t) {
   return t.numel() == 0 ? 0.0 : t.abs().max().item<double>();
 }
 
-// Keeps the tensor that is nearest to its limit, or furthest beyond.
-void keep_worst(Outcome& outcome, const std::string& name, double error, double limit) {
+// Keeps the tensor with the largest ratio of error to limit.
+void keep_worst(CaseOutcome& outcome, const std::string& name, double error, double limit) {
   const double ratio = std::isfinite(error) ? error / limit : std::numeric_limits<double>::infinity();
   if (outcome.worst_tensor.empty() || ratio > outcome.error / outcome.limit) {
     outcome.worst_tensor = name;
@@ -43,14 +43,14 @@ void keep_worst(Outcome& outcome, const std::string& name, double error, double 
 }
 
 void compare_tensor(const std::string& name, const at::Tensor& got, const at::Tensor& expected, double scale,
-                    double limit, Outcome& outcome) {
+                    double limit, CaseOutcome& outcome) {
   if (got.sizes() != expected.sizes()) {
-    user_error("{}: shape differs: {} numbers for {}", name, got.numel(), expected.numel());
+    user_error("{}: the shape differs: expected {} elements, got {}", name, expected.numel(), got.numel());
   }
   const at::Tensor difference = got.detach().to(at::kDouble) - expected.to(at::kDouble);
   const double error = largest(difference);
   if (!at::isFloatingType(expected.scalar_type())) {
-    keep_worst(outcome, name, error, 0.5);  // integers are equal or not
+    keep_worst(outcome, name, error, 0.5);  // integers must be equal
     return;
   }
   keep_worst(outcome, name, scale > 0.0 ? error / scale : error, limit);
@@ -58,7 +58,7 @@ void compare_tensor(const std::string& name, const at::Tensor& got, const at::Te
 
 using Named = std::map<std::string, at::Tensor>;
 
-// The case's tensors whose names begin with `group`, by the rest of the name.
+// The tensors of the case whose names begin with `group`, by the rest of the name.
 Named expected_under(const Case& c, const std::string& group) {
   Named found;
   for (auto it = c.tensors.lower_bound(group); it != c.tensors.end() && it->first.starts_with(group); ++it) {
@@ -67,8 +67,8 @@ Named expected_under(const Case& c, const std::string& group) {
   return found;
 }
 
-void compare_gradients(const Case& c, const Result& result, const at::Tensor& objective, const std::string& group,
-                       Outcome& outcome) {
+void compare_gradients(const Case& c, const CaseResult& result, const at::Tensor& objective, const std::string& group,
+                       CaseOutcome& outcome) {
   const Named expected = expected_under(c, group);
   if (expected.empty()) {
     return;
@@ -78,7 +78,7 @@ void compare_gradients(const Case& c, const Result& result, const at::Tensor& ob
   for (const auto& [name, value] : expected) {
     const auto found = result.leaves.find(name);
     if (found == result.leaves.end()) {
-      user_error("{}{}: no such input or parameter here", group, name);
+      user_error("{}{}: no input or parameter of this name", group, name);
     }
     wanted.push_back(found->second);
     g = std::max(g, largest(value));
@@ -99,7 +99,7 @@ double weight_of(const Json& object, const char* key) {
 }
 
 // L = objective.out * sum(out * grad_out) + objective.loss * out.loss + objective.aux * aux.total
-at::Tensor objective_of(const Case& c, const Result& result) {
+at::Tensor objective_of(const Case& c, const CaseResult& result) {
   const Json objective = c.options.value("objective", Json());
   at::Tensor total;
   const auto add = [&](double weight, const at::Tensor& term) {
@@ -136,7 +136,7 @@ const at::Tensor& Case::at(const std::string& tensor) const {
   return found->second;
 }
 
-Case read_case(const std::filesystem::path& json, const Options& options) {
+Case read_case(const std::filesystem::path& json, const GoldenOptions& options) {
   const Json meaning = parse_json(read_text_file(json), json.string());
   Case c;
   try {
@@ -165,21 +165,20 @@ Case read_case(const std::filesystem::path& json, const Options& options) {
   return c;
 }
 
-at::Tensor leaf(const Case& c, const std::string& name, Result& result) {
+at::Tensor leaf(const Case& c, const std::string& name, CaseResult& result) {
   at::Tensor t = c.at(name).detach().clone();
   t.requires_grad_(true);
   result.leaves[name] = t;
   return t;
 }
 
-void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) {
+void load_parameters(const Case& c, nn::Parameters& parameters, CaseResult& result) {
   const at::NoGradGuard no_grad;
   std::size_t used = 0;
   for (const nn::Parameter& parameter : parameters.all()) {
     const at::Tensor& value = c.at("param." + parameter.name);
-    const bool same = value.squeeze().sizes() == parameter.tensor.squeeze().sizes();  // one component needs no axis
-    if (!same) {
-      user_error("{}: param.{}: shape differs from the layer's", c.name, parameter.name);
+    if (value.squeeze().sizes() != parameter.tensor.squeeze().sizes()) {  // axes of size 1 may be missing
+      user_error("{}: param.{}: the shape differs from the layer's", c.name, parameter.name);
     }
     parameter.tensor.copy_(value.view(parameter.tensor.sizes()));
     result.leaves["param." + parameter.name] = parameter.tensor;
@@ -192,14 +191,14 @@ void load_parameters(const Case& c, nn::Parameters& parameters, Result& result) 
     }
   }
   if (const std::size_t given = expected_under(c, "param.").size(); given != used) {
-    user_error("{}: {} parameters are given, the layer has {}", c.name, given, used);
+    user_error("{}: has {} parameters, the layer has {}", c.name, given, used);
   }
 }
 
 namespace {
 
-// The cases' names of the heads' results, [B, T, H, w]; layers show them as "o", [B, H, T, w].
-bool means_results(std::string_view name) {
+// The names that cases have for head outputs [B, T, H, w], the layers' "o" [B, H, T, w].
+bool is_head_output(std::string_view name) {
   return name == "gated" || name == "value_sum";
 }
 
@@ -208,15 +207,15 @@ bool means_results(std::string_view name) {
 nn::Recorder recorder_of(const Case& c, Implementation implementation) {
   std::vector<std::string> names;
   for (const auto& [name, value] : expected_under(c, "mid.")) {
-    const bool of_pairs = std::find(nn::kPairValues.begin(), nn::kPairValues.end(), name) != nn::kPairValues.end();
-    if (!of_pairs || implementation == Implementation::reference) {
-      names.push_back(means_results(name) ? "o" : name);
+    const bool is_pair_value = std::find(nn::kPairValues.begin(), nn::kPairValues.end(), name) != nn::kPairValues.end();
+    if (!is_pair_value || implementation == Implementation::reference) {
+      names.push_back(is_head_output(name) ? "o" : name);
     }
   }
   return nn::Recorder(std::move(names));
 }
 
-void add_recorded(const nn::Recorder& recorder, Result& result) {
+void add_recorded(const nn::Recorder& recorder, CaseResult& result) {
   for (const auto& [name, value] : recorder.values) {
     if (name == "o") {
       result.values["mid.gated"] = result.values["mid.value_sum"] = value.transpose(1, 2);
@@ -226,7 +225,7 @@ void add_recorded(const nn::Recorder& recorder, Result& result) {
   }
 }
 
-void compare(const Case& c, const Result& result, Outcome& outcome) {
+void compare(const Case& c, const CaseResult& result, CaseOutcome& outcome) {
   for (const std::string group : {"out", "aux.", "mid.", "state."}) {
     for (const auto& [rest, expected] : expected_under(c, result.prefix + group)) {
       const std::string name = group + rest;

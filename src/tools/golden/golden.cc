@@ -6,19 +6,18 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
-#include "runners.h"
 
 namespace headroom::golden {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Where a person finds some: "; this source tree's are in .../cases". Empty for a program that stands alone.
+// A hint for messages; empty outside of a source tree.
 std::string shipped_cases() {
   try {
     const fs::path folder = fs::path(home_folder()) / "tests" / "tools" / "golden" / "cases";
     std::error_code error;
-    return fs::is_directory(folder, error) ? "; this source tree's are in " + folder.string() : "";
+    return fs::is_directory(folder, error) ? "; the cases of this source tree are in " + folder.string() : "";
   } catch (const Error&) {
     return "";
   }
@@ -27,7 +26,7 @@ std::string shipped_cases() {
 std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
   std::vector<fs::path> found;
   if (paths.empty()) {
-    user_error("golden: PATH is required: a folder of reference cases, or one of their files{}", shipped_cases());
+    user_error("golden: PATH is required, a folder of reference cases or a file of a case{}", shipped_cases());
   }
   for (const fs::path& path : paths) {
     std::error_code error;
@@ -42,7 +41,7 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
       fs::path json = path;
       json.replace_extension(".json");
       if (path.extension() != ".safetensors" && path != json) {
-        user_error("golden: {}: is no reference case (a .json next to a .safetensors){}", path.string(),
+        user_error("golden: {}: is not a reference case (a .json beside a .safetensors){}", path.string(),
                    shipped_cases());
       }
       found.push_back(json);
@@ -51,7 +50,7 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
     }
   }
   if (found.empty()) {
-    user_error("golden: no reference case (a .json next to a .safetensors) under {}{}", paths[0].string(),
+    user_error("golden: {}: no reference case (a .json beside a .safetensors) found{}", paths[0].string(),
                shipped_cases());
   }
   std::sort(found.begin(), found.end());
@@ -68,8 +67,8 @@ std::string what_ran() {
   return fused && reference ? "mixed" : fused ? "fused" : "reference";
 }
 
-Outcome run_case(const fs::path& json, const Options& options) {
-  Outcome outcome;
+CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
+  CaseOutcome outcome;
   outcome.name = json.stem().string();
   outcome.family = json.parent_path().filename().string();
   outcome.implementation = "-";
@@ -79,20 +78,20 @@ Outcome run_case(const fs::path& json, const Options& options) {
     outcome.family = c.family;
     const Runner runner = find_runner(c.family);
     if (runner == nullptr) {
-      outcome.reason = fmt::format("family {} has no implementation yet", c.family);
+      outcome.reason = fmt::format("unknown family {}", c.family);
       return outcome;
     }
     nn::Context context;
     context.implementation = options.implementation;
     ops::forget_choices();
-    for (const Result& result : runner(c, context)) {
+    for (const CaseResult& result : runner(c, context)) {
       compare(c, result, outcome);
     }
     outcome.implementation = what_ran();
     outcome.passed = outcome.error <= outcome.limit && !outcome.worst_tensor.empty();
   } catch (const ops::NoFusedError& problem) {
     outcome.reason = problem.what();
-    outcome.none_here = !options.device.is_cpu();  // where every operator has a fused version a refusal is a failure
+    outcome.unsupported = !options.device.is_cpu();  // on the CPU all operators have fused versions
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
   } catch (const std::exception& problem) {
@@ -104,9 +103,9 @@ Outcome run_case(const fs::path& json, const Options& options) {
 
 }  // namespace
 
-std::vector<Outcome> run_cases(const std::vector<fs::path>& paths, const Options& options,
-                               const std::function<void(const Outcome&)>& on_case) {
-  std::vector<Outcome> outcomes;
+std::vector<CaseOutcome> run_cases(const std::vector<fs::path>& paths, const GoldenOptions& options,
+                                   const std::function<void(const CaseOutcome&)>& on_case) {
+  std::vector<CaseOutcome> outcomes;
   for (const fs::path& json : find_cases(paths)) {
     outcomes.push_back(run_case(json, options));
     if (on_case) {
@@ -116,11 +115,11 @@ std::vector<Outcome> run_cases(const std::vector<fs::path>& paths, const Options
   return outcomes;
 }
 
-Json outcomes_json(const std::vector<Outcome>& outcomes) {
+Json outcomes_json(const std::vector<CaseOutcome>& outcomes) {
   const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed; });
-  const auto none_here = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.none_here; });
+  const auto unsupported = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.unsupported; });
   Json cases = Json::array();
-  for (const Outcome& o : outcomes) {
+  for (const CaseOutcome& o : outcomes) {
     Json row = {{"case", o.name},
                 {"family", o.family},
                 {"implementation", o.implementation},
@@ -134,13 +133,13 @@ Json outcomes_json(const std::vector<Outcome>& outcomes) {
     cases.push_back(std::move(row));
   }
   return {{"passed", passed},
-          {"failed", static_cast<std::int64_t>(outcomes.size()) - passed - none_here},
-          {"none_here", none_here},
+          {"failed", static_cast<std::int64_t>(outcomes.size()) - passed - unsupported},
+          {"none_here", unsupported},
           {"cases", cases}};
 }
 
-std::string outcome_line(const Outcome& o) {
-  const char* verdict = o.passed ? "pass" : o.none_here ? "none" : "FAIL";
+std::string outcome_line(const CaseOutcome& o) {
+  const char* verdict = o.passed ? "pass" : o.unsupported ? "none" : "FAIL";
   const std::string head = fmt::format("{} {}/{} ({})", verdict, o.family, o.name, o.implementation);
   if (!o.reason.empty()) {
     return fmt::format("{}: {}", head, o.reason);

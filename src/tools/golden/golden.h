@@ -1,6 +1,6 @@
-// Runs numerical reference cases against the layers: outputs, losses, states and every gradient.
-//
-// A case is `<case>.json` (meaning, tolerance) and `<case>.safetensors` (inputs, parameters, expected results).
+// Numerical reference cases, run against the layers and models: outputs, losses, states and all gradients. A case is
+// `<case>.json` (options and tolerances) and `<case>.safetensors` (inputs, parameters and expected results);
+// tests/tools/golden/README.md has the format.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,31 +15,30 @@
 
 namespace headroom::golden {
 
-struct Options {
+struct GoldenOptions {
   Implementation implementation = Implementation::automatic;
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;
 };
 
-struct Outcome {
+struct CaseOutcome {
   std::string name, family;
-  std::string implementation;  // what ran: "fused", "reference", or "mixed" when operators differed
+  std::string implementation;  // that ran: "fused", "reference", or "mixed" if operators differed
   bool passed = false;
-  bool none_here = false;    // fused was asked for, and the device has no such version: neither passed nor failed
-  std::string worst_tensor;  // the one nearest to its limit, or furthest beyond
+  bool unsupported = false;  // the device has no fused version of an operator; neither passed nor failed
+  std::string worst_tensor;  // the tensor with the largest ratio of error to limit
   double error = 0.0, limit = 0.0;
-  std::string reason;  // why a case could not be run at all; else empty
+  std::string reason;  // why the case could not be run; empty if it ran
 };
 
-// Every case found under `paths` (folders are searched, a file may be the .json or the .safetensors), in the order of
-// their names. `on_case` is called after each. Throws UserError when a path does not exist or holds no case.
-std::vector<Outcome> run_cases(const std::vector<std::filesystem::path>& paths, const Options& options,
-                               const std::function<void(const Outcome&)>& on_case = {});
+// Runs the cases under `paths`, sorted by path. Folders are searched recursively; a file is a case's .json or
+// .safetensors. Calls `on_case` after each case. Throws UserError if a path does not exist or has no case.
+std::vector<CaseOutcome> run_cases(const std::vector<std::filesystem::path>& paths, const GoldenOptions& options,
+                                   const std::function<void(const CaseOutcome&)>& on_case = {});
 
-// "passed", "failed", "none_here", "cases": [...].
-Json outcomes_json(const std::vector<Outcome>& outcomes);
+// {"passed", "failed", "none_here": unsupported, "cases": [...]}.
+Json outcomes_json(const std::vector<CaseOutcome>& outcomes);
 
-// One line for a person.
-std::string outcome_line(const Outcome& outcome);
+std::string outcome_line(const CaseOutcome& outcome);
 
 }  // namespace headroom::golden

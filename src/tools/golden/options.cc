@@ -1,40 +1,59 @@
-// The cases' options as this library's.
+// The options of cases as options of this library.
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "case.h"
 #include "engine/nn/attention/prior.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/selection.h"
 #include "headroom/ops/head_map_factors.h"
-#include "runners.h"
 
 namespace headroom::golden {
 namespace {
 
-// What this library calls otherwise than the cases.
+// Names that differ between cases and this library.
 std::string own_name(const std::string& name) {
   return name == "gelu_erf" ? "gelu" : name == "mlp" ? "dense" : name;
 }
 
-// `otherwise` where the key is absent or null.
-template <class Enum>
-Enum value_of(const Json& options, const char* key, Enum otherwise) {
+[[noreturn]] void refuse_value(std::string_view key, const Json& value) {
+  user_error("options.{}: unknown value {}", key, value.dump());
+}
+
+// `fallback` if the key is absent or null.
+double number(const Json& options, const char* key, double fallback) {
   if (is_null(options, key)) {
-    return otherwise;
+    return fallback;
+  }
+  if (!options.at(key).is_number()) {
+    user_error("options.{}: must be a number, got {}", key, options.at(key).dump());
+  }
+  return options.at(key).get<double>();
+}
+
+std::int64_t window_of(const Json& options) {
+  return is_null(options, "window") ? 0 : options.at("window").get<std::int64_t>();
+}
+
+// `fallback` if the key is absent or null.
+template <class Enum>
+Enum value_of(const Json& options, const char* key, Enum fallback) {
+  if (is_null(options, key)) {
+    return fallback;
   }
   if (options.at(key).is_string()) {
     if (const auto value = config::value_named<Enum>(own_name(options.at(key).get<std::string>()))) {
       return *value;
     }
   }
-  user_error("options.{}: {} is not known here", key, options.at(key).dump());
+  refuse_value(key, options.at(key));
 }
 
-// A number that the layers have built in: a case made with another one asks for what they do not compute.
+// For constants that cannot be configured in the layers.
 void require_built_in(const Json& options, const char* key, double built_in) {
-  if (const double asked = number(options, key, built_in); asked != built_in) {
-    user_error("options.{}: is {} in the layer, but {} in the case", key, built_in, asked);
+  if (const double given = number(options, key, built_in); given != built_in) {
+    user_error("options.{}: must be {}, which is built into the layer, got {}", key, built_in, given);
   }
 }
 
@@ -78,7 +97,7 @@ void set_experts(const Case& c, const Json& options, config::AttentionOptions& o
   o.gate = value_of(options, "gate", config::Gate::sigmoid);
 }
 
-// The coefficients say only which losses are computed; the cases weigh them themselves.
+// Coefficients of 1 enable the losses; cases have their own weights.
 void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
   o.projection = "routed_heads";
   o.n_experts = c.dim("E");
@@ -161,7 +180,7 @@ void set_field(const config::Field& field, const Json& value) {
         if constexpr (std::is_same_v<Slot, config::Choice>) {
           const std::string name = value.is_string() ? value.get<std::string>() : value.dump();
           if (std::find(slot.names.begin(), slot.names.end(), name) == slot.names.end()) {
-            user_error("options.{}: {} is not known here", field.key, value.dump());
+            refuse_value(field.key, value);
           }
           slot.set(name);
         } else {
@@ -171,7 +190,7 @@ void set_field(const config::Field& field, const Json& value) {
       field.slot);
 }
 
-// Families whose own switches are keys of [model.attention], under the same names.
+// For families whose options are keys of [model.attention], under the same names.
 void set_named(const Case& c, const Json& options, config::AttentionOptions& o) {
   static const std::set<std::string> kShared = {"causal", "window",  "position", "rope",   "scale",
                                                 "bias",   "qk_norm", "padding",  "decode", "objective"};
@@ -187,13 +206,13 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
     const auto field = std::find_if(fields.fields().begin(), fields.fields().end(),
                                     [&key = key](const config::Field& f) { return f.key == key; });
     if (field == fields.fields().end()) {
-      user_error("options.{}: is not known here", key);
+      user_error("options.{}: unknown option", key);
     }
     set_field(*field, value);
   }
 }
 
-// Widths are dims, and the rotating channels are counted instead of being a share of the head.
+// Widths are in `dims`; the rotary channels are a count, not a share of the head.
 void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
   o.projection = "latent";
   o.kv_rank = c.dim("R_kv");
@@ -228,29 +247,15 @@ bool is_null(const Json& options, const char* key) {
   return !options.contains(key) || options.at(key).is_null();
 }
 
-double number(const Json& options, const char* key, double otherwise) {
-  if (is_null(options, key)) {
-    return otherwise;
-  }
-  if (!options.at(key).is_number()) {
-    user_error("options.{}: must be a number, got {}", key, options.at(key).dump());
-  }
-  return options.at(key).get<double>();
-}
-
 void require_among(const Json& options, const char* key, const std::vector<std::string>& names) {
   if (!is_null(options, key) &&
       std::none_of(names.begin(), names.end(), [&](const std::string& name) { return options.at(key) == name; })) {
-    user_error("options.{}: {} is not known here", key, options.at(key).dump());
+    refuse_value(key, options.at(key));
   }
 }
 
 bool flag(const Json& options, const char* key) {
   return options.contains(key) && options.at(key).is_boolean() && options.at(key).get<bool>();
-}
-
-std::int64_t window_of(const Json& options) {
-  return is_null(options, "window") ? 0 : options.at("window").get<std::int64_t>();
 }
 
 nn::AttentionPlace place_of(const Case& c, const Json& options) {
@@ -262,7 +267,7 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
   place.context_length = c.dim("T");
   place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
   if (!is_null(options, "soft_e")) {
-    place.context_length = c.dim("P") - place.memory_length;  // the table may be longer than the sequence
+    place.context_length = c.dim("P") - place.memory_length;  // the position table may be longer than the sequence
   }
   return place;
 }
@@ -270,7 +275,7 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
 config::AttentionOptions attention_options(const Case& c, const std::string& family, const Json& options) {
   const auto found = attention_families().find(family);
   if (found == attention_families().end()) {
-    user_error("attention of family {} has no implementation yet", family);
+    user_error("unknown attention family {}", family);
   }
   config::AttentionOptions o;
   o.n_heads = c.dims.contains("H") ? c.dim("H") : 1;

@@ -36,14 +36,14 @@ std::vector<std::string> cases() {
   return found;
 }
 
-Outcome run(const std::string& name, Implementation implementation, at::ScalarType dtype) {
+CaseOutcome run(const std::string& name, Implementation implementation, at::ScalarType dtype) {
   return run_cases({(kCases / name).string() + ".json"}, {.implementation = implementation, .dtype = dtype})[0];
 }
 
-// Routers alone: these cases call no operator, so that nothing is fused or refused.
+// Cases of routers alone, which call no operator.
 const std::set<std::string> kWithoutOperators = {"moa/loss_combined", "moa/loss_cv", "moa/loss_switch", "moa/loss_z"};
 
-// What must have run where fused operators are wanted.
+// The implementation that must have run unless the reference is requested.
 const char* fastest(const std::string& name) {
   return kWithoutOperators.contains(name) ? "reference" : "fused";
 }
@@ -51,36 +51,36 @@ const char* fastest(const std::string& name) {
 class Cases : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(Cases, Float32Automatic) {
-  const Outcome outcome = run(GetParam(), Implementation::automatic, at::kFloat);
+  const CaseOutcome outcome = run(GetParam(), Implementation::automatic, at::kFloat);
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
   EXPECT_EQ(outcome.implementation, fastest(GetParam()));
 }
 
 TEST_P(Cases, Float32Reference) {
-  const Outcome outcome = run(GetParam(), Implementation::reference, at::kFloat);
+  const CaseOutcome outcome = run(GetParam(), Implementation::reference, at::kFloat);
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
   EXPECT_EQ(outcome.implementation, "reference");
 }
 
 TEST_P(Cases, Float32Fused) {
-  const Outcome outcome = run(GetParam(), Implementation::fused, at::kFloat);
+  const CaseOutcome outcome = run(GetParam(), Implementation::fused, at::kFloat);
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
   EXPECT_EQ(outcome.implementation, fastest(GetParam()));
 }
 
 TEST_P(Cases, Float64Automatic) {
-  const Outcome outcome = run(GetParam(), Implementation::automatic, at::kDouble);
+  const CaseOutcome outcome = run(GetParam(), Implementation::automatic, at::kDouble);
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
 }
 
 TEST_P(Cases, Float64Reference) {
-  const Outcome outcome = run(GetParam(), Implementation::reference, at::kDouble);
+  const CaseOutcome outcome = run(GetParam(), Implementation::reference, at::kDouble);
   EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
 }
 
-// There are no fused operators in double precision: each says so.
+// Fused operators do not support double precision.
 TEST_P(Cases, Float64Fused) {
-  const Outcome outcome = run(GetParam(), Implementation::fused, at::kDouble);
+  const CaseOutcome outcome = run(GetParam(), Implementation::fused, at::kDouble);
   if (kWithoutOperators.contains(GetParam())) {
     EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
   } else {
@@ -111,8 +111,8 @@ at::Tensor tensor_of(const StoredTensor& stored) {
   return t;
 }
 
-// A whole layer whose case says in which slot each expert stands: its loss counts those slots, wherever the layer puts
-// the experts that it chose.
+// A layer whose case gives the slot of each routed expert: the loss must count these slots, whatever the layer's own
+// order is.
 TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
   const fs::path original = kCases / "moa" / "self_bidirectional",
                  folder = fs::temp_directory_path() / fmt::format("headroom_slots_{}", ::getpid());
@@ -144,7 +144,7 @@ TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
     writer.write(folder / "moa" / "slots.safetensors");
     write_text_file(folder / "moa" / "slots.json", read_text_file(original.string() + ".json"));
     for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
-      const Outcome outcome = run_cases({folder}, {.implementation = implementation})[0];
+      const CaseOutcome outcome = run_cases({folder}, {.implementation = implementation})[0];
       EXPECT_EQ(outcome.passed, given) << outcome_line(outcome);
       EXPECT_TRUE(given || outcome.worst_tensor == "aux.switch_slots") << outcome_line(outcome);
     }

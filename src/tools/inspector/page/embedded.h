@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 
 extern const std::string_view kInspectorHtml;  // with places in double braces
 extern const std::string_view kInspectorCss;
@@ -12,4 +12,4 @@ extern const std::string_view kInspectorCss;
 extern const std::string_view kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
     kPredictionsJs, kPanelJs, kStartJs;
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

@@ -1,15 +1,19 @@
-// Attention layers and expert MLPs, each alone.
+// Runners: attention layers, expert MLPs and the adaptive softmax alone; blocks; language models over consecutive
+// chunks; classifiers.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <iterator>
 
+#include "case.h"
+#include "engine/models/block.h"
 #include "engine/nn/adaptive_softmax.h"
 #include "engine/nn/attention/routing_losses.h"
 #include "headroom/core/error.h"
+#include "headroom/models/classifier.h"
+#include "headroom/models/language_model.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
-#include "runners.h"
 
 namespace headroom::golden {
 namespace {
@@ -26,7 +30,21 @@ bool pads_queries(const Json& options) {
   return options.at("padding").value("queries", "") == "zero";
 }
 
-nn::AttentionInput attention_input(const Case& c, Result& result) {
+// Whether the mask hides keys.
+bool masks_keys(const Json& attention) {
+  if (!attention.contains("padding")) {
+    return true;
+  }
+  const Json& padding = attention.at("padding");
+  return padding.is_object() && padding.value("keys", true);
+}
+
+// [B, S]; none if no keys are masked.
+std::optional<at::Tensor> valid_keys(const Case& c, const Json& attention) {
+  return c.has("in.mask") && masks_keys(attention) ? std::optional(c.at("in.mask").ne(0)) : std::nullopt;
+}
+
+nn::AttentionInput attention_input(const Case& c, CaseResult& result) {
   nn::AttentionInput input;
   input.x = leaf(c, "in.x", result);
   if (c.has("in.mem")) {
@@ -50,8 +68,8 @@ nn::AttentionInput attention_input(const Case& c, Result& result) {
   return input;
 }
 
-// The losses that a layer reported, under the cases' names, and their sum with the case's weights.
-void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, Result& result) {
+// Adds the losses of a layer under the cases' names, and their sum with the case's weights.
+void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, CaseResult& result) {
   if (const auto entropy = losses.find("routing_entropy"); entropy != losses.end()) {
     losses["entropy"] = entropy->second;
     losses.erase(entropy);
@@ -70,8 +88,8 @@ void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, Result&
   }
 }
 
-// What a padded query chose means nothing: only the others are compared, and its weights are expected to be 0.
-void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, Result& result) {
+// The routing of padded queries is undefined and not compared; their attention weights must be 0.
+void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, CaseResult& result) {
   const auto index = result.values.find("mid.select.index");
   if (valid && index != result.values.end() && c.has("mid.select.index")) {
     const at::Tensor& expected = c.at("mid.select.index");
@@ -86,9 +104,9 @@ void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, Res
   }
 }
 
-// A router without its layer: what it chooses, and its losses.
-std::vector<Result> run_router(const Case& c) {
-  Result result;
+// A router without its layer: the routed experts and the losses.
+std::vector<CaseResult> run_router(const Case& c) {
+  CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result), select = leaf(c, "param.select", result);
   const config::AttentionOptions o = [&] {
     Case with_head = c;
@@ -110,18 +128,18 @@ std::vector<Result> run_router(const Case& c) {
     score =
         score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
   }
-  nn::Selection chosen = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
+  nn::Selection selection = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
   if (c.has("in.slot_index")) {
-    chosen = chosen.in_order_of(c.at("in.slot_index").reshape(chosen.index.sizes()));
+    selection = selection.in_order_of(c.at("in.slot_index").reshape(selection.index.sizes()));
   }
-  nn::add_routing_losses(chosen, choice.valid, x.size(0), o, context);
+  nn::add_routing_losses(selection, choice.valid, x.size(0), o, context);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, choice.valid, result);
   return {std::move(result)};
 }
 
-// What a layer shows of these values, call by call, in the order of the rows.
+// Records all calls of some values, in order: one for each row of a batch.
 struct RowValues : nn::Observer {
   std::map<std::string, std::vector<at::Tensor>, std::less<>> rows;
   explicit RowValues(const std::vector<std::string>& names) {
@@ -136,7 +154,7 @@ struct RowValues : nn::Observer {
   }
 };
 
-// What is cached besides keys and values: the names of the case's "state.<name>_after".
+// The values that a layer caches besides keys and values: the names of the case's "state.<name>_after".
 std::vector<std::string> cached_names(const Case& c) {
   std::vector<std::string> names;
   for (const auto& [tensor, value] : c.tensors) {
@@ -147,10 +165,9 @@ std::vector<std::string> cached_names(const Case& c) {
   return names;
 }
 
-// The first tokens at once, then one by one, each kept value computed once. A layer shows what its cache holds under
-// cached_names(): token t is expected in slot t mod slots.
+// Decodes the prefix at once, then one token at a time. Checks the cached values: token t is in slot t mod slots.
 void decode_attention(const Case& c, const nn::Attention& attention, const at::Tensor& x, const nn::Context& given,
-                      Result& result) {
+                      CaseResult& result) {
   const Json& decode = c.options.at("decode");
   const auto prefill = decode.at("prefill").get<std::int64_t>(), steps = decode.at("steps").get<std::int64_t>(),
              slots = decode.at("slots").get<std::int64_t>();
@@ -168,11 +185,11 @@ void decode_attention(const Case& c, const nn::Attention& attention, const at::T
     nn::AttentionInput step;
     step.x = x.narrow(1, at, n);
     step.caches = each;
-    RowValues seen(names);
-    context.observer = &seen;
+    RowValues observed(names);
+    context.observer = &observed;
     rows.push_back(attention(step, context));
     for (const std::string& name : names) {
-      held[name] = at::cat(seen.rows.at(name));
+      held[name] = at::cat(observed.rows.at(name));
       fresh[name].push_back(held[name].narrow(1, held[name].size(1) - n, n));
     }
     at += n;
@@ -189,32 +206,38 @@ void decode_attention(const Case& c, const nn::Attention& attention, const at::T
   }
 }
 
-}  // namespace
-
-bool masks_keys(const Json& attention) {
-  if (!attention.contains("padding")) {
-    return true;
+// The kind of model determines this; the case must agree.
+void require_causal(const Json& attention, bool causal) {
+  if (!is_null(attention, "causal") && flag(attention, "causal") != causal) {
+    user_error("options.attention.causal: must be {} for this kind of model", causal);
   }
-  const Json& padding = attention.at("padding");
-  return padding.is_object() && padding.value("keys", true);
 }
 
-std::optional<at::Tensor> valid_keys(const Case& c, const Json& attention) {
-  return c.has("in.mask") && masks_keys(attention) ? std::optional(c.at("in.mask").ne(0)) : std::nullopt;
+config::ModelOptions language_model_options(const Case& c) {
+  config::ModelOptions model;
+  model.vocabulary_size = c.dim("V");
+  model.context_length = c.dim("T");
+  require_among(c.options, "memory", {"none", "previous_chunk"});
+  require_causal(c.options.at("attention"), true);
+  model.memory_length = c.options.at("memory") == "previous_chunk" ? c.dim("T") : 0;
+  model.tied_embeddings = !c.has("param.head.w");
+  model.head_bias = c.has("param.head.b");
+  set_stack(c, c.options, model);
+  return model;
 }
 
-std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
+std::vector<CaseResult> run_attention(const Case& c, const nn::Context& given) {
   if (c.options.value("module", "attention") == "router") {
     return run_router(c);
   }
-  Result result;
+  CaseResult result;
   const nn::AttentionInput input = attention_input(c, result);
   nn::Parameters parameters;
   const nn::Attention attention(attention_options(c, c.family, c.options), place_of(c, c.options),
                                 builder(parameters, input.x));
   load_parameters(c, parameters, result);
   nn::Context context = given;
-  // A prior that replaces itself does so in training only; there is no dropout here.
+  // Training mode updates a prior; it has no other effect here, since there is no dropout.
   context.training = c.has("state.prior_before");
   std::map<std::string, at::Tensor> losses;
   nn::BufferUpdates updates;
@@ -237,8 +260,8 @@ std::vector<Result> run_attention(const Case& c, const nn::Context& given) {
   return {std::move(result)};
 }
 
-std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
-  Result result;
+std::vector<CaseResult> run_expert_ffn(const Case& c, const nn::Context& given) {
+  CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result);
   nn::Parameters parameters;
   Json ffn = c.options;
@@ -256,8 +279,8 @@ std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
   return {std::move(result)};
 }
 
-std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context) {
-  Result result;
+std::vector<CaseResult> run_adaptive_softmax(const Case& c, const nn::Context& context) {
+  CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result);
   nn::AdaptiveSoftmax softmax;
   softmax.w = leaf(c, "param.w", result);
@@ -270,6 +293,84 @@ std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& conte
   result.values["out"] = softmax.negative_log_likelihood(x, c.at("in.target"), context);
   return {std::move(result)};
 }
+
+std::vector<CaseResult> run_block(const Case& c, const nn::Context& context) {
+  CaseResult result;
+  const at::Tensor x = leaf(c, "in.x", result);
+  config::ModelOptions options;
+  set_stack(c, c.options, options);
+  nn::Parameters parameters;
+  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
+                          x.options().requires_grad(false));
+  const models::Block block(options, place_of(c, c.options.at("attention")), build);
+  load_parameters(c, parameters, result);
+  models::BlockInput input;
+  input.h = x;
+  if (c.has("in.mem")) {
+    input.memory = leaf(c, "in.mem", result);
+  }
+  input.valid_keys = valid_keys(c, c.options.at("attention"));
+  result.values["out"] = block(input, context);
+  return {std::move(result)};
+}
+
+std::vector<CaseResult> run_classifier(const Case& c, const nn::Context& context) {
+  CaseResult result;
+  config::ModelOptions options;
+  options.vocabulary_size = c.dim("V");
+  options.context_length = c.at("param.position").size(0);
+  set_stack(c, c.options, options);
+  options.kind = config::ModelKind::classifier;
+  options.attention.position = "learned";
+  options.n_classes = c.dim("C");
+  options.d_head_hidden = c.dim("d_hidden");
+  require_among(c.options, "features", {"single", "pair"});
+  require_among(c.options, "pooling", {"mean_over_length"});
+  require_causal(c.options.at("attention"), false);
+  if (!masks_keys(c.options.at("attention"))) {
+    user_error("options.attention.padding: must mask keys for a classifier");
+  }
+  options.paired = c.options.at("features") == "pair";
+  options.padding_token = c.options.at("padding_token").get<std::int64_t>();
+  options.head_activation = activation_of(c.options, "head_activation");
+  models::Classifier model(options, /*seed=*/1, c.at("param.embed").options());
+  load_parameters(c, model.parameters(), result);
+  const at::Tensor second = options.paired ? c.at("in.tokens_2") : at::Tensor();
+  const at::Tensor logits = model.logits(c.at("in.tokens"), second, context);
+  result.values["out.logits"] = logits;
+  result.values["out.loss"] = at::cross_entropy_loss(logits, c.at("in.label"));
+  return {std::move(result)};
+}
+
+std::vector<CaseResult> run_language_model(const Case& c, const nn::Context& given) {
+  CaseResult parameters;
+  models::LanguageModel model(language_model_options(c), /*seed=*/1, c.at("param.embed").options());
+  load_parameters(c, model.parameters(), parameters);
+  const std::int64_t t = c.dim("T"), chunks = c.options.at("chunks").get<std::int64_t>();
+  models::Memory memory;
+  std::vector<CaseResult> results;
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+    CaseResult result = parameters;
+    result.prefix = fmt::format("chunk{}.", chunk);
+    const at::Tensor tokens = c.at("in.tokens").narrow(1, chunk * t, t + 1);
+    std::map<std::string, at::Tensor> losses;
+    nn::Context context = given;
+    models::Memory same = memory;  // both passes start from the memory of the previous chunk
+    result.values["out.logits"] = model.logits(tokens.narrow(1, 0, t), same, context);
+    context.losses = &losses;
+    result.values["out.loss"] = model.loss(tokens, memory, context).cross_entropy;
+    if (losses.contains("entropy")) {
+      result.values["aux.entropy"] = losses.at("entropy");
+      if (const Json& weights = c.options.at("losses"); weights.is_object()) {
+        result.values["aux.total"] = losses.at("entropy") * weights.value("entropy", 0.0);
+      }
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace
 
 Runner find_runner(const std::string& family) {
   static const std::map<std::string, Runner> kRunners = {{"expert_ffn", run_expert_ffn},
