@@ -158,7 +158,7 @@ def test_blimp_is_what_pytorch_says(headroom, dense, tmp_path):
 def test_mistakes(headroom, dense, tmp_path):
     assert "did you mean blimp?" in headroom.refusal("evaluate", dense, "--task", "blimpp", "--data", dense / "config.toml")
     line = headroom.refusal("evaluate", dense, "--task", "nothing")  # named before its data is asked for
-    assert '--task: there is no "nothing"; there are ' in line and "did you mean" not in line
+    assert "--task: " in line and "got nothing" in line and "did you mean" not in line
     assert "needs one --data" in headroom.refusal("evaluate", dense, "--task", "blimp")
     assert "--shots needs --task" in headroom.refusal("evaluate", dense, "--shots", 2)
     for option in (["--begin", "bos"], ["--items", tmp_path / "items.jsonl"], ["--shots-from", dense / "config.toml"]):

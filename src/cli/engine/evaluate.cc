@@ -52,7 +52,7 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
 
 // A test without training.
 int run_test(const Evaluate& command, const EngineRequest& request) {
-  tasks::check_zero_shot_task(command.task);
+  zero_shot::check_zero_shot_task(command.task);
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
     require_room_for_like(command.items, "evaluate: --items", "{\"question\":", "holds no items: choose another name");
@@ -65,20 +65,20 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   const store::Checkpoint& checkpoint = opened.checkpoint;
   const models::LanguageModel& model = models::as_language_model(*opened.model, "evaluate --task");
   catch_interrupts();
-  const tasks::ZeroShotResult result =
-      tasks::evaluate_zero_shot(model, *checkpoint.tokenizer,
-                                {.task = command.task,
-                                 .data = generated ? std::string() : command.data.front(),
-                                 .run = checkpoint.config.data,
-                                 .shots = command.shots,
-                                 .shots_from = command.shots_from,
-                                 .beginning = beginning_of(command.begin, checkpoint),
-                                 .items = !command.items.empty(),
-                                 .by_shots = command.by_shots,
-                                 .options = {.batch_size = command.batch_size,
-                                             .context = opened.context,
-                                             .show_progress = true,
-                                             .peers = &parallel::default_group()}});
+  const zero_shot::ZeroShotResult result =
+      zero_shot::evaluate_zero_shot(model, *checkpoint.tokenizer,
+                                    {.task = command.task,
+                                     .data = generated ? std::string() : command.data.front(),
+                                     .run = checkpoint.config.data,
+                                     .shots = command.shots,
+                                     .shots_from = command.shots_from,
+                                     .beginning = beginning_of(command.begin, checkpoint),
+                                     .items = !command.items.empty(),
+                                     .by_shots = command.by_shots,
+                                     .options = {.batch_size = command.batch_size,
+                                                 .context = opened.context,
+                                                 .show_progress = true,
+                                                 .peers = &parallel::default_group()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
@@ -89,8 +89,8 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   if (!command.items.empty()) {
     write_items(result.items, command.items);
   }
-  request.output.text(tasks::to_text(result));
-  Json document = tasks::to_json(result);
+  request.output.text(zero_shot::to_text(result));
+  Json document = zero_shot::to_json(result);
   document["checkpoint"] = opened.name;
   document["step"] = checkpoint.step;
   document["config"] = {{"model", "headroom"},

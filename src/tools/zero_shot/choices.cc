@@ -1,5 +1,4 @@
-#include "choices.h"
-
+// Multiple-choice questions, in the common format of evaluation suites and in those of the benchmarks' authors.
 #include <algorithm>
 #include <cctype>
 #include <regex>
@@ -7,23 +6,21 @@
 #include "foundation/core/text/blanks.h"
 #include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
-#include "rows.h"
+#include "questions.h"
 
-namespace headroom::tasks::zero_shot {
+namespace headroom::zero_shot {
 namespace {
 
-// One row with its place, asked for fields that must be there.
-class Row {
+// Reads fields of one row. Throws UserError if a field is missing or invalid.
+class RowReader {
  public:
-  Row(const Json& json, const std::string& where) : json_(json), where_(where) {}
+  RowReader(const Json& json, const std::string& where) : json_(json), where_(where) {}
 
   const std::string& where() const { return where_; }
   const Json& value(const char* key) const { return value_in(json_, key, where_); }
-  // As it stands, and without blanks around it.
   std::string raw_text(const char* key) const { return text_in(json_, key, where_); }
   std::string text(const char* key) const { return std::string(trimmed(raw_text(key))); }
-  // Of a field that may be absent or empty.
-  std::string text_or_nothing(const char* key) const {
+  std::string text_or_empty(const char* key) const {
     const auto found = json_.find(key);
     return found != json_.end() && found->is_string() ? std::string(trimmed(found->get_ref<const std::string&>())) : "";
   }
@@ -33,30 +30,30 @@ class Row {
                          return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
                        });
     if (!texts) {
-      user_error("{}: field \"{}\" must be a list of two or more texts", where_, key);
+      user_error("{}: field \"{}\" must be a list of at least two texts", where_, key);
     }
     return list.get<std::vector<std::string>>();
   }
 
-  // A place among `n` that is counted from `first`, as a number or its digits.
-  std::size_t place(const char* key, std::size_t n, std::size_t first = 0) const {
+  // An index below `n`, stored as a number or a string and counted from `first`.
+  std::size_t index(const char* key, std::size_t n, std::size_t first = 0) const {
     const Json& found = value(key);
     for (std::size_t i = 0; i < n; ++i) {
       if (found == i + first || found == std::to_string(i + first)) {
         return i;
       }
     }
-    user_error("{}: field \"{}\" must be the place of the right choice, {} to {}, got {}", where_, key, first,
+    user_error("{}: field \"{}\" must be the index of the right choice, {} to {}, got {}", where_, key, first,
                first + n - 1, to_json_line(found));
   }
 
-  // A place that is named as in `labels`.
+  // The index of the field's value among `labels`.
   std::size_t label(const char* key, const std::vector<std::string>& labels) const {
     const std::string name = text(key);
     const auto found = std::find(labels.begin(), labels.end(), name);
     if (found == labels.end()) {
-      user_error("{}: field \"{}\" must be the right choice's label, {} to {}, got {}", where_, key, labels.front(),
-                 labels.back(), to_json_line(name));
+      user_error("{}: field \"{}\" must be the label of the right choice, {} to {}, got {}", where_, key,
+                 labels.front(), labels.back(), to_json_line(name));
     }
     return static_cast<std::size_t>(found - labels.begin());
   }
@@ -83,57 +80,58 @@ std::vector<std::string> letters(std::size_t n, char first) {
   return labels;
 }
 
-// "Question: ...": what asks for an answer by name gets one by name.
+// Appends "Answer:" to texts that ask a question.
 std::string prompt(std::string text) {
   text.erase(text.find_last_not_of(kBlanks) + 1);
   const bool asks = text.starts_with("Question:") || text.starts_with("Passage:") || text.starts_with("Context:");
   return asks && !text.ends_with("Answer:") ? text + "\nAnswer:" : text;
 }
 
-Question collected(const Row& row) {
+// {"query", "choices", "gold"}, as evaluation suites have it.
+Question suite_choices(const RowReader& row) {
   const std::string query = prompt(row.raw_text("query"));
   const std::vector<std::string> choices = row.texts("choices");
-  return row.question(query, choices, row.place("gold", choices.size()));
+  return row.question(query, choices, row.index("gold", choices.size()));
 }
 
-// The choice is of the beginning.
-Question collected_beginnings(const Row& row) {
+// {"context_options", "continuation", "gold"}: the choices are contexts of the same continuation.
+Question suite_contexts(const RowReader& row) {
   const std::string continuation = fmt::format(" {}", row.text("continuation"));
   Question question{.where = row.where()};
   for (const std::string& option : row.texts("context_options")) {
     question.choices.push_back({std::string(trimmed(option)), continuation});
   }
-  question.gold = row.place("gold", question.choices.size());
+  question.gold = row.index("gold", question.choices.size());
   return question;
 }
 
-Question piqa(const Row& row) {
+Question piqa(const RowReader& row) {
   return row.question(fmt::format("Question: {}\nAnswer:", row.text("goal")), {row.text("sol1"), row.text("sol2")},
-                      row.place("label", 2));
+                      row.index("label", 2));
 }
 
-// Its texts are from WikiHow, whose headings are in brackets.
-Question hellaswag(const Row& row) {
+// Removes WikiHow's headings in brackets.
+Question hellaswag(const RowReader& row) {
   const auto clean = [](const std::string& text) {
     static const std::regex kTitle(" ?\\[title\\]"), kMark("\\[.*?\\]"), kBlanks("  +");
     std::string plain = std::regex_replace(text, kTitle, ". ");
     plain = std::regex_replace(std::regex_replace(plain, kMark, ""), kBlanks, " ");
     return std::string(trimmed(plain));
   };
-  const std::string activity = row.text_or_nothing("activity_label");
+  const std::string activity = row.text_or_empty("activity_label");
   std::vector<std::string> endings = row.texts("endings");
   std::transform(endings.begin(), endings.end(), endings.begin(), clean);
   return row.question(clean(activity.empty() ? row.text("ctx") : fmt::format("{}: {}", activity, row.text("ctx"))),
-                      endings, row.place("label", endings.size()));
+                      endings, row.index("label", endings.size()));
 }
 
-Question winogrande(const Row& row) {
+Question winogrande(const RowReader& row) {
   const std::string sentence = row.text("sentence");
   const std::size_t gap = sentence.find('_');
   if (gap == std::string::npos) {
-    user_error("{}: field \"sentence\" must have a gap _ for the two options", row.where());
+    user_error("{}: field \"sentence\" must contain _ where the options go", row.where());
   }
-  Question question{.gold = row.place("answer", 2, 1), .where = row.where()};
+  Question question{.gold = row.index("answer", 2, 1), .where = row.where()};
   for (const char* option : {"option1", "option2"}) {
     question.choices.push_back({sentence.substr(0, gap) + row.text(option),
                                 fmt::format(" {}", trimmed(std::string_view(sentence).substr(gap + 1)))});
@@ -141,7 +139,7 @@ Question winogrande(const Row& row) {
   return question;
 }
 
-Question boolq(const Row& row) {
+Question boolq(const RowReader& row) {
   const Json& answer = row.value("answer");
   if (!answer.is_boolean()) {
     user_error("{}: field \"answer\" must be true or false, got {}", row.where(), to_json_line(answer));
@@ -150,35 +148,35 @@ Question boolq(const Row& row) {
                       {"no", "yes"}, answer.get<bool>() ? 1 : 0);
 }
 
-Question sciq(const Row& row) {
-  const std::string support = row.text_or_nothing("support");
+Question sciq(const RowReader& row) {
+  const std::string support = row.text_or_empty("support");
   return row.question(
       fmt::format("{}{}Question: {}\nAnswer:", support, support.empty() ? "" : "\n", row.text("question")),
       {row.text("distractor1"), row.text("distractor2"), row.text("distractor3"), row.text("correct_answer")}, 3);
 }
 
 // ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
-Question labelled(const Row& row) {
+Question labelled(const RowReader& row) {
   const Json& choices = row.value("choices");
   const std::vector<std::string> texts = row.texts_of(value_in(choices, "text", row.where()), "choices.text"),
                                  labels = row.texts_of(value_in(choices, "label", row.where()), "choices.label");
   if (texts.size() != labels.size()) {
-    user_error("{}: field \"choices\" must have a label for each text, got {} for {}", row.where(), labels.size(),
-               texts.size());
+    user_error("{}: field \"choices\" must have a label for each text, got {} labels for {} texts", row.where(),
+               labels.size(), texts.size());
   }
-  const std::string stem = row.text_or_nothing("question_stem");
+  const std::string stem = row.text_or_empty("question_stem");
   return row.question(fmt::format("Question: {}\nAnswer:", stem.empty() ? row.text("question") : stem), texts,
                       row.label("answerKey", labels));
 }
 
-Question race(const Row& row) {
+Question race(const RowReader& row) {
   const std::vector<std::string> options = row.texts("options");
   return row.question(fmt::format("Article: {}\n\nQuestion: {}\nAnswer:", row.text("article"), row.text("question")),
                       options, row.label("answer", letters(options.size(), 'A')));
 }
 
-// "The man broke his toe because", "... therefore".
-Question copa(const Row& row) {
+// "The man broke his toe because" or "... therefore".
+Question copa(const RowReader& row) {
   std::string premise = row.text("premise");
   if (premise.ends_with('.')) {
     premise.pop_back();
@@ -188,37 +186,37 @@ Question copa(const Row& row) {
   for (std::string& choice : choices) {
     choice[0] = lower_case(choice[0]);
   }
-  return row.question(fmt::format("{} {}", premise, cause ? "because" : "therefore"), choices, row.place("label", 2));
+  return row.question(fmt::format("{} {}", premise, cause ? "because" : "therefore"), choices, row.index("label", 2));
 }
 
-Question logiqa(const Row& row) {
+Question logiqa(const RowReader& row) {
   const std::vector<std::string> options = row.texts("options");
-  const std::string asked = row.text_or_nothing("question");
+  const std::string asked = row.text_or_empty("question");
   std::string text = fmt::format("Passage: {}\nQuestion: {}\nChoices:\n", row.text("context"),
                                  asked.empty() ? row.text("query") : asked);
   const std::vector<std::string> names = letters(options.size(), 'A');
   for (std::size_t i = 0; i < options.size(); ++i) {
     text += fmt::format("{}. {}\n", names[i], trimmed(options[i]));
   }
-  const std::size_t gold = row.text_or_nothing("label").empty() ? row.place("correct_option", options.size())
-                                                                : row.label("label", letters(options.size(), 'a'));
+  const std::size_t gold = row.text_or_empty("label").empty() ? row.index("correct_option", options.size())
+                                                              : row.label("label", letters(options.size(), 'a'));
   return row.question(text + "Answer:", options, gold);
 }
 
-Question siqa(const Row& row) {
+Question siqa(const RowReader& row) {
   return row.question(fmt::format("Question: {} {}\nAnswer:", row.text("context"), row.text("question")),
-                      {row.text("answerA"), row.text("answerB"), row.text("answerC")}, row.place("label", 3, 1));
+                      {row.text("answerA"), row.text("answerB"), row.text("answerC")}, row.index("label", 3, 1));
 }
 
-struct Layout {
-  std::vector<const char*> fields;  // that no other layout has together
-  Question (*read)(const Row& row);
-  std::string_view tests;  // whose rows they are
+struct RowLayout {
+  std::vector<const char*> fields;  // a combination that only this layout has
+  Question (*read)(const RowReader& row);
+  std::string_view benchmarks;
 };
 
-const std::vector<Layout>& layouts() {
-  static const std::vector<Layout> kLayouts = {
-      {{"context_options"}, collected_beginnings, "winograd or winogrande"},
+const std::vector<RowLayout>& layouts() {
+  static const std::vector<RowLayout> kLayouts = {
+      {{"context_options"}, suite_contexts, "winograd or winogrande"},
       {{"goal", "sol1", "sol2"}, piqa, "piqa"},
       {{"ctx", "endings"}, hellaswag, "hellaswag"},
       {{"sentence", "option1", "option2"}, winogrande, "winogrande"},
@@ -236,18 +234,18 @@ const std::vector<Layout>& layouts() {
 }  // namespace
 
 Question read_choice(const Json& json, const std::string& where) {
-  const auto fits = [&](const Layout& layout) {
+  const auto fits = [&](const RowLayout& layout) {
     return std::all_of(layout.fields.begin(), layout.fields.end(),
                        [&](const char* field) { return json.contains(field); });
   };
   const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
-  const Row row(json, where);
+  const RowReader row(json, where);
   if (layout == layouts().end()) {
-    return collected(row);
+    return suite_choices(row);
   }
   Question question = layout->read(row);
-  question.of = layout->tests;
+  question.of = layout->benchmarks;
   return question;
 }
 
-}  // namespace headroom::tasks::zero_shot
+}  // namespace headroom::zero_shot

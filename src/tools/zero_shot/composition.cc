@@ -1,16 +1,18 @@
-#include "puzzles.h"
-
+// --task composition: DCFormer's synthetic tasks. Rows are {"task_id": "task12", "texts": "..."} with the answers in
+// brackets. An answer is right if greedy decoding would write it. Subsets are "block/pattern".
 #include <iterator>
 #include <string_view>
 
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
-#include "rows.h"
+#include "questions.h"
+#include "training/tasks/language/puzzles.h"
+#include "zero_shot.h"
 
-namespace headroom::tasks::zero_shot {
+namespace headroom::zero_shot {
 namespace {
 
-constexpr std::size_t kUnscored = 2;  // examples of a row in front of the first answer that counts
+constexpr std::size_t kUnscored = 2;  // worked examples of a row before the first answer that is scored
 
 struct NamedRow {
   std::string subset;
@@ -18,7 +20,7 @@ struct NamedRow {
   std::string where;
 };
 
-int number_in(const Json& row, const std::string& where) {
+int task_number(const Json& row, const std::string& where) {
   constexpr std::string_view kPrefix = "task";
   const std::string id = text_in(row, "task_id", where);
   const auto number =
@@ -33,7 +35,7 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   std::vector<NamedRow> rows;
   for (const data::Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const data::PuzzleTask task = data::puzzle_task(number_in(row, where));
+      const data::PuzzleTask task = data::puzzle_task(task_number(row, where));
       rows.push_back({.subset = task.block + "/" + task.pattern,
                       .row = data::parse_puzzle(text_in(row, "texts", where), where),
                       .where = where});
@@ -42,7 +44,7 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   return rows;
 }
 
-// The validation rows of a run on generated data.
+// The validation rows of a run that was trained on generated data.
 std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   if (options.generator != config::Generator::composition) {
     user_error(
@@ -74,24 +76,24 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
 
 }  // namespace
 
-ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
-                                const ZeroShotRequest& request) {
+ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
+                                    const ZeroShotRequest& request) {
   if (request.shots != 0 || !request.shots_from.empty()) {
-    user_error("evaluate: {} --task composition, whose rows have their own",
+    user_error("evaluate: {} --task composition, whose rows contain worked examples",
                request.shots != 0 ? fmt::format("--shots: must be 0, got {}, with", request.shots)
                                   : "--shots-from: cannot be given with");
   }
   const std::vector<NamedRow> rows = rows_of(request);
-  std::vector<Sequence> sequences;
-  std::vector<std::size_t> counts;  // sequences of each row
+  std::vector<tasks::Sequence> sequences;
+  std::vector<std::size_t> counts;  // sequences per row
   for (const NamedRow& row : rows) {
-    std::vector<Sequence> answers = answers_of(
+    std::vector<tasks::Sequence> answers = tasks::answers_of(
         row.row,
         {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .beginning = request.beginning});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }
-  const Scores scores = score(model, sequences, request.options, "evaluate composition");
+  const tasks::Scores scores = tasks::score(model, sequences, request.options, "evaluate composition");
   ZeroShotResult result{.task = request.task,
                         .begin = request.beginning.kind,
                         .perplexity = true,
@@ -104,7 +106,7 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::size_t shots = kUnscored;
     for (const std::size_t end = next + counts[i]; next < end; ++next) {
-      for (const SpanScore& answer : scores.spans[next]) {
+      for (const tasks::SpanScore& answer : scores.spans[next]) {
         const Tally one{.questions = 1,
                         .right = answer.likeliest,
                         .log_probability = answer.log_probability,
@@ -126,4 +128,4 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
   return result;
 }
 
-}  // namespace headroom::tasks::zero_shot
+}  // namespace headroom::zero_shot

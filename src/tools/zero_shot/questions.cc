@@ -6,33 +6,36 @@
 #include <set>
 #include <utility>
 
-#include "choices.h"
 #include "foundation/core/text/blanks.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "rows.h"
 
-namespace headroom::tasks::zero_shot {
+namespace headroom::zero_shot {
 namespace {
 
 using data::Document;
 
-// LAMBADA: a passage, of which what follows the last blank is asked for, whatever other white space that has.
+// LAMBADA: the text after the last blank is the answer, including any other white space in it.
 Question passage(std::string_view text, std::string where) {
   text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
   const std::size_t blank = text.rfind(' ');
   if (blank == std::string_view::npos || trimmed(text.substr(0, blank)).empty()) {
-    user_error("{}: must be a passage of several words, got \"{}\"", where, trimmed(text));
+    user_error("{}: must be a text of several words, got \"{}\"", where, trimmed(text));
   }
   return {.choices = {{std::string(text.substr(0, blank)), std::string(text.substr(blank))}},
           .where = std::move(where)};
 }
 
+// Several files are subsets, named after the files.
+std::string subset_of(const Document& document, const std::vector<Document>& documents) {
+  return documents.size() == 1 ? "" : document.stem;
+}
+
 QuestionSets read_lambada(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
-    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    std::vector<Question>& questions = sets[subset_of(document, documents)];
     if (document.text.starts_with('{')) {
       for_each_row(document, [&](const Json& row, const std::string& where) {
         questions.push_back(passage(text_in(row, "text", where), where));
@@ -64,14 +67,14 @@ QuestionSets read_blimp(const std::vector<Document>& documents) {
 }
 
 // The Children's Book Test: 20 numbered lines, then "21 <question with XXXXX>\t<answer>\t\t<candidate>|<candidate>...".
-class Story {
+class CbtStory {
  public:
-  // The question, with the line that ends it.
+  // Returns the question after the last line of a story.
   std::optional<Question> add(std::string_view line, const std::string& where) {
     const std::size_t blank = line.find(' ');
     const std::string number = fmt::format("{}", ++lines_);
     if (blank == std::string_view::npos || line.substr(0, blank) != number) {
-      user_error("{}: must begin with the number {} and a blank, as a line of a story", where, number);
+      user_error("{}: must begin with the line number {} and a blank", where, number);
     }
     line.remove_prefix(blank + 1);
     constexpr int kQuestion = 21;
@@ -84,7 +87,7 @@ class Story {
     lines_ = 0;
     return asked;
   }
-  bool begun() const { return lines_ > 0; }
+  bool is_open() const { return lines_ > 0; }
 
  private:
   Question question(std::string_view line, const std::string& where) const {
@@ -101,8 +104,10 @@ class Story {
     const std::string_view sentence = trimmed(fields.front());
     const std::size_t place = sentence.find(kPlace);
     if (fields.size() != 4 || place == std::string_view::npos) {
-      user_error("{}: must be a sentence with {}, the answer, nothing, and the candidates, with tabs between", where,
-                 kPlace);
+      user_error(
+          "{}: must have four fields separated by tabs: a sentence with {}, the answer, an empty field, and the "
+          "candidates",
+          where, kPlace);
     }
     const std::string_view answer = trimmed(fields[1]);
     Question asked{.where = where};
@@ -124,7 +129,7 @@ class Story {
           {std::string(trimmed(context)), fmt::format(" {}{}", candidate, sentence.substr(place + kPlace.size()))});
     }
     if (asked.choices.size() != kCandidates || seen.size() != kCandidates || !gold) {
-      user_error("{}: must have {} different candidates, the answer \"{}\" among them, got {}", where, kCandidates,
+      user_error("{}: must have {} different candidates, including the answer \"{}\", got {}", where, kCandidates,
                  answer, fields[3]);
     }
     asked.gold = *gold;
@@ -141,20 +146,20 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
     if (any_test && !is_test(document)) {
-      continue;  // the training and validation splits of the same kind of word
+      continue;  // training and validation splits
     }
     std::vector<Question>& questions = sets[document.stem];
-    Story story;
+    CbtStory story;
     data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
-      if (trimmed(line).empty() && !story.begun()) {
+      if (trimmed(line).empty() && !story.is_open()) {
         return;
       }
       if (auto question = story.add(line, fmt::format("{}:{}", document.name, number))) {
         questions.push_back(std::move(*question));
       }
     });
-    if (story.begun()) {
-      user_error("{}: ends inside a story", document.name);
+    if (story.is_open()) {
+      user_error("{}: the last story is incomplete", document.name);
     }
   }
   return sets;
@@ -163,20 +168,20 @@ QuestionSets read_cbt(const std::vector<Document>& documents) {
 QuestionSets read_choices(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
-    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    std::vector<Question>& questions = sets[subset_of(document, documents)];
     for_each_row(document,
                  [&](const Json& row, const std::string& where) { questions.push_back(read_choice(row, where)); });
   }
   return sets;
 }
 
-// Targets that follow their inputs, as instructions and answers do; by the names that such collections have.
+// Pairs of input and target, under the field names that are common in instruction data.
 QuestionSets read_targets(const std::vector<Document>& documents) {
   constexpr std::pair<const char*, const char*> kFields[] = {
       {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {"instruction", "output"}};
   QuestionSets sets;
   for (const Document& document : documents) {
-    std::vector<Question>& questions = sets[documents.size() == 1 ? "" : document.stem];
+    std::vector<Question>& questions = sets[subset_of(document, documents)];
     for_each_row(document, [&](const Json& row, const std::string& where) {
       const auto* const fields = std::find_if(std::begin(kFields), std::end(kFields), [&](const auto& names) {
         return row.contains(names.first) && row.contains(names.second);
@@ -188,9 +193,9 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
             where);
       }
       const std::string input = text_in(row, fields->first, where);
-      const bool apart = kBlanks.find(input.back()) != std::string_view::npos;
+      const bool ends_blank = kBlanks.find(input.back()) != std::string_view::npos;
       questions.push_back(
-          {.choices = {{input, (apart ? "" : " ") + text_in(row, fields->second, where)}}, .where = where});
+          {.choices = {{input, (ends_blank ? "" : " ") + text_in(row, fields->second, where)}}, .where = where});
     });
   }
   return sets;
@@ -205,23 +210,54 @@ bool is_text(std::string_view name) {
 
 }  // namespace
 
-const std::vector<Test>& tests() {
-  static const std::vector<Test> kTests = [] {
-    std::vector<Test> all = {{"lambada", Measure::greedy, true, is_text, read_lambada},
-                             {"blimp", Measure::sum, false, is_json, read_blimp},
-                             {"cbt", Measure::per_token, false, is_text, read_cbt},
-                             {"target_loss", Measure::target, true, is_json, read_targets}};
+void for_each_row(const data::Document& document, const std::function<void(const Json&, const std::string&)>& use) {
+  data::for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
+    if (trimmed(line).empty()) {
+      return;
+    }
+    const std::string where = fmt::format("{}:{}", document.name, number);
+    const Json row = parse_json(line, where);
+    if (!row.is_object()) {
+      user_error("{}: must be a JSON object, got {}", where, row.type_name());
+    }
+    use(row, where);
+  });
+}
+
+const Json& value_in(const Json& row, const char* key, const std::string& where) {
+  const auto found = row.find(key);
+  if (found == row.end()) {
+    user_error("{}: has no field \"{}\"", where, key);
+  }
+  return *found;
+}
+
+std::string text_in(const Json& row, const char* key, const std::string& where) {
+  const Json& found = value_in(row, key, where);
+  if (!found.is_string() || trimmed(found.get_ref<const std::string&>()).empty()) {
+    user_error("{}: field \"{}\" must be a text, got {}", where, key,
+               found.is_string() ? "an empty one" : std::string(found.type_name()));
+  }
+  return found.get<std::string>();
+}
+
+const std::vector<Benchmark>& benchmarks() {
+  static const std::vector<Benchmark> kBenchmarks = [] {
+    std::vector<Benchmark> all = {{"lambada", Scoring::greedy, true, is_text, read_lambada},
+                                  {"blimp", Scoring::sum, false, is_json, read_blimp},
+                                  {"cbt", Scoring::per_token, false, is_text, read_cbt},
+                                  {"target_loss", Scoring::target, true, is_json, read_targets}};
     for (const char* name : {"boolq", "copa", "piqa", "winograd", "winogrande"}) {
-      all.push_back({name, Measure::choice, true, is_json, read_choices, 2, 2});
+      all.push_back({name, Scoring::choice, true, is_json, read_choices, 2, 2});
     }
     for (const char* name :
          {"arc_challenge", "arc_easy", "commonsense_qa", "hellaswag", "logiqa", "openbook_qa", "race", "sciq"}) {
-      all.push_back({name, Measure::choice, true, is_json, read_choices, 3, 5});
+      all.push_back({name, Scoring::choice, true, is_json, read_choices, 3, 5});
     }
-    all.push_back({"siqa", Measure::choice, true, is_json, read_choices, 2, 3});
+    all.push_back({"siqa", Scoring::choice, true, is_json, read_choices, 2, 3});
     return all;
   }();
-  return kTests;
+  return kBenchmarks;
 }
 
-}  // namespace headroom::tasks::zero_shot
+}  // namespace headroom::zero_shot

@@ -1,41 +1,57 @@
-// The questions of tests without training, and their files.
+// The questions of zero-shot benchmarks, and the readers of their files.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/text/documents.h"
+#include "headroom/core/json.h"
 
-namespace headroom::tasks::zero_shot {
+namespace headroom::zero_shot {
 
-struct Choice {
-  std::string context, continuation;  // the latter is scored, with the blank that it begins with
+inline constexpr std::string_view kBlanks = " \t\r\n";
+
+struct Candidate {
+  std::string context, continuation;  // the continuation is scored; it starts with a blank if there is one between them
 };
 
 struct Question {
-  std::vector<Choice> choices;
-  std::size_t gold = 0;
-  std::string where;    // "file:line"
-  std::string_view of;  // the tests whose rows have such fields: "piqa", "winograd or winogrande"; empty: any's
+  std::vector<Candidate> choices;
+  std::size_t gold = 0;  // index of the right choice
+  std::string where;     // "file:line"
+  std::string_view of;   // the benchmarks with such rows: "piqa", "winograd or winogrande"; empty: unknown
 };
 
-using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" where there are none
+using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" if there are no subsets
 
-// How a test's answers are judged.
-enum class Measure { greedy, sum, per_token, choice, target };
+// How answers are scored; see zero_shot.h.
+enum class Scoring { greedy, sum, per_token, choice, target };
 
-struct Test {
+struct Benchmark {
   std::string_view name;
-  Measure measure;
-  bool takes_shots;
+  Scoring scoring;
+  bool few_shot;  // whether --shots applies
   bool (*wanted)(std::string_view file_name);
   QuestionSets (*read)(const std::vector<data::Document>& documents);
-  std::size_t fewest = 1, most = 1000;  // choices of a question
+  std::size_t fewest = 1, most = 1000;  // choices per question
 };
 
-const std::vector<Test>& tests();
+const std::vector<Benchmark>& benchmarks();
 
-}  // namespace headroom::tasks::zero_shot
+// Reads a multiple-choice question in the format of evaluation suites or of the benchmark's authors; the fields of the
+// row tell which. `where` is "file:line". Throws UserError if a field is missing or invalid.
+Question read_choice(const Json& row, const std::string& where);
+
+// Calls use(row, "file:line") for each line that is not empty. Throws UserError if a line is not a JSON object.
+void for_each_row(const data::Document& document, const std::function<void(const Json&, const std::string&)>& use);
+
+// A field of a row. Throws UserError, starting with `where`, if it is missing or, for text_in(), not a text that is
+// not blank.
+const Json& value_in(const Json& row, const char* key, const std::string& where);
+std::string text_in(const Json& row, const char* key, const std::string& where);
+
+}  // namespace headroom::zero_shot

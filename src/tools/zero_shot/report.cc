@@ -1,4 +1,4 @@
-// Results of tests without training as JSON and as text.
+// Results of zero-shot benchmarks as JSON and as text.
 #include <algorithm>
 #include <cmath>
 
@@ -6,26 +6,26 @@
 #include "foundation/core/text/printable.h"
 #include "zero_shot.h"
 
-namespace headroom::tasks {
+namespace headroom::zero_shot {
 namespace {
 
 double standard_error(double p, std::int64_t n) {
   return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
 }
 
-std::string_view begin_name(Begin begin) {
-  const auto* const found =
-      std::find_if(std::begin(kBegins), std::end(kBegins), [&](const auto& entry) { return entry.first == begin; });
+std::string_view begin_name(tasks::Begin begin) {
+  const auto* const found = std::find_if(std::begin(tasks::kBegins), std::end(tasks::kBegins),
+                                         [&](const auto& entry) { return entry.first == begin; });
   return found->second;
 }
 
-std::string_view in_words(Begin begin) {
+std::string_view in_words(tasks::Begin begin) {
   switch (begin) {
-    case Begin::none:
-      return "nothing in front of texts";
-    case Begin::line_end:
+    case tasks::Begin::none:
+      return "texts without a prefix";
+    case tasks::Begin::line_end:
       return "texts after a line end";
-    case Begin::bos:
+    case tasks::Begin::bos:
       return "texts after bos";
   }
   return "";
@@ -49,7 +49,7 @@ Json figures_of(const ZeroShotResult& result, const Tally& tally) {
   return figures;
 }
 
-// One task of the harness's file; `name` is its own, also in front of a subset's.
+// Adds one task in the format of lm-evaluation-harness.
 void add_task(Json& document, const ZeroShotResult& result, const std::string& name, const Tally& tally) {
   document["results"][name] = figures_of(result, tally);
   document["results"][name]["alias"] = name;
@@ -66,7 +66,7 @@ void add_task(Json& document, const ZeroShotResult& result, const std::string& n
   document["n-samples"][name] = {{"original", tally.questions}, {"effective", tally.questions}};
 }
 
-// Sums over the subsets whose names agree before, or after, the slash.
+// Sums over subsets with the same name before, or after, the slash.
 std::map<std::string, Tally> grouped(const ZeroShotResult& result, bool before) {
   std::map<std::string, Tally> groups;
   for (const auto& [subset, tally] : result.subsets) {
@@ -157,10 +157,10 @@ std::string to_text(const ZeroShotResult& result) {
   }
   for (const auto& [subset, tally] : result.subsets) {
     const std::string normalised =
-        result.normalised ? fmt::format(", a character {:.4f}", tally.accuracy_normalised()) : std::string();
-    const std::string of_words = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(result, tally)) : "";
+        result.normalised ? fmt::format(", per character {:.4f}", tally.accuracy_normalised()) : std::string();
+    const std::string loss = result.perplexity ? fmt::format(", perplexity {:.2f}", perplexity(result, tally)) : "";
     text += fmt::format("{:<{}}{}accuracy {:.4f}{}{} ({} questions)\n", subset, width, width > 0 ? "  " : "",
-                        tally.accuracy(), normalised, of_words, tally.questions);
+                        tally.accuracy(), normalised, loss, tally.questions);
   }
   for (const auto& [shots, tally] : result.by_shots) {
     text += fmt::format("after {} examples  accuracy {:.4f}, perplexity {:.2f} ({} answers)\n", shots, tally.accuracy(),
@@ -176,4 +176,4 @@ std::string to_text(const ZeroShotResult& result) {
                             in_words(result.begin), format_duration(result.seconds));
 }
 
-}  // namespace headroom::tasks
+}  // namespace headroom::zero_shot

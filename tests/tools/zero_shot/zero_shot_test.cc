@@ -8,10 +8,10 @@
 #include "headroom/core/error.h"
 #include "training/tasks/byte_scores.h"
 
-namespace headroom::tasks {
+namespace headroom::zero_shot {
 namespace zero_shot_test {
 
-using namespace byte_scores;
+using namespace tasks::byte_scores;
 
 class ZeroShot : public testing::Test {
  protected:
@@ -36,7 +36,7 @@ class ZeroShot : public testing::Test {
   }
 
   tiny::Folder folder_;
-  models::LanguageModel model_{model_options(8), 5};  // with memory: nothing is left out
+  models::LanguageModel model_{model_options(8), 5};  // with memory: nothing is truncated
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_ = tiny::bytes_tokenizer();
 };
 
@@ -57,13 +57,13 @@ TEST_F(ZeroShot, BlimpComparesSums) {
   EXPECT_LT(right, 20);
   const double mean = (result.subsets.at("first").accuracy() + result.subsets.at("second").accuracy()) / 2;
   const Json json = to_json(result);
-  EXPECT_DOUBLE_EQ(json["accuracy"].get<double>(), mean) << "of subsets, not of sentences";
+  EXPECT_DOUBLE_EQ(json["accuracy"].get<double>(), mean) << "mean over subsets, not over sentences";
   EXPECT_DOUBLE_EQ(json["results"]["blimp"]["acc,none"].get<double>(), mean);
   EXPECT_EQ(json["results"]["blimp_first"]["acc,none"], json["subsets"]["first"]);
   EXPECT_EQ(json["group_subtasks"]["blimp"].size(), 2U);
   EXPECT_EQ(json["n-samples"]["blimp_second"]["effective"], 15);
   EXPECT_EQ(to_json(run("blimp", "blimp.jsonl", rows, 0, 1))["subsets"], json["subsets"]);
-  // A tie is no win.
+  // A tie counts as wrong.
   EXPECT_EQ(run("blimp", "t.jsonl", R"({"sentence_good": "x", "sentence_bad": "x"})").subsets.at("t").right, 0);
 }
 
@@ -79,11 +79,10 @@ TEST_F(ZeroShot, LambadaIsGreedy) {
   EXPECT_NEAR(tally.log_probability, sum("every token", " rests") + sum("the head", " room"), 1e-4);
   EXPECT_NEAR(to_json(plain)["results"]["lambada"]["perplexity,none"].get<double>(),
               std::exp(-tally.log_probability / 2), 1e-9);
-  EXPECT_NE(refusal("lambada", "one.txt", "word\n").find("one.txt:1: must be a passage of several words"),
+  EXPECT_NE(refusal("lambada", "one.txt", "word\n").find("one.txt:1: must be a text of several words"),
             std::string::npos);
 }
 
-// What a file's own fields say contradicts the name that it is given.
 TEST_F(ZeroShot, RefusesTheRowsOfAnotherTest) {
   const std::string four = R"({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1})";
   EXPECT_NE(refusal("piqa", "arc_easy.jsonl", four)
@@ -145,7 +144,7 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   EXPECT_TRUE(json["subsets"].empty());
   EXPECT_EQ(json["n-shot"]["siqa"], 0);
   EXPECT_EQ(json["results"]["siqa"]["acc_norm,none"], json["accuracy_normalised"]);
-  // With shots there is more to read, and the answers are not the question's own.
+  // Examples add tokens.
   const ZeroShotResult shots = run("siqa", "siqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
   EXPECT_NE(refusal("siqa", "siqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
@@ -177,7 +176,7 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
     double best = -1e9;
     std::string winner;
     for (const char* word : {"a", "b", "c", "d", "eee", "f", "g", "h", "room", "j"}) {
-      const SpanScore score = by_definition(model_, context, fmt::format(" {} rests .", word));
+      const tasks::SpanScore score = by_definition(model_, context, fmt::format(" {} rests .", word));
       if (score.log_probability / static_cast<double>(score.tokens) > best) {
         best = score.log_probability / static_cast<double>(score.tokens);
         winner = word;
@@ -189,13 +188,14 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
   EXPECT_NE(
       refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)).find("c.txt:21: must have 10 different"),
       std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)).find("c.txt:21: must be a sentence"),
+  EXPECT_NE(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)).find("c.txt:21: must have four fields"),
             std::string::npos);
   EXPECT_NE(
       refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")).find("c.txt:21: candidate 9 is empty"),
       std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the number 2"), std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("ends inside a story"), std::string::npos);
+  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the line number 2"),
+            std::string::npos);
+  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("story is incomplete"), std::string::npos);
 }
 
 TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
@@ -224,7 +224,7 @@ TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
   for (const Json& item : result.items) {
     const auto score = [&](std::size_t i) { return item["choices"][i]["log_probability"].get<double>(); };
     const auto gold = item["gold"].get<std::size_t>();
-    EXPECT_EQ(item["right"], score(gold) > score(1 - gold));
+    EXPECT_EQ(item["right"], tasks::score(gold) > tasks::score(1 - gold));
     right += item["right"].get<bool>() ? 1 : 0;
     EXPECT_EQ(item["subset"], "");
     EXPECT_EQ(item["choices"][0]["tokens"].get<std::size_t>(),
@@ -266,7 +266,8 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_NE(piqa("{\"query\": 3}").find("p.jsonl:2: field \"query\" must be a text, got number"), std::string::npos);
   EXPECT_NE(piqa("[1]").find("p.jsonl:2: must be a JSON object, got array"), std::string::npos);
   EXPECT_NE(piqa("{\"query\"").find("p.jsonl:2: not valid JSON"), std::string::npos);
-  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}").find("two or more texts"), std::string::npos);
+  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}").find("at least two texts"),
+            std::string::npos);
   EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}").find("0 to 1, got 2"),
             std::string::npos);
   EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}").find("0 to 1, got -1"),
@@ -275,14 +276,14 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_NE(refusal("piqa", "e.jsonl", "\n").find("holds no questions"), std::string::npos);
 }
 
-TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
+TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   const std::string text = "\\n< a b >. who? cd\\n< e f >. who? [ gh ]\\n< i j >. who? [ kl ]\\n";
   const std::string rows =
       "{\"task_id\": \"task6\", \"texts\": \"" + text + "\"}\n{\"task_id\": \"task57\", \"texts\": \"x [ y ]\"}\n";
   const std::string before = "\n< a b >. who? cd\n< e f >. who?";
   const double gh = sum(before, " gh"), kl = sum(before + " gh\n< i j >. who?", " kl"), y = sum("x", " y");
   const ZeroShotResult result = run("composition", "c.jsonl", rows);
-  EXPECT_EQ(result.texts, 2) << "a row is read once";
+  EXPECT_EQ(result.texts, 2) << "a row is one sequence";
   ASSERT_EQ(result.subsets.size(), 2U);
   const Tally& who = result.subsets.at("object_superclass/who");
   EXPECT_EQ(who.questions, 2);
@@ -294,7 +295,7 @@ TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
   EXPECT_NEAR(std::log(json["patterns"]["who"]["perplexity"].get<double>()), -(gh + kl) / 2, 1e-4);
   EXPECT_NE(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}").find("task0 to task73"),
             std::string::npos);
-  // A short context has room for one answer at a time.
+  // In a short context each answer is scored by itself.
   config::ModelOptions options = model_options(0);
   options.context_length = 12;
   const models::LanguageModel small(options, 5);
@@ -302,7 +303,7 @@ TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
       evaluate_zero_shot(small, *tokenizer_, {.task = "composition", .data = folder_ / "c.jsonl"});
   EXPECT_EQ(apart.subsets.size(), 2U);
   EXPECT_EQ(apart.texts, 3);
-  // As far as it reaches it is read once.
+  // Answers that fit into the context together are scored together.
   write_text_file(folder_ / "e.jsonl",
                   "{\"task_id\": \"task6\", \"texts\": \"ab [ cd ]\\nef [ gh ]\\nij [ kl ]\\n\"}\n");
   const ZeroShotResult part =
@@ -316,7 +317,7 @@ TEST_F(ZeroShot, PuzzlesScoreTheAnswers) {
               alone("ab", " cd") + alone("ab cd\nef", " gh") + alone("ab cd\nef gh\nij", " kl"), 1e-4);
 }
 
-TEST_F(ZeroShot, PuzzlesByTheirExamples) {
+TEST_F(ZeroShot, CompositionByExamples) {
   const std::string row = "{\"task_id\": \"task6\", \"texts\": \"ab [ cd ]\\nef [ gh ]\\n\"}\n";
   write_text_file(folder_ / "s.jsonl", row + row);
   ZeroShotRequest request{.task = "composition", .data = folder_ / "s.jsonl"};
@@ -346,7 +347,7 @@ TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
             std::string::npos);
 }
 
-// The public files, where they are there: everything is read, nothing more is claimed.
+// The public files, if available: all questions are read.
 TEST_F(ZeroShot, ReadsThePublicFiles) {
   const std::filesystem::path data = std::filesystem::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data";
   if (!std::filesystem::exists(data)) {
@@ -366,4 +367,4 @@ TEST_F(ZeroShot, ReadsThePublicFiles) {
 }
 
 }  // namespace zero_shot_test
-}  // namespace headroom::tasks
+}  // namespace headroom::zero_shot

@@ -41,10 +41,10 @@ class PuzzlesTask : public ::testing::Test {
     model->parameters().at("head.b")[tokenizer.encode("Ada").at(0)].fill_(100.0);
     return model;
   }
-  Tally answers(const models::Model& model, const tokenizers::Tokenizer& tokenizer) const {
-    const ZeroShotResult result = evaluate_zero_shot(models::as_language_model(model, "test"), tokenizer,
-                                                     {.task = "composition", .run = config_.data});
-    Tally all;
+  zero_shot::Tally answers(const models::Model& model, const tokenizers::Tokenizer& tokenizer) const {
+    const zero_shot::ZeroShotResult result = zero_shot::evaluate_zero_shot(
+        models::as_language_model(model, "test"), tokenizer, {.task = "composition", .run = config_.data});
+    zero_shot::Tally all;
     for (const auto& [name, tally] : result.subsets) {
       all.questions += tally.questions;
       all.right += tally.right;
@@ -62,7 +62,7 @@ TEST_F(PuzzlesTask, ValidatesWithItsAnswers) {
   const TaskData data = open();
   const auto model = ada(*data.tokenizer);
   const Evaluation evaluation = data.validation->evaluate(*model, {});
-  const Tally expected = answers(*model, *data.tokenizer);
+  const zero_shot::Tally expected = answers(*model, *data.tokenizer);
   EXPECT_EQ(expected.questions, 360);
   std::int64_t named_ada = 0;
   for (std::int64_t i = 0; i < 60; ++i) {
