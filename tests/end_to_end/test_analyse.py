@@ -42,7 +42,7 @@ def test_checkpoints_one_after_the_other(headroom, folder):
 
 def test_a_line_for_each(headroom, folder):
     done = headroom("analyse", "run", "run", "--what", "diversity,rank", "--text", "one text", "--out", "two", cwd=folder)
-    assert re.fullmatch(r"(run/checkpoints/step_3.safetensors\n  rank +attention matrices have .*\n  diversity +comp.*\n){2}"
+    assert re.fullmatch(r"(run/checkpoints/step_3.safetensors\n  rank +mean rank .*\n  diversity +principal .*\n){2}"
                         r"two/report.html\n", done.stdout), done.stdout
 
 

@@ -185,7 +185,7 @@ def test_items_begin_and_shots(headroom, dense, tmp_path):
     assert data.read_text().startswith('{"query"')
     for begin in ("none", "bos"):
         done = headroom("evaluate", dense, "--task", "copa", "--data", data, "--begin", begin)
-        assert {"none": "nothing in front of texts", "bos": "texts after bos"}[begin] in done.stdout
+        assert {"none": "texts without a prefix", "bos": "texts after bos"}[begin] in done.stdout
     own = headroom("evaluate", dense, "--task", "copa", "--data", data, "--shots", 1)
     assert "other questions of" in own.stderr and f"1 shots from {data}" in own.stdout
     other = tmp_path / "solved.jsonl"

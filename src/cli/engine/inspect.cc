@@ -8,8 +8,8 @@
 #include "headroom/core/files.h"
 #include "output_file.h"
 #include "run_model.h"
-#include "tools/analyse/reader.h"
-#include "tools/inspector/inspector_page.h"
+#include "tools/analyse/model_reader.h"
+#include "tools/inspector/inspector.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"
 
@@ -69,19 +69,19 @@ int run(const Inspect& command, const EngineRequest& request) {
   catch_interrupts();
   require_room_for_like(command.out, "inspect: --out", "<!doctype html>", "is no page");
   const std::vector<ModelChoice> choices = choices_of(command.models);
-  inspect::InspectLimits limits;
+  inspector::InspectLimits limits;
   limits.bytes = kMostOfAPage / std::ssize(choices);
   std::vector<std::int32_t> ids;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::vector<inspect::InspectedView> views;
+  std::vector<inspector::InspectorView> views;
   for (ModelChoice choice : choices) {
     std::string& name = choice.run;
     while (name.size() > 1 && name.ends_with('/')) {
       name.pop_back();
     }
     const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
-    inspect::require_inspectable(opened.config().model);
-    const std::shared_ptr<const tokenizers::Tokenizer> own = inspect::tokenizer_of(opened);
+    inspector::require_inspectable(opened.config().model);
+    const std::shared_ptr<const tokenizers::Tokenizer> own = analyse::tokenizer_of(opened);
     if (tokenizer == nullptr) {
       tokenizer = own;
       ids = text_to_inspect(command, opened, *tokenizer);
@@ -89,12 +89,13 @@ int run(const Inspect& command, const EngineRequest& request) {
       user_error("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
                  printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
-    views.push_back(
-        {run_of(name), opened.checkpoint.step, inspect::inspect_text(*opened.model, ids, opened.context, limits)});
+    views.push_back({run_of(name), opened.checkpoint.step,
+                     inspector::inspect_text(*opened.model, ids, opened.context, limits),
+                     opened.config().data.classes});
   }
   const std::string title = "Inside " + views.front().run +
                             (views.front().run == views.back().run ? std::string() : " and " + views.back().run);
-  const std::string html = inspect::render_inspector({title, ids, *tokenizer, std::move(views)});
+  const std::string html = inspector::render_inspector({title, ids, *tokenizer, std::move(views)});
   write_text_file(command.out, html);
   request.output.text(
       fmt::format("{}: {:.1f} MB, {} tokens\n", command.out, static_cast<double>(html.size()) * 1e-6, ids.size()));

@@ -10,106 +10,111 @@
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "layers.h"
-#include "text.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
-struct Running {
+std::map<std::string_view, AnalysisKind>& registered() {
+  static std::map<std::string_view, AnalysisKind> all;
+  return all;
+}
+
+struct RunningAnalysis {
   const AnalysisKind* kind;
   std::unique_ptr<Analysis> analysis;
-  bool watches = false;  // the reading that is under way
+  bool active = false;  // takes part in the current pass
 };
 
-// Hands each value to the analyses that want it, and keeps none.
-class Distributor : public nn::Observer {
+// Passes each value to the active analyses that want it.
+class AnalysesObserver : public nn::Observer {
  public:
-  Distributor(std::vector<Running>& all, const Reading& reading) : all_(all), reading_(reading) {}
+  AnalysesObserver(std::vector<RunningAnalysis>& all, const InputBatch& input) : all_(all), input_(input) {}
   bool wants(std::string_view name) const override {
-    return std::any_of(all_.begin(), all_.end(), [&](const Running& one) { return wanted(one, name); });
+    return std::any_of(all_.begin(), all_.end(), [&](const RunningAnalysis& one) { return wanted(one, name); });
   }
   at::Tensor observe(std::string_view name, at::Tensor value) override {
-    for (Running& one : all_) {
+    for (RunningAnalysis& one : all_) {
       if (wanted(one, name)) {
-        one.analysis->see(name, value, reading_);
+        one.analysis->observe_value(name, value, input_);
       }
     }
     return value;
   }
 
  private:
-  bool wanted(const Running& one, std::string_view name) const {
-    return one.watches && one.analysis->wants(name, reading_);
+  bool wanted(const RunningAnalysis& one, std::string_view name) const {
+    return one.active && one.analysis->wants(name, input_);
   }
 
-  std::vector<Running>& all_;
-  const Reading& reading_;
+  std::vector<RunningAnalysis>& all_;
+  const InputBatch& input_;
 };
 
-void read_for(std::vector<Running>& all, const Reader& reader, const Reading& reading, models::Memory& memory) {
+void run_pass(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputBatch& input,
+              models::Memory& memory) {
   stop_if_interrupted();
-  for (Running& one : all) {
-    if (one.watches) {
-      one.analysis->begin(reading);
+  for (RunningAnalysis& one : all) {
+    if (one.active) {
+      one.analysis->begin_pass(input);
     }
   }
-  Distributor observer(all, reading);
-  reader.read(reading, memory, observer);
-  for (Running& one : all) {
-    if (one.watches) {
-      one.analysis->end(reading);
+  AnalysesObserver observer(all, input);
+  reader.forward(input, memory, observer);
+  for (RunningAnalysis& one : all) {
+    if (one.active) {
+      one.analysis->end_pass(input);
     }
   }
 }
 
-// The samples of an analysis that asks for `wanted` of the `there` that there are: the first, and others spread evenly.
-std::set<std::int64_t> spread(std::int64_t wanted, std::int64_t there) {
+// At most `n` indices below `available`, evenly spread from 0.
+std::set<std::int64_t> spread(std::int64_t n, std::int64_t available) {
   std::set<std::int64_t> samples;
-  wanted = std::min(wanted, there);
-  for (std::int64_t i = 0; i < wanted; ++i) {
-    samples.insert(i * there / wanted);
+  n = std::min(n, available);
+  for (std::int64_t i = 0; i < n; ++i) {
+    samples.insert(i * available / n);
   }
   return samples;
 }
 
-// Each analysis sees the samples that it would see alone.
-void show_samples(std::vector<Running>& all, const Reader& reader, const Text& text) {
+// An analysis gets the same samples whichever other analyses run.
+void run_samples(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputText& text) {
   std::vector<std::set<std::int64_t>> wanted;
   std::set<std::int64_t> any;
-  for (const Running& one : all) {
+  for (const RunningAnalysis& one : all) {
     wanted.push_back(spread(one.analysis->samples(), text.samples()));
     any.insert(wanted.back().begin(), wanted.back().end());
   }
   if (any.empty()) {
     return;
   }
-  Progress progress("looking", std::ssize(any), "sequences");
+  Progress progress("running samples", std::ssize(any), "sequences");
   std::int64_t done = 0;
   for (const std::int64_t sample : any) {
     models::Memory memory;
-    const Reading reading = text.sample(sample, memory);
+    const InputBatch input = text.sample(sample, memory);
     for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i].watches = wanted[i].contains(sample);
+      all[i].active = wanted[i].contains(sample);
     }
-    read_for(all, reader, reading, memory);
+    run_pass(all, reader, input, memory);
     progress.update(++done);
   }
 }
 
-void show_all(std::vector<Running>& all, const Reader& reader, const Text& text) {
+void run_all_text(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputText& text) {
   bool any = false;
-  for (Running& one : all) {
-    one.watches = one.analysis->reads_all();
-    any |= one.watches;
+  for (RunningAnalysis& one : all) {
+    one.active = one.analysis->wants_all_text();
+    any |= one.active;
   }
   if (!any) {
     return;
   }
-  Progress progress("reading", text.tokens(), "tokens");
+  Progress progress("running the text", text.tokens(), "tokens");
   std::int64_t done = 0;
-  text.read_all([&](const Reading& reading, models::Memory& memory) {
-    read_for(all, reader, reading, memory);
-    done += reading.n_tokens();
+  text.for_each_batch([&](const InputBatch& input, models::Memory& memory) {
+    run_pass(all, reader, input, memory);
+    done += input.n_tokens();
     progress.update(done);
   });
 }
@@ -122,9 +127,9 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-// Those that are asked for, or all that the model has, in the order of the page.
-std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, const config::ModelOptions& o,
-                                        const std::string& model) {
+// The requested analyses, or all that apply to the model, in the order of the page.
+std::vector<const AnalysisKind*> select_analyses(const std::vector<std::string>& what, const config::ModelOptions& o,
+                                                 const std::string& model) {
   std::vector<const AnalysisKind*> all;
   for (const std::string& name : what) {
     const auto found = analysis_kinds().find(name);
@@ -134,7 +139,7 @@ std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, co
                  meant.empty() ? "" : "; did you mean " + meant + "?");
     }
     if (const std::string why = found->second.refusal(o); !why.empty()) {
-      user_error("analyse: --what: {} has no {}: {}", printable(model), name, why);
+      user_error("analyse: --what: {} does not apply to {}: {}", name, printable(model), why);
     }
     all.push_back(&found->second);
   }
@@ -143,46 +148,53 @@ std::vector<const AnalysisKind*> chosen(const std::vector<std::string>& what, co
       all.push_back(&kind);
     }
   }
-  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->place < b->place; });
+  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->order < b->order; });
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
 
 }  // namespace
 
-void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
-                      const std::string& model) {
-  chosen(what, options, model);
+const std::map<std::string_view, AnalysisKind>& analysis_kinds() {
+  return registered();
 }
 
-Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
-  const Reader reader(opened);
-  std::vector<Running> all;
-  for (const AnalysisKind* kind : chosen(request.what, opened.config().model, opened.name)) {
+AnalysisRegistration::AnalysisRegistration(const AnalysisKind& kind) {
+  registered().emplace(kind.name, kind);
+}
+
+void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
+                      const std::string& model) {
+  select_analyses(what, options, model);
+}
+
+ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
+  const ModelReader reader(opened);
+  std::vector<RunningAnalysis> all;
+  for (const AnalysisKind* kind : select_analyses(request.what, opened.config().model, opened.name)) {
     all.push_back({.kind = kind, .analysis = kind->make(reader)});
   }
-  const bool reads = std::any_of(all.begin(), all.end(), [](const Running& one) {
-    return one.analysis->reads_all() || one.analysis->samples() > 0;
-  });
-  if (reads) {
-    const std::unique_ptr<Text> text = open_text(opened, request.text);
-    const bool shows =
-        std::any_of(all.begin(), all.end(), [](const Running& one) { return one.analysis->samples() > 0; });
-    if (shows && !request.text.text.empty()) {
+  const bool needs_samples =
+      std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 0; });
+  const bool needs_text =
+      std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->wants_all_text(); });
+  if (needs_samples || needs_text) {
+    const std::unique_ptr<InputText> text = open_text(opened, request.text);
+    if (needs_samples && !request.text.text.empty()) {
       models::Memory none;
       if (const std::int64_t first = text->sample(0, none).n_tokens(); first < text->tokens()) {
-        log_info("analyse: --text: maps show its first {} of {} tokens", first, text->tokens());
+        log_info("analyse: --text: attention maps show the first {} of {} tokens", first, text->tokens());
       }
     }
-    show_samples(all, reader, *text);
-    show_all(all, reader, *text);
+    run_samples(all, reader, *text);
+    run_all_text(all, reader, *text);
   }
-  Analysed result{.name = opened.name, .step = opened.checkpoint.step, .analyses = {}};
-  for (Running& one : all) {
+  ModelFindings result{.name = opened.name, .step = opened.checkpoint.step, .analyses = {}};
+  for (RunningAnalysis& one : all) {
     result.analyses.emplace_back(one.kind, one.analysis->finish(reader));
     one.analysis.reset();
   }
   return result;
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,50 +1,41 @@
-// Analyses of trained models: which are asked for, of which text, and what is written.
+// Analyses of trained models: `headroom analyse`.
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analysis.h"
 #include "headroom/core/json.h"
 
-namespace headroom::inspect {
-
-// What is read: `text`, else `data`, a file of the kind that the run was validated on, else the beginning of the run's
-// validation data. A `text` for a model of translation or a classifier has a text a line, or a pair with a tab between
-// source and translation or the two texts.
-struct TextChoice {
-  std::string text, data;
-  std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
-};
+namespace headroom::analyse {
 
 struct AnalyseRequest {
-  std::vector<std::string> what;  // names; empty: all that the model has
-  TextChoice text;
-  std::string command;  // as it was typed, for the page
+  std::vector<std::string> what;  // names of analyses; empty: all that apply to the model
+  TextSource text;
+  std::string command;  // the command line, for the report
 };
 
-// The figures of one model.
-struct Analysed {
-  std::string name;  // of the run, or of a checkpoint of it
+struct ModelFindings {
+  std::string name;  // of the run, or of one of its checkpoints
   std::int64_t step = 0;
   std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
 };
 
-// Throws UserError for a name among `what` that no analysis has, and for one that a model of these options, called
-// `model`, has not got, saying why: before anything is read.
+// Checks `what` before any data is read. Throws UserError if an analysis is unknown or does not apply to these options;
+// `model` names the model in the message.
 void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
                       const std::string& model);
 
-// Throws UserError for a name that no analysis has, for one that the model has not got, saying why, and for a text
-// that cannot be read.
-Analysed analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
+// Throws UserError as require_analyses() does, and if the text cannot be read.
+ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
 
-// Writes analysis.json, report.html and analysis.safetensors into the folder, each aside and renamed, and returns the
-// document {"analyses": name to figures, ...} of analysis.json, with the page's path under "report".
-Json write_analyses(const std::vector<Analysed>& all, const AnalyseRequest& request, const std::filesystem::path& out);
-// Throws UserError where the folder holds a report of another command.
-void require_room_for_analyses(const std::filesystem::path& out);
+// Writes analysis.json, report.html and analysis.safetensors to the folder `out`. Returns the document of
+// analysis.json, {"analyses": {name: metrics}, ...}, with the path of the page under "report".
+Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest& request,
+                    const std::filesystem::path& out);
+// Throws UserError if `out` is a file, or a folder with another command's report.html.
+void check_output_folder(const std::filesystem::path& out);
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

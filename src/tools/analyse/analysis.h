@@ -1,7 +1,4 @@
-// An analysis: what it wants to see of a forward pass, what it makes of it, and how it is found by name.
-//
-// Values come one at a time, each when the layer has it, so that an analysis holds what it sums up and never a whole
-// pass. Names and shapes are those of nn/observer.h.
+// The interface of an analysis, and the registry of analyses by name.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,59 +8,70 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "reader.h"
+#include "model_reader.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 
-// Markup for the page: a chart, a table, a map.
-struct Picture {
-  std::string caption, remark;  // text
+// A chart, a table or a map of the report.
+struct Figure {
+  std::string caption, remark;  // plain text
   std::string markup;           // HTML or SVG
-  bool whole = false;           // takes the page's width
+  bool full_width = false;
 };
 
 struct Findings {
-  Json figures = Json::object();              // to analysis.json
-  std::map<std::string, at::Tensor> tensors;  // to a safetensors file, under "<analysis>.<name>"
-  std::vector<Picture> pictures;
-  std::string summary;  // a line for the terminal
+  Json metrics = Json::object();              // written to analysis.json
+  std::map<std::string, at::Tensor> tensors;  // written to analysis.safetensors as "<analysis>.<name>"
+  std::vector<Figure> figures;
+  std::string summary;  // one line, for the terminal
 };
 
+// An analysis receives the intermediate values of forward passes one at a time, as layers compute them, and accumulates
+// what it reports. Names and shapes of values are listed in nn/observer.h.
 class Analysis {
  public:
   virtual ~Analysis() = default;
-  // Sequences that it wants to see one by one, whose values of every pair of tokens it may ask for. The first is the
-  // beginning of the text, the others are spread over it.
+  // The number of sample sequences to run one by one; pair values [H, T, S] are available for these only. The first
+  // sample is the start of the text, the others are spread evenly over it.
   virtual std::int64_t samples() const { return 0; }
-  // Whether it wants all of the text, several sequences side by side.
-  virtual bool reads_all() const { return false; }
-  virtual void begin(const Reading& /*reading*/) {}
-  virtual bool wants(std::string_view /*name*/, const Reading& /*reading*/) const { return false; }
-  virtual void see(std::string_view /*name*/, const at::Tensor& /*value*/, const Reading& /*reading*/) {}
-  virtual void end(const Reading& /*reading*/) {}
-  // What was found; analyses of the parameters, and those that read sequences of their own, do all of it here.
-  virtual Findings finish(const Reader& reader) = 0;
+  // Whether to run the whole text, several sequences in a batch.
+  virtual bool wants_all_text() const { return false; }
+  virtual void begin_pass(const InputBatch& /*input*/) {}
+  virtual bool wants(std::string_view /*name*/, const InputBatch& /*input*/) const { return false; }
+  virtual void observe_value(std::string_view /*name*/, const at::Tensor& /*value*/, const InputBatch& /*input*/) {}
+  virtual void end_pass(const InputBatch& /*input*/) {}
+  // Called once, after all passes. An analysis of parameters, or of generated sequences, does all its work here.
+  virtual Findings finish(const ModelReader& reader) = 0;
 };
 
 struct AnalysisKind {
-  std::string_view name;   // as --what spells it
-  int place;               // on the page: pictures of the text first, parameters last
-  std::string_view about;  // what it shows, for the page
-  // Why a model of these options has no such analysis, after "has no <name>: "; empty: it has.
+  std::string_view name;   // as in --what
+  int order;               // on the page
+  std::string_view about;  // one sentence for the page
+  // Why the analysis does not apply to these options; empty if it does.
   std::string (*refusal)(const config::ModelOptions& options);
-  std::unique_ptr<Analysis> (*make)(const Reader& reader);
+  std::unique_ptr<Analysis> (*make)(const ModelReader& reader);
 };
 
-// Every analysis that there is, by name.
+template <class T>
+std::unique_ptr<Analysis> make_analysis(const ModelReader& reader) {
+  if constexpr (std::is_default_constructible_v<T>) {
+    return std::make_unique<T>();
+  } else {
+    return std::make_unique<T>(reader);
+  }
+}
+
 const std::map<std::string_view, AnalysisKind>& analysis_kinds();
 
-// At namespace scope in the analysis's file: const Registration kRank({.name = "rank", ...});
-class Registration {
+// At namespace scope in the analysis's file: const AnalysisRegistration kRank({.name = "rank", ...});
+class AnalysisRegistration {
  public:
-  explicit Registration(const AnalysisKind& kind);
+  explicit AnalysisRegistration(const AnalysisKind& kind);
 };
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,5 +1,4 @@
-#include "diversity.h"
-
+// The diversity of a layer's heads, measured on their query-key and value-output matrices (DCMHA, Figure 5).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,15 +7,16 @@
 #include "foundation/draw/charts.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
+#include "measures.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
-// [d, d] of C C^T, where C has all matrices side by side.
+// C C^T [d, d], where C is the concatenation of all matrices.
 at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
   at::Tensor sum;
   for (const Circuit& head : heads) {
-    at::Tensor inner;  // sum over r of r^T r
+    at::Tensor inner;  // the sum of r^T r
     for (const at::Tensor& r : head.right) {
       const at::Tensor square = r.t().mm(r);
       inner = inner.defined() ? inner + square : square;
@@ -29,7 +29,7 @@ at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
   return sum;
 }
 
-// [n, n]: the dot products of all matrices as vectors.
+// The dot products of all matrices, taken as vectors, [n, n].
 at::Tensor dot_products(const std::vector<Circuit>& heads) {
   std::vector<at::Tensor> left, right;
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
@@ -49,7 +49,7 @@ at::Tensor dot_products(const std::vector<Circuit>& heads) {
   auto value = dots.accessor<double, 2>();
   for (std::int64_t i = 0; i < n; ++i) {
     const auto [li, ri] = pairs[static_cast<std::size_t>(i)];
-    // tr((l_i^T l_j) (r_j^T r_i)), for all j.
+    // tr((l_i^T l_j) (r_j^T r_i)) for all j
     const at::Tensor with_left = at::matmul(l[li].t(), l), with_right = at::matmul(r[ri].t(), r);
     for (std::int64_t j = 0; j < n; ++j) {
       const auto [lj, rj] = pairs[static_cast<std::size_t>(j)];
@@ -82,10 +82,10 @@ namespace {
 
 constexpr std::size_t kMostPoints = 120;  // of a curve
 
-// The projections of one attention layer, as circuits by head.
-class Projections {
+// The circuits of each head of an attention layer.
+class LayerCircuits {
  public:
-  Projections(const Reader& reader, const AttentionLayer& layer)
+  LayerCircuits(const ModelReader& reader, const AttentionLayer& layer)
       : reader_(reader), name_(layer.name), options_(reader.options().attention) {}
 
   std::vector<Circuit> query_key() const {
@@ -116,7 +116,7 @@ class Projections {
     return reader_.parameter(name_ + "." + name).to(at::kCPU, at::kDouble);
   }
 
-  // A head's matrices [d, e] (of o: [e, d]) of one projection: one, or those of its experts.
+  // A head's matrices for one projection, [d, e] ([e, d] for "o"): a single one, or one per expert.
   std::vector<at::Tensor> side(char which, std::int64_t head, std::int64_t copy) const {
     if (options_.projection->has_latent()) {
       return {latent(which, head)};
@@ -129,18 +129,18 @@ class Projections {
       return w[shared_by(which, head)].unbind(0);
     }
     if (w.dim() == 2) {
-      return {w};  // one for all heads
+      return {w};  // shared by all heads
     }
-    const bool first = which == 'o' || chooses_heads(options_);  // where the heads' axis is
+    const bool first = which == 'o' || routes_heads(options_);  // whether heads are the first axis
     return {w.select(first ? 0 : 1, shared_by(which, head))};
   }
 
   std::int64_t shared_by(char which, std::int64_t head) const {
-    const bool keys = (which == 'k' || which == 'v') && !chooses_heads(options_);
+    const bool keys = (which == 'k' || which == 'v') && !routes_heads(options_);
     return keys ? head / (options_.n_heads / options_.computed_kv_heads()) : head;
   }
 
-  // Through the latent, whose norm's scale is counted in and whose length is not.
+  // The projection through the latent, including the scale of the latent's norm but not its division.
   at::Tensor latent(char which, std::int64_t head) const {
     if (which == 'o') {
       return matrix("w_o")[head];
@@ -154,26 +154,26 @@ class Projections {
     return which == 'v' ? of_head : at::cat({matrix("w_k_rotary"), of_head}, 1);
   }
 
-  const Reader& reader_;
+  const ModelReader& reader_;
   std::string name_;
   config::AttentionOptions options_;
 };
 
 class Diversity : public Analysis {
  public:
-  Findings finish(const Reader& reader) override {
+  Findings finish(const ModelReader& reader) override {
     Findings found;
     std::vector<at::Tensor> curves[2];
     std::vector<double> sizes[2];
     for (const AttentionLayer& layer : reader.attention_layers()) {
-      const Projections projections(reader, layer);
-      const std::vector<Circuit> circuits[2] = {projections.query_key(), projections.output_value()};
+      const LayerCircuits of_layer(reader, layer);
+      const std::vector<Circuit> circuits[2] = {of_layer.query_key(), of_layer.output_value()};
       for (const int which : {0, 1}) {
         const at::Tensor curve = captured_variance(circuits[which]);
         const double size = diversity(circuits[which]);
         curves[which].push_back(curve);
         found.tensors[layer.name + "." + kNames[which]] = curve;
-        found.figures["layers"][layer.name][kNames[which]] = {
+        found.metrics["layers"][layer.name][kNames[which]] = {
             {"diversity", std::isfinite(size) ? Json(size) : Json(nullptr)},
             {"components_for_90_percent", curve.lt(0.9).sum().item<std::int64_t>() + 1}};
         if (std::isfinite(size)) {
@@ -192,22 +192,23 @@ class Diversity : public Analysis {
         for (const double size : sizes[which]) {
           sum += size;
         }
-        found.figures["mean"][kNames[which]]["diversity"] = sum / static_cast<double>(sizes[which].size());
+        found.metrics["mean"][kNames[which]]["diversity"] = sum / static_cast<double>(sizes[which].size());
       }
-      found.figures["mean"][kNames[which]]["components_for_90_percent"] = mean.lt(0.9).sum().item<std::int64_t>() + 1;
-      // The mean share: 1 where one component has everything.
-      found.figures["mean"][kNames[which]]["captured_variance"] = mean.mean().item<double>();
+      found.metrics["mean"][kNames[which]]["components_for_90_percent"] = mean.lt(0.9).sum().item<std::int64_t>() + 1;
+      // The mean of the curve: 1 if a single component explains all variance.
+      found.metrics["mean"][kNames[which]]["captured_variance"] = mean.mean().item<double>();
     }
-    found.pictures.push_back(
+    found.figures.push_back(
         {.caption = "cumulative captured variance",
-         .remark = "mean over layers of the heads' matrices side by side; a lower curve: heads that differ more",
+         .remark = "principal components of the concatenated matrices of all heads, mean over layers; a lower curve "
+                   "means more diverse heads",
          .markup = draw::line_chart(chart)});
-    found.pictures.push_back({.caption = "by layer",
-                              .remark = "diversity: 0 where all heads are one, 1 where they share nothing",
-                              .markup = table_of(found.figures.at("layers"))});
-    found.summary = fmt::format("components for 90% of the variance: {} of W_Q W_K^T, {} of W_V W_O",
-                                found.figures["mean"]["qk"]["components_for_90_percent"].get<int>(),
-                                found.figures["mean"]["ov"]["components_for_90_percent"].get<int>());
+    found.figures.push_back({.caption = "by layer",
+                             .remark = "diversity is 0 if all heads are equal, 1 if they are orthogonal",
+                             .markup = table_of(found.metrics.at("layers"))});
+    found.summary = fmt::format("principal components for 90% of the variance: {} of W_Q W_K^T, {} of W_V W_O",
+                                found.metrics["mean"]["qk"]["components_for_90_percent"].get<int>(),
+                                found.metrics["mean"]["ov"]["components_for_90_percent"].get<int>());
     return found;
   }
 
@@ -216,7 +217,7 @@ class Diversity : public Analysis {
 
   static draw::Line line_of(int which, const at::Tensor& curve) {
     draw::Line line{.name = kNames[which], .points = {}, .band = {}, .style = static_cast<std::size_t>(which)};
-    const std::vector<double> all = numbers_of(curve);
+    const std::vector<double> all = to_vector(curve);
     const std::size_t step = std::max<std::size_t>(1, all.size() / kMostPoints);
     for (std::size_t i = 0; i < all.size(); i += step) {
       line.points.push_back({static_cast<double>(i + 1), all[i]});
@@ -227,7 +228,7 @@ class Diversity : public Analysis {
   static std::string table_of(const Json& layers) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& [name, both] : layers.items()) {
-      std::vector<std::string> row = {name.substr(0, name.rfind('.'))};
+      std::vector<std::string> row = {layer_of(name)};
       for (const char* which : kNames) {
         const Json& size = both.at(which).at("diversity");
         row.push_back(size.is_null() ? "\u2013" : fmt::format("{:.3f}", size.get<double>()));
@@ -239,12 +240,12 @@ class Diversity : public Analysis {
   }
 };
 
-const Registration kDiversity(
+const AnalysisRegistration kDiversity(
     {.name = "diversity",
-     .place = 5,
-     .about = "How much the heads of a layer differ in what they compare and what they write.",
+     .order = 5,
+     .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
      .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
-     .make = [](const Reader& /*reader*/) -> std::unique_ptr<Analysis> { return std::make_unique<Diversity>(); }});
+     .make = make_analysis<Diversity>});
 
 }  // namespace
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

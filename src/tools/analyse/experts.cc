@@ -1,6 +1,5 @@
-// What each expert is for: how often it is chosen (MoA, Figures 3 and 4), by which tokens and kinds of token, and for
-// which words it is telling (MoA, Table 4): by pointwise mutual information, log2 of p(word, expert) / (p(word)
-// p(expert)), which frequent words do not win.
+// The use of experts: their load (MoA, Figures 3 and 4), the tokens and kinds of token routed to them, and the words
+// most specific to them (MoA, Table 4) by pointwise mutual information, log2 of p(word, expert) / (p(word) p(expert)).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -16,37 +15,36 @@
 #include "layers.h"
 #include "vocabulary.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
-constexpr std::int64_t kListed = 10;  // tokens and words of an expert
-constexpr double kLeastCount = 5.0;   // a word that comes less often tells nothing
-constexpr std::int64_t kFirstRows = 1024;
+constexpr std::int64_t kListed = 10;  // tokens and words per expert
+constexpr double kMinCount = 5.0;     // of a word for an estimate of its mutual information
+constexpr std::int64_t kInitialRows = 1024;
 
-// How often each of a growing number of things chose each of X experts.
+// How often each token, word or kind was routed to each expert.
 class Counts {
  public:
-  // things: [n], -1 is none; experts: [n, m] with numbers below `width`.
-  void add(const at::Tensor& things, const at::Tensor& experts, std::int64_t width) {
-    const at::Tensor known = things.ge(0).nonzero().squeeze(1);
+  // items: [n], -1 is ignored; experts: [n, m], each below `width`.
+  void add(const at::Tensor& items, const at::Tensor& experts, std::int64_t width) {
+    const at::Tensor known = items.ge(0).nonzero().squeeze(1);
     if (known.numel() == 0) {
       return;
     }
-    const at::Tensor rows = things.index_select(0, known);
+    const at::Tensor rows = items.index_select(0, known);
     const std::int64_t needed = rows.max().item<std::int64_t>() + 1;
     if (!counts_.defined() || counts_.size(0) < needed) {
-      std::int64_t room = std::max(kFirstRows, counts_.defined() ? 2 * counts_.size(0) : 0);
-      room = std::max(room, needed);
-      const at::Tensor more = at::zeros({room, width}, at::kInt);
+      const std::int64_t capacity = std::max({kInitialRows, counts_.defined() ? 2 * counts_.size(0) : 0, needed});
+      const at::Tensor grown = at::zeros({capacity, width}, at::kInt);
       if (counts_.defined()) {
-        more.narrow(0, 0, counts_.size(0)).copy_(counts_);
+        grown.narrow(0, 0, counts_.size(0)).copy_(counts_);
       }
-      counts_ = more;
+      counts_ = grown;
     }
-    const at::Tensor places = (rows.unsqueeze(1) * width + experts.index_select(0, known)).reshape({-1});
-    counts_.view({-1}).scatter_add_(0, places, at::ones(places.sizes(), at::kInt));
+    const at::Tensor cells = (rows.unsqueeze(1) * width + experts.index_select(0, known)).reshape({-1});
+    counts_.view({-1}).scatter_add_(0, cells, at::ones(cells.sizes(), at::kInt));
   }
-  // [n, width], double; undefined where nothing was counted.
+  // [n, width] float64; undefined if nothing was counted.
   at::Tensor table(std::int64_t n) const {
     return counts_.defined() ? counts_.narrow(0, 0, std::min(n, counts_.size(0))).to(at::kDouble) : at::Tensor();
   }
@@ -55,124 +53,124 @@ class Counts {
   at::Tensor counts_;
 };
 
-// One selection of one layer: "layer3.attention.select_in".
-struct Site {
+// Statistics of one router: "layer3.attention.select_in".
+struct Router {
   std::int64_t n_heads = 1, n_experts = 1;
-  at::Tensor chosen, weight;  // [H, E]: choices, and the sum of their gates
-  at::Tensor last;            // [n, H, K], waits for its gates
-  std::int64_t readings = 0;  // of it in the reading under way
+  at::Tensor count, gate_sum;  // [H, E]: tokens routed to each expert, and the sum of their gates
+  at::Tensor index;            // [n, H, K]: routed experts whose gates have not been observed yet
+  std::int64_t calls = 0;      // in the current pass
   Counts tokens, words, kinds;
 };
 
-struct Listed {
+struct RankedText {
   std::string text;
   double value = 0.0, count = 0.0;
 };
 
-Json to_json(const std::vector<Listed>& all, const char* thing, const char* value) {
+Json to_json(const std::vector<RankedText>& all, const char* text, const char* value) {
   Json list = Json::array();
-  for (const Listed& one : all) {
-    list.push_back({{thing, one.text}, {value, one.value}, {"count", one.count}});
+  for (const RankedText& one : all) {
+    list.push_back({{text, one.text}, {value, one.value}, {"count", one.count}});
   }
   return list;
 }
 
 class Experts : public Analysis {
  public:
-  explicit Experts(const Reader& reader) : options_(reader.options()), vocabulary_(reader) {}
+  explicit Experts(const ModelReader& reader) : options_(reader.options()), vocabulary_(reader) {}
 
-  bool reads_all() const override { return true; }
-  bool wants(std::string_view name, const Reading& /*reading*/) const override {
+  bool wants_all_text() const override { return true; }
+  bool wants(std::string_view name, const InputBatch& /*input*/) const override {
     const std::string_view value = value_of(name);
     if (name.find(".select") == std::string_view::npos || (value != "index" && value != "weight")) {
       return false;
     }
-    const bool same = options_.attention.shared_selection && name.find(".cross.") == std::string_view::npos &&
-                      name.find(".select_out.") != std::string_view::npos;
-    return !same;  // one choice serves both sides: counted once
+    // A routing shared by both sides is counted once.
+    return !(options_.attention.shared_selection && name.find(".cross.") == std::string_view::npos &&
+             name.find(".select_out.") != std::string_view::npos);
   }
-  void begin(const Reading& reading) override {
-    source_ = tensors_of(vocabulary_.number(reading.tokens, Side::source));
-    target_ = reading.target.defined() ? std::optional(tensors_of(vocabulary_.number(reading.target, Side::target)))
-                                       : std::nullopt;
-    for (auto& [name, site] : sites_) {
-      site.readings = 0;
+  void begin_pass(const InputBatch& input) override {
+    source_ = tensors_of(vocabulary_.index(input.tokens, TextSide::source));
+    target_ = input.target.defined() ? std::optional(tensors_of(vocabulary_.index(input.target, TextSide::target)))
+                                     : std::nullopt;
+    for (auto& [name, router] : routers_) {
+      router.calls = 0;
     }
-    n_tokens_ += reading.tokens.numel() + (reading.target.defined() ? reading.target.numel() : 0);
+    n_tokens_ += input.n_tokens();
   }
 
-  void see(std::string_view name, const at::Tensor& value, const Reading& reading) override {
-    Site& site = site_of(name, value);
-    site.readings += value_of(name) == "index" ? 1 : 0;
-    const Numbers& read = numbers_of_site(name, site);
-    const std::int64_t b = reading.tokens.size(0), n = read.token.numel();
-    // Of sources only this call's tokens: memory was counted before.
+  void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& input) override {
+    Router& router = router_of(name, value);
+    router.calls += value_of(name) == "index" ? 1 : 0;
+    const Indices& read = indices_for(name, router);
+    const std::int64_t b = input.tokens.size(0), n = read.token.numel();
+    // Without memory, which precedes these tokens and was counted before.
     const at::Tensor own = value.view({b, -1, value.size(1), value.size(2)})
                                .narrow(1, value.size(0) / b - n / b, n / b)
                                .flatten(0, 1)
                                .to(at::kCPU);
     if (value_of(name) == "index") {
-      site.last = own;
+      router.index = own;
       return;
     }
-    const std::int64_t width = site.n_heads * site.n_experts;
-    const at::Tensor bank = (site.last + at::arange(site.n_heads, at::kLong).view({1, -1, 1}) * site.n_experts);
-    const at::Tensor flat = bank.flatten(1);  // [n, H K]
-    site.chosen.view({-1}).add_(at::bincount(flat.reshape({-1}), {}, width));
-    site.weight.view({-1}).scatter_add_(0, bank.reshape({-1}), own.reshape({-1}).to(at::kDouble));
-    site.tokens.add(read.token, flat, width);
-    site.words.add(read.word, flat, width);
-    site.kinds.add(read.kind, flat, width);
+    const std::int64_t width = router.n_heads * router.n_experts;
+    const at::Tensor offset = at::arange(router.n_heads, at::kLong).view({1, -1, 1}) * router.n_experts;
+    const at::Tensor flat = (router.index + offset).flatten(1);  // [n, H K]
+    router.count.view({-1}).add_(at::bincount(flat.reshape({-1}), {}, width));
+    router.gate_sum.view({-1}).scatter_add_(0, flat.reshape({-1}), own.reshape({-1}).to(at::kDouble));
+    router.tokens.add(read.token, flat, width);
+    router.words.add(read.word, flat, width);
+    router.kinds.add(read.kind, flat, width);
   }
 
-  Findings finish(const Reader& /*reader*/) override {
+  Findings finish(const ModelReader& /*reader*/) override {
     Findings found;
     double least_entropy = 1.0;
     std::int64_t unused = 0;
-    for (const auto& [name, site] : sites_) {
-      const at::Tensor load = site.chosen / site.chosen.sum(-1, /*keepdim=*/true).clamp_min(1.0);
-      found.tensors[name + ".count"] = site.chosen.to(at::kLong);
-      found.figures[name] = figures_of(site, load);
-      for (const double entropy : found.figures[name].at("entropy").get<std::vector<double>>()) {
+    for (const auto& [name, router] : routers_) {
+      const at::Tensor load = router.count / router.count.sum(-1, /*keepdim=*/true).clamp_min(1.0);
+      found.tensors[name + ".count"] = router.count.to(at::kLong);
+      found.metrics[name] = metrics_of(router, load);
+      for (const double entropy : found.metrics[name].at("entropy").get<std::vector<double>>()) {
         least_entropy = std::min(least_entropy, entropy);
       }
-      unused += found.figures[name].at("unused").get<std::int64_t>();
+      unused += found.metrics[name].at("unused").get<std::int64_t>();
     }
     draw_loads(found);
     draw_tables(found);
-    found.summary = fmt::format(
-        "{} choices over {} tokens; entropy of the load at least {:.3f} of its maximum; experts never chosen: {}",
-        sites_.size(), n_tokens_, least_entropy, unused);
+    found.summary =
+        fmt::format("{} routers over {} tokens; lowest load entropy: {:.3f} of its maximum; unused experts: {}",
+                    routers_.size(), n_tokens_, least_entropy, unused);
     return found;
   }
 
  private:
-  struct Numbers {
+  struct Indices {
     at::Tensor token, word, kind;
   };
-  static Numbers tensors_of(const Vocabulary::Numbers& numbers) {
-    return {at::tensor(numbers.token, at::kLong), at::tensor(numbers.word, at::kLong),
-            at::tensor(numbers.kind, at::kLong)};
+  static Indices tensors_of(const Vocabulary::Indices& indices) {
+    return {at::tensor(indices.token, at::kLong), at::tensor(indices.word, at::kLong),
+            at::tensor(indices.kind, at::kLong)};
   }
 
-  Site& site_of(std::string_view name, const at::Tensor& value) {
-    Site& site = sites_[layer_of(name)];
-    if (!site.chosen.defined()) {
+  Router& router_of(std::string_view name, const at::Tensor& value) {
+    Router& router = routers_[layer_of(name)];
+    if (!router.count.defined()) {
       const config::AttentionOptions& o = options_.attention;
-      site.n_heads = value.size(1);
-      site.n_experts = name.find(".ffn.") != std::string_view::npos      ? options_.mlp.n_experts
-                       : name.find(".select.") != std::string_view::npos ? o.projection->all_heads(o)
-                                                                         : o.n_experts;
-      site.chosen = at::zeros({site.n_heads, site.n_experts}, at::kDouble);
-      site.weight = at::zeros_like(site.chosen);
+      router.n_heads = value.size(1);
+      router.n_experts = name.find(".ffn.") != std::string_view::npos      ? options_.mlp.n_experts
+                         : name.find(".select.") != std::string_view::npos ? o.projection->all_heads(o)
+                                                                           : o.n_experts;
+      router.count = at::zeros({router.n_heads, router.n_experts}, at::kDouble);
+      router.gate_sum = at::zeros_like(router.count);
     }
-    return site;
+    return router;
   }
 
-  // Which of the two sequences chose. A classifier of pairs reads one after the other.
-  const Numbers& numbers_of_site(std::string_view name, const Site& site) const {
+  // The sequence that is routed. A classifier of pairs encodes its two texts one after the other.
+  const Indices& indices_for(std::string_view name, const Router& router) const {
     if (options_.kind == config::ModelKind::classifier) {
-      return site.readings > 1 && target_ ? *target_ : source_;
+      return router.calls > 1 && target_ ? *target_ : source_;
     }
     const bool source =
         !target_ || name.starts_with("encoder.") ||
@@ -180,27 +178,27 @@ class Experts : public Analysis {
     return source ? source_ : *target_;
   }
 
-  Json figures_of(const Site& site, const at::Tensor& load) const {
-    Json figures = Json::object();
-    // Of log E: 1 is an even load.
-    const double even = std::log(static_cast<double>(std::max<std::int64_t>(site.n_experts, 2)));
-    figures["entropy"] = numbers_of(at::special_entr(load).sum(-1) / even);
-    figures["unused"] = site.chosen.eq(0.0).sum().item<std::int64_t>();
-    figures["most_used"] = named(load.argmax().item<std::int64_t>(), site, load);
-    figures["least_used"] = named(load.argmin().item<std::int64_t>(), site, load);
-    const at::Tensor gates = site.weight / site.chosen.clamp_min(1.0);
-    const std::vector<double> shares = numbers_of(load), mean_gates = numbers_of(gates);
-    const at::Tensor kinds = site.kinds.table(std::ssize(kTokenKinds));
+  Json metrics_of(const Router& router, const at::Tensor& load) const {
+    Json metrics = Json::object();
+    // As a share of log E: 1 for an even load.
+    const double even = std::log(static_cast<double>(std::max<std::int64_t>(router.n_experts, 2)));
+    metrics["entropy"] = to_vector(at::special_entr(load).sum(-1) / even);
+    metrics["unused"] = router.count.eq(0.0).sum().item<std::int64_t>();
+    metrics["most_used"] = load_of(load.argmax().item<std::int64_t>(), router, load);
+    metrics["least_used"] = load_of(load.argmin().item<std::int64_t>(), router, load);
+    const at::Tensor gates = router.gate_sum / router.count.clamp_min(1.0);
+    const std::vector<double> shares = to_vector(load), mean_gates = to_vector(gates);
+    const at::Tensor kinds = router.kinds.table(std::ssize(kTokenKinds));
     Json experts = Json::array();
-    for (std::int64_t x = 0; x < site.n_heads * site.n_experts; ++x) {
+    for (std::int64_t x = 0; x < router.n_heads * router.n_experts; ++x) {
       const auto at = static_cast<std::size_t>(x);
-      Json one = {{"head", x / site.n_experts},
-                  {"expert", x % site.n_experts},
+      Json one = {{"head", x / router.n_experts},
+                  {"expert", x % router.n_experts},
                   {"share", shares[at]},
                   {"mean_gate", mean_gates[at]}};
-      one["tokens"] = to_json(most_frequent(site, x), "token", "share");
-      one["tokens_by_pmi"] = to_json(by_information(site, site.tokens, vocabulary_.tokens(), x), "token", "pmi");
-      one["words_by_pmi"] = to_json(by_information(site, site.words, vocabulary_.words(), x), "word", "pmi");
+      one["tokens"] = to_json(most_frequent(router, x), "token", "share");
+      one["tokens_by_pmi"] = to_json(by_information(router, router.tokens, vocabulary_.tokens(), x), "token", "pmi");
+      one["words_by_pmi"] = to_json(by_information(router, router.words, vocabulary_.words(), x), "word", "pmi");
       for (std::int64_t kind = 0; kinds.defined() && kind < kinds.size(0); ++kind) {
         const double all = kinds.select(1, x).sum().item<double>();
         one["kinds"][std::string(kTokenKinds[static_cast<std::size_t>(kind)])] =
@@ -208,21 +206,24 @@ class Experts : public Analysis {
       }
       experts.push_back(std::move(one));
     }
-    figures["experts"] = std::move(experts);
-    return figures;
+    metrics["experts"] = std::move(experts);
+    return metrics;
   }
 
-  static Json named(std::int64_t x, const Site& site, const at::Tensor& load) {
-    return {{"head", x / site.n_experts}, {"expert", x % site.n_experts}, {"share", load.view({-1})[x].item<double>()}};
+  static Json load_of(std::int64_t x, const Router& router, const at::Tensor& load) {
+    return {
+        {"head", x / router.n_experts}, {"expert", x % router.n_experts}, {"share", load.view({-1})[x].item<double>()}};
   }
 
-  // The first `kListed` by `value` [n], largest first, where `counts` [n] allow; of equals the more frequent.
-  static std::vector<Listed> largest(const at::Tensor& value, const at::Tensor& counts, const Numbering& texts,
-                                     double least) {
-    constexpr double kHardly = 1e-9;
-    const at::Tensor ranked = (value + kHardly * counts.clamp_min(1.0).log()).masked_fill(counts.lt(least), -HUGE_VAL);
+  // The `kListed` texts of the largest `value` [n] among those with a count of at least `least`, in decreasing order;
+  // ties go to the more frequent text.
+  static std::vector<RankedText> largest(const at::Tensor& value, const at::Tensor& counts, const TextIndex& texts,
+                                         double least) {
+    constexpr double kTieBreak = 1e-9;
+    const at::Tensor ranked =
+        (value + kTieBreak * counts.clamp_min(1.0).log()).masked_fill(counts.lt(least), -HUGE_VAL);
     const auto [top, index] = ranked.topk(std::min(kListed, ranked.size(0)));
-    std::vector<Listed> all;
+    std::vector<RankedText> all;
     for (std::int64_t i = 0; i < top.size(0) && std::isfinite(top[i].item<double>()); ++i) {
       const auto at = index[i].item<std::int64_t>();
       all.push_back({texts.text(at), value[at].item<double>(), counts[at].item<double>()});
@@ -230,9 +231,8 @@ class Experts : public Analysis {
     return all;
   }
 
-  // Tokens of an expert by how often they choose it.
-  std::vector<Listed> most_frequent(const Site& site, std::int64_t x) const {
-    const at::Tensor table = site.tokens.table(vocabulary_.tokens().size());
+  std::vector<RankedText> most_frequent(const Router& router, std::int64_t x) const {
+    const at::Tensor table = router.tokens.table(vocabulary_.tokens().size());
     if (!table.defined()) {
       return {};
     }
@@ -240,71 +240,72 @@ class Experts : public Analysis {
     return largest(counts / counts.sum().clamp_min(1.0), counts, vocabulary_.tokens(), 1.0);
   }
 
-  // Things by their pointwise mutual information with the expert, among the experts of its head.
-  std::vector<Listed> by_information(const Site& site, const Counts& of, const Numbering& texts, std::int64_t x) const {
+  // Texts by their pointwise mutual information with the expert, among the experts of its head.
+  std::vector<RankedText> by_information(const Router& router, const Counts& of, const TextIndex& texts,
+                                         std::int64_t x) const {
     const at::Tensor table = of.table(texts.size());
     if (!table.defined()) {
       return {};
     }
-    const at::Tensor head = table.narrow(1, x / site.n_experts * site.n_experts, site.n_experts);
-    const at::Tensor counts = table.select(1, x), by_thing = head.sum(1);
+    const at::Tensor head = table.narrow(1, x / router.n_experts * router.n_experts, router.n_experts);
+    const at::Tensor counts = table.select(1, x), by_text = head.sum(1);
     const double all = head.sum().item<double>(), of_expert = counts.sum().item<double>();
     if (all == 0.0 || of_expert == 0.0) {
       return {};
     }
-    const at::Tensor information = (counts * all / (by_thing.clamp_min(1.0) * of_expert)).log2();
-    return largest(information, counts, texts, kLeastCount);
+    const at::Tensor information = (counts * all / (by_text.clamp_min(1.0) * of_expert)).log2();
+    return largest(information, counts, texts, kMinCount);
   }
 
-  // Sites of one side: "select_in", "attention.select", "ffn.select".
-  static std::string side_of(const std::string& name) {
-    const std::size_t select = name.rfind('.'), part = name.rfind('.', select - 1);
-    return name.substr(part + 1);
-  }
-
+  // Routers by kind: "attention.select_in", "attention.select", "ffn.select".
   void draw_loads(Findings& found) const {
-    std::map<std::string, std::vector<std::string>> sides;
-    for (const auto& [name, site] : sites_) {
-      sides[side_of(name)].push_back(name);
+    std::map<std::string, std::vector<std::string>> kinds;
+    for (const auto& [name, router] : routers_) {
+      kinds[name.substr(name.rfind('.', name.rfind('.') - 1) + 1)].push_back(name);
     }
-    for (const auto& [side, names] : sides) {
-      found.pictures.push_back(load_curves(side, names));
-      found.pictures.push_back(load_map(side, names));
+    for (const auto& [kind, names] : kinds) {
+      found.figures.push_back(load_curves(kind, names));
+      found.figures.push_back(load_map(kind, names));
     }
   }
 
-  // MoA, Figures 3 and 4: experts in the order of their loads.
-  Picture load_curves(const std::string& side, const std::vector<std::string>& names) const {
-    draw::LineChart chart{.title = "load by expert", .x_label = "experts in the order of their load", .lines = {}};
+  // MoA, Figures 3 and 4.
+  Figure load_curves(const std::string& kind, const std::vector<std::string>& names) const {
+    draw::LineChart chart{.title = "load by expert", .x_label = "experts by load", .lines = {}};
     chart.y = draw::YScale::from_zero;
     const std::size_t step = (names.size() + draw::kStyles - 1) / draw::kStyles;
     for (std::size_t i = 0; i < names.size(); i += step) {
-      const Site& site = sites_.at(names[i]);
-      std::vector<double> loads = numbers_of(100.0 * site.chosen / site.chosen.sum().clamp_min(1.0));
+      const at::Tensor& count = routers_.at(names[i]).count;
+      std::vector<double> loads = to_vector(100.0 * count / count.sum().clamp_min(1.0));
       std::sort(loads.begin(), loads.end(), std::greater<>());
-      draw::Line line{.name = names[i].substr(0, names[i].find('.', names[i].find("layer"))), .points = {}, .band = {}};
+      draw::Line line{.name = layer_name(names[i]), .points = {}, .band = {}};
       line.style = i / step;
       for (std::size_t x = 0; x < loads.size(); ++x) {
         line.points.push_back({static_cast<double>(x + 1), loads[x]});
       }
       chart.lines.push_back(std::move(line));
     }
-    return {.caption = side + ": load by expert",
-            .remark = "per cent of a layer's choices, experts in the order of their load",
+    return {.caption = kind + ": load by expert",
+            .remark = "per cent of a layer's routed tokens, experts in decreasing order of load",
             .markup = draw::line_chart(chart)};
   }
 
-  Picture load_map(const std::string& side, const std::vector<std::string>& names) const {
+  // "encoder.layer3" of "encoder.layer3.attention.select_in".
+  static std::string layer_name(const std::string& router) {
+    return router.substr(0, router.find('.', router.find("layer")));
+  }
+
+  Figure load_map(const std::string& kind, const std::vector<std::string>& names) const {
     std::vector<at::Tensor> rows;
     std::vector<std::string> row_names;
     for (const std::string& name : names) {
-      const at::Tensor& chosen = sites_.at(name).chosen;
-      rows.push_back((chosen / chosen.sum(-1, /*keepdim=*/true).clamp_min(1.0)).view({-1}));
-      row_names.push_back(name.substr(0, name.find('.', name.find("layer"))));
+      const at::Tensor& count = routers_.at(name).count;
+      rows.push_back((count / count.sum(-1, /*keepdim=*/true).clamp_min(1.0)).view({-1}));
+      row_names.push_back(layer_name(name));
     }
     const at::Tensor all = at::stack(rows);
-    return {.caption = side + ": load of each expert",
-            .remark = "share of its head's choices; layers below each other, experts head by head",
+    return {.caption = kind + ": load of each expert",
+            .remark = "share of the tokens routed within its head; one row per layer, experts grouped by head",
             .markup = draw::heat_map({.title = "load of each expert",
                                       .cells = cells_of(all),
                                       .shade = {.full = all.max().item<double>()},
@@ -312,12 +313,12 @@ class Experts : public Analysis {
                                       .column_label = "expert"})};
   }
 
-  // MoA, Table 4, of each choice.
+  // MoA, Table 4, for each router.
   void draw_tables(Findings& found) const {
     std::string markup;
-    for (const auto& [name, site] : sites_) {
+    for (const auto& [name, router] : routers_) {
       std::vector<std::vector<std::string>> rows;
-      for (const Json& one : found.figures.at(name).at("experts")) {
+      for (const Json& one : found.metrics.at(name).at("experts")) {
         rows.push_back({fmt::format("{}.{}", one.at("head").get<int>(), one.at("expert").get<int>()),
                         fmt::format("{:.1f}%", 100.0 * one.at("share").get<double>()),
                         fmt::format("{:.2f}", one.at("mean_gate").get<double>()), main_kind(one),
@@ -326,13 +327,13 @@ class Experts : public Analysis {
       markup += fmt::format("<details{}><summary>{}</summary>{}</details>", markup.empty() ? " open" : "", name,
                             html_table({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows));
     }
-    found.pictures.push_back(
-        {.caption = "what each expert is for",
-         .remark = fmt::format("words by pointwise mutual information, of those that chose the expert {:.0f} times or "
-                               "more; tokens by how often they chose it",
-                               kLeastCount),
+    found.figures.push_back(
+        {.caption = "tokens and words of each expert",
+         .remark = fmt::format("words by pointwise mutual information, if routed to the expert at least {:.0f} times; "
+                               "tokens by frequency",
+                               kMinCount),
          .markup = markup,
-         .whole = true});
+         .full_width = true});
   }
 
   static std::string main_kind(const Json& expert) {
@@ -349,20 +350,20 @@ class Experts : public Analysis {
     return text;
   }
 
-  static std::string listed(const Json& list, const char* thing) {
+  static std::string listed(const Json& list, const char* key) {
     std::vector<std::string> texts;
     for (const Json& one : list) {
-      texts.push_back(draw::escape(shown(one.at(thing).get<std::string>())));
+      texts.push_back(draw::escape(display_text(one.at(key).get<std::string>())));
     }
     return fmt::format("{}", fmt::join(texts, " \u00b7 "));
   }
 
   config::ModelOptions options_;
   Vocabulary vocabulary_;
-  Numbers source_;
-  std::optional<Numbers> target_;
+  Indices source_;
+  std::optional<Indices> target_;
   std::int64_t n_tokens_ = 0;
-  std::map<std::string, Site> sites_;
+  std::map<std::string, Router> routers_;
 };
 
 std::string refuse_without_experts(const config::ModelOptions& options) {
@@ -371,13 +372,12 @@ std::string refuse_without_experts(const config::ModelOptions& options) {
                                         options.attention.projection.name());
 }
 
-const Registration kExperts({.name = "experts",
-                             .place = 2,
-                             .about = "Which tokens and words choose which expert, and how evenly they are loaded.",
-                             .refusal = refuse_without_experts,
-                             .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {
-                               return std::make_unique<Experts>(reader);
-                             }});
+const AnalysisRegistration kExperts(
+    {.name = "experts",
+     .order = 2,
+     .about = "Which tokens and words are routed to each expert, and how even the load is.",
+     .refusal = refuse_without_experts,
+     .make = make_analysis<Experts>});
 
 }  // namespace
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,5 +1,4 @@
-#include "text.h"
-
+// The texts that analyses run a model on: a stream of tokens, or separate examples.
 #include <algorithm>
 
 #include "data/text/documents.h"
@@ -7,70 +6,66 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
+#include "model_reader.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
-constexpr std::int64_t kSampleTokens = 256;      // of a sample at most: values of every pair grow with its square
-constexpr std::int64_t kTokensTogether = 4096;   // of sequences that are read side by side
-constexpr std::int64_t kRowsTogether = 16;       // as many as `evaluate` reads
-constexpr std::int64_t kOwnTokens = 1 << 16;     // of the run's validation data, where nothing else is named
-constexpr std::int64_t kLongestText = 64 << 20;  // bytes of a file whose lines are texts of their own
+constexpr std::int64_t kMaxSampleTokens = 256;       // the size of pair values grows with the square
+constexpr std::int64_t kBatchTokens = 4096;          // at most, per batch
+constexpr std::int64_t kBatchRows = 16;              // at most, per batch
+constexpr std::int64_t kValidationTokens = 1 << 16;  // read of the run's validation data
+constexpr std::int64_t kMaxFileBytes = 64 << 20;     // of a file with one example a line
 
-// Tokens one after the other, cut into chunks of the model's context.
-class Stream : public Text {
+// A stream of tokens, cut into chunks of the model's context length.
+class TokenStream : public InputText {
  public:
-  Stream(const Reader& reader, std::vector<std::int32_t> ids) : reader_(reader), ids_(std::move(ids)) { measure(); }
-  Stream(const Reader& reader, std::shared_ptr<const data::TokenFile> file, std::int64_t limit)
-      : reader_(reader), file_(std::move(file)), limit_(limit) {
-    measure();
-  }
+  TokenStream(const ModelReader& reader, std::vector<std::int32_t> ids)
+      : reader_(reader), ids_(std::move(ids)), chunk_(reader.options().context_length), size_(std::ssize(ids_)) {}
+  TokenStream(const ModelReader& reader, std::shared_ptr<const data::TokenFile> file, std::int64_t limit)
+      : reader_(reader),
+        file_(std::move(file)),
+        chunk_(reader.options().context_length),
+        size_(limit > 0 ? std::min(file_->size(), limit) : file_->size()) {}
 
   std::int64_t samples() const override { return (size_ + chunk_ - 1) / chunk_; }
 
   std::int64_t tokens() const override { return size_; }
 
-  Reading sample(std::int64_t i, models::Memory& memory) const override {
+  InputBatch sample(std::int64_t i, models::Memory& memory) const override {
     if (i > 0 && reader_.options().memory_length > 0) {
       nn::Recorder nothing({});
-      reader_.read(rows({{i - 1}}, chunk_), memory, nothing);
+      reader_.forward(rows({{i - 1}}, chunk_), memory, nothing);
     }
-    Reading reading = rows({{i}}, std::min({chunk_, kSampleTokens, size_ - i * chunk_}));
-    reading.sample = true;
-    reading.row = i;
-    return reading;
+    InputBatch input = rows({{i}}, std::min({chunk_, kMaxSampleTokens, size_ - i * chunk_}));
+    input.sample = true;
+    input.sample_index = i;
+    return input;
   }
 
-  void read_all(const Read& read) const override {
+  // Each row of a batch reads a contiguous part of the stream; the remainder is read one chunk at a time.
+  void for_each_batch(const UseBatch& use) const override {
     const std::int64_t whole = size_ / chunk_;
-    const std::int64_t side_by_side =
-        std::clamp<std::int64_t>(std::min(whole, kTokensTogether / chunk_), 1, kRowsTogether);
-    const std::int64_t each = whole / side_by_side;
+    const std::int64_t n_rows = std::clamp<std::int64_t>(std::min(whole, kBatchTokens / chunk_), 1, kBatchRows);
+    const std::int64_t per_row = whole / n_rows;
     models::Memory memory;
-    for (std::int64_t step = 0; step < each; ++step) {
+    for (std::int64_t step = 0; step < per_row; ++step) {
       std::vector<std::int64_t> chunks;
-      for (std::int64_t row = 0; row < side_by_side; ++row) {
-        chunks.push_back(row * each + step);
+      for (std::int64_t row = 0; row < n_rows; ++row) {
+        chunks.push_back(row * per_row + step);
       }
-      read(rows(chunks, chunk_), memory);
+      use(rows(chunks, chunk_), memory);
     }
-    // What is left behind the last stream.
     memory.forget();
-    for (std::int64_t at = side_by_side * each; at * chunk_ < size_; ++at) {
-      read(rows({{at}}, std::min(chunk_, size_ - at * chunk_)), memory);
+    for (std::int64_t at = n_rows * per_row; at * chunk_ < size_; ++at) {
+      use(rows({{at}}, std::min(chunk_, size_ - at * chunk_)), memory);
     }
   }
 
  private:
-  void measure() {
-    chunk_ = reader_.options().context_length;
-    size_ = file_ ? file_->size() : std::ssize(ids_);
-    size_ = limit_ > 0 ? std::min(size_, limit_) : size_;
-  }
-
-  Reading rows(std::span<const std::int64_t> chunks, std::int64_t length) const {
+  InputBatch rows(std::span<const std::int64_t> chunks, std::int64_t length) const {
     std::vector<std::int32_t> ids(chunks.size() * static_cast<std::size_t>(length));
     for (std::size_t row = 0; row < chunks.size(); ++row) {
       std::int32_t* const to = ids.data() + row * static_cast<std::size_t>(length);
@@ -80,80 +75,77 @@ class Stream : public Text {
         std::copy_n(ids_.begin() + chunks[row] * chunk_, length, to);
       }
     }
-    Reading reading;
-    reading.tokens = at::tensor(ids, at::kInt)
-                         .to(at::kLong)
-                         .view({static_cast<std::int64_t>(chunks.size()), length})
-                         .to(reader_.model().device());
-    return reading;
+    InputBatch input;
+    input.tokens = at::tensor(ids, at::kInt)
+                       .to(at::kLong)
+                       .view({static_cast<std::int64_t>(chunks.size()), length})
+                       .to(reader_.model().device());
+    return input;
   }
 
-  Reader reader_;
+  ModelReader reader_;
   std::vector<std::int32_t> ids_;
-  std::shared_ptr<const data::TokenFile> file_;
-  std::int64_t limit_ = 0, chunk_ = 0, size_ = 0;
+  std::shared_ptr<const data::TokenFile> file_;  // null: `ids_`
+  std::int64_t chunk_, size_;
 };
 
-// Texts of their own, each a sequence or a pair of them: those of a classifier and of an encoder-decoder.
-class Examples : public Text {
+struct TextExample {
+  std::vector<std::int64_t> tokens, target;
+};
+
+// Separate sequences, or pairs of sequences: the examples of a classifier or an encoder-decoder.
+class ExampleList : public InputText {
  public:
-  struct Example {
-    std::vector<std::int64_t> tokens, target;
-  };
-  Examples(const Reader& reader, std::vector<Example> all) : reader_(reader), all_(std::move(all)) {}
+  ExampleList(const ModelReader& reader, std::vector<TextExample> all) : reader_(reader), all_(std::move(all)) {}
 
   std::int64_t samples() const override { return std::ssize(all_); }
   std::int64_t tokens() const override {
     std::int64_t sum = 0;
-    for (const Example& example : all_) {
+    for (const TextExample& example : all_) {
       sum += std::ssize(example.tokens) + std::ssize(example.target);
     }
     return sum;
   }
-  Reading sample(std::int64_t i, models::Memory& /*memory*/) const override {
-    Reading reading = example(i);
-    reading.tokens = reading.tokens.slice(1, 0, kSampleTokens);
-    if (reading.target.defined()) {
-      reading.target = reading.target.slice(1, 0, kSampleTokens);
+  InputBatch sample(std::int64_t i, models::Memory& /*memory*/) const override {
+    InputBatch input = example(i);
+    input.tokens = input.tokens.slice(1, 0, kMaxSampleTokens);
+    if (input.target.defined()) {
+      input.target = input.target.slice(1, 0, kMaxSampleTokens);
     }
-    reading.sample = true;
-    reading.row = i;
-    return reading;
+    input.sample = true;
+    input.sample_index = i;
+    return input;
   }
-  void read_all(const Read& read) const override {
+  void for_each_batch(const UseBatch& use) const override {
     models::Memory none;
     for (std::int64_t i = 0; i < samples(); ++i) {
-      read(example(i), none);
+      use(example(i), none);
     }
   }
 
  private:
-  Reading example(std::int64_t i) const {
-    const Example& example = all_[static_cast<std::size_t>(i)];
-    Reading reading;
-    reading.tokens = row_of(example.tokens);
+  InputBatch example(std::int64_t i) const {
+    const TextExample& example = all_[static_cast<std::size_t>(i)];
+    InputBatch input;
+    input.tokens = row_of(example.tokens);
     if (!example.target.empty()) {
-      reading.target = row_of(example.target);
+      input.target = row_of(example.target);
     }
-    return reading;
+    return input;
   }
   at::Tensor row_of(const std::vector<std::int64_t>& ids) const {
     return at::tensor(ids, at::kLong).unsqueeze(0).to(reader_.model().device());
   }
 
-  Reader reader_;
-  std::vector<Example> all_;
+  ModelReader reader_;
+  std::vector<TextExample> all_;
 };
 
-std::string what_is_read(const TextChoice& choice) {
-  return choice.text.empty() ? printable(choice.data) : std::string("--text");
-}
-
-std::vector<std::string> lines_of(const TextChoice& choice) {
-  if (choice.text.empty() && choice.data.empty()) {
-    user_error("analyse: --text or --data: one of them is needed for a model of translation");
+std::vector<std::string> lines_of(const TextSource& source) {
+  if (source.text.empty() && source.data.empty()) {
+    user_error("analyse: --text or --data: a translation model needs one of them");
   }
-  const std::string text = choice.text.empty() ? read_text_file(choice.data, kLongestText) : choice.text;
+  const std::string text = source.text.empty() ? read_text_file(source.data, kMaxFileBytes) : source.text;
   std::vector<std::string> lines;
   data::for_each_line(text, [&](std::string_view line, std::int64_t) {
     if (!line.empty()) {
@@ -161,14 +153,14 @@ std::vector<std::string> lines_of(const TextChoice& choice) {
     }
   });
   if (lines.empty()) {
-    user_error("analyse: {}: has no text", what_is_read(choice));
+    user_error("analyse: {}: has no text", printable(source.name()));
   }
   return lines;
 }
 
-// Tokens within the context; what is longer is cut, which is said once.
-std::vector<std::int64_t> encoded(const tokenizers::Tokenizer& tokenizer, std::string_view text, std::int64_t room,
-                                  std::string_view where, bool& cut) {
+// Encodes at most `limit` tokens. Sets `cut` if there are more.
+std::vector<std::int64_t> encode_up_to(std::int64_t limit, const tokenizers::Tokenizer& tokenizer,
+                                       std::string_view text, std::string_view where, bool& cut) {
   std::vector<std::int32_t> ids;
   try {
     tokenizer.encode(text, ids);
@@ -176,33 +168,34 @@ std::vector<std::int64_t> encoded(const tokenizers::Tokenizer& tokenizer, std::s
     user_error("{}: {}", where, error.what());
   }
   std::vector<std::int64_t> wide(ids.begin(), ids.end());
-  cut |= std::ssize(wide) > room;
-  wide.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(wide), room)));
+  cut |= std::ssize(wide) > limit;
+  wide.resize(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(wide), limit)));
   return wide;
 }
 
-std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextChoice& choice) {
+// One example a line.
+std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const TextSource& source) {
   const config::ModelOptions& o = opened.config().model;
   const bool pairs = o.kind == config::ModelKind::encoder_decoder;
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   const std::int64_t begin = pairs ? opened.checkpoint.tokenizer->begin_id() : -1;
-  std::vector<Examples::Example> all;
+  std::vector<TextExample> all;
   bool cut = false;
   std::int64_t number = 0;
-  for (const std::string& line : lines_of(choice)) {
+  for (const std::string& line : lines_of(source)) {
     ++number;
-    const std::string where = fmt::format("analyse: {}: line {}", what_is_read(choice), number);
+    const std::string where = fmt::format("analyse: {}: line {}", printable(source.name()), number);
     const std::size_t tab = line.find('\t');
     const bool two = pairs || o.paired;
     if (two && tab == std::string::npos) {
-      user_error("{}: must be {} with a tab between them", where, pairs ? "a source and its translation" : "two texts");
+      user_error("{}: must be {}, separated by a tab", where, pairs ? "a source and its translation" : "two texts");
     }
-    Examples::Example example;
-    example.tokens = encoded(reader.tokenizer(Side::source), std::string_view(line).substr(0, two ? tab : line.size()),
-                             o.context_length, where, cut);
+    TextExample example;
+    example.tokens = encode_up_to(o.context_length, reader.tokenizer(TextSide::source),
+                                  std::string_view(line).substr(0, two ? tab : line.size()), where, cut);
     if (two) {
-      example.target = encoded(reader.tokenizer(Side::target), std::string_view(line).substr(tab + 1),
-                               o.context_length - (pairs ? 1 : 0), where, cut);
+      example.target = encode_up_to(o.context_length - (pairs ? 1 : 0), reader.tokenizer(TextSide::target),
+                                    std::string_view(line).substr(tab + 1), where, cut);
       if (begin >= 0) {
         example.target.insert(example.target.begin(), begin);
       }
@@ -213,14 +206,14 @@ std::unique_ptr<Text> open_lines(const store::OpenedModel& opened, const TextCho
     all.push_back(std::move(example));
   }
   if (cut) {
-    log_info("analyse: {}: texts longer than the model's context are read up to their token {}", what_is_read(choice),
+    log_info("analyse: {}: texts are cut after {} tokens, the model's context length", printable(source.name()),
              o.context_length);
   }
-  return std::make_unique<Examples>(reader, std::move(all));
+  return std::make_unique<ExampleList>(reader, std::move(all));
 }
 
-// What a classifier is evaluated on: of the file all, of the run's validation data the beginning.
-std::unique_ptr<Text> open_labelled(const store::OpenedModel& opened, const std::string& file) {
+// Labelled sequences: all of `file`, or the start of the run's validation data if `file` is empty.
+std::unique_ptr<InputText> open_labelled(const store::OpenedModel& opened, const std::string& file) {
   std::vector<std::string> files;
   if (!file.empty()) {
     files.push_back(file);
@@ -231,47 +224,47 @@ std::unique_ptr<Text> open_labelled(const store::OpenedModel& opened, const std:
     const auto all = sequences.at(i);
     return std::vector<std::int64_t>(all.begin(), all.end());
   };
-  std::vector<Examples::Example> all;
+  std::vector<TextExample> all;
   std::int64_t read = 0;
-  for (std::int64_t i = 0; i < set.size() && (!file.empty() || read < kOwnTokens); ++i) {
-    Examples::Example& example = all.emplace_back();
+  for (std::int64_t i = 0; i < set.size() && (!file.empty() || read < kValidationTokens); ++i) {
+    TextExample& example = all.emplace_back();
     example.tokens = tokens(set.first, i);
     if (set.second.size() > 0) {
       example.target = tokens(set.second, i);
     }
     read += std::ssize(example.tokens) + std::ssize(example.target);
   }
-  return std::make_unique<Examples>(Reader(opened), std::move(all));
+  return std::make_unique<ExampleList>(ModelReader(opened), std::move(all));
 }
 
 }  // namespace
 
-std::unique_ptr<Text> open_text(const store::OpenedModel& opened, const TextChoice& choice) {
+std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextSource& source) {
   const config::ModelOptions& o = opened.config().model;
   if (!o.reads_tokens()) {
-    user_error("{}: is a model of kind {}, which reads no text", opened.name, config::name_of(o.kind));
+    user_error("{}: expected a model that reads text, got one of kind {}", opened.name, config::name_of(o.kind));
   }
-  if (o.kind == config::ModelKind::classifier && choice.text.empty()) {
-    return open_labelled(opened, choice.data);
+  if (o.kind == config::ModelKind::classifier && source.text.empty()) {
+    return open_labelled(opened, source.data);
   }
   if (o.kind == config::ModelKind::encoder_decoder || o.kind == config::ModelKind::classifier) {
-    return open_lines(opened, choice);
+    return open_lines(opened, source);
   }
-  const Reader reader(opened);
-  if (!choice.text.empty()) {
-    std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(choice.text);
+  const ModelReader reader(opened);
+  if (!source.text.empty()) {
+    std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(source.text);
     if (ids.empty()) {
       user_error("analyse: --text: has no text");
     }
-    return std::make_unique<Stream>(reader, std::move(ids));
+    return std::make_unique<TokenStream>(reader, std::move(ids));
   }
   std::vector<std::string> files;
-  if (!choice.data.empty()) {
-    files.push_back(choice.data);
+  if (!source.data.empty()) {
+    files.push_back(source.data);
   }
   const auto tokens = tasks::open_evaluation_text(
       {.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = files});
-  return std::make_unique<Stream>(reader, tokens, files.empty() ? kOwnTokens : 0);
+  return std::make_unique<TokenStream>(reader, tokens, files.empty() ? kValidationTokens : 0);
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -9,11 +9,11 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 
 namespace {
 
-// "0.25", "-3", "12.5%", and "\u2013", of which nothing is known.
+// "0.25", "-3", "12.5%", and "\u2013" for an unknown number.
 bool is_number(std::string_view cell) {
   return cell == "\u2013" || cell.find_first_not_of("0123456789.-+%") == std::string_view::npos;
 }
@@ -38,41 +38,52 @@ std::string refuse_without_scores(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
   return o.score->has_scores()
              ? ""
-             : fmt::format("attention with score \"{}\" has no weights of each query and key", o.score.name());
+             : fmt::format("attention with score \"{}\" computes no attention matrix", o.score.name());
 }
 
 std::string refuse_all_but_language_models(const config::ModelOptions& options) {
   return options.kind == config::ModelKind::language_model
              ? ""
-             : fmt::format("it is of kind {}, and only language models continue texts", config::name_of(options.kind));
+             : fmt::format("it is of kind {}; the analysis needs a language model", config::name_of(options.kind));
 }
 
-at::Tensor head_outputs(const Reader& reader, const std::string& layer, const at::Tensor& o, const Choice& choice) {
+Routing routing_of(const nn::Recorder& recorder, const std::string& layer) {
+  for (const char* site : {".select_out", ".select"}) {
+    if (recorder.values.contains(layer + site + ".index")) {
+      return {recorder.at(layer + site + ".index"), recorder.at(layer + site + ".weight")};
+    }
+  }
+  return {};
+}
+
+at::Tensor head_outputs(const ModelReader& reader, const std::string& layer, const at::Tensor& o,
+                        const Routing& routing) {
   const at::Tensor w = reader.parameter(layer + ".w_o").to(o.scalar_type());
   const std::int64_t b = o.size(0), h = o.size(1), t = o.size(2);
-  const bool banks = w.dim() == 4;
-  if (!banks && !chooses_heads(reader.options().attention)) {
+  const bool experts = w.dim() == 4;
+  if (!experts && !routes_heads(reader.options().attention)) {
     return at::einsum("bhte,hed->bhtd", {o, w});
   }
-  if (!choice.index.defined()) {
-    fail("{}: what its heads add needs their choices", layer);
+  if (!routing.index.defined()) {
+    fail("{}: the outputs of routed heads or experts need the routing", layer);
   }
   // By token: [N, H, w].
   const at::Tensor rows = o.transpose(1, 2).reshape({b * t, h, -1});
   at::Tensor sum;
-  if (!banks) {  // slot h is the h-th choice
-    const at::Tensor index = choice.index.squeeze(1), weight = choice.weight.squeeze(1).to(o.scalar_type());  // [N, H]
+  if (!experts) {  // slot h holds the h-th routed head
+    const at::Tensor index = routing.index.squeeze(1),
+                     weight = routing.weight.squeeze(1).to(o.scalar_type());  // [N, H]
     const at::Tensor all = at::einsum("nhe,xed->nhxd", {rows, w});
     sum = all.gather(2, index.view({b * t, h, 1, 1}).expand({-1, -1, 1, w.size(2)})).squeeze(2) * weight.unsqueeze(2);
   } else {
     const at::Tensor all = at::einsum("nhe,hxed->nhxd", {rows, w});
-    const at::Tensor gate = spread_choice(choice, w.size(1)).to(o.scalar_type());
+    const at::Tensor gate = dense_gates(routing, w.size(1)).to(o.scalar_type());
     sum = (all * gate.unsqueeze(3)).sum(2);
   }
   return sum.view({b, t, h, -1}).transpose(1, 2);
 }
 
-at::Tensor direct_matrix(const Reader& reader, bool through_norm) {
+at::Tensor direct_logit_matrix(const ModelReader& reader, bool through_norm) {
   const config::ModelOptions& o = reader.options();
   at::Tensor matrix = (o.tied_embeddings ? reader.parameter("embed").t() : reader.parameter("head.w")).to(at::kFloat);
   if (through_norm && o.norm_position == config::NormPosition::pre) {
@@ -82,13 +93,13 @@ at::Tensor direct_matrix(const Reader& reader, bool through_norm) {
   return matrix;
 }
 
-bool chooses_heads(const config::AttentionOptions& options) {
+bool routes_heads(const config::AttentionOptions& options) {
   return !options.projection->has_fixed_heads();
 }
 
-at::Tensor spread_choice(const Choice& choice, std::int64_t n_experts) {
-  const at::Tensor weight = choice.weight.to(at::kFloat);
-  return at::zeros({weight.size(0), weight.size(1), n_experts}, weight.options()).scatter(2, choice.index, weight);
+at::Tensor dense_gates(const Routing& routing, std::int64_t n_experts) {
+  const at::Tensor weight = routing.weight.to(at::kFloat);
+  return at::zeros({weight.size(0), weight.size(1), n_experts}, weight.options()).scatter(2, routing.index, weight);
 }
 
 bool Replacer::wants(std::string_view name) const {
@@ -106,19 +117,19 @@ at::Tensor Replacer::observe(std::string_view name, at::Tensor value) {
 draw::Cells cells_of(const at::Tensor& matrix) {
   const at::Tensor flat = matrix.detach().to(at::kCPU, at::kFloat).contiguous();
   if (flat.dim() != 2) {
-    fail("cells: a matrix is wanted, got {} axes", flat.dim());
+    fail("cells: expected a 2-D tensor, got {} dimensions", flat.dim());
   }
   return {.rows = static_cast<std::size_t>(flat.size(0)),
           .columns = static_cast<std::size_t>(flat.size(1)),
           .values = {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()}};
 }
 
-std::vector<double> numbers_of(const at::Tensor& vector) {
+std::vector<double> to_vector(const at::Tensor& vector) {
   const at::Tensor flat = vector.detach().to(at::kCPU, at::kDouble).contiguous();
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens, Side side) {
+std::vector<std::string> token_texts(const ModelReader& reader, const at::Tensor& tokens, TextSide side) {
   const at::Tensor flat = tokens.reshape({-1}).to(at::kCPU, at::kLong).contiguous();
   std::vector<std::string> texts;
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
@@ -127,13 +138,19 @@ std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens
   return texts;
 }
 
-std::string shown(std::string_view token) {
+std::string display_text(std::string_view token) {
   std::string text;
   for (const char c : token) {
     text += c == '\n' ? std::string("\u21b5") : c == '\t' ? std::string("\u21e5") : std::string(1, c);
   }
   const bool blank = std::all_of(text.begin(), text.end(), [](char c) { return c == ' '; });
   return blank ? std::string("\u2423") : text.front() == ' ' ? text.substr(1) : text;
+}
+
+std::string small_map(draw::HeatMap map, const at::Tensor& values) {
+  map.cells = cells_of(values);
+  map.shade.full = values.abs().max().item<double>();
+  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), draw::heat_map(map));
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
@@ -158,4 +175,4 @@ std::string html_table(const std::vector<std::string>& head, const std::vector<s
   return markup + "</tbody></table></div>";
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,6 +1,7 @@
-// What several analyses ask of a model's layers.
+// What several analyses need to know of a model's layers.
 //
-// Letters: B rows, T queries, S keys, H heads, w width of a head's result, d d_model, E experts, K chosen.
+// Shapes: B sequences, T queries, S keys, H heads, w width of a head's output, d d_model, E experts, K selected
+// experts.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,46 +11,48 @@
 #include <string_view>
 
 #include "foundation/draw/heat_map.h"
-#include "reader.h"
+#include "model_reader.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 
-// Throws InterruptedError once the user has asked the command to stop.
+// Throws InterruptedError after Ctrl-C.
 void stop_if_interrupted();
 
-// "layer3.attention" of "layer3.attention.probs".
+// The parts of a value's name, "layer3.attention.probs": "layer3.attention" and "probs".
 std::string layer_of(std::string_view value);
-// "probs" of the same.
 std::string_view value_of(std::string_view name);
 
-// The value's name of the weights that values are summed with, after all compositions.
+// The attention weights that multiply the values, after all compositions.
 inline constexpr std::string_view kFinalWeights = "probs_composed";
 
-// Why a model has no matrices of weights of each query and key; empty: it has.
+// Why a model has no attention matrices, or does not read text from left to right; empty if it does.
 std::string refuse_without_scores(const config::ModelOptions& options);
-// The same for a model that does not read text from left to right.
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
-// Which experts the queries' tokens took in a layer: "select_out" or "select", [B T, H or 1, K]; undefined where there
-// are none.
-struct Choice {
+// The routed experts of each query: values "select_out" or "select", [B T, H or 1, K]. Undefined in layers without
+// experts.
+struct Routing {
   at::Tensor index, weight;
 };
 
-// What each head adds to the layer's output, [B, H, T, d]: `o` [B, H, T, w] through its output matrices. They add up to
-// the output but for biases.
-at::Tensor head_outputs(const Reader& reader, const std::string& layer, const at::Tensor& o, const Choice& choice);
+// From recorded values of a layer; undefined if there are none.
+Routing routing_of(const nn::Recorder& recorder, const std::string& layer);
 
-// [d, V]: times a vector of the residual stream, what it adds to the scores of the vocabulary by itself: the output
-// matrix, with the final norm's mean and scale where `through_norm`, but for the length that the norm divides by.
-at::Tensor direct_matrix(const Reader& reader, bool through_norm);
+// What each head adds to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output matrices. The sum
+// over heads is the output without biases.
+at::Tensor head_outputs(const ModelReader& reader, const std::string& layer, const at::Tensor& o,
+                        const Routing& routing);
 
-// Whether a token chooses some heads of many, so that a layer's H counts its choices.
-bool chooses_heads(const config::AttentionOptions& options);
-// The weight of each head or expert that may be chosen, [n, H, E], of choices [n, H, K].
-at::Tensor spread_choice(const Choice& choice, std::int64_t n_experts);
+// The matrix [d, V] from the residual stream to the logits. `through_norm` includes the scale and the centring of the
+// final norm, but not its division.
+at::Tensor direct_logit_matrix(const ModelReader& reader, bool through_norm);
 
-// Keeps what its patterns name, and uses other values in the place of some.
+// Whether each token is routed to some of many heads. Then H counts the slots of a token.
+bool routes_heads(const config::AttentionOptions& options);
+// The weight of each head or expert, 0 if not selected, [n, H, E]. `routing` is [n, H, K].
+at::Tensor dense_gates(const Routing& routing, std::int64_t n_experts);
+
+// Records the values that match its patterns, and replaces those in `instead`.
 class Replacer : public nn::Recorder {
  public:
   explicit Replacer(std::vector<std::string> patterns) : nn::Recorder(std::move(patterns)) {}
@@ -58,16 +61,17 @@ class Replacer : public nn::Recorder {
   at::Tensor observe(std::string_view name, at::Tensor value) override;
 };
 
-// A matrix as a picture takes it.
 draw::Cells cells_of(const at::Tensor& matrix);
-std::vector<double> numbers_of(const at::Tensor& vector);
-// The spelling of each of a sequence's tokens [T].
-std::vector<std::string> texts_of(const Reader& reader, const at::Tensor& tokens, Side side = Side::target);
-// Blanks made visible, for names in charts.
-std::string shown(std::string_view token);
+std::vector<double> to_vector(const at::Tensor& vector);
+// The text of each token of a sequence [T].
+std::vector<std::string> token_texts(const ModelReader& reader, const at::Tensor& tokens,
+                                     TextSide side = TextSide::target);
+// A token for labels: line ends and tabs as symbols, without its leading blank.
+std::string display_text(std::string_view token);
 
-// A table: cells are markup, the first column names the row; text begins at the left of its column, numbers end at the
-// right.
+// A titled map in a grid of maps. Its shades range to the largest absolute value.
+std::string small_map(draw::HeatMap map, const at::Tensor& values);
+// An HTML table. Cells are markup; columns of numbers are right-aligned.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

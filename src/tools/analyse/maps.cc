@@ -1,6 +1,6 @@
-// Attention maps of the beginning of the text, as the SwitchHead paper draws them (Figures 2-6 of its appendix): of
-// each head, with the weights of the output experts at their left and of the value experts below, and their maximum;
-// with relative positions also what of the scores is content and what is position.
+// Attention maps of the start of the text (SwitchHead, appendix, Figures 2-6): each head, with the weights of output
+// experts on the left and of value experts below, and the maximum over heads. With relative positions also the content
+// and position terms of the scores.
 #include <algorithm>
 #include <cmath>
 
@@ -9,34 +9,34 @@
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
 constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
 
 class Maps : public Analysis {
  public:
-  explicit Maps(const Reader& reader) : options_(reader.options()) {}
+  explicit Maps(const ModelReader& reader) : options_(reader.options()) {}
 
   std::int64_t samples() const override { return 1; }
-  bool wants(std::string_view name, const Reading& /*reading*/) const override {
+  bool wants(std::string_view name, const InputBatch& /*input*/) const override {
     const std::string_view value = value_of(name);
     return value == kFinalWeights ||
            (name.find(".select") != std::string_view::npos && name.find(".ffn.") == std::string_view::npos &&
             (value == "index" || value == "weight"));
   }
-  void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
+  void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string_view what = value_of(name);
     if (what == kFinalWeights) {
       maps_[layer_of(name)] = value[0].to(at::kCPU, at::kFloat);
     } else {
-      Choice& choice = choices_[layer_of(name)];
-      (what == "index" ? choice.index : choice.weight) = value.to(at::kCPU);
+      Routing& routing = routings_[layer_of(name)];
+      (what == "index" ? routing.index : routing.weight) = value.to(at::kCPU);
     }
   }
-  void end(const Reading& reading) override { reading_ = reading; }
+  void end_pass(const InputBatch& input) override { input_ = input; }
 
-  Findings finish(const Reader& reader) override {
+  Findings finish(const ModelReader& reader) override {
     Findings found;
     for (const AttentionLayer& layer : reader.attention_layers()) {
       const auto map = maps_.find(layer.name);
@@ -45,41 +45,42 @@ class Maps : public Analysis {
       }
       const at::Tensor& weights = map->second;  // [H, T, S]
       found.tensors[layer.name] = weights;
-      found.figures[layer.name] = measured(weights, layer);
-      found.pictures.push_back(drawn(reader, layer, weights, found));
+      found.metrics[layer.name] = metrics_of(weights, layer);
+      found.figures.push_back(draw_maps(reader, layer, weights, found));
     }
     constexpr config::Span kOneToken{.queries = 1, .sources = 1};
-    const bool has_term = options_.attention.position->offsets(kOneToken).value() > 0;  // of its own in the scores
-    if (has_term && reading_.tokens.defined()) {
-      add_parts(reader, found);
+    const bool has_position_term = options_.attention.position->offsets(kOneToken).value() > 0;
+    if (has_position_term && input_.tokens.defined()) {
+      add_score_terms(reader, found);
     }
-    found.summary = fmt::format("attention maps of {} layers over {} tokens", maps_.size(), reading_.tokens.size(1));
+    found.summary = fmt::format("attention maps of {} layers over {} tokens", maps_.size(), input_.tokens.size(1));
     return found;
   }
 
  private:
-  // Of each head: how spread its weights are, and where they go.
-  static Json measured(const at::Tensor& weights, const AttentionLayer& layer) {
-    Json figures = Json::object();
+  // By head: the entropy of the weights, and the mean weight of the first, the query's own and the previous token.
+  static Json metrics_of(const at::Tensor& weights, const AttentionLayer& layer) {
+    Json metrics = Json::object();
     const at::Tensor entropy = at::special_entr(weights).sum(-1).mean(-1);
-    figures["entropy"] = numbers_of(entropy);
-    figures["first_token"] = numbers_of(weights.select(2, 0).mean(-1));
+    metrics["entropy"] = to_vector(entropy);
+    metrics["first_token"] = to_vector(weights.select(2, 0).mean(-1));
     const std::int64_t t = weights.size(1), s = weights.size(2);
     if (!layer.cross && s >= t) {
-      figures["own_token"] = numbers_of(weights.diagonal(s - t, 1, 2).mean(-1));
+      metrics["own_token"] = to_vector(weights.diagonal(s - t, 1, 2).mean(-1));
       if (t > 1) {
-        figures["previous_token"] = numbers_of(weights.narrow(1, 1, t - 1).diagonal(s - t, 1, 2).mean(-1));
+        metrics["previous_token"] = to_vector(weights.narrow(1, 1, t - 1).diagonal(s - t, 1, 2).mean(-1));
       }
     }
-    return figures;
+    return metrics;
   }
 
-  Side side_of(const AttentionLayer& layer, bool queries) const {
-    const bool source = !reading_.target.defined() || layer.encoder || (layer.cross && !queries);
-    return source ? Side::source : Side::target;
+  TextSide side_of(const AttentionLayer& layer, bool queries) const {
+    const bool source = !input_.target.defined() || layer.encoder || (layer.cross && !queries);
+    return source ? TextSide::source : TextSide::target;
   }
 
-  Picture drawn(const Reader& reader, const AttentionLayer& layer, const at::Tensor& weights, Findings& found) const {
+  Figure draw_maps(const ModelReader& reader, const AttentionLayer& layer, const at::Tensor& weights,
+                   Findings& found) const {
     draw::HeatMap map{.title = layer.name};
     map.row_names = names(reader, layer, /*queries=*/true, weights.size(1));
     map.column_names = names(reader, layer, /*queries=*/false, weights.size(2));
@@ -91,10 +92,10 @@ class Maps : public Analysis {
     map.width = kLargeMap;
     std::string markup = "<div class='maps'><div class='large'><p class='name'>maximum over heads</p>" +
                          draw::heat_map(map) + "</div>\n";
-    const at::Tensor out = side_weights(layer.name + ".select_out", found),
-                     in = side_weights(layer.name + ".select_in", found),
-                     chosen = side_weights(layer.name + ".select", found);
-    const bool routed = chooses_heads(options_.attention);
+    const at::Tensor out = router_weights(layer.name + ".select_out", found),
+                     in = router_weights(layer.name + ".select_in", found),
+                     heads = router_weights(layer.name + ".select", found);
+    const bool routed = routes_heads(options_.attention);
     map.width = kSmallMap;
     for (std::int64_t h = 0; h < weights.size(0); ++h) {
       map.cells = cells_of(weights[h]);
@@ -103,120 +104,117 @@ class Maps : public Analysis {
       map.below.reset();
       if (out.defined()) {
         map.left = cells_of(out.select(1, h));
-      } else if (chosen.defined()) {
-        map.left = cells_of(routed ? slot_weights(layer.name, h) : chosen.select(1, 0).narrow(1, h, 1));
+      } else if (heads.defined()) {
+        map.left = cells_of(routed ? slot_weights(layer.name, h) : heads.select(1, 0).narrow(1, h, 1));
       }
       if (in.defined() && in.size(0) == weights.size(2)) {
         map.below = cells_of(in.select(1, h).t());
       }
       markup +=
-          fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "choice" : "head", h, draw::heat_map(map));
+          fmt::format("<div><p class='name'>{} {}</p>{}</div>\n", routed ? "slot" : "head", h, draw::heat_map(map));
     }
     return {.caption = layer.name,
-            .remark = remark_of(out.defined(), in.defined(), chosen.defined()),
+            .remark = remark_of(out.defined(), in.defined(), heads.defined()),
             .markup = markup + "</div>",
-            .whole = true};
+            .full_width = true};
   }
 
-  static std::string remark_of(bool out, bool in, bool chosen) {
-    std::string remark = "rows are queries, columns keys; shades from 0 to each map's largest weight";
-    remark += out ? "; at the left the weights of the output experts" : chosen ? "; at the left the heads chosen" : "";
-    remark += in ? fmt::format("{} below those of the value experts", out ? "," : ";") : "";
-    return remark + (out || in || chosen ? " (full: 1)" : "");
+  static std::string remark_of(bool out, bool in, bool heads) {
+    std::string remark = "rows are queries, columns are keys; shades range from 0 to the map's largest weight";
+    remark += out ? "; on the left: weights of output experts" : heads ? "; on the left: routed heads" : "";
+    remark += in ? "; below: weights of value experts" : "";
+    return remark + (out || in || heads ? " (darkest shade: 1)" : "");
   }
 
-  // By the token; undefined where there is no choice.
-  at::Tensor side_weights(const std::string& name, Findings& found) const {
-    const auto choice = choices_.find(name);
-    if (choice == choices_.end()) {
+  // [T, H, E]; undefined if the layer has no such router.
+  at::Tensor router_weights(const std::string& name, Findings& found) const {
+    const auto routing = routings_.find(name);
+    if (routing == routings_.end()) {
       return {};
     }
-    const at::Tensor weights = spread_choice(choice->second, choices_of(name));
+    const at::Tensor weights = dense_gates(routing->second, router_width(name));
     found.tensors[name] = weights;
     return weights;
   }
 
-  // Routed heads: which head a query's h-th choice is, [T, E].
+  // Routed heads: the weight of each head in slot h, [T, E].
   at::Tensor slot_weights(const std::string& layer, std::int64_t h) const {
-    const Choice& choice = choices_.at(layer + ".select");
-    return spread_choice({choice.index.narrow(2, h, 1), choice.weight.narrow(2, h, 1)}, choices_of(layer + ".select"))
+    const Routing& routing = routings_.at(layer + ".select");
+    return dense_gates({routing.index.narrow(2, h, 1), routing.weight.narrow(2, h, 1)}, router_width(layer + ".select"))
         .squeeze(1);
   }
 
-  // That a token may choose from.
-  std::int64_t choices_of(const std::string& name) const {
+  // The number of heads or experts to choose from.
+  std::int64_t router_width(const std::string& name) const {
     const config::AttentionOptions& o = options_.attention;
     return name.ends_with(".select") ? o.projection->all_heads(o) : o.n_experts;
   }
 
-  std::vector<std::string> names(const Reader& reader, const AttentionLayer& layer, bool queries,
-                                 std::int64_t wanted) const {
-    const Side side = side_of(layer, queries);
+  std::vector<std::string> names(const ModelReader& reader, const AttentionLayer& layer, bool queries,
+                                 std::int64_t expected) const {
+    const TextSide side = side_of(layer, queries);
     std::vector<std::string> texts =
-        texts_of(reader, (side == Side::source ? reading_.tokens : reading_.target)[0], side);
-    if (std::ssize(texts) != wanted) {
-      return {};  // memory comes before them
+        token_texts(reader, (side == TextSide::source ? input_.tokens : input_.target)[0], side);
+    if (std::ssize(texts) != expected) {
+      return {};  // the keys include memory
     }
-    std::transform(texts.begin(), texts.end(), texts.begin(), [](const std::string& text) { return shown(text); });
+    std::transform(texts.begin(), texts.end(), texts.begin(),
+                   [](const std::string& text) { return display_text(text); });
     return texts;
   }
 
-  // With keys of 0 the scores are what positions make of them; a layer at a time, so that its queries stay.
-  void add_parts(const Reader& reader, Findings& found) const {
+  // With its keys set to 0, a layer's scores are the position term. One layer at a time, so that the queries are
+  // unchanged.
+  void add_score_terms(const ModelReader& reader, Findings& found) const {
     for (const AttentionLayer& layer : reader.attention_layers()) {
       if (layer.cross) {
         continue;
       }
       const std::string scores = layer.name + ".scores";
       nn::Recorder whole({scores});
-      models::Memory none, none_again;
-      reader.read(reading_, none, whole);
+      models::Memory memory, memory_without_keys;
+      reader.forward(input_, memory, whole);
       Replacer without_keys({scores});
       without_keys.instead[layer.name + ".k"] = at::zeros({1});
-      reader.read(reading_, none_again, without_keys);
+      reader.forward(input_, memory_without_keys, without_keys);
       const at::Tensor position = without_keys.at(scores)[0].to(at::kCPU, at::kFloat);
       const at::Tensor content = whole.at(scores)[0].to(at::kCPU, at::kFloat) - position;
       found.tensors[layer.name + ".content"] = content;
       found.tensors[layer.name + ".position"] = position;
-      found.pictures.push_back(drawn_parts(layer, content, position));
+      found.figures.push_back(draw_score_terms(layer, content, position));
     }
   }
 
-  static Picture drawn_parts(const AttentionLayer& layer, const at::Tensor& content, const at::Tensor& position) {
+  static Figure draw_score_terms(const AttentionLayer& layer, const at::Tensor& content, const at::Tensor& position) {
     std::string markup = "<div class='maps'>";
     const std::int64_t t = content.size(1), s = content.size(2);
-    const at::Tensor unseen = at::ones({t, s}, at::kBool).triu(s - t + 1);  // not masked there
+    const at::Tensor future = at::ones({t, s}, at::kBool).triu(s - t + 1);  // scores are not masked
     for (std::int64_t h = 0; h < content.size(0); ++h) {
-      for (const auto& [name, part] : {std::pair("content", content[h]), std::pair("position", position[h])}) {
-        const at::Tensor visible = part.masked_fill(unseen, 0.0);
-        markup += fmt::format("<div><p class='name'>head {}: {}</p>{}</div>\n", h, name,
-                              draw::heat_map({.title = name,
-                                              .cells = cells_of(visible),
-                                              .shade = {.full = visible.abs().max().item<double>()},
-                                              .row_label = "query",
-                                              .column_label = "key",
-                                              .width = kSmallMap}));
+      for (const auto& [name, term] : {std::pair("content", content[h]), std::pair("position", position[h])}) {
+        markup += small_map({.title = fmt::format("head {}: {}", h, name),
+                             .row_label = "query",
+                             .column_label = "key",
+                             .width = kSmallMap},
+                            term.masked_fill(future, 0.0));
       }
     }
     return {.caption = layer.name + ": content and position",
             .remark = "the two terms of the scores before the softmax",
             .markup = markup + "</div>",
-            .whole = true};
+            .full_width = true};
   }
 
   config::ModelOptions options_;
   std::map<std::string, at::Tensor, std::less<>> maps_;
-  std::map<std::string, Choice, std::less<>> choices_;
-  Reading reading_;
+  std::map<std::string, Routing, std::less<>> routings_;  // by router: "layer0.attention.select_in"
+  InputBatch input_;
 };
 
-const Registration kMaps({.name = "maps",
-                          .place = 1,
-                          .about = "Where each query looks: the weights of its keys, at the beginning of the text.",
-                          .refusal = refuse_without_scores,
-                          .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {
-                            return std::make_unique<Maps>(reader);
-                          }});
+const AnalysisRegistration kMaps({.name = "maps",
+                                  .order = 1,
+                                  .about = "The attention weights of each query, at the start of the text.",
+                                  .refusal = refuse_without_scores,
+                                  .make = make_analysis<Maps>});
 
 }  // namespace
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,81 +1,81 @@
-// Keys that are mixtures (Transformer-MGK, Table 7 and Figures 11 and 12): the coefficients of the components, their
-// key matrices and keys, and the share of the attention weights that falls on each.
+// Mixtures of keys (Transformer-MGK, Table 7, Figures 11 and 12): the mixing coefficients, key matrices and keys of
+// each component, and its share of the attention weights.
 #include <algorithm>
 
 #include "analysis.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
 constexpr std::int64_t kShownKeys = 100;  // tokens, as in the paper
 constexpr std::int64_t kMixtureSamples = 4;
-constexpr double kKeyMap = 200.0;
+constexpr double kKeyMap = 200.0;  // width
 
 class Mixture : public Analysis {
  public:
-  explicit Mixture(const Reader& reader) : options_(reader.options().attention) {}
+  explicit Mixture(const ModelReader& reader) : options_(reader.options().attention) {}
 
   std::int64_t samples() const override { return kMixtureSamples; }
-  bool wants(std::string_view name, const Reading& reading) const override {
+  bool wants(std::string_view name, const InputBatch& input) const override {
     const std::string_view value = value_of(name);
     return (has_shares() && (value == "responsibilities" || value == "probs")) ||
-           (reading.row == 0 && key_number(value) >= 0);
+           (input.sample_index == 0 && component_of(value) >= 0);
   }
-  void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
+  void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string layer = layer_of(name);
     if (value_of(name) == "probs") {
-      weights_ = value[0].to(at::kDouble);  // [H, T, S], 0 where a query does not see a key
+      weights_ = value[0].to(at::kDouble);  // [H, T, S], 0 for masked keys
       return;
     }
     if (value_of(name) == "responsibilities") {
-      add(taken_[layer], (value[0].to(at::kDouble) * weights_).sum({2, 3}).to(at::kCPU));  // of [R, H, T, S]
-      add(whole_[layer], weights_.sum({1, 2}).to(at::kCPU));
+      add(component_sums_[layer], (value[0].to(at::kDouble) * weights_).sum({2, 3}).to(at::kCPU));  // of [R, H, T, S]
+      add(weight_sums_[layer], weights_.sum({1, 2}).to(at::kCPU));
       return;
     }
-    const auto r = static_cast<std::size_t>(key_number(value_of(name)));
+    const auto r = static_cast<std::size_t>(component_of(value_of(name)));
     std::vector<at::Tensor>& keys = keys_[layer];
     keys.resize(std::max(keys.size(), r + 1));
     keys[r] = value[0].narrow(1, 0, std::min(value.size(2), kShownKeys)).to(at::kCPU, at::kFloat);
   }
 
-  Findings finish(const Reader& reader) override {
+  Findings finish(const ModelReader& reader) override {
     Findings found;
-    double apart = 0.0;
+    double cosines = 0.0;
     for (const AttentionLayer& layer : reader.attention_layers()) {
-      Json& figures = found.figures[layer.name];
+      Json& metrics = found.metrics[layer.name];
       const at::Tensor prior = prior_of(reader, layer.name);
       if (prior.defined()) {
         found.tensors[layer.name + ".prior"] = prior;
         for (std::int64_t r = 0; r < prior.size(0); ++r) {
-          figures["prior"].push_back(numbers_of(prior[r]));
+          metrics["prior"].push_back(to_vector(prior[r]));
         }
       }
-      if (const auto at = taken_.find(layer.name); at != taken_.end()) {
-        const at::Tensor share = at->second / whole_.at(layer.name);  // [R, H]
+      if (const auto at = component_sums_.find(layer.name); at != component_sums_.end()) {
+        const at::Tensor share = at->second / weight_sums_.at(layer.name);  // [R, H]
         found.tensors[layer.name + ".responsibility"] = share;
         for (std::int64_t r = 0; r < share.size(0); ++r) {
-          figures["responsibility"].push_back(numbers_of(share[r]));
+          metrics["responsibility"].push_back(to_vector(share[r]));
         }
       }
-      apart += compare_keys(reader, layer.name, figures, found);
+      cosines += compare_keys(reader, layer.name, metrics, found);
       draw_keys(reader, layer.name, found);
     }
     draw_priors(reader, found);
     const auto n = static_cast<double>(reader.attention_layers().size());
-    found.summary = fmt::format("{} components; keys of the first two have a mean cosine of {:.3f}",
-                                options_.key_components(), apart / n);
+    found.summary = fmt::format("{} components; mean cosine similarity between keys of the first two: {:.3f}",
+                                options_.key_components(), cosines / n);
     return found;
   }
 
  private:
-  bool has_shares() const { return options_.score->has_scores(); }  // linear attention adds up its keys
+  bool has_shares() const { return options_.score->has_scores(); }  // linear attention sums its keys
 
   static void add(at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; }
 
-  // 0 of "k", 1 of "k2", ...; -1: no key.
-  static std::int64_t key_number(std::string_view value) {
+  // 0 for "k", 1 for "k2", ...; -1 for values other than keys.
+  static std::int64_t component_of(std::string_view value) {
     if (value == "k") {
       return 0;
     }
@@ -83,8 +83,8 @@ class Mixture : public Analysis {
     return numbered ? value[1] - '1' : -1;
   }
 
-  // [R, heads]: of a layer's prior one for all heads, of one by position the mean; undefined without a prior.
-  at::Tensor prior_of(const Reader& reader, const std::string& layer) const {
+  // [R, heads]; a prior shared by heads is repeated, one by position is averaged. Undefined without a prior.
+  at::Tensor prior_of(const ModelReader& reader, const std::string& layer) const {
     if (!options_.has_prior()) {
       return {};
     }
@@ -93,7 +93,7 @@ class Mixture : public Analysis {
       return at::full({r, heads}, 1.0 / static_cast<double>(r));
     }
     at::Tensor table = reader.parameter(layer + ".prior").to(at::kCPU, at::kFloat);
-    if (options_.prior_update == config::PriorUpdate::soft_e) {  // the last is what is left of 1
+    if (options_.prior_update == config::PriorUpdate::soft_e) {  // stores all but the last; they sum to 1
       table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
     } else if (options_.prior_clamp) {
       table = table.clamp(0.0, 1.0);
@@ -103,8 +103,8 @@ class Mixture : public Analysis {
                               : table;
   }
 
-  // Keys of all components [R, G, n, e] of the first sample; shifted ones are made here.
-  at::Tensor keys_of(const Reader& reader, const std::string& layer) const {
+  // The keys of the first sample, [R, G, n, e]; undefined if none were recorded. Computes shifted keys.
+  at::Tensor keys_of(const ModelReader& reader, const std::string& layer) const {
     const auto at = keys_.find(layer);
     if (at == keys_.end()) {
       return {};
@@ -116,20 +116,21 @@ class Mixture : public Analysis {
     return at->second[0].unsqueeze(0) - shift;
   }
 
-  double compare_keys(const Reader& reader, const std::string& layer, Json& figures, Findings& found) const {
+  // Returns the mean cosine similarity between the keys of the first two components.
+  double compare_keys(const ModelReader& reader, const std::string& layer, Json& metrics, Findings& found) const {
     const at::Tensor keys = keys_of(reader, layer);
     if (!keys.defined() || keys.size(0) < 2) {
       return 0.0;
     }
     found.tensors[layer + ".keys"] = keys;
     const at::Tensor cosine = at::cosine_similarity(keys[0], keys[1], -1).mean(-1);
-    figures["distance"] = numbers_of((keys[0] - keys[1]).norm(2, at::IntArrayRef{-1}).mean(-1));
-    figures["cosine"] = numbers_of(cosine);
+    metrics["distance"] = to_vector((keys[0] - keys[1]).norm(2, at::IntArrayRef{-1}).mean(-1));
+    metrics["cosine"] = to_vector(cosine);
     return cosine.mean().item<double>();
   }
 
-  // The key matrices of a component, [heads, d, e]; undefined where they are banks or one for all components.
-  static at::Tensor key_matrices(const Reader& reader, const std::string& layer, std::int64_t r,
+  // The key matrices of a component, [heads, d, e]; undefined for experts.
+  static at::Tensor key_matrices(const ModelReader& reader, const std::string& layer, std::int64_t r,
                                  const config::AttentionOptions& o) {
     at::Tensor w = reader.parameter(layer + ".w_k").to(at::kCPU, at::kFloat);
     if (o.has_experts('k')) {
@@ -139,17 +140,11 @@ class Mixture : public Analysis {
     return w.dim() == 2 ? w.unsqueeze(0) : w.transpose(0, 1);
   }
 
-  void draw_keys(const Reader& reader, const std::string& layer, Findings& found) const {
+  void draw_keys(const ModelReader& reader, const std::string& layer, Findings& found) const {
     std::string markup = "<div class='maps'>";
     const at::Tensor keys = keys_of(reader, layer);
     const auto draw_one = [&](const std::string& name, const at::Tensor& values, const char* down) {
-      markup += fmt::format("<div><p class='name'>{}</p>{}</div>\n", name,
-                            draw::heat_map({.title = name,
-                                            .cells = cells_of(values),
-                                            .shade = {.full = values.abs().max().item<double>()},
-                                            .row_label = down,
-                                            .column_label = "channel",
-                                            .width = kKeyMap}));
+      markup += small_map({.title = name, .row_label = down, .column_label = "channel", .width = kKeyMap}, values);
     };
     for (std::int64_t r = 0; r < options_.key_components(); ++r) {
       if (r < options_.key_projections()) {
@@ -162,65 +157,64 @@ class Mixture : public Analysis {
         draw_one(fmt::format("keys {} of head {}", r + 1, h), keys[r][h], "token");
       }
     }
-    found.pictures.push_back({.caption = layer + ": key matrices and keys",
-                              .remark = fmt::format("of each component and head; keys of the first {} tokens; two "
-                                                    "colours: above and below 0",
-                                                    kShownKeys),
-                              .markup = markup + "</div>",
-                              .whole = true});
+    found.figures.push_back({.caption = layer + ": key matrices and keys",
+                             .remark = fmt::format("by component and head; keys of the first {} tokens; one colour "
+                                                   "for positive values, one for negative",
+                                                   kShownKeys),
+                             .markup = markup + "</div>",
+                             .full_width = true});
   }
 
-  // Table 7: the coefficients of all layers, heads and components.
-  void draw_priors(const Reader& reader, Findings& found) const {
+  // Table 7.
+  void draw_priors(const ModelReader& reader, Findings& found) const {
     std::vector<std::vector<std::string>> rows;
     for (const AttentionLayer& layer : reader.attention_layers()) {
-      const Json& figures = found.figures.at(layer.name);
+      const Json& metrics = found.metrics.at(layer.name);
       for (std::int64_t h = 0; h < options_.computed_kv_heads(); ++h) {
-        std::vector<std::string> row = {fmt::format("{} head {}", layer.name.substr(0, layer.name.rfind('.')), h)};
+        std::vector<std::string> row = {fmt::format("{} head {}", layer_of(layer.name), h)};
         for (const char* of : {"prior", "responsibility"}) {
-          for (std::int64_t r = 0; figures.contains(of) && r < options_.key_components(); ++r) {
+          for (std::int64_t r = 0; metrics.contains(of) && r < options_.key_components(); ++r) {
             row.push_back(fmt::format(
-                "{:.3f}", figures[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(h)].get<double>()));
+                "{:.3f}", metrics[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(h)].get<double>()));
           }
         }
         rows.push_back(std::move(row));
       }
     }
     std::vector<std::string> head = {"head"};
-    const Json& first = found.figures.begin().value();
+    const Json& first = found.metrics.begin().value();
     for (const auto& [of, name] : {std::pair("prior", "\u03c0"), std::pair("responsibility", "share of the weights")}) {
       for (std::int64_t r = 0; first.contains(of) && r < options_.key_components(); ++r) {
         head.push_back(fmt::format("{} {}", name, r + 1));
       }
     }
     if (head.size() > 1) {
-      found.pictures.insert(
-          found.pictures.begin(),
+      found.figures.insert(
+          found.figures.begin(),
           {.caption = "mixing coefficients",
-           .remark = "\u03c0 as learned, and the share of the text's attention weights that falls on each component",
+           .remark = "\u03c0 as learned, and each component's share of the attention weights on the text",
            .markup = html_table(head, rows),
-           .whole = true});
+           .full_width = true});
     }
   }
 
   config::AttentionOptions options_;
-  at::Tensor weights_;  // of the layer under way, whose responsibilities come next
-  // Sums over the pairs of the text: what each component has of the weights [R, H], and all of them [H].
-  std::map<std::string, at::Tensor> taken_, whole_;
-  std::map<std::string, std::vector<at::Tensor>> keys_;  // of each component, [G, n, e]
+  at::Tensor weights_;  // of the current layer, until its responsibilities are observed
+  // Sums over all pairs, by layer: each component's share of the weights [R, H], and the weights [H].
+  std::map<std::string, at::Tensor> component_sums_, weight_sums_;
+  std::map<std::string, std::vector<at::Tensor>> keys_;  // by layer and component, [G, n, e]
 };
 
 std::string refuse_without_mixture(const config::ModelOptions& options) {
-  return options.attention.key_components() > 1 ? "" : "its attention has one key at each position";
+  return options.attention.key_components() > 1 ? "" : "its attention has a single key per position";
 }
 
-const Registration kMixture({.name = "mixture",
-                             .place = 7,
-                             .about = "What the keys of a mixture are: coefficients, key matrices, keys.",
-                             .refusal = refuse_without_mixture,
-                             .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {
-                               return std::make_unique<Mixture>(reader);
-                             }});
+const AnalysisRegistration kMixture(
+    {.name = "mixture",
+     .order = 7,
+     .about = "The components of mixtures of keys: coefficients, key matrices and keys.",
+     .refusal = refuse_without_mixture,
+     .make = make_analysis<Mixture>});
 
 }  // namespace
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

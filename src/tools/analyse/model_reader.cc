@@ -1,4 +1,4 @@
-#include "reader.h"
+#include "model_reader.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -10,7 +10,7 @@
 #include "headroom/models/masked_language_model.h"
 #include "training/tasks/classes/classification.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
 void add_stack(std::vector<AttentionLayer>& all, const std::string& stack, std::int64_t layers, bool with_cross) {
@@ -30,9 +30,9 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
                                                                      : opened.checkpoint.tokenizer;
 }
 
-Reader::Reader(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
+ModelReader::ModelReader(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
-at::Tensor Reader::parameter(std::string_view parameter) const {
+at::Tensor ModelReader::parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().made()) {
     if (made.name == parameter) {
       return made.tensor.detach();
@@ -41,7 +41,7 @@ at::Tensor Reader::parameter(std::string_view parameter) const {
   fail("{}: has no parameter {}", name(), parameter);
 }
 
-std::vector<AttentionLayer> Reader::attention_layers() const {
+std::vector<AttentionLayer> ModelReader::attention_layers() const {
   std::vector<AttentionLayer> all;
   const config::ModelOptions& o = options();
   if (o.kind == config::ModelKind::encoder_decoder) {
@@ -53,56 +53,56 @@ std::vector<AttentionLayer> Reader::attention_layers() const {
   return all;
 }
 
-void Reader::read(const Reading& reading, models::Memory& memory, nn::Observer& observer) const {
+void ModelReader::forward(const InputBatch& input, models::Memory& memory, nn::Observer& observer) const {
   const at::NoGradGuard no_graph;
   nn::Context inner = context();
   inner.observer = &observer;
   if (const auto* language = dynamic_cast<const models::LanguageModel*>(&model())) {
-    // No target counts: the vocabulary's scores are left out.
-    language->score(reading.tokens, at::full_like(reading.tokens, -1), memory, inner);
+    // Targets of -1 count for nothing, so that the output layer is skipped.
+    language->score(input.tokens, at::full_like(input.tokens, -1), memory, inner);
     return;
   }
-  logits(reading, &observer);
+  logits(input, &observer);
 }
 
-at::Tensor Reader::logits(const Reading& reading, nn::Observer* observer) const {
+at::Tensor ModelReader::logits(const InputBatch& input, nn::Observer* observer) const {
   nn::Context inner = context();
   inner.observer = observer;
   models::Memory none;
   if (const auto* language = dynamic_cast<const models::LanguageModel*>(&model())) {
-    return language->logits(reading.tokens, none, inner);
+    return language->logits(input.tokens, none, inner);
   }
   if (const auto* masked = dynamic_cast<const models::MaskedLanguageModel*>(&model())) {
-    return masked->logits(reading.tokens, {}, inner);
+    return masked->logits(input.tokens, {}, inner);
   }
   if (const auto* pairs = dynamic_cast<const models::EncoderDecoder*>(&model())) {
-    return pairs->logits({.source = reading.tokens, .valid_source = {}, .target = reading.target, .valid_target = {}},
+    return pairs->logits({.source = input.tokens, .valid_source = {}, .target = input.target, .valid_target = {}},
                          inner);
   }
   if (const auto* classes = dynamic_cast<const models::ClassModel*>(&model()); classes && options().reads_tokens()) {
     models::Batch batch;
-    batch.tensors["tokens"] = reading.tokens;
-    if (reading.target.defined()) {
-      batch.tensors["second"] = reading.target;
+    batch.tensors["tokens"] = input.tokens;
+    if (input.target.defined()) {
+      batch.tensors["second"] = input.target;
     }
     return classes->class_logits(batch, inner);
   }
-  user_error("{}: is a model of kind {}, which reads no text", name(), config::name_of(options().kind));
+  user_error("{}: expected a model that reads text, got one of kind {}", name(), config::name_of(options().kind));
 }
 
-std::string Reader::token_text(std::int64_t id, Side side) const {
+std::string ModelReader::token_text(std::int64_t id, TextSide side) const {
   const auto token = static_cast<std::int32_t>(id);
-  const tokenizers::Tokenizer& known = tokenizer(side);
-  if (id >= known.vocabulary_size()) {
+  const tokenizers::Tokenizer& spelling = tokenizer(side);
+  if (id >= spelling.vocabulary_size()) {
     return fmt::format("<{}>", id);  // a special token of the model
   }
-  // What it adds to a text: a blank in front of it is lost at the beginning of one.
-  std::vector<std::int32_t> ids;
+  // Decoded after another token: a token loses its leading blank at the start of a text.
+  std::vector<std::int32_t> before;
   try {
-    ids = known.encode("a");
-  } catch (const UserError&) {  // a vocabulary of the bytes that its text held
+    before = spelling.encode("a");
+  } catch (const UserError&) {  // "a" is not in the vocabulary
   }
-  std::string text = tokenizers::text_after(known, ids, token);
+  std::string text = tokenizers::text_after(spelling, before, token);
   if (is_utf8(text)) {
     return text;
   }
@@ -114,4 +114,4 @@ std::string Reader::token_text(std::int64_t id, Side side) const {
   return spelled;
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

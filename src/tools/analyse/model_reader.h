@@ -1,11 +1,11 @@
-// Forward passes of a trained model of any kind over sequences of tokens, for looking inside.
+// Forward passes of a trained model, of any kind that reads tokens, and the texts that analyses run it on.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -13,57 +13,80 @@
 #include "headroom/nn/observer.h"
 #include "headroom/store/open_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 
-// Sequences that are read together: B rows of T tokens, without padding.
-struct Reading {
-  at::Tensor tokens;     // [B, T] int64; of an encoder-decoder the source
-  at::Tensor target;     // encoder-decoder: [B, U] int64, what the decoder reads
-  bool sample = false;   // a single sequence, shown with its values of every pair
-  std::int64_t row = 0;  // of a sample: which one, from 0
+// The input of one forward pass: B sequences of T tokens, without padding.
+struct InputBatch {
+  at::Tensor tokens;    // [B, T] int64; encoder-decoder: the source; classifier of pairs: the first text
+  at::Tensor target;    // [B, U] int64; encoder-decoder: the decoder's input; classifier of pairs: the second text
+  bool sample = false;  // a single sequence, whose pair values are computed
+  std::int64_t sample_index = 0;
   std::int64_t n_tokens() const { return tokens.numel() + (target.defined() ? target.numel() : 0); }
 };
 
-// Of a translation, whose sides may have a tokenizer each; of other models either is all they read.
-enum class Side { source, target };
+// Selects the tokenizer of a translation model. Other models have one tokenizer, whichever side is given.
+enum class TextSide { source, target };
 
-// An attention layer of a model.
 struct AttentionLayer {
-  std::string name;    // "layer3.attention", "decoder.layer0.cross": in front of its values' and parameters' names
-  std::int64_t layer;  // of its stack
+  std::string name;    // "layer3.attention", "decoder.layer0.cross": the prefix of its values and parameters
+  std::int64_t layer;  // index within its stack
   bool cross = false;
-  bool encoder = false;  // of an encoder-decoder's encoder
+  bool encoder = false;  // part of the encoder of an encoder-decoder
 };
 
-// How a model's texts become tokens: its checkpoint's tokenizer, or that of a classifier's task; null: it reads images.
+// The tokenizer of the checkpoint or, for a classifier, of its task. Null for models of images.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened);
 
-class Reader {
+// `opened` must outlive the reader and its copies.
+class ModelReader {
  public:
-  explicit Reader(const store::OpenedModel& opened);
+  explicit ModelReader(const store::OpenedModel& opened);
 
   const std::string& name() const { return opened_->name; }
   const config::ModelOptions& options() const { return opened_->model->options(); }
   const models::Model& model() const { return *opened_->model; }
-  const tokenizers::Tokenizer& tokenizer() const { return *tokenizer_; }  // not of images
-  const tokenizers::Tokenizer& tokenizer(Side side) const {
-    return side == Side::source ? tokenizer().for_sources() : tokenizer().for_targets();
+  const tokenizers::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const tokenizers::Tokenizer& tokenizer(TextSide side) const {
+    return side == TextSide::source ? tokenizer().for_sources() : tokenizer().for_targets();
   }
   const nn::Context& context() const { return opened_->context; }
-  at::Tensor parameter(std::string_view parameter) const;  // throws Error naming it
+  at::Tensor parameter(std::string_view parameter) const;  // throws Error if there is none of this name
   std::vector<AttentionLayer> attention_layers() const;
 
-  // One pass, whose values go to the observer; `memory` is read and moved on. Without derivatives.
-  void read(const Reading& reading, models::Memory& memory, nn::Observer& observer) const;
-  // Scores of the vocabulary (of a classifier: the classes) [B, T, V] or [B, C]; the observer may be null.
-  at::Tensor logits(const Reading& reading, nn::Observer* observer) const;
+  // Runs one pass without gradients and reads and updates `memory`. Skips the output layer of a language model.
+  void forward(const InputBatch& input, models::Memory& memory, nn::Observer& observer) const;
+  // Logits [B, T, V], or [B, C] of a classifier, without memory. `observer` may be null.
+  at::Tensor logits(const InputBatch& input, nn::Observer* observer) const;
 
-  // The spelling of a token in the middle of a text, blanks included; bytes that are no text as \xE2.
-  std::string token_text(std::int64_t id, Side side = Side::target) const;
+  // A token as it appears inside a text, with its leading blank. Bytes that are not UTF-8 are written as \xE2.
+  std::string token_text(std::int64_t id, TextSide side = TextSide::target) const;
 
  private:
   const store::OpenedModel* opened_;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 
-}  // namespace headroom::inspect
+// The text to run a model on: `text` if not empty, else the file `data` if not empty, else the start of the run's
+// validation data. `data` has the format that the run was validated on. `text` for a translation model or a classifier
+// has one example a line; a tab separates source and target, or the two texts of a pair.
+struct TextSource {
+  std::string text, data;
+  std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
+};
+
+class InputText {
+ public:
+  virtual ~InputText() = default;
+  virtual std::int64_t samples() const = 0;  // the number of single sequences
+  virtual std::int64_t tokens() const = 0;   // of the whole text
+  // Sequence i. Sets `memory` to what the preceding tokens leave.
+  virtual InputBatch sample(std::int64_t i, models::Memory& memory) const = 0;
+  // Calls `use` for the whole text in batches, with the memory of what precedes each.
+  using UseBatch = std::function<void(const InputBatch& input, models::Memory& memory)>;
+  virtual void for_each_batch(const UseBatch& use) const = 0;
+};
+
+// Throws UserError if the text has no tokens or its files cannot be read.
+std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextSource& source);
+
+}  // namespace headroom::analyse

@@ -1,13 +1,12 @@
-// The rank of attention matrices: how many of their singular values are not below a threshold (Transformer-MGK,
-// section 3.2, Figures 2 and 6).
-#include "rank.h"
-
+// The rank of attention matrices: the number of singular values of at least 1e-6 (Transformer-MGK, section 3.2,
+// Figures 2 and 6).
 #include <algorithm>
 
 #include "analysis.h"
 #include "layers.h"
+#include "measures.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 
 at::Tensor matrix_ranks(const at::Tensor& matrices, double threshold) {
   return at::linalg_svdvals(matrices.to(at::kDouble)).ge(threshold).sum(-1);
@@ -17,90 +16,88 @@ namespace {
 
 constexpr double kThreshold = 1e-6;
 constexpr std::int64_t kSamples = 8;
-constexpr std::int64_t kBins = 24;  // of the distribution
+constexpr std::int64_t kBins = 24;  // of the histogram
 
 class Rank : public Analysis {
  public:
-  explicit Rank(const Reader& reader) : layers_(reader.attention_layers()) {}
+  explicit Rank(const ModelReader& reader) : layers_(reader.attention_layers()) {}
 
   std::int64_t samples() const override { return kSamples; }
-  bool wants(std::string_view name, const Reading& /*reading*/) const override {
+  bool wants(std::string_view name, const InputBatch& /*input*/) const override {
     return value_of(name) == kFinalWeights;
   }
-  void see(std::string_view name, const at::Tensor& value, const Reading& /*reading*/) override {
-    Layer& layer = by_layer_[layer_of(name)];
+  void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
+    LayerRanks& layer = by_layer_[layer_of(name)];
+    const std::int64_t full = std::min(value.size(2), value.size(3));  // smaller if the last sample is shorter
     layer.ranks.push_back(matrix_ranks(value[0], kThreshold).to(at::kCPU));
-    // The last sample may be shorter.
-    layer.most = std::max({layer.most, std::min(value.size(2), value.size(3))});
-    layer.shares.push_back(layer.ranks.back().to(at::kDouble) / std::min(value.size(2), value.size(3)));
+    layer.full = std::max(layer.full, full);
+    layer.shares.push_back(layer.ranks.back().to(at::kDouble) / full);
   }
 
-  Findings finish(const Reader& /*reader*/) override {
+  Findings finish(const ModelReader& /*reader*/) override {
     Findings found;
-    found.figures["threshold"] = kThreshold;
+    found.metrics["threshold"] = kThreshold;
     double sum = 0.0, n = 0.0;
     std::vector<at::Tensor> rows;
     std::vector<std::string> names;
-    for (const AttentionLayer& place : layers_) {
-      const auto at = by_layer_.find(place.name);
+    for (const AttentionLayer& attention : layers_) {
+      const auto at = by_layer_.find(attention.name);
       if (at == by_layer_.end()) {
         continue;
       }
-      const Layer& layer = at->second;
+      const LayerRanks& layer = at->second;
       const at::Tensor all = at::stack(layer.ranks), wide = all.to(at::kDouble);  // [samples, H]
-      found.tensors[place.name] = all;
-      found.figures["layers"][place.name] = {{"full", layer.most},
-                                             {"mean", wide.mean().item<double>()},
-                                             {"least", all.min().item<std::int64_t>()},
-                                             {"largest", all.max().item<std::int64_t>()},
-                                             {"mean_by_head", numbers_of(wide.mean(0))}};
+      found.tensors[attention.name] = all;
+      found.metrics["layers"][attention.name] = {{"full", layer.full},
+                                                 {"mean", wide.mean().item<double>()},
+                                                 {"least", all.min().item<std::int64_t>()},
+                                                 {"largest", all.max().item<std::int64_t>()},
+                                                 {"mean_by_head", to_vector(wide.mean(0))}};
       sum += at::stack(layer.shares).mean().item<double>();
       n += 1.0;
       rows.push_back(distribution(at::stack(layer.shares)));
-      names.push_back(place.name.substr(0, place.name.rfind('.')));
+      names.push_back(layer_of(attention.name));
     }
     if (n == 0.0) {
       return found;
     }
-    found.figures["mean_share"] = sum / n;
+    found.metrics["mean_share"] = sum / n;
     const at::Tensor shades = at::stack(rows);
-    found.pictures.push_back(
+    found.figures.push_back(
         {.caption = "rank of attention matrices",
-         .remark = fmt::format("layers below each other; from left to right ranks from 0 to full, shades the share of "
-                               "matrices with it; singular values of at least {} count",
+         .remark = fmt::format("one row per layer; the shade is the share of matrices with that rank, counting "
+                               "singular values of at least {}",
                                kThreshold),
          .markup = draw::heat_map({.title = "distribution of ranks by layer",
                                    .cells = cells_of(shades),
                                    .shade = {.full = shades.max().item<double>()},
                                    .row_names = names,
-                                   .column_label = "rank, as a share of full rank: 0 to 1"})});
-    found.summary = fmt::format("attention matrices have {:.1f}% of full rank on average", 100.0 * sum / n);
+                                   .column_label = "rank as a share of full rank, 0 to 1"})});
+    found.summary = fmt::format("mean rank of attention matrices: {:.1f}% of full rank", 100.0 * sum / n);
     return found;
   }
 
  private:
-  struct Layer {
-    std::vector<at::Tensor> ranks, shares;  // of each sample, [H]
-    std::int64_t most = 0;                  // full rank
+  struct LayerRanks {
+    std::vector<at::Tensor> ranks, shares;  // [H] per sample; shares of full rank
+    std::int64_t full = 0;                  // full rank
   };
 
-  // Which part of the matrices has which share of full rank.
+  // A histogram of shares of full rank, [kBins], normalised to sum 1.
   static at::Tensor distribution(const at::Tensor& shares) {
     const at::Tensor bins = shares.mul(kBins).floor().clamp(0, kBins - 1).to(at::kLong).reshape({-1});
     return at::bincount(bins, {}, kBins).to(at::kDouble) / static_cast<double>(bins.numel());
   }
 
   std::vector<AttentionLayer> layers_;
-  std::map<std::string, Layer, std::less<>> by_layer_;
+  std::map<std::string, LayerRanks, std::less<>> by_layer_;
 };
 
-const Registration kRank({.name = "rank",
-                          .place = 4,
-                          .about = "How many directions attention matrices have: the rank of each head's weights.",
-                          .refusal = refuse_without_scores,
-                          .make = [](const Reader& reader) -> std::unique_ptr<Analysis> {
-                            return std::make_unique<Rank>(reader);
-                          }});
+const AnalysisRegistration kRank({.name = "rank",
+                                  .order = 4,
+                                  .about = "The rank of the attention matrix of each head.",
+                                  .refusal = refuse_without_scores,
+                                  .make = make_analysis<Rank>});
 
 }  // namespace
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace {
 
 constexpr std::size_t kMostTexts = 1 << 14;
@@ -24,18 +24,17 @@ std::string without_punctuation(const std::string& word) {
 
 }  // namespace
 
-std::int64_t Numbering::of(const std::string& text) {
-  const auto found = numbers_.find(text);
-  if (found != numbers_.end()) {
+std::int64_t TextIndex::of(const std::string& text) {
+  const auto found = indices_.find(text);
+  if (found != indices_.end()) {
     return found->second;
   }
   if (texts_.size() >= limit_) {
     return -1;
   }
-  const auto number = static_cast<std::int64_t>(texts_.size());
-  numbers_.emplace(text, number);
+  indices_.emplace(text, size());
   texts_.push_back(text);
-  return number;
+  return size() - 1;
 }
 
 std::int64_t token_kind(std::string_view token) {
@@ -51,39 +50,39 @@ std::int64_t token_kind(std::string_view token) {
                                   : 5;
 }
 
-Vocabulary::Vocabulary(const Reader& reader) : reader_(reader), tokens_(kMostTexts), words_(kMostTexts) {}
+Vocabulary::Vocabulary(const ModelReader& reader) : reader_(reader), tokens_(kMostTexts), words_(kMostTexts) {}
 
-const Vocabulary::Known& Vocabulary::known(std::int64_t id, Side side) {
-  const auto found = known_.find({side, id});
-  if (found != known_.end()) {
+const Vocabulary::Entry& Vocabulary::entry(std::int64_t id, TextSide side) {
+  const auto found = entries_.find({side, id});
+  if (found != entries_.end()) {
     return found->second;
   }
-  Known one{.text = reader_.token_text(id, side)};
-  one.number = tokens_.of(one.text);
+  Entry one{.text = reader_.token_text(id, side)};
+  one.index = tokens_.of(one.text);
   one.kind = token_kind(one.text);
-  return known_.emplace(std::pair(side, id), std::move(one)).first->second;
+  return entries_.emplace(std::pair(side, id), std::move(one)).first->second;
 }
 
-void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, Side side, std::int64_t* words) {
+void Vocabulary::index_words(const std::int64_t* ids, std::int64_t n, TextSide side, std::int64_t* words) {
   std::string word;
   std::vector<std::int64_t> members;
-  bool whole = false;  // its beginning has been seen
+  bool complete = false;  // false for the first word, whose start may be missing
   const auto finish = [&] {
-    const std::string bare = whole ? without_punctuation(word) : std::string();
-    const std::int64_t number = bare.empty() ? -1 : words_.of(bare);
+    const std::string bare = complete ? without_punctuation(word) : std::string();
+    const std::int64_t index = bare.empty() ? -1 : words_.of(bare);
     for (const std::int64_t member : members) {
-      words[member] = number;
+      words[member] = index;
     }
     word.clear();
     members.clear();
-    whole = true;
+    complete = true;
   };
   for (std::int64_t i = 0; i < n; ++i) {
     words[i] = -1;
     bool belongs = false;
-    for (const char c : known(ids[i], side).text) {
+    for (const char c : entry(ids[i], side).text) {
       if (is_blank(c)) {
-        if (!word.empty() || !whole) {
+        if (!word.empty() || !complete) {
           finish();
         }
         continue;
@@ -97,21 +96,21 @@ void Vocabulary::number_words(const std::int64_t* ids, std::int64_t n, Side side
   }
 }
 
-Vocabulary::Numbers Vocabulary::number(const at::Tensor& tokens, Side side) {
+Vocabulary::Indices Vocabulary::index(const at::Tensor& tokens, TextSide side) {
   const at::Tensor ids = tokens.to(at::kCPU, at::kLong).contiguous();
   const std::int64_t* const all = ids.const_data_ptr<std::int64_t>();
-  Numbers numbers;
-  numbers.word.resize(static_cast<std::size_t>(ids.numel()));
+  Indices indices;
+  indices.word.resize(static_cast<std::size_t>(ids.numel()));
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
-    const Known& one = known(all[i], side);
-    numbers.token.push_back(one.number);
-    numbers.kind.push_back(one.kind);
+    const Entry& one = entry(all[i], side);
+    indices.token.push_back(one.index);
+    indices.kind.push_back(one.kind);
   }
   const std::int64_t t = ids.size(1);
   for (std::int64_t row = 0; row < ids.size(0); ++row) {
-    number_words(all + row * t, t, side, numbers.word.data() + row * t);
+    index_words(all + row * t, t, side, indices.word.data() + row * t);
   }
-  return numbers;
+  return indices;
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

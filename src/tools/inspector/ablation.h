@@ -1,6 +1,5 @@
-// Parts of attention layers switched off while a model reads: a head, an expert, a term of a composition, one edge.
-//
-// What is switched off gives 0; nothing else is changed, weights are not made to add up again.
+// Ablation of parts of attention layers during a forward pass: heads, experts, terms of a composition, single attention
+// weights. An ablated part contributes 0; the remaining weights are not renormalised.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +12,44 @@
 #include "headroom/core/json.h"
 #include "headroom/nn/observer.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 
-// One part, of the first layer on 0; -1: not meant. Which of the fields are given says what it is:
-//   layer, head                            an attention matrix
-//   layer, head, query, source             one weight of it
-//   layer, head, value_expert              an expert of the values, in every source token
-//   layer, head, output_expert             an expert of the outputs, in every query
-//   layer, expert                          a head that tokens are routed to
-//   layer, stage, term                     stage "before" or "after" the softmax; one of kSwitchedTerms
-struct SwitchedOff {
+// One ablated part. Unset fields are -1 or empty. The fields that are set define what is ablated:
+//   layer, head                    a head (of routed heads: a slot)
+//   layer, head, query, source     one attention weight
+//   layer, head, value_expert      a value expert, for all source tokens
+//   layer, head, output_expert     an output expert, for all queries
+//   layer, expert                  a routed head
+//   layer, stage, term             a term, one of kAblatedTerms, of the composition "before" or "after" the softmax
+struct Ablation {
   std::int64_t layer = -1, head = -1, query = -1, source = -1, value_expert = -1, output_expert = -1, expert = -1;
   std::string stage, term;
 };
 
-inline constexpr std::string_view kSwitchedTerms[] = {"query, low rank", "query, gate", "key, low rank", "key, gate"};
+inline constexpr std::string_view kAblatedTerms[] = {"query, low rank", "query, gate", "key, low rank", "key, gate"};
 
-// A list of objects with such fields, for models with these options and texts of `n_tokens`. Throws UserError naming
-// the field and what the model has.
-std::vector<SwitchedOff> read_switched_off(const SortedJson& list, const config::ModelOptions& options,
-                                           std::int64_t n_tokens);
+// Parses a list of objects with these fields. Throws UserError, naming the field, if it does not fit a model with these
+// options and a text of `n_tokens`.
+std::vector<Ablation> parse_ablations(const SortedJson& list, const config::ModelOptions& options,
+                                      std::int64_t n_tokens);
 
-// To be the observer of a forward pass, not of decoding; for one pass at a time.
-class Switches : public nn::Observer {
+// Applies ablations. For forward passes of whole sequences, one at a time; not for decoding.
+class AblationObserver : public nn::Observer {
  public:
-  Switches(std::vector<SwitchedOff> off, const config::AttentionOptions& options);
+  AblationObserver(std::vector<Ablation> off, const config::AttentionOptions& options);
   bool wants(std::string_view name) const override;
   at::Tensor observe(std::string_view name, at::Tensor value) override;
 
  private:
-  struct Terms {
-    at::Tensor query, key;  // as the layer showed them
-  };
-  bool concerns(const SwitchedOff& off, std::string_view what) const;
-  at::Tensor without(const SwitchedOff& off, std::string_view what, at::Tensor value);
+  bool concerns(const Ablation& off, std::string_view what) const;
+  at::Tensor ablate(const Ablation& off, std::string_view what, at::Tensor value);
 
-  std::vector<SwitchedOff> off_;
+  std::vector<Ablation> off_;
   const config::AttentionOptions& options_;
-  Terms terms_;                // of the layer under way
+  // Of the current layer, before ablation.
+  at::Tensor query_terms_, key_terms_;
   at::Tensor scores_, probs_;  // before heads compose
-  at::Tensor index_;           // of the choice under way
+  at::Tensor index_;           // of the current router
 };
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

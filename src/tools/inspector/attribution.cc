@@ -2,22 +2,24 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace {
 
-// Whether heads mix at a stage.
-bool mixes_at(const config::AttentionOptions& o, const char* stage) {
+bool composes_at(const config::AttentionOptions& o, const char* stage) {
   return o.composes(stage) && !o.composition->tensors(o, 1).empty();
 }
 
-at::Tensor find_own_parameter(const AttentionFacts& facts, std::string_view name) {
-  const std::string full = facts.scope + std::string(name);
-  for (const nn::Parameter& parameter : facts.parameters.made()) {
+// Undefined if there is none.
+at::Tensor find_layer_parameter(const LayerInfo& layer, std::string_view name) {
+  const std::string full = layer.scope + std::string(name);
+  for (const nn::Parameter& parameter : layer.parameters.made()) {
     if (parameter.name == full) {
       return parameter.tensor.detach();
     }
@@ -25,15 +27,15 @@ at::Tensor find_own_parameter(const AttentionFacts& facts, std::string_view name
   return {};
 }
 
-at::Tensor own_parameter(const AttentionFacts& facts, std::string_view name) {
-  at::Tensor found = find_own_parameter(facts, name);
+at::Tensor layer_parameter(const LayerInfo& layer, std::string_view name) {
+  at::Tensor found = find_layer_parameter(layer, name);
   if (!found.defined()) {
-    fail("attribution: the model has no parameter {}{}", facts.scope, name);
+    fail("attribution: the model has no parameter {}{}", layer.scope, name);
   }
   return found;
 }
 
-const at::Tensor& observed_value(const LayerValues& values, std::string_view name) {
+const at::Tensor& required_value(const LayerValues& values, std::string_view name) {
   const auto found = values.find(name);
   if (found == values.end()) {
     fail("attribution: {} was not observed", name);
@@ -41,63 +43,64 @@ const at::Tensor& observed_value(const LayerValues& values, std::string_view nam
   return found->second;
 }
 
-at::Tensor seen_value(const LayerValues& values, std::string_view name) {
+// Of the first sequence; undefined if there is none.
+at::Tensor optional_value(const LayerValues& values, std::string_view name) {
   const auto found = values.find(name);
   return found == values.end() ? at::Tensor() : found->second.select(0, 0);
 }
 
-// Choices of the first row's n tokens, [H, n, K].
-std::pair<at::Tensor, at::Tensor> chosen_in(const LayerValues& values, const std::string& name, std::int64_t n) {
+// Index and weight [H, n, K] of the experts that the first sequence's n tokens are routed to.
+std::pair<at::Tensor, at::Tensor> routing_in(const LayerValues& values, const std::string& name, std::int64_t n) {
   const auto rows = [&](const char* what) {
-    return observed_value(values, name + what).narrow(0, 0, n).transpose(0, 1);
+    return required_value(values, name + what).narrow(0, 0, n).transpose(0, 1);
   };
   return {rows(".index"), rows(".weight")};
 }
 
-at::Tensor to_heads(const at::Tensor& grouped, std::int64_t heads) {
+at::Tensor repeat_groups(const at::Tensor& grouped, std::int64_t heads) {
   return grouped.size(0) == heads ? grouped : grouped.repeat_interleave(heads / grouped.size(0), 0);
 }
 
-void add_values(Attribution& a, const LayerValues& values, const AttentionFacts& facts) {
+void set_values(Attribution& a, const LayerValues& values, const LayerInfo& layer) {
   const std::int64_t heads = a.weights.size(0), s = a.weights.size(2);
-  if (!facts.options.has_experts('v')) {
-    const at::Tensor latent = seen_value(values, "latent");
-    const at::Tensor v = latent.defined()
-                             ? at::einsum("sr,rhw->hsw", {latent, own_parameter(facts, "w_v").to(latent.scalar_type())})
-                             : observed_value(values, "v").select(0, 0);
-    a.values = to_heads(v, heads).unsqueeze(2);
+  if (!layer.options.has_experts('v')) {
+    const at::Tensor latent = optional_value(values, "latent");
+    const at::Tensor v =
+        latent.defined() ? at::einsum("sr,rhw->hsw", {latent, layer_parameter(layer, "w_v").to(latent.scalar_type())})
+                         : required_value(values, "v").select(0, 0);
+    a.values = repeat_groups(v, heads).unsqueeze(2);
     a.value_expert = at::full({heads, s, 1}, -1, at::kLong);
     return;
   }
-  const at::Tensor source = observed_value(values, "source").select(0, 0);
-  const auto [index, weight] = chosen_in(values, "select_in", s);
-  const at::Tensor bank = own_parameter(facts, "w_v").to(source.scalar_type());
+  const at::Tensor source = required_value(values, "source").select(0, 0);
+  const auto [index, weight] = routing_in(values, "select_in", s);
+  const at::Tensor bank = layer_parameter(layer, "w_v").to(source.scalar_type());
   const at::Tensor all = at::einsum("sd,hedw->hsew", {source, bank});
   const at::Tensor places = index.unsqueeze(3).expand({-1, -1, -1, all.size(3)});
   a.values = all.gather(2, places) * weight.to(all.scalar_type()).unsqueeze(3);
   a.value_expert = index;
-  if (const at::Tensor bias = find_own_parameter(facts, "b_v"); bias.defined()) {
+  if (const at::Tensor bias = find_layer_parameter(layer, "b_v"); bias.defined()) {
     const at::Tensor everywhere = bias.to(all.scalar_type()).view({heads, 1, 1, -1}).expand({-1, s, -1, -1});
     a.values = at::cat({a.values, everywhere}, 2);
     a.value_expert = at::cat({a.value_expert, at::full({heads, s, 1}, -1, at::kLong)}, 2);
   }
 }
 
-void add_outputs(Attribution& a, const LayerValues& values, const AttentionFacts& facts) {
+void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& layer) {
   const std::int64_t heads = a.weights.size(0), t = a.weights.size(1);
-  const at::Tensor w = own_parameter(facts, "w_o"), bias = find_own_parameter(facts, "b_o");
+  const at::Tensor w = layer_parameter(layer, "w_o"), bias = find_layer_parameter(layer, "b_o");
   const at::Tensor head = at::arange(heads, at::kLong).view({-1, 1, 1});
-  a.matrices = w.flatten(0, -3);  // [H, w, d], of a bank [H E, w, d], of routed heads [E, w, d]
+  a.matrices = w.flatten(0, -3);  // [H, w, d]; with experts [H E, w, d]; of routed heads [E, w, d]
   a.rest = at::zeros_like(a.out);
-  if (facts.options.has_experts('o')) {
-    std::tie(a.output_expert, a.matrix_weight) = chosen_in(values, "select_out", t);
+  if (layer.options.has_experts('o')) {
+    std::tie(a.output_expert, a.matrix_weight) = routing_in(values, "select_out", t);
     a.matrix = a.output_expert + head * w.size(1);
-  } else if (facts.options.projection->has_fixed_heads()) {
+  } else if (layer.options.projection->has_fixed_heads()) {
     a.matrix = head.expand({-1, t, -1});
     a.matrix_weight = at::ones(a.matrix.sizes(), a.out.options());
     a.output_expert = at::full_like(a.matrix, -1);
-  } else {  // a token's slots: [1, T, k] becomes [k, T, 1]
-    const auto [index, weight] = chosen_in(values, "select", t);
+  } else {  // routed heads: [1, T, k] becomes [k, T, 1], one head per slot
+    const auto [index, weight] = routing_in(values, "select", t);
     a.matrix = index.permute({2, 1, 0});
     a.matrix_weight = weight.permute({2, 1, 0});
     a.output_expert = a.matrix;
@@ -111,43 +114,44 @@ void add_outputs(Attribution& a, const LayerValues& values, const AttentionFacts
   }
 }
 
-// One stage of the composition; `stage` counts those that there are.
-ComposedBy composed_by(const LayerValues& values, const AttentionFacts& facts, const char* name, std::int64_t stage) {
-  const at::Tensor query = observed_value(values, "query_terms").select(0, 0).select(1, stage);  // [T, 2, H, H]
-  const at::Tensor key = observed_value(values, "key_terms").select(0, 0).select(1, stage);
+// `stage` is the index among the stages that the layer has.
+CompositionTerms composition_terms(const LayerValues& values, const LayerInfo& layer, const char* name,
+                                   std::int64_t stage) {
+  const at::Tensor query = required_value(values, "query_terms").select(0, 0).select(1, stage);  // [T, 2, H, H]
+  const at::Tensor key = required_value(values, "key_terms").select(0, 0).select(1, stage);
   const std::int64_t heads = query.size(2);
-  ComposedBy stages;
+  CompositionTerms terms;
   const auto add = [&](const char* term, const at::Tensor& map) {
     if (map.any().item<bool>()) {
-      stages.names.emplace_back(term);
-      stages.maps.push_back(map);
+      terms.names.emplace_back(term);
+      terms.maps.push_back(map);
     }
   };
-  if (facts.options.compose_skip) {
+  if (layer.options.compose_skip) {
     add("own", at::eye(heads, query.options()));
   }
-  if (const at::Tensor fixed = find_own_parameter(facts, std::string(name) + ".wb"); fixed.defined()) {
+  if (const at::Tensor fixed = find_layer_parameter(layer, std::string(name) + ".wb"); fixed.defined()) {
     add("fixed map", at::block_diag(fixed.unbind()).to(query.scalar_type()));
   }
   add("query, low rank", query.select(1, 0).unsqueeze(1));
   add("query, gate", query.select(1, 1).unsqueeze(1));
   add("key, low rank", key.select(1, 0).unsqueeze(0));
   add("key, gate", key.select(1, 1).unsqueeze(0));
-  return stages;
+  return terms;
 }
 
-void add_splits(Attribution& a, const LayerValues& values, const AttentionFacts& facts) {
-  a.is_normalised = facts.options.score->is_normalised();
-  a.causal = facts.causal;
-  a.window = facts.window;
-  a.responsibilities = seen_value(values, "responsibilities");
+void set_decompositions(Attribution& a, const LayerValues& values, const LayerInfo& layer) {
+  a.is_normalised = layer.options.score->is_normalised();
+  a.causal = layer.causal;
+  a.window = layer.window;
+  a.responsibilities = optional_value(values, "responsibilities");
   std::int64_t stage = 0;
-  if (mixes_at(facts.options, "pre")) {
-    a.pre = composed_by(values, facts, "pre", stage++);
-    a.scores = observed_value(values, "scores").select(0, 0);
+  if (composes_at(layer.options, "pre")) {
+    a.pre = composition_terms(values, layer, "pre", stage++);
+    a.scores = required_value(values, "scores").select(0, 0);
   }
-  if (mixes_at(facts.options, "post")) {
-    a.post = composed_by(values, facts, "post", stage);
+  if (composes_at(layer.options, "post")) {
+    a.post = composition_terms(values, layer, "post", stage);
   }
 }
 
@@ -168,28 +172,28 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
     names.push_back(std::string(choice) + ".index");
     names.push_back(std::string(choice) + ".weight");
   }
-  if (mixes_at(o, "pre") || mixes_at(o, "post")) {
+  if (composes_at(o, "pre") || composes_at(o, "post")) {
     names.insert(names.end(), {"query_terms", "key_terms"});
   }
-  if (mixes_at(o, "pre")) {
+  if (composes_at(o, "pre")) {
     names.emplace_back("scores");
   }
   return names;
 }
 
-Attribution attribute(const LayerValues& values, const AttentionFacts& facts) {
+Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
   const at::NoGradGuard no_grad;
   Attribution a;
-  a.out = observed_value(values, "out").select(0, 0);
-  a.probs = observed_value(values, "probs").select(0, 0);
-  const at::Tensor composed = seen_value(values, "probs_composed");
+  a.out = required_value(values, "out").select(0, 0);
+  a.probs = required_value(values, "probs").select(0, 0);
+  const at::Tensor composed = optional_value(values, "probs_composed");
   a.weights = composed.defined() ? composed : a.probs;
-  a.gate = seen_value(values, "gate");
-  add_values(a, values, facts);
-  add_outputs(a, values, facts);
-  add_splits(a, values, facts);
+  a.gate = optional_value(values, "gate");
+  set_values(a, values, layer);
+  set_outputs(a, values, layer);
+  set_decompositions(a, values, layer);
   if (!a.post) {
-    a.probs = a.weights;  // what an observer makes of them counts
+    a.probs = a.weights;  // as changed by an observer
   }
   return a;
 }
@@ -234,4 +238,128 @@ at::Tensor sizes(const Attribution& a, const at::Tensor& readout, std::int64_t b
          a.weights.narrow(1, begin, count).unsqueeze(3).unsqueeze(4);
 }
 
-}  // namespace headroom::inspect
+namespace {
+
+// Applies one term to the pair values [H, count, S] of queries begin .. begin + count.
+at::Tensor apply_term(const at::Tensor& map, const at::Tensor& pairs, std::int64_t begin) {
+  if (map.dim() == 2) {
+    return map.t().matmul(pairs.flatten(1)).view_as(pairs);
+  }
+  if (map.size(0) > 1 || map.size(1) == 1) {  // by query
+    const at::Tensor own = map.narrow(0, begin, pairs.size(1)).squeeze(1);
+    return pairs.permute({1, 2, 0}).matmul(own).permute({2, 0, 1});
+  }
+  return pairs.permute({2, 1, 0}).matmul(map.squeeze(0)).permute({2, 1, 0});
+}
+
+at::Tensor apply_all(const std::optional<CompositionTerms>& terms, const at::Tensor& pairs, std::int64_t begin) {
+  if (!terms) {
+    return pairs;
+  }
+  at::Tensor sum = at::zeros_like(pairs);
+  for (const at::Tensor& map : terms->maps) {
+    sum = sum + apply_term(map, pairs, begin);
+  }
+  return sum;
+}
+
+at::Tensor apply_each(const CompositionTerms& terms, const at::Tensor& pairs, std::int64_t begin) {
+  std::vector<at::Tensor> results;
+  for (const at::Tensor& map : terms.maps) {
+    results.push_back(apply_term(map, pairs, begin));
+  }
+  return at::stack(results);
+}
+
+// The mask of queries begin .. begin + count, [count, S].
+at::Tensor visible_keys(const Attribution& a, std::int64_t begin, std::int64_t count) {
+  const std::int64_t s = a.n_sources(), before = s - a.n_queries();
+  const at::Tensor query = at::arange(begin, begin + count, at::kLong).unsqueeze(1) + before;
+  const at::Tensor key = at::arange(s, at::kLong).unsqueeze(0);
+  at::Tensor sees = a.causal ? key.le(query) : at::ones({count, s}, at::kBool);
+  return a.window > 0 ? sees.logical_and(key.gt(query - a.window)) : sees;
+}
+
+// Computes the weights of scores other than the layer's. The layer's scores `full` gave `probs`. If the weights are a
+// softmax that sums to less than 1 (a sink, an epsilon in the denominator), the missing share is kept as the score of
+// an additional key.
+class WeightsOfScores {
+ public:
+  WeightsOfScores(const Attribution& a, const at::Tensor& full, const at::Tensor& probs, std::int64_t begin)
+      : is_normalised_(a.is_normalised), hidden_(visible_keys(a, begin, full.size(1)).logical_not()) {
+    if (!is_normalised_) {
+      log_keys_ = hidden_.logical_not().sum(-1, /*keepdim=*/true).clamp_min(1).to(full.scalar_type()).log();
+      return;
+    }
+    const at::Tensor sum = probs.sum(-1, /*keepdim=*/true), missing = 1.0 - sum;
+    extra_ = masked(full).logsumexp(at::IntArrayRef{-1}, /*keepdim=*/true) + (missing / sum).clamp_min(0.0).log();
+    extra_ = extra_.masked_fill(missing.lt(kRounding), -std::numeric_limits<double>::infinity());
+  }
+
+  at::Tensor operator()(const at::Tensor& scores) const {
+    if (!is_normalised_) {
+      return (scores - log_keys_).sigmoid().masked_fill(hidden_, 0.0);
+    }
+    return at::cat({masked(scores), extra_}, -1).softmax(-1).slice(-1, 0, -1);
+  }
+
+ private:
+  static constexpr double kRounding = 1e-5;  // of the sum of weights, in float32
+
+  at::Tensor masked(const at::Tensor& scores) const {
+    return scores.masked_fill(hidden_, -std::numeric_limits<double>::infinity());
+  }
+
+  bool is_normalised_;
+  at::Tensor hidden_, log_keys_, extra_;
+};
+
+Decomposition before_softmax(const Attribution& a, std::int64_t begin, std::int64_t count) {
+  const at::Tensor terms = apply_each(*a.pre, a.scores.narrow(1, begin, count), begin);
+  const at::Tensor probs = a.probs.narrow(1, begin, count);
+  const WeightsOfScores weights_of(a, terms.sum(0), probs, begin);
+  std::vector<at::Tensor> changes;
+  at::Tensor scores = at::zeros_like(probs), before = at::zeros_like(probs);
+  for (std::int64_t term = 0; term < terms.size(0); ++term) {
+    scores = scores + terms[term];
+    const at::Tensor now = term + 1 < terms.size(0) ? weights_of(scores) : probs;
+    changes.push_back(apply_all(a.post, now - before, begin));
+    before = now;
+  }
+  return {"before the softmax", a.pre->names, at::stack(changes)};
+}
+
+}  // namespace
+
+Decomposition decompose_scores(const Attribution& a, std::int64_t begin, std::int64_t count) {
+  const at::NoGradGuard no_grad;
+  if (!a.pre) {
+    return {"scores", {}, {}};
+  }
+  return {"scores", a.pre->names, apply_each(*a.pre, a.scores.narrow(1, begin, count), begin)};
+}
+
+std::vector<Decomposition> decompose_weights(const Attribution& a, std::int64_t begin, std::int64_t count) {
+  const at::NoGradGuard no_grad;
+  std::vector<Decomposition> all;
+  const at::Tensor probs = a.probs.narrow(1, begin, count);
+  if (a.pre) {
+    all.push_back(before_softmax(a, begin, count));
+  }
+  if (a.post) {
+    all.push_back({"after the softmax", a.post->names, apply_each(*a.post, probs, begin)});
+  }
+  if (a.responsibilities.defined()) {
+    Decomposition components{"components", {}, {}};
+    std::vector<at::Tensor> parts;
+    for (std::int64_t r = 0; r < a.responsibilities.size(0); ++r) {
+      components.terms.push_back("component " + std::to_string(r + 1));
+      parts.push_back(apply_all(a.post, probs * a.responsibilities[r].narrow(1, begin, count), begin));
+    }
+    components.weights = at::stack(parts);
+    all.push_back(std::move(components));
+  }
+  return all;
+}
+
+}  // namespace headroom::inspector

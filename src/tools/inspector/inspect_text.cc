@@ -1,4 +1,4 @@
-#include "inspector_data.h"
+#include "inspector.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -15,26 +15,24 @@
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "observer_chain.h"
 #include "packing.h"
 #include "predictions.h"
 #include "tools/analyse/layers.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace {
 
-constexpr std::int64_t kThumbnail = 64;         // pixels of a side
-constexpr std::int64_t kLikeliest = 10;         // tokens kept of each prediction
-constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions held together
-constexpr double kMapShare = 0.62;              // of the bytes, for maps
+constexpr std::int64_t kThumbnail = 64;         // side in pixels
+constexpr std::int64_t kLikeliest = 10;         // tokens kept per prediction
+constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions computed together
+constexpr double kMapShare = 0.62;              // of all bytes, for maps
 
-// Hands on what a layer's attention showed as soon as it is complete, and forgets it: values of every pair of one layer
-// are held at a time.
-class LayerByLayer : public nn::Observer {
+// Collects the values of one attention layer at a time, passes them to a callback and discards them.
+class LayerObserver : public nn::Observer {
  public:
   using OnLayer = std::function<void(std::int64_t layer, const LayerValues& values)>;
 
-  LayerByLayer(std::vector<std::string> names, OnLayer on_layer) : on_layer_(std::move(on_layer)) {
+  LayerObserver(std::vector<std::string> names, OnLayer on_layer) : on_layer_(std::move(on_layer)) {
     for (std::string& name : names) {
       patterns_.push_back("layer*.attention." + std::move(name));
     }
@@ -61,7 +59,7 @@ class LayerByLayer : public nn::Observer {
   }
 
   at::Tensor embedding;
-  std::vector<at::Tensor> mlp;  // [T, d] of each layer
+  std::vector<at::Tensor> mlp;  // MLP outputs by layer, [T, d]
 
  private:
   std::vector<std::string> patterns_;
@@ -70,8 +68,8 @@ class LayerByLayer : public nn::Observer {
   std::int64_t layer_ = 0;
 };
 
-// The contributions of one layer to its outputs, the largest of each token and what the others add up to; sizes are
-// shares of the output's length. Fields in the order of the page's reader.
+// The largest contributions to one layer's output for each token, and the sum of the others. Sizes are shares of the
+// output's length.
 class Contributions {
  public:
   Contributions(const Attribution& a, std::int64_t most) : a_(a) {
@@ -79,7 +77,7 @@ class Contributions {
     length_ = out.norm(2, {-1});
     const at::Tensor divisor = length_.masked_fill(length_.eq(0.0), 1.0).unsqueeze(1);
     unit_ = out / divisor;
-    readout_ = inspect::readout(a, unit_ / divisor);
+    readout_ = inspector::readout(a, unit_ / divisor);
     bias_ = (a.rest.to(at::kFloat) * unit_).sum(-1) / divisor.squeeze(1);
     residual_ = residual_of(a);
     const std::int64_t heads = a.weights.size(0), ways = readout_.size(2), each = a.values.size(2) * ways;
@@ -92,25 +90,27 @@ class Contributions {
   }
 
   std::int64_t count() const { return n_; }
-  // Of the composed scores, whose terms at each entry's pair of tokens stand last; none without them.
+  // Names of the terms of composed scores; empty if the layer does not compose scores.
   std::vector<std::string> score_terms() const { return a_.pre ? a_.pre->names : std::vector<std::string>(); }
   double worst_residual() const { return residual_.max().item<double>(); }
-  const std::vector<Split>& splits() const { return names_; }
+  // [{"name", "terms"}] in the order of bytes().
+  const Json& decompositions() const { return decompositions_; }
 
+  // "contributions.l" of inspector.h.
   std::string bytes() const {
     std::string all;
-    for (const std::vector<at::Tensor>* numbers : {&source_, &head_, &value_expert_, &output_expert_}) {
-      all += small_numbers(at::cat(*numbers));
+    for (const std::vector<at::Tensor>* indices : {&source_, &head_, &value_expert_, &output_expert_}) {
+      all += uint16_bytes(at::cat(*indices));
     }
     all += bytes_of(at::cat(size_), at::kHalf);
-    for (const std::vector<at::Tensor>& split : entry_terms_) {
-      all += bytes_of(at::cat(split), at::kHalf);
+    for (const std::vector<at::Tensor>& terms : entry_terms_) {
+      all += bytes_of(at::cat(terms), at::kHalf);
     }
-    for (const at::Tensor& numbers : {length_, residual_, bias_, at::cat(others_), at::cat(by_head_)}) {
-      all += bytes_of(numbers, at::kFloat);
+    for (const at::Tensor& values : {length_, residual_, bias_, at::cat(others_), at::cat(by_head_)}) {
+      all += bytes_of(values, at::kFloat);
     }
-    for (const std::vector<at::Tensor>& split : total_terms_) {
-      all += bytes_of(at::cat(split), at::kFloat);
+    for (const std::vector<at::Tensor>& terms : total_terms_) {
+      all += bytes_of(at::cat(terms), at::kFloat);
     }
     if (!score_terms_.empty()) {
       all += bytes_of(at::cat(score_terms_), at::kHalf);
@@ -135,36 +135,35 @@ class Contributions {
     size_.push_back(size);
     others_.push_back(flat.sum(-1) - size.sum(-1));
     by_head_.push_back(all.sum({2, 3, 4}).t());
-    add_splits(all, {query - begin, head, source, size}, begin, count);
+    add_decompositions(all, {query - begin, head, source, size}, begin, count);
   }
 
-  struct Chosen {
+  struct Entries {
     at::Tensor query, head, source, size;  // [count, n]
   };
 
-  void add_splits(const at::Tensor& all, const Chosen& chosen, std::int64_t begin, std::int64_t count) {
-    const std::vector<Split> splits = split_weights(a_, begin, count);
-    if (splits.empty()) {
+  void add_decompositions(const at::Tensor& all, const Entries& kept, std::int64_t begin, std::int64_t count) {
+    const std::vector<Decomposition> weight_terms = decompose_weights(a_, begin, count);
+    if (weight_terms.empty()) {
       return;
     }
-    entry_terms_.resize(splits.size());
-    total_terms_.resize(splits.size());
-    names_.clear();
-    if (const Split scores = split_scores(a_, begin, count); !scores.terms.empty()) {
-      const at::Tensor here =
-          scores.weights.index({at::indexing::Slice(), chosen.head, chosen.query, chosen.source});  // [terms, count, n]
-      score_terms_.push_back(here.permute({1, 2, 0}));
+    entry_terms_.resize(weight_terms.size());
+    total_terms_.resize(weight_terms.size());
+    decompositions_.clear();
+    const auto of_entries = [&](const at::Tensor& terms) {  // [terms, count, n]
+      return terms.index({at::indexing::Slice(), kept.head, kept.query, kept.source});
+    };
+    if (const Decomposition scores = decompose_scores(a_, begin, count); !scores.terms.empty()) {
+      score_terms_.push_back(of_entries(scores.weights).permute({1, 2, 0}));
     }
     const at::Tensor weights = a_.weights.narrow(1, begin, count);
-    const at::Tensor nothing = weights.eq(0.0);
-    const at::Tensor each = all.sum({3, 4}) / weights.masked_fill(nothing, 1.0);  // size of a weight of 1
-    for (std::size_t i = 0; i < splits.size(); ++i) {
-      const at::Tensor& w = splits[i].weights;  // [terms, H, count, S]
-      const at::Tensor share = w.index({at::indexing::Slice(), chosen.head, chosen.query, chosen.source}) /
-                               weights.index({chosen.head, chosen.query, chosen.source});  // [terms, count, n]
-      entry_terms_[i].push_back((share.nan_to_num(0.0, 0.0, 0.0) * chosen.size).permute({1, 2, 0}));
-      total_terms_[i].push_back((w * each).sum({1, 3}).t());
-      names_.push_back({splits[i].name, splits[i].terms, {}});
+    const at::Tensor per_weight = all.sum({3, 4}) / weights.masked_fill(weights.eq(0.0), 1.0);
+    for (std::size_t i = 0; i < weight_terms.size(); ++i) {
+      const auto& [name, terms, w] = weight_terms[i];  // w: [terms, H, count, S]
+      const at::Tensor share = of_entries(w) / weights.index({kept.head, kept.query, kept.source});
+      entry_terms_[i].push_back((share.nan_to_num(0.0, 0.0, 0.0) * kept.size).permute({1, 2, 0}));
+      total_terms_[i].push_back((w * per_weight).sum({1, 3}).t());
+      decompositions_.push_back({{"name", name}, {"terms", terms}});
     }
   }
 
@@ -173,7 +172,7 @@ class Contributions {
   at::Tensor length_, unit_, readout_, bias_, residual_;
   std::vector<at::Tensor> source_, head_, value_expert_, output_expert_, size_, others_, by_head_, score_terms_;
   std::vector<std::vector<at::Tensor>> entry_terms_, total_terms_;
-  std::vector<Split> names_;
+  Json decompositions_ = Json::array();
 };
 
 class Inspector {
@@ -184,19 +183,19 @@ class Inspector {
         options_(model.options()),
         ids_(ids),
         limits_(limits) {
-    if (limits.tells) {
+    if (limits.show_progress) {
       progress_.emplace("inspecting", options_.n_layers, "layers");
     }
   }
 
-  InspectedText run(const nn::Context& context) {
+  Inspection run(const nn::Context& context) {
     const models::LanguageModel* language =
         classifier_ == nullptr ? &models::as_language_model(model_, "inspect") : nullptr;
     if (language != nullptr) {
       predictions_ = predict(*language, ids_, context, kLikeliest);
     }
-    LayerByLayer observer(attributed_values(options_.attention),
-                          [&](std::int64_t layer, const LayerValues& values) { look(layer, values); });
+    LayerObserver observer(attributed_values(options_.attention),
+                           [&](std::int64_t layer, const LayerValues& values) { add_layer(layer, values); });
     nn::Context inner = context;
     ObserverChain both(context.observer, observer);
     inner.observer = &both;
@@ -211,33 +210,34 @@ class Inspector {
     } else {
       models::Batch batch;
       batch.tensors["tokens"] = ids_.unsqueeze(0);
-      result_.about["classes"] = numbers_of(classifier_->class_logits(batch, inner)[0].to(at::kDouble).softmax(-1));
+      result_.about["classes"] =
+          analyse::to_vector(classifier_->class_logits(batch, inner)[0].to(at::kDouble).softmax(-1));
     }
-    result_.packed.push_back({"thumbnails", compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
+    result_.packed.push_back({"thumbnails", zlib_compressed(bytes_of(at::stack(thumbnails_), at::kByte))});
     describe();
     return std::move(result_);
   }
 
  private:
   void pack(std::string name, const std::string& bytes) {
-    result_.packed.push_back({std::move(name), compressed(bytes)});
+    result_.packed.push_back({std::move(name), zlib_compressed(bytes)});
   }
 
-  // Bytes of one map, and how many contributions of a token fit.
+  // The bytes for each map of a layer, and the number of contributions to keep per token.
   std::int64_t map_bytes(std::int64_t n_maps) const {
     return static_cast<std::int64_t>(kMapShare * static_cast<double>(limits_.bytes)) / (options_.n_layers * n_maps);
   }
   std::int64_t contributions() const {
-    constexpr double kOfMaps = 0.55;  // what is left of the rest's bytes after predictions and choices
-    const double bytes = (1.0 - kMapShare) * kOfMaps * static_cast<double>(limits_.bytes);
-    constexpr double kEach = 6.0, kEachTerm = 2.0;  // bytes of one, compressed
-    const double one = kEach + kEachTerm * static_cast<double>(n_terms_);
+    constexpr double kShareOfRest = 0.55;                  // the remainder is for predictions and routing
+    constexpr double kEntryBytes = 6.0, kTermBytes = 2.0;  // estimated, compressed
+    const double bytes = (1.0 - kMapShare) * kShareOfRest * static_cast<double>(limits_.bytes);
+    const double one = kEntryBytes + kTermBytes * static_cast<double>(n_terms_);
     const auto fit = static_cast<std::int64_t>(bytes / (one * static_cast<double>(ids_.size(0) * options_.n_layers)));
     return std::clamp<std::int64_t>(fit, 4, limits_.most_contributions);
   }
 
-  void look(std::int64_t layer, const LayerValues& values) {
-    stop_if_interrupted();
+  void add_layer(std::int64_t layer, const LayerValues& values) {
+    analyse::stop_if_interrupted();
     const std::string scope = fmt::format("layer{}.attention.", layer);
     const Attribution a = attribute(values, {.options = options_.attention,
                                              .parameters = model_.parameters(),
@@ -256,34 +256,32 @@ class Inspector {
             {fmt::format("before.{}.{}", layer, h), pack_map(a.probs[h], map_bytes(n_maps), causal())});
       }
     }
-    for (const Split& split : split_weights(a, 0, 1)) {
-      n_terms_ += layer == 0 ? std::ssize(split.terms) : 0;
+    if (layer == 0) {
+      for (const Decomposition& one : decompose_weights(a, 0, 1)) {
+        n_terms_ += std::ssize(one.terms);
+      }
+      n_terms_ += a.pre ? std::ssize(a.pre->names) : 0;  // of the scores
     }
-    n_terms_ += layer == 0 && a.pre ? std::ssize(a.pre->names) : 0;  // of the scores
     const Contributions contributions(a, this->contributions());
     pack(fmt::format("contributions.{}", layer), contributions.bytes());
-    Json splits = Json::array();
-    for (const Split& split : contributions.splits()) {
-      splits.push_back({{"name", split.name}, {"terms", split.terms}});
-    }
     layers_.push_back({{"contributions", contributions.count()},
                        {"composed", composed},
-                       {"splits", splits},
+                       {"splits", contributions.decompositions()},
                        {"score_terms", contributions.score_terms()},
                        {"residual", contributions.worst_residual()},
                        {"window", windows_[static_cast<std::size_t>(layer)]},
-                       {"choices", pack_choices(layer, values)}});
+                       {"choices", pack_routing(layer, values)}});
     if (progress_) {
       progress_->update(layer + 1);
     }
-    if (predictions_.sums) {
+    if (predictions_.linear) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
       direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
     }
   }
 
-  // Which experts or heads each token takes: index and weight [T, heads, K] of each choice.
-  Json pack_choices(std::int64_t layer, const LayerValues& values) {
+  // Index and weight [T, heads, K] of each router. Returns [{"name", "heads", "chosen"}].
+  Json pack_routing(std::int64_t layer, const LayerValues& values) {
     Json names = Json::array();
     for (const char* name : {"select", "select_in", "select_out"}) {
       const auto index = values.find(std::string(name) + ".index"), weight = values.find(std::string(name) + ".weight");
@@ -291,7 +289,7 @@ class Inspector {
         continue;
       }
       pack(fmt::format("{}.{}", name, layer),
-           small_numbers(index->second) + bytes_of(weight->second.to(at::kFloat), at::kHalf));
+           uint16_bytes(index->second) + bytes_of(weight->second.to(at::kFloat), at::kHalf));
       names.push_back({{"name", name}, {"heads", index->second.size(1)}, {"chosen", index->second.size(2)}});
     }
     return names;
@@ -305,7 +303,6 @@ class Inspector {
     name_tokens(p.likeliest);
   }
 
-  // What an observer changed: divergence, and the tokens whose probabilities change most.
   void add_changes(const PredictionChanges& changes) {
     pack("changes", bytes_of(changes.divergence, at::kFloat) + bytes_of(changes.token, at::kInt) +
                         bytes_of(changes.before, at::kFloat) + bytes_of(changes.after, at::kFloat));
@@ -320,10 +317,9 @@ class Inspector {
     result_.vocabulary.assign(names.begin(), names.end());
   }
 
-  // For each target [T, 3 + L (H + 2)]: the logit; embedding; constant; then of each layer its heads, its output bias
-  // and its MLP.
-  void add_logits(const LayerByLayer& observer) {
-    if (!predictions_.sums) {
+  // "logits" and "logit_experts.l" of inspector.h.
+  void add_logits(const LayerObserver& observer) {
+    if (!predictions_.linear) {
       return;
     }
     std::string bytes;
@@ -368,9 +364,9 @@ class Inspector {
     about["thumbnail"] = thumbnails_.front().size(0);
     about["causal"] = causal();
     about["likeliest"] = classifier_ == nullptr ? predictions_.likeliest.size(1) : 0;
-    about["logits"] = predictions_.sums;
+    about["logits"] = predictions_.linear;
     about["slots"] = !a.projection->has_fixed_heads();
-    about["pairs"] = a.score->has_scores();  // whether single weights can be switched off
+    about["pairs"] = a.score->has_scores();  // whether single weights can be ablated
     about["experts"] = a.n_experts;
     about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
                       {"score", a.score.name()},           {"composition", a.composition.name()},
@@ -387,7 +383,7 @@ class Inspector {
   InspectLimits limits_;
   std::vector<std::int64_t> windows_ = config::layer_windows(options_);
   Predictions predictions_;
-  InspectedText result_;
+  Inspection result_;
   Json layers_ = Json::array();
   std::vector<at::Tensor> thumbnails_;
   std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
@@ -402,24 +398,24 @@ void require_inspectable(const config::ModelOptions& options) {
     user_error("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
   }
   if (options.kind == config::ModelKind::classifier && options.paired) {
-    user_error("inspect: model.paired: must be false, the page shows single texts; `headroom analyse` takes pairs");
+    user_error("inspect: model.paired: must be false, the page shows single texts; use `headroom analyse` for pairs");
   }
 }
 
-InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
-                           const InspectLimits& limits) {
+Inspection inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
+                        const InspectLimits& limits) {
   const at::NoGradGuard no_grad;
   require_inspectable(model.options());
   const std::int64_t longest = model.options().context_length;
   if (ids.empty()) {
-    user_error("inspect: the text is empty, and the model needs at least one token");
+    user_error("inspect: the text is empty; the model needs at least one token");
   }
   if (std::ssize(ids) > longest) {
-    user_error("inspect: the text has {} tokens, and the model reads at most {} at once (model.context_length)",
-               ids.size(), longest);
+    user_error("inspect: the text has {} tokens; the model reads at most {} (model.context_length)", ids.size(),
+               longest);
   }
   const at::Tensor tokens = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()), at::kLong).to(model.device());
   return Inspector(model, tokens, limits).run(context);
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

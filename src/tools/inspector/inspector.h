@@ -1,74 +1,89 @@
-// What the inspector shows of one model that reads one text: attention maps, contributions to each layer's output,
-// choices of experts, predictions and what makes them, packed for a page. Of a classifier: the probabilities of its
-// classes, about["classes"], in the place of predictions and logits.
+// The inspector: what one or more models compute for one text, on a self-contained HTML page. It shows attention maps,
+// the contributions to each attention layer's output, routed experts, predictions, and the contributions to logits. For
+// a classifier it shows class probabilities instead of predictions and logits.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "headroom/core/json.h"
 #include "headroom/models/model.h"
+#include "headroom/tokenizers/tokenizer.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 
-// Numbers under a name that the page looks them up by, in zlib's format, little-endian. Letters: T tokens, H attention
-// matrices of a layer, n contributions kept of a token, k tokens kept of a prediction, E experts, K chosen. l is a
-// layer.
+// An array for the page, packed as packing.h describes; the page looks it up by name. T tokens, H heads (of routed
+// heads: slots of a token), n contributions and k predictions kept per token, E experts, K routed experts, l the layer.
 //   thumbnails           uint8 [layers, H, side, side]: thumbnail()
-//   map.l.h, before.l.h  pack_map() of the weights, and of those before heads compose
-//   contributions.l      uint16 [T, n] source, head, value expert, output expert (65535: none); float16 [T, n] size, as
-//   a
-//                        share of the output's length; of each split float16 [T, n, terms]; float32 [T] length of the
-//                        output, error of the sum, size of the bias, size of all others; float32 [T, H] by head; of
-//                        each split float32 [T, terms] of the whole output; float16 [T, n, terms] terms of the scores
-//   select.l, select_in.l, select_out.l  uint16 [T, heads, K] which, float16 [T, heads, K] their weights
+//   map.l.h, before.l.h  pack_map() of the attention weights, and of the weights before heads compose
+//   contributions.l      uint16 [T, n] source, head, value expert, output expert (65535: none); float16 [T, n] size, a
+//                        share of the output's length; for each decomposition float16 [T, n, terms]; float32 [T] length
+//                        of the output, error of the sum, size of the bias, size of all others; float32 [T, H] by head;
+//                        for each decomposition float32 [T, terms] of the whole output; float16 [T, n, terms] of scores
+//   select.l, select_in.l, select_out.l  uint16 [T, heads, K] routed experts, float16 [T, heads, K] their weights
 //   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] of the next token, int32 [T]
 //   its
 //                        rank; float32 [T] entropy in nats
-//   logits               of the next token's logit and the likeliest's, float32 [2, T, 3 + layers (H + 2)]: the logit;
-//                        what the embedding and the constants add; of each layer its heads, its bias, its MLP
-//   logit_experts.l      float16 [2, T, H, value experts + output experts] what each adds
-//   changes              float32 [T] divergence in nats; int32 [T, k] tokens; float32 [T, k] before and after
-struct Packed {
+//   logits               float32 [2, T, 3 + layers (H + 2)] for the next and the most likely token: its logit, the
+//                        contribution of the embedding and of constants, and per layer of heads, bias and MLP
+//   logit_experts.l      float16 [2, T, H, value experts + output experts] their contributions to the logit
+//   changes              with an observer: float32 [T] divergence in nats; int32 [T, k] tokens, float32 [T, k] their
+//                        probabilities before and after
+struct PackedArray {
   std::string name;
   std::string bytes;
 };
 
-struct InspectedText {
-  Json about;  // sizes, names, settings: what the packed numbers mean
-  std::vector<Packed> packed;
-  std::vector<std::int64_t> vocabulary;  // ids that occur among the predictions, ascending
+struct Inspection {
+  Json about;  // shapes, names and settings, which the page needs to read the arrays
+  std::vector<PackedArray> packed;
+  std::vector<std::int64_t> vocabulary;  // ids of all predicted tokens, ascending
 };
 
 struct InspectLimits {
-  std::int64_t bytes = 14'000'000;       // of all that is packed, about
-  std::int64_t most_contributions = 32;  // of each token in each layer, the largest; fewer where they would not fit
-  bool tells = true;                     // how far it is
+  std::int64_t bytes = 14'000'000;       // approximate size of all packed arrays
+  std::int64_t most_contributions = 32;  // per token and layer, the largest; fewer if they do not fit
+  bool show_progress = true;
 };
 
-// Throws UserError for models other than language models and classifiers of single texts.
+// Throws UserError unless the model is a language model or a classifier of single texts.
 void require_inspectable(const config::ModelOptions& options);
-// What context.observer makes of a value is what is used and shown (switched_off.h).
-// `model`: as require_inspectable() has it. `ids`: at least one token, at most the model's context_length. Throws
-// UserError otherwise. Memory: what one layer keeps of every pair of tokens, some times over.
-InspectedText inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
-                           const InspectLimits& limits = {});
+// Throws UserError as require_inspectable() does, and if `ids` is empty or longer than the model's context_length.
+// `context.observer` may change values, as in ablation.h; the page then shows the changed values. Memory: several
+// copies of one layer's pair values [H, T, T].
+Inspection inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
+                        const InspectLimits& limits = {});
 
-// A map [T, T] whose rows hold what a query sees, in about `bytes` compressed bytes. Little-endian, n(i) numbers of a
-// row being its values in order: i + 1 where a query sees nothing after its own token (`causal`), else T:
-//   int32 levels above 0: float32 [T] scale; all n(i) of all rows, of one byte, or all low bytes and then all high
-//   bytes
-//     where there are more than 127 levels;
-//       p_ij = sign(n) scale_i (n / levels)^2
-//   int32 0, where that would be too long: float32 [T] scale; int32 k; of each row's min(k, n(i)) largest values, by
-//     their places, first all differences of their places (uint16, the first from 0) and then all numbers of one byte,
-//     127 levels; int32 side; float32 scale of the background; numbers of one byte, 127 levels, of each square of
-//     side x side values, row by row: the mean of its values that are not among those
-std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
-// Its largest absolute values in each of side x side squares, as uint8 of 255 sqrt(p) at most 255.
-at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
+struct InspectorView {
+  std::string run;  // checkpoints of one run share a slider
+  std::int64_t step = 0;
+  Inspection text;
+  std::vector<std::string> class_names = {};  // of a classifier; empty: classes are numbered
+};
 
-}  // namespace headroom::inspect
+// The page of a server. It posts {"model", "text", "switched_off"} to `path` and replaces itself with the response.
+struct LivePage {
+  std::string path;
+  std::vector<std::string> models;  // all that are served
+  std::string model, text;          // what this page shows
+  Json switched_off = Json::array();
+};
+
+struct InspectorPage {
+  std::string title;
+  std::vector<std::int32_t> ids;           // empty: a live page without a text
+  const tokenizers::Tokenizer& tokenizer;  // of all views
+  std::vector<InspectorView> views;
+  std::optional<LivePage> live = {};
+};
+
+// Token `id` as it appears after token `after`, with its leading blank. Bytes that are not UTF-8 are written as <e2>.
+std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id);
+
+std::string render_inspector(const InspectorPage& page);
+
+}  // namespace headroom::inspector

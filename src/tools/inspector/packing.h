@@ -1,19 +1,36 @@
-// Tensors as bytes that a browser's typed arrays read, least significant first, and their compression.
+// Tensors packed for the inspector's page: little-endian arrays in zlib format, which JavaScript reads with
+// DecompressionStream("deflate") and typed arrays.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 
-// Raw numbers of the tensor after its conversion.
+// The bytes of the tensor, converted to `type`.
 std::string bytes_of(const at::Tensor& tensor, at::ScalarType type);
-// At least 0 and below 2^16, 2 bytes each; 0xffff for -1.
-std::string small_numbers(const at::Tensor& tensor);
+// Values from 0 to 2^16 - 1, two bytes each; -1 becomes 0xffff.
+std::string uint16_bytes(const at::Tensor& tensor);
 
-// In zlib's format, which DecompressionStream("deflate") reads.
-std::string compressed(std::string_view bytes);
+std::string zlib_compressed(std::string_view bytes);
 
-}  // namespace headroom::inspect
+// Packs an attention map [T, T] into about `bytes` bytes, lossily. Row i holds its first n(i) values: i + 1 if
+// `causal`, else T. Each value q is stored as a quantised square root, so that small weights keep relative precision.
+// Layout:
+//   int32 levels; float32 [T] scale, the largest |value| of each row
+//   levels > 0: all rows, q for each value; one byte, or all low bytes and then all high bytes if levels > 127
+//       value = sign(q) scale_i (q / levels)^2
+//   levels = 0, for maps that do not fit: int32 k; for the min(k, n(i)) largest values of each row, first all
+//   differences
+//       of their columns (uint16, the first from 0), then all q of one byte, 127 levels; int32 side; float32 scale of
+//       the background; q of one byte, 127 levels, for each square of side x side values, row by row: the mean of the
+//       values in it that are not among the largest
+std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
+
+// The largest |value| in each of side x side squares as uint8: 255 sqrt(p), at most 255.
+at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
+
+}  // namespace headroom::inspector

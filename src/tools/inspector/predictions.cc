@@ -6,12 +6,11 @@
 #include <functional>
 
 #include "headroom/core/error.h"
-#include "observer_chain.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace {
 
-constexpr std::int64_t kPlacesAtOnce = 256;  // whose V scores are held together
+constexpr std::int64_t kPositionsAtOnce = 256;  // whose V logits are held in memory together
 
 struct Unembedding {
   at::Tensor w, b;  // [d, V], [V] or undefined
@@ -34,10 +33,10 @@ std::optional<Unembedding> unembedding(const models::LanguageModel& model) {
   return un;
 }
 
-// One pass over all places, whose distributions over the vocabulary are made some at a time.
-class Pass {
+// One forward pass. Distributions over the vocabulary are computed on demand, for some positions at a time.
+class ForwardPass {
  public:
-  Pass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)
+  ForwardPass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)
       : un_(unembedding(model)) {
     const std::string last = fmt::format("layer{}.out", model.options().n_layers - 1);
     nn::Recorder recorder({last, "norm_f"});
@@ -46,7 +45,7 @@ class Pass {
     inner.observer = &both;
     models::Memory memory;
     const at::Tensor inputs = ids.unsqueeze(0);
-    if (un_) {  // nothing of the vocabulary is computed here
+    if (un_) {  // skips the output layer
       model.score(inputs, at::full_like(inputs, -1), memory, inner);
     } else {
       logits_ = model.logits(inputs, memory, inner)[0];
@@ -76,13 +75,13 @@ void append_rows(at::Tensor& to, const at::Tensor& more) {
   to = to.defined() ? at::cat({to, more}) : more;
 }
 
-void for_places(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t count)>& act) {
-  for (std::int64_t begin = 0; begin < n; begin += kPlacesAtOnce) {
-    act(begin, std::min(kPlacesAtOnce, n - begin));
+void for_chunks(std::int64_t n, const std::function<void(std::int64_t begin, std::int64_t count)>& act) {
+  for (std::int64_t begin = 0; begin < n; begin += kPositionsAtOnce) {
+    act(begin, std::min(kPositionsAtOnce, n - begin));
   }
 }
 
-void add_places(Predictions& p, const at::Tensor& log_p, const at::Tensor& next, std::int64_t n_likeliest) {
+void append_predictions(Predictions& p, const at::Tensor& log_p, const at::Tensor& next, std::int64_t n_likeliest) {
   const auto [values, index] = log_p.topk(std::min(n_likeliest, log_p.size(1)), -1);
   const at::Tensor right = log_p.gather(1, next.unsqueeze(1));
   append_rows(p.likeliest, index);
@@ -92,8 +91,8 @@ void add_places(Predictions& p, const at::Tensor& log_p, const at::Tensor& next,
   append_rows(p.entropy, -(log_p.exp() * log_p).nan_to_num(0.0).sum(1));
 }
 
-// logit = norm(h) . w + b, with norm(h) = (h - mean) factor * scale + bias, or without mean and bias.
-void explain_logits(Predictions& p, const models::LanguageModel& model, const Unembedding& un, const at::Tensor& h,
+// logit = norm(h) . w + b, where norm(h) = (h - mean) factor * scale + bias; RMS norms have no mean and bias.
+void set_directions(Predictions& p, const models::LanguageModel& model, const Unembedding& un, const at::Tensor& h,
                     const at::Tensor& normed) {
   const config::ModelOptions& o = model.options();
   const at::Tensor scale = model_parameter(model, "norm_f.scale");
@@ -116,7 +115,7 @@ void explain_logits(Predictions& p, const models::LanguageModel& model, const Un
     }
     p.direction[i] = direction * factor;
   }
-  p.sums = true;
+  p.linear = true;
 }
 
 }  // namespace
@@ -124,11 +123,11 @@ void explain_logits(Predictions& p, const models::LanguageModel& model, const Un
 Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context,
                     std::int64_t n_likeliest) {
   const at::NoGradGuard no_grad;
-  const Pass pass(model, ids, context);
+  const ForwardPass pass(model, ids, context);
   const at::Tensor next = at::cat({ids.slice(0, 1), ids.slice(0, 0, 1)});
   Predictions p;
-  for_places(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
-    add_places(p, pass.log_probability(begin, count), next.narrow(0, begin, count), n_likeliest);
+  for_chunks(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
+    append_predictions(p, pass.log_probability(begin, count), next.narrow(0, begin, count), n_likeliest);
   });
   p.next_probability[-1] = 0.0;
   p.next_rank[-1] = 0;
@@ -136,7 +135,7 @@ Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, c
   p.target[0] = next.clone();
   p.target[0][-1] = p.target[1][-1];
   if (pass.vocabulary() && model.options().norm_position == config::NormPosition::pre) {
-    explain_logits(p, model, *pass.vocabulary(), pass.stream, pass.normed);
+    set_directions(p, model, *pass.vocabulary(), pass.stream, pass.normed);
   }
   return p;
 }
@@ -146,9 +145,9 @@ PredictionChanges changes_of_predictions(const models::LanguageModel& model, con
   const at::NoGradGuard no_grad;
   nn::Context plain = context;
   plain.observer = nullptr;
-  const Pass before(model, ids, plain), after(model, ids, context);
+  const ForwardPass before(model, ids, plain), after(model, ids, context);
   PredictionChanges changes;
-  for_places(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
+  for_chunks(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
     const at::Tensor log_p = before.log_probability(begin, count), log_q = after.log_probability(begin, count);
     const at::Tensor p = log_p.exp(), q = log_q.exp();
     append_rows(changes.divergence, (p * (log_p - log_q)).nan_to_num(0.0).sum(1).clamp_min(0.0));
@@ -164,7 +163,7 @@ std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<
                                         std::int64_t n_experts) {
   const at::NoGradGuard no_grad;
   const auto type = a.weights.scalar_type();
-  const at::Tensor results = a.weights.matmul(a.values.sum(2).to(type));  // [H, T, w]
+  const at::Tensor outputs = a.weights.matmul(a.values.sum(2).to(type));  // [H, T, w]
   std::vector<at::Tensor> by_expert;
   if (a.value_expert.max().item<std::int64_t>() >= 0) {
     for (std::int64_t e = 0; e < n_experts; ++e) {
@@ -175,7 +174,7 @@ std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<
   std::vector<DirectLogits> all;
   for (const at::Tensor& direction : directions) {
     const at::Tensor ways = readout(a, direction), whole = ways.sum(2);  // [H, T, O, w], [H, T, w]
-    const at::Tensor way = (ways * results.unsqueeze(2)).sum(-1);        // [H, T, O]
+    const at::Tensor way = (ways * outputs.unsqueeze(2)).sum(-1);        // [H, T, O]
     const at::Tensor none = at::zeros({way.size(1), way.size(0), 0}, way.options());
     DirectLogits logits{.heads = way.sum(-1).t(),
                         .bias = (a.rest.to(direction.scalar_type()) * direction).sum(-1),
@@ -197,4 +196,4 @@ std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<
   return all;
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

@@ -1,5 +1,5 @@
-// What a language model expects at each place, and where the logit of a token comes from: the final norm, at the scale
-// that it really has, is linear, so that a logit is a sum over all that was added to the residual stream.
+// Predictions of a language model at each position, and direct logit attribution: with its scale held constant, the
+// final norm is linear, so that a logit is a sum over everything that was added to the residual stream.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,25 +9,48 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attribution.h"
 #include "headroom/models/language_model.h"
+#include "headroom/nn/observer.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 
-// Letters: T places, d d_model, L layers, V vocabulary, k likeliest tokens.
+// Two observers of one pass: the second gets the values that the first returns. `first` may be null.
+class ObserverChain : public nn::Observer {
+ public:
+  ObserverChain(nn::Observer* first, nn::Observer& second) : first_(first), second_(second) {}
+  bool wants(std::string_view name) const override {
+    return (first_ != nullptr && first_->wants(name)) || second_.wants(name);
+  }
+  at::Tensor observe(std::string_view name, at::Tensor value) override {
+    if (first_ != nullptr && first_->wants(name)) {
+      value = first_->observe(name, std::move(value));
+    }
+    return second_.wants(name) ? second_.observe(name, std::move(value)) : value;
+  }
+
+ private:
+  nn::Observer* first_;
+  nn::Observer& second_;
+};
+
+// Shapes: T positions, d d_model, V vocabulary, k most likely tokens.
 struct Predictions {
   at::Tensor likeliest, probability;       // [T, k], in decreasing order
-  at::Tensor next_probability, next_rank;  // [T], of the token that comes next, the likeliest has rank 0; the last: 0
+  at::Tensor next_probability, next_rank;  // [T] of the next token, rank 0 is the most likely; 0 for the last position
   at::Tensor entropy;                      // [T] in nats
 
-  // Whose logit is explained: the next token (of the last place the likeliest), and the likeliest.
+  // The logits that are attributed: of the next token (for the last position, the most likely one) and of the most
+  // likely token.
   static constexpr std::int64_t kTargets = 2;
   std::array<at::Tensor, kTargets> target;  // [T]
-  // Where logits are sums (norms before layers, one matrix of the vocabulary): how they follow from what a place's
-  // residual stream holds, logit = stream . direction + constant.
-  bool sums = false;
+  // Whether logits are linear in the residual stream (norms before layers, a single output matrix). If so, logit =
+  // stream . direction + constant.
+  bool linear = false;
   std::array<at::Tensor, kTargets> logit;      // [T]
   std::array<at::Tensor, kTargets> direction;  // [T, d]
   std::array<at::Tensor, kTargets> constant;   // [T]
@@ -36,23 +59,24 @@ struct Predictions {
 Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context,
                     std::int64_t n_likeliest);
 
-// How the predictions of a pass, as context.observer leaves it, differ from those of one without an observer.
+// The effect of context.observer on predictions.
 struct PredictionChanges {
-  at::Tensor divergence;     // [T] Kullback-Leibler, in nats: of the changed ones from those without
-  at::Tensor token;          // [T, k] whose probability changes most, the most first
-  at::Tensor before, after;  // [T, k]
+  at::Tensor divergence;     // [T] KL(without observer || with observer) in nats
+  at::Tensor token;          // [T, k] the tokens whose probabilities change most, in decreasing order
+  at::Tensor before, after;  // [T, k] their probabilities without and with the observer
 };
 PredictionChanges changes_of_predictions(const models::LanguageModel& model, const at::Tensor& ids,
                                          const nn::Context& context, std::int64_t k);
 
-// What a layer adds to the logits of one target.
+// What an attention layer adds to the logits of one target.
 struct DirectLogits {
-  at::Tensor heads;           // [T, H] by attention matrix
-  at::Tensor bias;            // [T] the layer's output bias
-  at::Tensor value_experts;   // [T, H, E] by the expert that made the value; without experts E = 0
-  at::Tensor output_experts;  // [T, H, E] by the expert that its result went through
+  at::Tensor heads;           // [T, H]
+  at::Tensor bias;            // [T]
+  at::Tensor value_experts;   // [T, H, E]; E = 0 without experts
+  at::Tensor output_experts;  // [T, H, E]; E = 0 without experts
 };
+// For each of `directions` [T, d].
 std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<at::Tensor>& directions,
                                         std::int64_t n_experts);
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

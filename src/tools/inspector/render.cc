@@ -1,4 +1,5 @@
-#include "inspector_page.h"
+// The inspector's page: its data as JSON and packed arrays, with the files of page/.
+#include "inspector.h"
 
 #include <fmt/format.h>
 
@@ -14,10 +15,10 @@
 #include "foundation/draw/svg.h"
 #include "tools/inspector/page/embedded.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace {
 
-// JSON inside a script element, which nothing in it may end.
+// JSON for a script element, in which "</script>" must not occur.
 std::string inside_script(const Json& document) {
   std::string text = to_json_line(document), safe;
   if (!text.empty() && text.back() == '\n') {
@@ -29,12 +30,12 @@ std::string inside_script(const Json& document) {
   return safe;
 }
 
-std::string packed_elements(const InspectedPage& page, bool first) {
-  // What is drawn at once is in front of the script.
+std::string packed_elements(const InspectorPage& page, bool first) {
+  // The arrays that are drawn first precede the script.
   static const std::set<std::string, std::less<>> kFirst = {"thumbnails", "predictions", "logits"};
   std::string elements;
   for (std::size_t i = 0; i < page.views.size(); ++i) {
-    for (const Packed& packed : page.views[i].text.packed) {
+    for (const PackedArray& packed : page.views[i].text.packed) {
       if (kFirst.contains(packed.name) == first) {
         elements += fmt::format("<script type=\"application/octet-stream\" id=\"v{}.{}\">", i, packed.name);
         elements += to_base64(packed.bytes);
@@ -45,8 +46,8 @@ std::string packed_elements(const InspectedPage& page, bool first) {
   return elements;
 }
 
-// A token of the text that is a word or a part of one: what follows it is spelled with its blank.
-std::int32_t word_in(const InspectedPage& page) {
+// A token of the text that ends with a letter or digit, after which other tokens are spelled with their blanks.
+std::int32_t word_token(const InspectorPage& page) {
   const auto found = std::find_if(page.ids.begin(), page.ids.end(), [&](std::int32_t id) {
     const std::string text = page.tokenizer.decode({{id}});
     return !text.empty() && std::isalnum(static_cast<unsigned char>(text.back())) != 0;
@@ -54,25 +55,28 @@ std::int32_t word_in(const InspectedPage& page) {
   return found != page.ids.end() ? *found : page.ids.empty() ? 0 : page.ids.front();
 }
 
-Json description(const InspectedPage& page) {
+Json description(const InspectorPage& page) {
   Json document = {{"title", page.title}, {"ids", page.ids}};
   Json& tokens = document["tokens"] = Json::array();
-  const std::int32_t after = word_in(page);
+  const std::int32_t after = word_token(page);
   for (const std::int32_t id : page.ids) {
     tokens.push_back(token_text(page.tokenizer, after, id));
   }
   std::set<std::int64_t> ids;
   Json& views = document["views"] = Json::array();
-  for (const InspectedView& view : page.views) {
+  for (const InspectorView& view : page.views) {
     Json about = view.text.about;
     about["run"] = view.run;
     about["step"] = view.step;
+    if (!view.class_names.empty()) {
+      about["class_names"] = view.class_names;
+    }
     views.push_back(std::move(about));
     ids.insert(view.text.vocabulary.begin(), view.text.vocabulary.end());
   }
   Json& vocabulary = document["vocabulary"] = Json::object();
   for (const std::int64_t id : ids) {
-    // A model may know more tokens than its tokenizer.
+    // A model may have more tokens than its tokenizer.
     if (id < page.tokenizer.vocabulary_size()) {
       vocabulary[std::to_string(id)] = token_text(page.tokenizer, after, static_cast<std::int32_t>(id));
     }
@@ -88,11 +92,10 @@ Json description(const InspectedPage& page) {
   return document;
 }
 
-// One scope, so that the page has no name outside of it.
+// All files in one function scope, in the order that they need.
 std::string script() {
   std::string all = "'use strict';\n(() => {\n";
-  for (const std::string_view file : {kPackedJs, kAddressJs, kLiveJs, kWordsJs, kTextJs, kMapJs, kContributionsJs,
-                                      kPredictionsJs, kPanelJs, kStartJs}) {
+  for (const std::string_view file : {kPackedJs, kLiveJs, kTextJs, kMapJs, kTablesJs, kPanelJs, kStartJs}) {
     all += file;
   }
   return all + "})();\n";
@@ -118,7 +121,7 @@ std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t afte
   return text;
 }
 
-std::string render_inspector(const InspectedPage& page) {
+std::string render_inspector(const InspectorPage& page) {
   const std::vector<std::pair<std::string_view, std::string>> places = {
       {"{{title}}", draw::escape(page.title)},
       {"{{style}}", std::string(draw::kStyleSheet) + std::string(kInspectorCss)},
@@ -146,4 +149,4 @@ std::string render_inspector(const InspectedPage& page) {
   return html;
 }
 
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

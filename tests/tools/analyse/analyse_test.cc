@@ -1,4 +1,3 @@
-// What is asked for, what is read, and what is written.
 #include "tools/analyse/analyse.h"
 
 #include <gtest/gtest.h>
@@ -7,41 +6,40 @@
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
 #include "small_model.h"
-#include "tools/analyse/text.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace analyse_test {
 
 using small::small_model;
 using small::small_options;
 
-std::string refusal_of(const std::function<void()>& act) {
+// The analysis throws a UserError whose message contains all `parts`.
+void expect_refusal(const store::OpenedModel& opened, const std::string& what, const std::string& text,
+                    const std::vector<std::string>& parts) {
   try {
-    act();
+    small::found(opened, what, text);
+    FAIL() << "no UserError for " << what;
   } catch (const UserError& error) {
-    return error.what();
+    for (const std::string& part : parts) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
   }
-  return "";
 }
 
-TEST(Analyse, UnknownAndMissingOnesAreNamed) {
+TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
   const store::OpenedModel opened = small_model(small_options());
-  EXPECT_EQ(refusal_of([&] { small::found(opened, "expert", "abc"); }),
-            "analyse: --what: must be among circuits, composition, diversity, experts, induction, maps, mixture, rank, "
-            "got expert; did you mean experts?");
-  EXPECT_EQ(refusal_of([&] { small::found(opened, "experts", "abc"); }),
-            "analyse: --what: small has no experts: neither its attention (projection \"dense\") nor its MLP has "
-            "experts");
-  // Before anything is read.
+  expect_refusal(opened, "expert", "abc",
+                 {"--what", "circuits, composition, diversity, experts, induction, maps, mixture, rank", "expert",
+                  "did you mean experts?"});
+  expect_refusal(opened, "experts", "abc", {"--what: experts", "small", "projection \"dense\""});
+  expect_refusal(opened, "composition", "abc", {"--what: composition", "small", "composition \"none\""});
+  expect_refusal(opened, "mixture", "abc", {"--what: mixture", "small", "single key"});
+  // Before any data is read.
   EXPECT_THROW(require_analyses({"maps", "experts"}, opened.config().model, "small"), UserError);
   EXPECT_NO_THROW(require_analyses({"maps", "rank"}, opened.config().model, "small"));
-  EXPECT_EQ(refusal_of([&] { small::found(opened, "composition", "abc"); }),
-            "analyse: --what: small has no composition: its heads are not composed (composition \"none\")");
-  EXPECT_EQ(refusal_of([&] { small::found(opened, "mixture", "abc"); }),
-            "analyse: --what: small has no mixture: its attention has one key at each position");
 }
 
-// Without a wish every model gets what it has, whatever it is made of.
+// By default all applicable analyses run, for every kind of model.
 TEST(Analyse, ModelsOfAllKindsAndParts) {
   const std::string text = "the cat sat on the mat, the cat sat";
   for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
@@ -56,14 +54,14 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
       SCOPED_TRACE(std::string(name) + ", " + projection);
       const store::OpenedModel opened = small_model(o);
       const bool pair = kind == config::ModelKind::encoder_decoder;
-      const Analysed all = analyse(
+      const ModelFindings all = analyse(
           opened,
           {.what = {}, .text = {.text = pair ? "a source\tand its text" : text, .data = {}}, .command = "test"});
       std::vector<std::string_view> names;
       for (const auto& [what, findings] : all.analyses) {
         names.push_back(what->name);
         EXPECT_FALSE(findings.summary.empty()) << what->name;
-        EXPECT_FALSE(findings.pictures.empty()) << what->name;
+        EXPECT_FALSE(findings.figures.empty()) << what->name;
         for (const auto& [tensor, values] : findings.tensors) {
           EXPECT_TRUE(at::isfinite(values.to(at::kFloat)).all().item<bool>()) << what->name << "." << tensor;
         }
@@ -73,24 +71,20 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
   }
 }
 
-TEST(Analyse, TextsThatCannotBeReadAreRefused) {
+TEST(Analyse, InvalidTextsAreRefused) {
   const store::OpenedModel pairs = small_model(small_options(config::ModelKind::encoder_decoder));
-  EXPECT_EQ(refusal_of([&] { small::found(pairs, "maps", "no tab"); }),
-            "analyse: --text: line 1: must be a source and its translation with a tab between them");
-  EXPECT_EQ(refusal_of([&] { small::found(pairs, "maps", "only\t"); }), "analyse: --text: line 1: has no text");
-  EXPECT_EQ(refusal_of([&] { small::found(pairs, "maps", ""); }),
-            "analyse: --text or --data: one of them is needed for a model of translation");
+  expect_refusal(pairs, "maps", "no tab", {"--text: line 1", "tab"});
+  expect_refusal(pairs, "maps", "only\t", {"--text: line 1", "has no text"});
+  expect_refusal(pairs, "maps", "", {"--text or --data"});
   config::ModelOptions vision = small_options(config::ModelKind::vision);
   vision.image_size = 8;
   vision.patch_size = 4;
   vision.context_length = 4;
   vision.attention.position = "learned";
-  EXPECT_EQ(refusal_of([&] { small::found(small_model(vision), "maps", "abc"); }),
-            "small: is a model of kind vision, which reads no text");
+  expect_refusal(small_model(vision), "maps", "abc", {"small", "kind vision"});
 }
 
-// Its texts are symbols of ListOps, which its checkpoint has no tokenizer for, and of which only the beginning is
-// shown.
+// ListOps: the tokenizer is the task's, not the checkpoint's, and long samples are cut.
 TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
   config::ModelOptions o = small_options(config::ModelKind::classifier);
   o.vocabulary_size = 16;
@@ -106,10 +100,9 @@ TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
   EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 9}), 1e-5, 1e-5));
   EXPECT_GT(weights.triu(1).sum().item<double>(), 0.0) << "queries see what comes later";
   EXPECT_TRUE(weights.equal(small::recorded(opened, text).at("layer1.attention.probs")[0]));
-  EXPECT_NE(maps.pictures.front().markup.find(">[MAX</text>"), std::string::npos);
-  EXPECT_EQ(refusal_of([&] { small::found(opened, "maps", "[MAX 2 9"); }),
-            "analyse: --text: line 1: unbalanced: 1 of the brackets are never closed");
-  // Without a text: what the run is validated on.
+  EXPECT_NE(maps.figures.front().markup.find(">[MAX</text>"), std::string::npos);
+  expect_refusal(opened, "maps", "[MAX 2 9", {"--text: line 1", "unbalanced"});
+  // Without a text: the run's validation data.
   EXPECT_GT(small::found(opened, "maps", "").tensors.at("layer0.attention").size(1), 3);
   std::string sum = "[SM";
   for (int i = 0; i < 300; ++i) {
@@ -127,9 +120,9 @@ TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
   const Findings maps = small::found(pairs, "maps", "zyx\tabcd");
   const auto names = [&](const std::string& layer) {
     std::string found;
-    for (const Picture& picture : maps.pictures) {
-      for (const char c : picture.caption == layer ? std::string_view("abcdxyz") : std::string_view()) {
-        found += picture.markup.find(fmt::format(">{}</text>", c)) != std::string::npos ? std::string(1, c) : "";
+    for (const Figure& figure : maps.figures) {
+      for (const char c : figure.caption == layer ? std::string_view("abcdxyz") : std::string_view()) {
+        found += figure.markup.find(fmt::format(">{}</text>", c)) != std::string::npos ? std::string(1, c) : "";
       }
     }
     return found;
@@ -139,20 +132,19 @@ TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
   EXPECT_EQ(names("decoder.layer0.cross"), "abcdxyz");
 }
 
-// What an analysis finds does not depend on which others run beside it.
-TEST(Analyse, EachReadsTheSamplesThatItWouldReadAlone) {
+TEST(Analyse, ResultsDoNotDependOnOtherAnalyses) {
   config::ModelOptions o = small_options();
   o.attention.score = "gaussian_mixture";
   const store::OpenedModel opened = small_model(o);
   const std::string text = tiny::text(40 * 12);
-  const Analysed together =
+  const ModelFindings together =
       analyse(opened, {.what = {"maps", "rank", "mixture"}, .text = {.text = text, .data = {}}, .command = "test"});
   for (const auto& [kind, findings] : together.analyses) {
-    EXPECT_EQ(findings.figures, small::found(opened, std::string(kind->name), text).figures) << kind->name;
+    EXPECT_EQ(findings.metrics, small::found(opened, std::string(kind->name), text).metrics) << kind->name;
   }
 }
 
-// Every token is read once, memory or not, whatever is left behind the last whole chunk.
+// Every token is read once, with and without memory, for all lengths of the last chunk.
 TEST(Analyse, AllOfATextIsReadOnce) {
   for (const std::int64_t memory : {0, 12}) {
     for (const std::size_t size : {1U, 11U, 12U, 13U, 100U, 301U}) {
@@ -160,14 +152,14 @@ TEST(Analyse, AllOfATextIsReadOnce) {
       o.memory_length = memory;
       const store::OpenedModel opened = small_model(o);
       const std::string written = tiny::text(std::max<std::size_t>(size, 2)).substr(0, size);
-      const std::unique_ptr<Text> text = open_text(opened, {.text = written, .data = {}});
+      const std::unique_ptr<InputText> text = open_text(opened, {.text = written, .data = {}});
       std::vector<std::int64_t> counts(256, 0), expected(256, 0);
       for (const char c : written) {
         ++expected[static_cast<unsigned char>(c)];
       }
-      text->read_all([&](const Reading& reading, models::Memory&) {
-        for (std::int64_t i = 0; i < reading.tokens.numel(); ++i) {
-          ++counts[static_cast<std::size_t>(reading.tokens.view({-1})[i].item<std::int64_t>())];
+      text->for_each_batch([&](const InputBatch& input, models::Memory&) {
+        for (std::int64_t i = 0; i < input.tokens.numel(); ++i) {
+          ++counts[static_cast<std::size_t>(input.tokens.view({-1})[i].item<std::int64_t>())];
         }
       });
       EXPECT_EQ(counts, expected) << size << " bytes";
@@ -175,17 +167,17 @@ TEST(Analyse, AllOfATextIsReadOnce) {
   }
 }
 
-// A sample has the memory that reading from the beginning leaves.
+// A sample has the memory that a pass over the preceding tokens leaves.
 TEST(Analyse, SamplesHaveTheirMemory) {
   config::ModelOptions o = small_options();
   o.memory_length = 12;
   const store::OpenedModel opened = small_model(o);
-  const Reader reader(opened);
-  const std::unique_ptr<Text> text = open_text(opened, {.text = tiny::text(40), .data = {}});
+  const ModelReader reader(opened);
+  const std::unique_ptr<InputText> text = open_text(opened, {.text = tiny::text(40), .data = {}});
   models::Memory first, read_on;
-  const Reading second = text->sample(1, read_on);
+  const InputBatch second = text->sample(1, read_on);
   nn::Recorder nothing({});
-  reader.read(text->sample(0, first), first, nothing);
+  reader.forward(text->sample(0, first), first, nothing);
   ASSERT_EQ(read_on.layers.size(), 2U);
   for (std::size_t layer = 0; layer < 2; ++layer) {
     EXPECT_TRUE(read_on.layers[layer].equal(first.layers[layer]));
@@ -198,7 +190,7 @@ TEST(Analyse, WritesItsFiles) {
   const store::OpenedModel opened = small_model(small_options());
   const AnalyseRequest request{
       .what = {"maps", "rank"}, .text = {.text = "<b>&\x01 text", .data = {}}, .command = "<c>"};
-  std::vector<Analysed> all;
+  std::vector<ModelFindings> all;
   all.push_back(analyse(opened, request));
   const Json document = write_analyses(all, request, folder / "out");
   EXPECT_EQ(document.at("report"), (folder / "out" / "report.html").string());
@@ -211,29 +203,29 @@ TEST(Analyse, WritesItsFiles) {
   EXPECT_NE(page.find("&lt;c&gt;"), std::string::npos);
   EXPECT_EQ(page.find("<c>"), std::string::npos);
   EXPECT_EQ(page.find("<script"), std::string::npos);
-  EXPECT_EQ(page.find("http"), std::string::npos) << "the page needs nothing else";
+  EXPECT_EQ(page.find("http"), std::string::npos) << "the page is self-contained";
 }
 
 TEST(Analyse, AnotherCommandsPageStays) {
   const tiny::Folder folder;
   write_text_file(folder / "report.html", "of a comparison");
-  EXPECT_THROW(require_room_for_analyses(folder.path()), UserError);
+  EXPECT_THROW(check_output_folder(folder.path()), UserError);
   write_text_file(folder / "analysis.json", "{}");
-  EXPECT_NO_THROW(require_room_for_analyses(folder.path()));
-  EXPECT_THROW(require_room_for_analyses(folder / "report.html"), UserError);
+  EXPECT_NO_THROW(check_output_folder(folder.path()));
+  EXPECT_THROW(check_output_folder(folder / "report.html"), UserError);
 }
 
 TEST(Analyse, TokensAreSpelled) {
   store::OpenedModel opened = small_model(small_options());
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   EXPECT_EQ(reader.token_text('a'), "a");
   EXPECT_EQ(reader.token_text(' '), " ");
   EXPECT_EQ(reader.token_text(0xe2), "\\xE2");
   EXPECT_EQ(reader.token_text(257), "<257>");
   opened.checkpoint.tokenizer =
       tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\ncat\n", "test");
-  EXPECT_EQ(Reader(opened).token_text(2), " cat");
+  EXPECT_EQ(ModelReader(opened).token_text(2), " cat");
 }
 
 }  // namespace analyse_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

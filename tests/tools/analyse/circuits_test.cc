@@ -5,10 +5,10 @@
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace circuits_test {
 
-// Every composition of heads, and a gate: none of them is part of a head's value and output matrices.
+// Compositions of heads, scores and a gate, which must not affect value-output circuits.
 std::vector<std::pair<std::string, config::AttentionOptions>> kinds_of_heads() {
   std::vector<std::pair<std::string, config::AttentionOptions>> all;
   const auto add = [&](const std::string& name, const auto& set) {
@@ -48,7 +48,7 @@ std::vector<std::pair<std::string, config::AttentionOptions>> kinds_of_heads() {
   return all;
 }
 
-// Eq. 12 written out: embedding, first MLP, norm, value and output matrix, output layer.
+// Eq. 12: embedding, first MLP, norm, value and output matrix, output layer.
 TEST(Circuits, TopTokensAreThoseOfEq12) {
   for (const auto& [kind, attention] : kinds_of_heads()) {
     SCOPED_TRACE(kind);
@@ -56,7 +56,7 @@ TEST(Circuits, TopTokensAreThoseOfEq12) {
     options.attention = attention;
     const store::OpenedModel opened = small::small_model(options);
     const Findings circuits = small::found(opened, "circuits", "ab ba");
-    const Reader reader(opened);
+    const ModelReader reader(opened);
     const auto p = [&](const std::string& name) { return reader.parameter(name); };
     const auto norm = [&](const at::Tensor& x, const std::string& name) {
       return at::layer_norm(x, {12}, p(name + ".scale"), p(name + ".bias"), 1e-5);
@@ -77,7 +77,7 @@ TEST(Circuits, TopTokensAreThoseOfEq12) {
   }
 }
 
-// The output matrix undoes the embedding and a head passes everything on: every token becomes itself.
+// Identity matrices everywhere: every token is mapped to itself.
 TEST(Circuits, AHeadThatCopies) {
   config::ModelOptions o = small::small_options();
   o.d_model = 260;
@@ -98,13 +98,12 @@ TEST(Circuits, AHeadThatCopies) {
   }
   const Findings circuits = small::found(opened, "circuits", "copy me");
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
-    EXPECT_EQ(circuits.figures.at("ov").at(layer)[0].at("copies"), 1.0);
-    EXPECT_EQ(circuits.figures.at("ov").at(layer)[0].at("tokens")[0].at("to")[0], "c");
+    EXPECT_EQ(circuits.metrics.at("ov").at(layer)[0].at("copies"), 1.0);
+    EXPECT_EQ(circuits.metrics.at("ov").at(layer)[0].at("tokens")[0].at("to")[0], "c");
   }
 }
 
-// What heads contribute adds up to what the answer loses without them, and a head that writes nothing contributes
-// nothing.
+// Contributions sum to the change of the log-probability without the heads; a head with zero output contributes 0.
 TEST(Circuits, GradientsAddUp) {
   const store::OpenedModel opened = small::small_model(small::small_options(), /*noise=*/0.1);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
@@ -113,7 +112,7 @@ TEST(Circuits, GradientsAddUp) {
     }
   }
   const std::string text = "the answer";
-  const Json gradients = small::found(opened, "circuits", text).figures.at("gradients");
+  const Json gradients = small::found(opened, "circuits", text).metrics.at("gradients");
   EXPECT_EQ(gradients.at("answer"), "r");
   const at::NoGradGuard no_grad;
   const auto log_p = [&](const std::string& off) {
@@ -123,16 +122,16 @@ TEST(Circuits, GradientsAddUp) {
       at::Tensor observe(std::string_view, at::Tensor value) override { return at::zeros_like(value); }
     } observer;
     observer.name = off;
-    Reading reading;
+    InputBatch input;
     const std::vector<std::int64_t> ids(text.begin(), text.end() - 1);
-    reading.tokens = at::tensor(ids, at::kLong).unsqueeze(0);
-    return Reader(opened).logits(reading, &observer)[0][-1].log_softmax(-1)['r'].item<double>();
+    input.tokens = at::tensor(ids, at::kLong).unsqueeze(0);
+    return ModelReader(opened).logits(input, &observer)[0][-1].log_softmax(-1)['r'].item<double>();
   };
   EXPECT_NEAR(gradients.at("log_probability").get<double>(), log_p(""), 1e-5);
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
     const Json& of = gradients.at("layers").at(layer);
     const double all = log_p("") - log_p(layer + ".o");
-    EXPECT_GT(std::abs(all), 1e-3) << "there is something to add up to";
+    EXPECT_GT(std::abs(all), 1e-3) << "the heads must have an effect";
     EXPECT_NEAR(of.at("all_heads").get<double>(), all, 1e-5);
     EXPECT_NEAR(of.at("by_head")[0].get<double>() + of.at("by_head")[1].get<double>(), all, 0.02 * std::abs(all))
         << "the midpoint rule's error over 20 steps";
@@ -141,4 +140,4 @@ TEST(Circuits, GradientsAddUp) {
 }
 
 }  // namespace circuits_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

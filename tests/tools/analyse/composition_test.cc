@@ -1,10 +1,10 @@
-#include "tools/analyse/composition.h"
+#include "tools/analyse/measures.h"
 
 #include <gtest/gtest.h>
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace composition_test {
 
 using small::found;
@@ -20,9 +20,9 @@ config::ModelOptions composed(const std::string& kind = "dynamic") {
   return o;
 }
 
-// Eq. 7 written out for one pair, from the layer's parameters and its input.
+// Eq. 7 for one pair, from the layer's parameters and its input.
 struct WrittenOut {
-  const Reader& reader;
+  const ModelReader& reader;
   std::string stage;  // "layer1.attention.post"
   at::Tensor a;       // [H]
 
@@ -46,10 +46,10 @@ TEST(Composition, TermsAreThoseOfEq7) {
   const store::OpenedModel opened = small_model(composed());
   const Findings composition = found(opened, "composition", kText);
   const nn::Recorder values = small::recorded(opened, kText);
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   const std::string layer = "layer1.attention";
   for (const std::string stage : {"pre", "post"}) {
-    const Json& pair = composition.figures.at(layer).at(stage).at("pair");
+    const Json& pair = composition.metrics.at(layer).at(stage).at("pair");
     const auto i = pair.at("query_place").get<std::int64_t>(), j = pair.at("key_place").get<std::int64_t>();
     EXPECT_EQ(i, 11);
     const at::Tensor a = values.at(layer + (stage == "pre" ? ".scores" : ".probs"))[0].select(1, i).select(1, j),
@@ -69,11 +69,11 @@ TEST(Composition, TermsAreThoseOfEq7) {
       const at::Tensor got = at::tensor(pair.at(name).get<std::vector<double>>(), at::kDouble).to(at::kFloat);
       EXPECT_TRUE(at::allclose(got, term, 1e-4, 1e-5)) << stage << " " << name << "\n" << got << term;
     }
-    EXPECT_LT(composition.figures.at(layer).at(stage).at("residual").get<double>(), 1e-4);
+    EXPECT_LT(composition.metrics.at(layer).at(stage).at("residual").get<double>(), 1e-4);
   }
 }
 
-// The mean size of a term over heads and the pairs that are seen, of all samples.
+// The mean size of a term over heads, visible pairs and samples.
 TEST(Composition, SizesAreMeansOverVisiblePairs) {
   const store::OpenedModel opened = small_model(composed());
   const Findings composition = found(opened, "composition", kText);
@@ -87,21 +87,20 @@ TEST(Composition, SizesAreMeansOverVisiblePairs) {
       pairs += 4.0;
     }
   }
-  const Json& sizes = composition.figures.at("layer0.attention").at("post").at("mean_size");
+  const Json& sizes = composition.metrics.at("layer0.attention").at("post").at("mean_size");
   EXPECT_NEAR(sizes.at("query_gate").get<double>(), sum / pairs, 1e-6);
 }
 
-// A fixed map has no term of queries or keys.
-TEST(Composition, AFixedMapHasNoOtherTerms) {
+TEST(Composition, AStaticMapHasNoOtherTerms) {
   const Findings composition = found(small_model(composed("static")), "composition", kText);
-  const Json& sizes = composition.figures.at("layer0.attention").at("pre").at("mean_size");
+  const Json& sizes = composition.metrics.at("layer0.attention").at("pre").at("mean_size");
   EXPECT_GT(sizes.at("base").get<double>(), 0.0);
   for (const std::string term : {"query_low_rank", "query_gate", "key_low_rank", "key_gate"}) {
     EXPECT_EQ(sizes.at(term).get<double>(), 0.0) << term;
   }
 }
 
-// The key side's factors along the sequence: u of each rank, divided by its root mean square.
+// The factor u of each rank is divided by its root mean square.
 TEST(Composition, FactorsOfKeysAreNormalised) {
   const Findings composition = found(small_model(composed()), "composition", kText);
   const at::Tensor factors = composition.tensors.at("layer0.attention.post.key_factors");  // [R H, S]
@@ -111,4 +110,4 @@ TEST(Composition, FactorsOfKeysAreNormalised) {
 }
 
 }  // namespace composition_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,4 +1,4 @@
-#include "tools/analyse/diversity.h"
+#include "tools/analyse/measures.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace diversity_test {
 
 std::vector<Circuit> random_circuits(std::int64_t n, bool equal) {
@@ -23,26 +23,26 @@ std::vector<Circuit> random_circuits(std::int64_t n, bool equal) {
   return heads;
 }
 
-TEST(Diversity, EqualHeadsHaveNone) {
+TEST(Diversity, EqualHeadsHaveZero) {
   EXPECT_NEAR(diversity(random_circuits(4, /*equal=*/true)), 0.0, 1e-9);
-  // Side by side they have the components of one of them.
+  // Concatenated they have the principal components of one head.
   EXPECT_NEAR(captured_variance(random_circuits(4, true))[2].item<double>(), 1.0, 1e-9);
 }
 
-TEST(Diversity, HeadsThatShareNothingHaveAll) {
+TEST(Diversity, OrthogonalHeadsHaveOne) {
   std::vector<Circuit> heads;
   for (std::int64_t h = 0; h < 3; ++h) {
     const at::Tensor own = at::eye(9, at::kDouble).narrow(1, 3 * h, 3);
     heads.push_back({.left = {own}, .right = {own}});
   }
   EXPECT_NEAR(diversity(heads), 1.0, 1e-9);
-  // All nine directions count alike.
+  // All nine directions have equal variance.
   const at::Tensor even = at::arange(1, 10, at::kDouble) / 9.0;
   EXPECT_TRUE(at::allclose(captured_variance(heads), even));
   EXPECT_TRUE(std::isnan(diversity({heads[0]})));
 }
 
-// Against the matrices written out, experts among them.
+// Against explicit matrices, with experts.
 TEST(Diversity, IsThatOfTheMatrices) {
   std::vector<Circuit> heads = random_circuits(3, /*equal=*/false);
   heads[1].right.push_back(heads[0].right[0].roll(1, 0));
@@ -70,7 +70,7 @@ TEST(Diversity, TakesTheParametersOfALayer) {
     o.attention.projection = projection;
     const store::OpenedModel opened = small::small_model(o);
     const Findings found = small::found(opened, "diversity", "");
-    const Reader reader(opened);
+    const ModelReader reader(opened);
     const auto parameter = [&](const std::string& name) {
       return reader.parameter("layer1.attention." + name).to(at::kDouble);
     };
@@ -110,10 +110,10 @@ TEST(Diversity, EqualHeadsOfAModel) {
       }
     }
     const Findings found = small::found(opened, "diversity", "");
-    EXPECT_NEAR(found.figures.at("mean").at("qk").at("diversity").get<double>(), 0.0, 1e-6) << projection;
-    EXPECT_NEAR(found.figures.at("mean").at("ov").at("diversity").get<double>(), 0.0, 1e-6) << projection;
+    EXPECT_NEAR(found.metrics.at("mean").at("qk").at("diversity").get<double>(), 0.0, 1e-6) << projection;
+    EXPECT_NEAR(found.metrics.at("mean").at("ov").at("diversity").get<double>(), 0.0, 1e-6) << projection;
   }
 }
 
 }  // namespace diversity_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

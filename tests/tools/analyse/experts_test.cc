@@ -6,7 +6,7 @@
 #include "small_model.h"
 #include "tools/analyse/vocabulary.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace experts_test {
 
 using small::found;
@@ -20,8 +20,8 @@ config::ModelOptions switching() {
   return o;
 }
 
-// Loads, by counting what an observer sees of each chunk, one after the other.
-TEST(Experts, AreCountedAsTheyAreChosen) {
+// The load against routing recorded chunk by chunk.
+TEST(Experts, LoadIsThatOfTheRouting) {
   const store::OpenedModel opened = small_model(switching());
   const std::string text = tiny::text(70);
   const Findings experts = found(opened, "experts", text);
@@ -45,14 +45,14 @@ TEST(Experts, AreCountedAsTheyAreChosen) {
     for (std::int64_t e = 0; e < 4; ++e) {
       const double p = share[e].item<double>();
       entropy -= p > 0.0 ? p * std::log(p) / std::log(4.0) : 0.0;
-      EXPECT_NEAR(experts.figures.at(name).at("experts")[static_cast<std::size_t>(e)].at("share").get<double>(), p,
+      EXPECT_NEAR(experts.metrics.at(name).at("experts")[static_cast<std::size_t>(e)].at("share").get<double>(), p,
                   1e-12);
     }
-    EXPECT_NEAR(experts.figures.at(name).at("entropy")[0].get<double>(), entropy, 1e-12) << name;
+    EXPECT_NEAR(experts.metrics.at(name).at("entropy")[0].get<double>(), entropy, 1e-12) << name;
   }
 }
 
-// With memory the source has its tokens as well, which were counted with their own chunk.
+// Memory is part of the source, but its tokens were counted in their own chunk.
 TEST(Experts, MemoryIsNotCountedTwice) {
   config::ModelOptions o = switching();
   o.memory_length = 12;
@@ -62,19 +62,18 @@ TEST(Experts, MemoryIsNotCountedTwice) {
   EXPECT_EQ(experts.tensors.at("layer1.attention.select_out.count").sum().item<std::int64_t>(), 60 * 2 * 2);
 }
 
-// Both texts of a pair go through one encoder, and both count.
-TEST(Experts, PairsAreCountedBoth) {
+// Both texts of a pair go through one encoder and are counted.
+TEST(Experts, BothTextsOfAPairAreCounted) {
   config::ModelOptions o = small::small_options(config::ModelKind::classifier);
   o.attention.projection = "experts";
   o.paired = true;
   const Findings experts = found(small_model(o), "experts", "one text\tother\nx\tyz");
   EXPECT_EQ(experts.tensors.at("layer0.attention.select_in.count").sum().item<std::int64_t>(), (8 + 5 + 1 + 2) * 2 * 2);
-  EXPECT_EQ(experts.figures.at("layer0.attention.select_in").at("experts")[0].contains("kinds"), true);
+  EXPECT_EQ(experts.metrics.at("layer0.attention.select_in").at("experts")[0].contains("kinds"), true);
 }
 
-// A hand-made router: the letter a goes to the first expert, everything else to the second. Of the tokens inside words
-// two thirds are a's, so the word of a's has log2(1 / (2 / 3)) with the first expert, the other log2(3) with the
-// second.
+// A hand-made router: the letter a is routed to the first expert, everything else to the second. Of 88 tokens in
+// complete words 58 are in "aa" and 30 in "b".
 TEST(Experts, PmiOfAHandMadeRouter) {
   config::ModelOptions o = switching();
   o.mlp.kind = config::MlpKind::dense;
@@ -85,7 +84,7 @@ TEST(Experts, PmiOfAHandMadeRouter) {
   o.attention.top_k = 1;
   store::OpenedModel opened = small_model(o);
   const at::Tensor direction = at::tensor({1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.}).to(at::kFloat);
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   reader.parameter("embed").copy_(-direction.expand({260, 12}));
   reader.parameter("embed").select(0, 'a').copy_(direction);
   reader.parameter("layer0.norm_1.scale").fill_(1.0);
@@ -98,7 +97,7 @@ TEST(Experts, PmiOfAHandMadeRouter) {
     text += "aa b ";
   }
   const Findings experts = found(opened, "experts", text);
-  const Json& both = experts.figures.at("layer0.attention.select_in").at("experts");
+  const Json& both = experts.metrics.at("layer0.attention.select_in").at("experts");
   ASSERT_EQ(both[0].at("words_by_pmi").size(), 1U);
   EXPECT_EQ(both[0].at("words_by_pmi")[0].at("word"), "aa");
   EXPECT_NEAR(both[0].at("words_by_pmi")[0].at("pmi").get<double>(), std::log2(88.0 / 58.0), 1e-9);
@@ -106,26 +105,26 @@ TEST(Experts, PmiOfAHandMadeRouter) {
   EXPECT_NEAR(both[1].at("words_by_pmi")[0].at("pmi").get<double>(), std::log2(88.0 / 30.0), 1e-9);
   EXPECT_EQ(both[0].at("tokens")[0].at("token"), "a");
   EXPECT_EQ(both[0].at("tokens")[0].at("share"), 1.0);
-  EXPECT_EQ(both[1].at("tokens")[0].at("token"), " ") << "the most frequent token is not the most telling";
+  EXPECT_EQ(both[1].at("tokens")[0].at("token"), " ") << "tokens are ranked by frequency";
   EXPECT_NEAR(both[0].at("share").get<double>(), 0.4, 1e-9);
   EXPECT_EQ(both[0].at("kinds").at("lower case"), 1.0);
 }
 
-TEST(Vocabulary, WordsAreWhatBlanksSeparate) {
+TEST(Vocabulary, WordsAreSeparatedByBlanks) {
   const store::OpenedModel opened = small_model(small_options());
-  Vocabulary vocabulary{Reader(opened)};
+  Vocabulary vocabulary{ModelReader(opened)};
   const std::string text = "x one, (two) one .. thr";
   std::vector<std::int64_t> ids(text.begin(), text.end());
-  const Vocabulary::Numbers numbers = vocabulary.number(at::tensor(ids, at::kLong).unsqueeze(0), Side::source);
+  const Vocabulary::Indices indices = vocabulary.index(at::tensor(ids, at::kLong).unsqueeze(0), TextSide::source);
   ASSERT_EQ(vocabulary.words().size(), 2);
   EXPECT_EQ(vocabulary.words().text(0), "one");
   EXPECT_EQ(vocabulary.words().text(1), "two");
   const std::vector<std::int64_t> expected = {-1, -1, 0, 0, 0,  0,  -1, 1,  1,  1,  1, 1,
                                               -1, 0,  0, 0, -1, -1, -1, -1, -1, -1, -1};
-  EXPECT_EQ(numbers.word, expected) << "words that the ends may have cut are none";
+  EXPECT_EQ(indices.word, expected) << "words that may be cut off have no index";
 }
 
-TEST(Vocabulary, TokensAreOfAKind) {
+TEST(Vocabulary, TokenKinds) {
   const std::vector<std::pair<std::string, std::string_view>> expected = {
       {" ", "blank"},          {"\n", "blank"},       {" 12", "number"},  {",", "punctuation"},
       {" The", "capitalised"}, {"ing", "lower case"}, {"\u00e9", "other"}};
@@ -135,4 +134,4 @@ TEST(Vocabulary, TokensAreOfAKind) {
 }
 
 }  // namespace experts_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

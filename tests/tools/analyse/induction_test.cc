@@ -1,19 +1,19 @@
-#include "tools/analyse/induction.h"
+#include "tools/analyse/measures.h"
 
 #include <gtest/gtest.h>
 
 #include "small_model.h"
 #include "tools/analyse/layers.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace induction_test {
 
-TEST(Induction, ALineBesideTheDiagonalScoresOne) {
+TEST(Induction, PrefixMatchingOfKnownWeights) {
   constexpr std::int64_t kHalf = 5;
   at::Tensor perfect = at::zeros({2, 2 * kHalf, 2 * kHalf});
   for (std::int64_t i = 0; i < kHalf; ++i) {
     perfect[0][kHalf + i][i + 1] = 1.0;
-    perfect[1][kHalf + i][i] = 1.0;  // looks at the token itself
+    perfect[1][kHalf + i][i] = 1.0;  // attends to the token itself
   }
   const at::Tensor score = prefix_matching(perfect, kHalf);
   EXPECT_EQ(score[0].item<float>(), 1.0F);
@@ -21,17 +21,17 @@ TEST(Induction, ALineBesideTheDiagonalScoresOne) {
   EXPECT_NEAR(prefix_matching(at::full({1, 10, 10}, 0.1), kHalf).item<double>(), 0.1, 1e-6);
 }
 
-TEST(Induction, CopyingIsRaisingWhatIsLookedAt) {
+TEST(Induction, CopyingOfKnownLogits) {
   const at::Tensor looks = at::eye(6).unsqueeze(0);
   EXPECT_NEAR(copying(at::eye(6).unsqueeze(0) * 3.0, looks).item<double>(), 1.0, 1e-6);
-  EXPECT_NEAR(copying(-at::eye(6).unsqueeze(0), looks).item<double>(), 0.0, 1e-6) << "it makes it less likely";
+  EXPECT_NEAR(copying(-at::eye(6).unsqueeze(0), looks).item<double>(), 0.0, 1e-6) << "lowers the attended token";
   const at::Tensor other = at::eye(6).roll(1, 0).unsqueeze(0);
-  EXPECT_NEAR(copying(other, looks).item<double>(), 0.0, 1e-6) << "it raises another one";
+  EXPECT_NEAR(copying(other, looks).item<double>(), 0.0, 1e-6) << "raises another token";
 }
 
-// A hand-made induction head. The residual stream has the token, its position and the previous token, one of each as a
-// 1 among 0s. Layer 0 looks one position back and writes that token's name; layer 1 looks for where its own token is
-// the previous one, and copies what is there.
+// A hand-made induction head. The residual stream holds one-hot vectors of the token, the position and the previous
+// token. Layer 0 attends to the previous position and writes its token; layer 1 attends to positions whose previous
+// token is the current one, and copies the token there.
 store::OpenedModel hand_made() {
   constexpr std::int64_t kV = 260, kT = 12, kD = 2 * kV + kT;
   config::ModelOptions o = small::small_options();
@@ -44,24 +44,24 @@ store::OpenedModel hand_made() {
   o.attention.position = "learned";
   o.mlp.d_hidden = 1;
   store::OpenedModel opened = small::small_model(o, /*noise=*/0.0);
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     p.name.ends_with("scale") ? p.tensor.fill_(1.0) : p.tensor.zero_();
   }
   const at::Tensor names = at::eye(kV), places = at::eye(kT);
-  constexpr double kSure = 2000.0;  // scores far apart: a softmax that chooses
+  constexpr double kSure = 2000.0;  // makes the softmax one-hot
   reader.parameter("embed").narrow(1, 0, kV).copy_(names);
   reader.parameter("position").narrow(1, kV, kT).copy_(places);
   const auto matrix = [&](const std::string& name) { return reader.parameter("layer" + name).squeeze(1); };
-  // Layer 0: position i meets position i - 1; values are names, written behind the positions.
+  // Layer 0: position i attends to i - 1; its token is written after the positions.
   matrix("0.attention.w_q").narrow(0, kV + 1, kT - 1).narrow(1, 0, kT - 1).copy_(at::eye(kT - 1) * kSure);
   matrix("0.attention.w_k").narrow(0, kV, kT).narrow(1, 0, kT).copy_(places);
   matrix("0.attention.w_v").narrow(0, 0, kV).copy_(names);
   reader.parameter("layer0.attention.w_o")[0].narrow(1, kV + kT, kV).copy_(names);
-  // Layer 1: the name meets the previous name.
+  // Layer 1: the token matches the previous token of the key.
   matrix("1.attention.w_q").narrow(0, 0, kV).copy_(names * kSure);
   matrix("1.attention.w_k").narrow(0, kV + kT, kV).copy_(names);
-  // The first token has no previous one and wrote its own name there: nothing shall look at it for that.
+  // The first token has no previous one and wrote itself: no query may attend to it for that.
   matrix("1.attention.w_q").narrow(0, kV, kT).narrow(1, kV - 1, 1).fill_(kSure);
   matrix("1.attention.w_k").narrow(0, kV, 1).narrow(1, kV - 1, 1).fill_(-40.0);
   matrix("1.attention.w_v").narrow(0, 0, kV).copy_(names);
@@ -72,34 +72,35 @@ store::OpenedModel hand_made() {
 
 TEST(Induction, AHandMadeInductionHeadScoresOne) {
   const Findings induction = small::found(hand_made(), "induction", "abc");
-  const Json& heads = induction.figures.at("lengths")[0].at("heads");
+  const Json& heads = induction.metrics.at("lengths")[0].at("heads");
   const Json& best = heads[0];
   EXPECT_EQ(best.at("rank"), 1);
   EXPECT_EQ(best.at("layer"), "layer1");
   EXPECT_NEAR(best.at("prefix_matching").get<double>(), 1.0, 1e-4);
   EXPECT_NEAR(best.at("copying").get<double>(), 1.0, 1e-4);
   const Json& other = heads[1];
-  EXPECT_NEAR(other.at("prefix_matching").get<double>(), 0.0, 1e-4) << "the head that looks one back";
+  EXPECT_NEAR(other.at("prefix_matching").get<double>(), 0.0, 1e-4) << "the head that attends to the previous position";
 }
 
-// What heads add, whatever chooses their matrices, adds up to the layer's output.
+// The outputs of heads sum to the layer's output, for every projection.
 TEST(Induction, HeadsAddUpToTheOutput) {
   for (const std::string projection : {"dense", "experts", "routed_heads", "gated_heads", "latent"}) {
     config::ModelOptions o = small::small_options();
     o.attention.projection = projection;
     const store::OpenedModel opened = small::small_model(o);
     const nn::Recorder values = small::recorded(opened, "add up");
-    Choice choice;
+    Routing choice;
     for (const std::string side : {"layer1.attention.select_out", "layer1.attention.select"}) {
       if (values.values.contains(side + ".index")) {
         choice = {values.at(side + ".index"), values.at(side + ".weight")};
       }
     }
-    const at::Tensor each = head_outputs(Reader(opened), "layer1.attention", values.at("layer1.attention.o"), choice);
+    const at::Tensor each =
+        head_outputs(ModelReader(opened), "layer1.attention", values.at("layer1.attention.o"), choice);
     EXPECT_EQ(each.size(1), values.at("layer1.attention.o").size(1));
     EXPECT_TRUE(at::allclose(each.sum(1), values.at("layer1.attention.out"), 1e-4, 1e-5)) << projection;
   }
 }
 
 }  // namespace induction_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

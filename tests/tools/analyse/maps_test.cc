@@ -4,7 +4,7 @@
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace maps_test {
 
 using small::found;
@@ -14,7 +14,7 @@ using small::small_options;
 
 const std::string kText = "hello maps";
 
-// Weights and figures by the softmax of queries and keys, written out.
+// Against the softmax of queries and keys, written out.
 TEST(Maps, AreTheWeightsOfTheKeys) {
   const store::OpenedModel opened = small_model(small_options());
   const Findings maps = found(opened, "maps", kText);
@@ -36,15 +36,15 @@ TEST(Maps, AreTheWeightsOfTheKeys) {
       }
     }
     const auto n = static_cast<double>(t);
-    const Json& figures = maps.figures.at(layer);
-    EXPECT_NEAR(figures.at("entropy")[1].get<double>(), entropy / n, 1e-5);
-    EXPECT_NEAR(figures.at("own_token")[1].get<double>(), own / n, 1e-5);
-    EXPECT_NEAR(figures.at("previous_token")[1].get<double>(), previous / (n - 1), 1e-5);
-    EXPECT_NEAR(figures.at("first_token")[1].get<double>(), first / n, 1e-5);
+    const Json& metrics = maps.metrics.at(layer);
+    EXPECT_NEAR(metrics.at("entropy")[1].get<double>(), entropy / n, 1e-5);
+    EXPECT_NEAR(metrics.at("own_token")[1].get<double>(), own / n, 1e-5);
+    EXPECT_NEAR(metrics.at("previous_token")[1].get<double>(), previous / (n - 1), 1e-5);
+    EXPECT_NEAR(metrics.at("first_token")[1].get<double>(), first / n, 1e-5);
   }
 }
 
-// The panels beside SwitchHead's maps: the gates of the chosen, 0 for the others.
+// The weights of routed experts, 0 for the others.
 TEST(Maps, HaveTheWeightsOfTheExperts) {
   config::ModelOptions o = small_options();
   o.attention.projection = "experts";
@@ -65,7 +65,7 @@ TEST(Maps, HaveTheWeightsOfTheExperts) {
   }
 }
 
-// Relative positions: scores are content and position, and the content is the scaled product of queries and keys.
+// Relative positions: scores are the sum of content and position; the content is the scaled dot product.
 TEST(Maps, SplitContentAndPosition) {
   config::ModelOptions o = small_options();
   o.attention.position = "relative";
@@ -83,4 +83,4 @@ TEST(Maps, SplitContentAndPosition) {
 }
 
 }  // namespace maps_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -2,7 +2,7 @@
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace mixture_test {
 
 const std::string kText = "mixed keys!!";
@@ -16,22 +16,22 @@ config::ModelOptions mixed(config::Keys keys = config::Keys::own) {
 
 TEST(Mixture, CoefficientsKeysAndDistances) {
   const store::OpenedModel opened = small::small_model(mixed());
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   const at::NoGradGuard no_grad;
   reader.parameter("layer1.attention.prior").copy_(at::tensor({0.3, 1.4, 0.7, -0.2}).view({2, 2}));
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor clamped = at::tensor({0.3, 1.0, 0.7, 0.0}).view({2, 2}).to(at::kFloat);
-  EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.prior"), clamped)) << "as the layer uses them";
+  EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.prior"), clamped)) << "clamped as in the layer";
   const nn::Recorder values = small::recorded(opened, kText);
   const at::Tensor k1 = values.at("layer1.attention.k")[0], k2 = values.at("layer1.attention.k2")[0];
   const at::Tensor keys = mixture.tensors.at("layer1.attention.keys");
   EXPECT_TRUE(keys[0].equal(k1));
   EXPECT_TRUE(keys[1].equal(k2));
   const double distance = (k1[1] - k2[1]).norm(2, at::IntArrayRef{-1}).mean().item<double>();
-  EXPECT_NEAR(mixture.figures.at("layer1.attention").at("distance")[1].get<double>(), distance, 1e-5);
+  EXPECT_NEAR(mixture.metrics.at("layer1.attention").at("distance")[1].get<double>(), distance, 1e-5);
 }
 
-// Components of equal keys and coefficients share every weight evenly and point the same way.
+// Components with equal keys and coefficients have equal shares of every weight.
 TEST(Mixture, EqualComponentsShareEvenly) {
   const store::OpenedModel opened = small::small_model(mixed());
   for (const nn::Parameter& p : opened.model->parameters().all()) {
@@ -41,16 +41,16 @@ TEST(Mixture, EqualComponentsShareEvenly) {
   }
   const Findings mixture = small::found(opened, "mixture", kText);
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
-    const Json& figures = mixture.figures.at(layer);
+    const Json& metrics = mixture.metrics.at(layer);
     for (const std::size_t h : {0U, 1U}) {
-      EXPECT_NEAR(figures.at("cosine")[h].get<double>(), 1.0, 1e-5);
-      EXPECT_NEAR(figures.at("distance")[h].get<double>(), 0.0, 1e-5);
-      EXPECT_NEAR(figures.at("responsibility")[0][h].get<double>(), 0.5, 1e-5);
+      EXPECT_NEAR(metrics.at("cosine")[h].get<double>(), 1.0, 1e-5);
+      EXPECT_NEAR(metrics.at("distance")[h].get<double>(), 0.0, 1e-5);
+      EXPECT_NEAR(metrics.at("responsibility")[0][h].get<double>(), 0.5, 1e-5);
     }
   }
 }
 
-// A component's share is of the attention weights: a pair of little weight counts little, masked ones not at all.
+// Responsibilities are weighted by the attention weights.
 TEST(Mixture, SharesAreOfTheAttentionWeights) {
   for (const config::ModelKind kind : {config::ModelKind::language_model, config::ModelKind::classifier}) {
     config::ModelOptions o = mixed();
@@ -62,7 +62,7 @@ TEST(Mixture, SharesAreOfTheAttentionWeights) {
     for (const std::string layer : {"layer0.attention", "layer1.attention"}) {
       const at::Tensor weights = values.at(layer + ".probs")[0];                // [H, T, S]
       const at::Tensor components = values.at(layer + ".responsibilities")[0];  // [R, H, T, S]
-      const at::Tensor queries = at::tensor({12.0, 12.0});                      // whose weights add up to 1 each
+      const at::Tensor queries = at::tensor({12.0, 12.0});                      // their weights sum to 1 each
       const at::Tensor share = (components * weights).sum({2, 3}).to(at::kDouble) / queries;
       EXPECT_TRUE(at::allclose(mixture.tensors.at(layer + ".responsibility"), share, 1e-4, 1e-5)) << layer;
       EXPECT_TRUE(at::allclose(share.sum(0), at::ones({2}, at::kDouble), 1e-4, 1e-5)) << layer;
@@ -70,15 +70,14 @@ TEST(Mixture, SharesAreOfTheAttentionWeights) {
   }
 }
 
-TEST(Mixture, ShiftedKeysAreTheKeysLessTheirShift) {
+TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
   const store::OpenedModel opened = small::small_model(mixed(config::Keys::shifted));
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor k = small::recorded(opened, kText).at("layer0.attention.k")[0];
-  const at::Tensor shift = Reader(opened).parameter("layer0.attention.shift");
+  const at::Tensor shift = ModelReader(opened).parameter("layer0.attention.shift");
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer0.attention.keys")[1], k - shift[1].unsqueeze(1), 1e-5, 1e-6));
 }
 
-// Linear attention has mixtures, too.
 TEST(Mixture, OfLinearAttention) {
   config::ModelOptions o = mixed();
   o.attention.score = "linear";
@@ -87,4 +86,4 @@ TEST(Mixture, OfLinearAttention) {
 }
 
 }  // namespace mixture_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

@@ -1,21 +1,21 @@
-#include "tools/analyse/rank.h"
+#include "tools/analyse/measures.h"
 
 #include <gtest/gtest.h>
 
 #include "small_model.h"
 
-namespace headroom::inspect {
+namespace headroom::analyse {
 namespace rank_test {
 
-TEST(Rank, OfMatricesThatAreKnown) {
+TEST(Rank, OfKnownMatrices) {
   const at::Tensor column = at::rand({7, 1}, at::kDouble) + 0.1, row = at::rand({1, 7}, at::kDouble) + 0.1;
   const at::Tensor all = at::stack({column.mm(row), at::eye(7, at::kDouble), at::full({7, 7}, 1.0 / 7.0, at::kDouble),
                                     at::diag(at::tensor({1., 1e-3, 2e-6, 5e-7, 0., 0., 0.}, at::kDouble))});
   EXPECT_TRUE(matrix_ranks(all, 1e-6).equal(at::tensor({1, 7, 1, 3}, at::kLong)));
 }
 
-// A model whose queries are all 0 looks everywhere alike: without a causal mask its matrices have rank 1.
-TEST(Rank, QueriesOfNothingHaveRankOne) {
+// Queries of 0 give uniform weights; without a causal mask the matrices have rank 1.
+TEST(Rank, ZeroQueriesHaveRankOne) {
   const store::OpenedModel opened = small::small_model(small::small_options(config::ModelKind::masked_language_model));
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     if (p.name.ends_with("w_q")) {
@@ -23,11 +23,11 @@ TEST(Rank, QueriesOfNothingHaveRankOne) {
     }
   }
   const Findings rank = small::found(opened, "rank", "every key alike");
-  EXPECT_EQ(rank.figures.at("layers").at("layer0.attention").at("largest"), 1);
-  EXPECT_EQ(rank.figures.at("layers").at("layer1.attention").at("mean"), 1.0);
+  EXPECT_EQ(rank.metrics.at("layers").at("layer0.attention").at("largest"), 1);
+  EXPECT_EQ(rank.metrics.at("layers").at("layer1.attention").at("mean"), 1.0);
 }
 
-// Ranks of all samples, by the singular values of the weights written out.
+// The ranks of all samples, from eigenvalues of the recorded weights.
 TEST(Rank, IsThatOfTheWeights) {
   const store::OpenedModel opened = small::small_model(small::small_options());
   const std::string text = "a text of two chunks....";  // 24 bytes
@@ -39,7 +39,7 @@ TEST(Rank, IsThatOfTheWeights) {
     const at::Tensor p = values.at("layer1.attention.probs")[0].to(at::kDouble);
     for (std::int64_t h = 0; h < 2; ++h) {
       const at::Tensor squares = at::linalg_eigvalsh(p[h].mm(p[h].t()));
-      // Squares of singular values lose half of the digits: those near the threshold are not told apart by them.
+      // Squared singular values have half the digits, so that values near the threshold are not resolved.
       EXPECT_LE(squares.ge(1e-10).sum().item<std::int64_t>(), ranks[sample][h].item<std::int64_t>());
       EXPECT_GE(squares.ge(-1e-14).sum().item<std::int64_t>(), ranks[sample][h].item<std::int64_t>());
     }
@@ -47,4 +47,4 @@ TEST(Rank, IsThatOfTheWeights) {
 }
 
 }  // namespace rank_test
-}  // namespace headroom::inspect
+}  // namespace headroom::analyse

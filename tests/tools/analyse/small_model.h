@@ -1,4 +1,4 @@
-// A model of bytes, small enough to compare whole, and what it reads.
+// Small byte-level models with random parameters.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -13,20 +13,20 @@
 #include "one_thread.h"
 #include "tools/analyse/analyse.h"
 
-namespace headroom::inspect::small {
+namespace headroom::analyse::small {
 
-inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // nobody waits for these
+inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // no progress bars
 
 inline config::ModelOptions small_options(config::ModelKind kind = config::ModelKind::language_model) {
   config::ModelOptions o = headroom::testing::tiny_model(kind);
-  o.vocabulary_size = 260;  // bytes, and a masked model's special tokens
+  o.vocabulary_size = 260;  // bytes and special tokens
   o.context_length = 12;
   o.attention.position = "none";
   o.n_classes = o.has_classes() ? 3 : 0;
   return o;
 }
 
-// Two layers of two heads of 8, with room for experts.
+// Two layers with two heads of width 8, and options for experts.
 inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t context) {
   config::ModelOptions o;
   o.vocabulary_size = vocabulary;
@@ -41,12 +41,12 @@ inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t con
   return o;
 }
 
-// The model of a seed, every parameter moved so that all terms count.
+// Adds noise to all parameters, so that terms initialised to 0 matter.
 inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {
   store::OpenedModel opened;
   opened.name = "small";
   opened.checkpoint.config.model = options;
-  if (!options.has_classes()) {  // their checkpoints hold none
+  if (!options.has_classes()) {  // checkpoints of classifiers have no tokenizer
     opened.checkpoint.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
   }
   opened.model = models::make_model(options, 7);
@@ -61,22 +61,22 @@ inline store::OpenedModel small_model(const config::ModelOptions& options, doubl
   return opened;
 }
 
-// What the analysis finds in a text.
+// Runs one analysis.
 inline Findings found(const store::OpenedModel& opened, const std::string& what, const std::string& text) {
-  Analysed all = analyse(opened, {.what = {what}, .text = {.text = text, .data = {}}, .command = "test"});
+  ModelFindings all = analyse(opened, {.what = {what}, .text = {.text = text, .data = {}}, .command = "test"});
   return std::move(all.analyses.front().second);
 }
 
-// What an observer sees of the text's first tokens.
+// The intermediate values of a forward pass over the text.
 inline nn::Recorder recorded(const store::OpenedModel& opened, const std::string& text) {
-  const Reader reader(opened);
+  const ModelReader reader(opened);
   const std::vector<std::int32_t> ids = reader.tokenizer().encode(text);
-  Reading reading;
-  reading.tokens = at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
+  InputBatch input;
+  input.tokens = at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
   nn::Recorder recorder({"*.*.*", "*.*.*.*", "*.*"});
   models::Memory none;
-  reader.read(reading, none, recorder);
+  reader.forward(input, none, recorder);
   return recorder;
 }
 
-}  // namespace headroom::inspect::small
+}  // namespace headroom::analyse::small

@@ -1,5 +1,5 @@
-// Contributions add up to an attention layer's output, whatever it is made of, and each is what the output lacks
-// without it.
+// Contributions sum to an attention layer's output for all combinations of parts, and each is the change of the output
+// when it is removed.
 #include "tools/inspector/attribution.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -15,7 +15,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace attribution_test {
 
 struct AttributedLayer {
@@ -39,7 +39,7 @@ struct AttributedLayer {
                   nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), with)) {
     const at::NoGradGuard no_grad;
     const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
-    for (const nn::Parameter& p : parameters.all()) {  // some start at 0: every term shall count
+    for (const nn::Parameter& p : parameters.all()) {  // some are initialised to 0
       if (p.name != "prior") {
         p.tensor.add_(at::randn(p.tensor.sizes(), generator, p.tensor.options().requires_grad(false)) * 0.4);
       }
@@ -102,7 +102,7 @@ void for_products(const std::vector<std::vector<testing::Choice>>& axes, const V
   }
 }
 
-// Output gates change what is in front of them alone: with one, everything else is as it is by default.
+// Output gates are combined with fewer parts: they affect only the head outputs.
 void for_each_combination(const Visit& visit) {
   for_products(
       {testing::projections(), testing::scores(), testing::compositions(), testing::positions(), testing::masks()},
@@ -118,7 +118,7 @@ double largest(const at::Tensor& t) {
   return t.abs().max().item<double>();
 }
 
-TEST(Attribution, ContributionsAddUpToTheOutputOfEveryCombinationOfParts) {
+TEST(Attribution, ContributionsSumToTheOutputForAllCombinations) {
   std::int64_t n = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
     ++n;
@@ -127,7 +127,7 @@ TEST(Attribution, ContributionsAddUpToTheOutputOfEveryCombinationOfParts) {
     const at::Tensor unit = unit_of(a), sum = sizes(a, readout(a, unit), 0, a.n_queries()).sum({0, 2, 3, 4});
     const at::Tensor expected = a.out.norm(2, {-1}) - (a.rest * unit).sum(-1);
     EXPECT_LE(largest(sum - expected), 1e-11 * largest(a.out)) << name;
-    for (const Split& split : split_weights(a, 1, a.n_queries() - 1)) {
+    for (const Decomposition& split : decompose_weights(a, 1, a.n_queries() - 1)) {
       EXPECT_EQ(split.weights.size(0), std::ssize(split.terms)) << name;
       const at::Tensor whole = a.weights.narrow(1, 1, a.n_queries() - 1);
       EXPECT_LE(largest(split.weights.sum(0) - whole), 1e-12 * (1.0 + largest(split.weights)))
@@ -146,8 +146,8 @@ TEST(Attribution, InFloat32TheErrorIsRounding) {
   });
 }
 
-// Without one weight, one chosen value expert or one chosen output expert the output lacks its contributions.
-TEST(Attribution, AContributionIsWhatTheOutputLacksWithoutIt) {
+// Removes one weight, one routed value expert or one routed output expert.
+TEST(Attribution, RemovingAPartRemovesItsContributions) {
   std::int64_t edges = 0, experts = 0, seen = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
     if (m.memory_length > 0 || !m.attention.score->has_scores() || seen++ % 3 != 0) {
@@ -182,7 +182,7 @@ TEST(Attribution, AContributionIsWhatTheOutputLacksWithoutIt) {
   EXPECT_GT(experts, 20);
 }
 
-// The terms before the softmax: their scores add up to the layer's, and the first term's weights are its own softmax.
+// The terms of the scores sum to the layer's scores; the weights of the first term are its softmax.
 TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   config::ModelOptions m = testing::small_model();
   m.attention.composition = "dynamic";
@@ -192,19 +192,19 @@ TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   layer.run(recorder);
   const Attribution a = layer.attributed();
   const std::int64_t t = a.n_queries();
-  const Split scores = split_scores(a, 0, t);
+  const Decomposition scores = decompose_scores(a, 0, t);
   EXPECT_EQ(scores.terms, (std::vector<std::string>{"own", "fixed map", "query, low rank", "query, gate",
                                                     "key, low rank", "key, gate"}));
   EXPECT_LE(largest(scores.weights.sum(0) - recorder.at("scores_composed")[0]), 1e-12);
   EXPECT_TRUE(scores.weights[0].equal(recorder.at("scores")[0]));
-  const std::vector<Split> splits = split_weights(a, 0, t);
+  const std::vector<Decomposition> splits = decompose_weights(a, 0, t);
   ASSERT_EQ(splits.size(), 2U);
   EXPECT_EQ(splits[0].name, "before the softmax");
   Attribution plain = a;
   plain.post.reset();
   const at::Tensor future = at::ones({t, t}, at::kBool).triu(1);
   const at::Tensor own = recorder.at("scores")[0].masked_fill(future, -INFINITY).softmax(-1);
-  EXPECT_LE(largest(split_weights(plain, 0, t)[0].weights[0] - own), 1e-12);
+  EXPECT_LE(largest(decompose_weights(plain, 0, t)[0].weights[0] - own), 1e-12);
 }
 
 TEST(Attribution, AMissingValueIsNamed) {
@@ -220,4 +220,4 @@ TEST(Attribution, AMissingValueIsNamed) {
 }
 
 }  // namespace attribution_test
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

@@ -1,5 +1,5 @@
-// The numbers that the inspector's page is given, read back by their described layout, against the model's own.
-#include "tools/inspector/inspector_data.h"
+// The packed arrays of the inspector's page, decoded by their documented layout, against the model's own values.
+#include "tools/inspector/inspector.h"
 
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include "one_thread.h"
 #include "tools/analyse/small_model.h"
 #include "tools/inspector/attribution.h"
-#include "tools/inspector/inspector_page.h"
+#include "tools/inspector/packing.h"
 
-namespace headroom::inspect {
+namespace headroom::inspector {
 namespace inspector_test {
 
 std::string inflated(const std::string& packed) {
@@ -29,7 +29,7 @@ std::string inflated(const std::string& packed) {
   return bytes;
 }
 
-// Takes fields one after the other.
+// Reads consecutive fields.
 struct Fields {
   std::string bytes;
   std::size_t at = 0;
@@ -46,7 +46,7 @@ struct Fields {
   bool ended() const { return at == bytes.size(); }
 };
 
-// As the page reads a map.
+// Decodes a map as the page does.
 at::Tensor unpacked_map(const std::string& packed, std::int64_t t, bool causal = true) {
   const std::int64_t after = causal ? 0 : t;
   Fields fields{inflated(packed)};
@@ -100,7 +100,7 @@ at::Tensor some_map(std::int64_t t, bool with_signs) {
   return with_signs ? map * at::randn({t, t}, at::kFloat).sign() : map;
 }
 
-TEST(InspectorMaps, AreReadBackAsExactlyAsTheirLevelsSay) {
+TEST(InspectorMaps, ErrorIsBoundedByTheLevels) {
   for (const bool with_signs : {false, true}) {
     const at::Tensor map = some_map(70, with_signs), scale = map.abs().amax(1, true);
     for (const std::int64_t bytes : {100'000, 2'300, 1'900}) {
@@ -116,7 +116,7 @@ TEST(InspectorMaps, AreReadBackAsExactlyAsTheirLevelsSay) {
   }
 }
 
-TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
+TEST(InspectorMaps, LargeMapsKeepTheLargestValuesAndMeansOfTheOthers) {
   constexpr std::int64_t kT = 200, kBytes = 4'000;
   const at::Tensor map = some_map(kT, false);
   const std::string packed = pack_map(map, kBytes);
@@ -130,7 +130,7 @@ TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
   const auto [largest, places] = map.narrow(0, 20, kT - 20).topk(k, -1);
   const at::Tensor step = map.amax(1, true).narrow(0, 20, kT - 20) / 126.0;
   EXPECT_LE(((back.narrow(0, 20, kT - 20).gather(1, places) - largest).abs() / step).max().item<double>(), 1.0);
-  // A square without the diagonal: what is not among the largest has one value, its mean.
+  // In a square below the diagonal, values that are not among the largest are replaced by their mean.
   const at::Tensor square = back.narrow(0, 160, 16).narrow(1, 32, 16), own = map.narrow(0, 160, 16).narrow(1, 32, 16);
   const at::Tensor rest = square.eq(std::get<0>(square.flatten().mode()));
   EXPECT_GT(rest.sum().item<std::int64_t>(), 200);
@@ -139,8 +139,7 @@ TEST(InspectorMaps, LongOnesKeepTheLargestOfEachRowAndTheMeansOfTheOthers) {
   EXPECT_LE(std::ssize(pack_map(at::zeros({kT, kT}), 400)), 400);
 }
 
-// Of a classifier's maps, whose queries see later tokens too.
-TEST(InspectorMaps, HoldWhatComesLaterToo) {
+TEST(InspectorMaps, BidirectionalMapsAreStoredWhole) {
   constexpr std::int64_t kT = 70;
   at::manual_seed(7);
   const at::Tensor map = (at::randn({kT, kT}, at::kFloat) * 2.0).softmax(-1);
@@ -163,7 +162,7 @@ std::vector<std::int32_t> inspected_ids() {
 std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
   const auto add = [&](const char* name, const auto& set) {
-    config::ModelOptions o = small::two_layers(40, 24);
+    config::ModelOptions o = analyse::small::two_layers(40, 24);
     set(o);
     all.emplace_back(name, o);
   };
@@ -184,22 +183,22 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   return all;
 }
 
-Fields field(const InspectedText& text, const std::string& name) {
+Fields field(const Inspection& text, const std::string& name) {
   const auto found =
-      std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) { return p.name == name; });
+      std::find_if(text.packed.begin(), text.packed.end(), [&](const PackedArray& p) { return p.name == name; });
   if (found == text.packed.end()) {
-    fail("{} is not there", name);
+    fail("no packed array {}", name);
   }
   return {inflated(found->bytes)};
 }
 
-TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
+TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : inspected_models()) {
     const models::LanguageModel model(options, 5);
     const std::vector<std::int32_t> ids = inspected_ids();
     const std::int64_t t = std::ssize(ids);
-    const InspectedText text = inspect_text(model, ids, {});
+    const Inspection text = inspect_text(model, ids, {});
     const std::int64_t heads = text.about["heads"];
     for (std::int64_t l = 0; l < 2; ++l) {
       const Json& layer = text.about["layers"][static_cast<std::size_t>(l)];
@@ -255,7 +254,7 @@ TEST(Inspector, ContributionsAddUpAndLogitsAreTheModels) {
   }
 }
 
-// A classifier: weights of all pairs, contributions that add up, and its classes in the place of next tokens.
+// A classifier: bidirectional maps, contributions, and class probabilities instead of predictions.
 TEST(Inspector, ClassifiersShowTheirClasses) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, of] : inspected_models()) {
@@ -270,7 +269,7 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
     const models::Classifier model(options, 5);
     const std::vector<std::int32_t> ids = inspected_ids();
     const std::int64_t t = std::ssize(ids);
-    const InspectedText text = inspect_text(model, ids, {});
+    const Inspection text = inspect_text(model, ids, {});
     models::Batch batch;
     batch.tensors["tokens"] = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end())).unsqueeze(0);
     nn::Recorder recorder({"layer*.attention.probs", "layer*.attention.probs_composed"});
@@ -282,7 +281,7 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
     }
     EXPECT_FALSE(text.about["causal"].get<bool>());
     EXPECT_FALSE(text.about["logits"].get<bool>());
-    for (const Packed& packed : text.packed) {
+    for (const PackedArray& packed : text.packed) {
       EXPECT_TRUE(packed.name != "predictions" && packed.name != "logits") << packed.name;
     }
     for (std::int64_t l = 0; l < 2; ++l) {
@@ -290,7 +289,7 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
       const bool composed = recorder.values.contains(layer + "probs_composed");
       const at::Tensor weights = recorder.at(layer + (composed ? "probs_composed" : "probs"))[0];
       for (std::int64_t h = 0; h < weights.size(0); ++h) {
-        const auto& packed = std::find_if(text.packed.begin(), text.packed.end(), [&](const Packed& p) {
+        const auto& packed = std::find_if(text.packed.begin(), text.packed.end(), [&](const PackedArray& p) {
                                return p.name == fmt::format("map.{}.{}", l, h);
                              })->bytes;
         EXPECT_LE((unpacked_map(packed, t, false) - weights[h]).abs().max().item<double>(), 1e-3);
@@ -298,17 +297,16 @@ TEST(Inspector, ClassifiersShowTheirClasses) {
       EXPECT_LE(text.about["layers"][static_cast<std::size_t>(l)]["residual"].get<double>(), 1e-5);
     }
   }
-  config::ModelOptions pairs = small::two_layers(40, 24);
+  config::ModelOptions pairs = analyse::small::two_layers(40, 24);
   pairs.kind = config::ModelKind::classifier;
   pairs.n_classes = 3;
   pairs.paired = true;
   EXPECT_THROW(inspect_text(models::Classifier(pairs, 5), inspected_ids(), {}), UserError);
 }
 
-// The page's largest contribution is the largest of all.
 TEST(Inspector, TheLargestContributionsComeFirst) {
   const at::NoGradGuard no_grad;
-  config::ModelOptions options = small::two_layers(40, 24);
+  config::ModelOptions options = analyse::small::two_layers(40, 24);
   options.attention.projection = "experts";
   const models::LanguageModel model(options, 5);
   nn::Recorder recorder([&] {
@@ -331,7 +329,7 @@ TEST(Inspector, TheLargestContributionsComeFirst) {
       attribute(values, {.options = options.attention, .parameters = model.parameters(), .scope = "layer1.attention."});
   const at::Tensor length = a.out.norm(2, {-1}, true);
   const at::Tensor all = sizes(a, readout(a, a.out / length / length), 0, 24).transpose(0, 1).flatten(1);
-  const InspectedText text = inspect_text(model, ids, {}, {.most_contributions = 5});
+  const Inspection text = inspect_text(model, ids, {}, {.most_contributions = 5});
   Fields fields = field(text, "contributions.1");
   fields.take(at::kShort, {4, 24, 5});
   const at::Tensor size = fields.take(at::kHalf, {24, 5});
@@ -340,30 +338,21 @@ TEST(Inspector, TheLargestContributionsComeFirst) {
 }
 
 TEST(Inspector, BadTextsAreRefused) {
-  const models::LanguageModel model(small::two_layers(40, 24), 5);
-  const auto refusal = [&](const std::vector<std::int32_t>& ids) -> std::string {
-    try {
-      inspect_text(model, ids, {});
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return {};
-  };
-  EXPECT_EQ(refusal({}), "inspect: the text is empty, and the model needs at least one token");
-  EXPECT_EQ(refusal(std::vector<std::int32_t>(25, 1)),
-            "inspect: the text has 25 tokens, and the model reads at most 24 at once (model.context_length)");
-  EXPECT_EQ(refusal({3}), "");
+  const models::LanguageModel model(analyse::small::two_layers(40, 24), 5);
+  EXPECT_THROW(inspect_text(model, {}, {}), UserError);
+  EXPECT_THROW(inspect_text(model, std::vector<std::int32_t>(25, 1), {}), UserError);
+  EXPECT_NO_THROW(inspect_text(model, {3}, {}));
 }
 
-TEST(InspectorPage, HoldsEverythingAndNothingEndsItEarly) {
+TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   config::TokenizerOptions bytes;
   bytes.kind = config::TokenizerKind::bytes;
   const auto tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
-  config::ModelOptions options = small::two_layers(40, 24);
+  config::ModelOptions options = analyse::small::two_layers(40, 24);
   options.vocabulary_size = 256;
   const models::LanguageModel model(options, 5);
   const std::vector<std::int32_t> ids = tokenizer->encode("a</script>\xc3\xa4");
-  InspectedPage page{"a <b>", ids, *tokenizer, {}};
+  InspectorPage page{"a <b>", ids, *tokenizer, {}};
   page.views.push_back({"run</script>", 3, inspect_text(model, ids, {})});
   const std::string html = render_inspector(page);
   const auto count = [&](std::string_view what) {
@@ -384,4 +373,4 @@ TEST(InspectorPage, HoldsEverythingAndNothingEndsItEarly) {
 }
 
 }  // namespace inspector_test
-}  // namespace headroom::inspect
+}  // namespace headroom::inspector

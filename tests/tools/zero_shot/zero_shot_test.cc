@@ -224,7 +224,7 @@ TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
   for (const Json& item : result.items) {
     const auto score = [&](std::size_t i) { return item["choices"][i]["log_probability"].get<double>(); };
     const auto gold = item["gold"].get<std::size_t>();
-    EXPECT_EQ(item["right"], tasks::score(gold) > tasks::score(1 - gold));
+    EXPECT_EQ(item["right"], score(gold) > score(1 - gold));
     right += item["right"].get<bool>() ? 1 : 0;
     EXPECT_EQ(item["subset"], "");
     EXPECT_EQ(item["choices"][0]["tokens"].get<std::size_t>(),

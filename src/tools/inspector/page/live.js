@@ -1,4 +1,4 @@
-// A server that reads what is typed, and switches parts of the model off.
+// A page of a server: typed texts are sent to it, and parts of the model can be ablated ("switched off").
 const live = page.live || null;
 const sorted = off => Object.entries(off).sort();
 const same = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
@@ -23,29 +23,30 @@ function nameOf(off) {
   if (off.output_expert !== undefined) return `${where}: output expert ${off.output_expert}`;
   return off.expert !== undefined ? `${where}: expert ${off.expert}` : where;
 }
-// Its answer, with the key that the reader gives where one is asked for. Throws what there is to say.
+// Fetches from the server; asks the reader for the API key if the server wants one. Throws an Error with a message to
+// show.
 async function fromServer(path, options = {}) {
   const key = sessionStorage.getItem('headroom-key');
   const headers = {'Content-Type': 'application/json', ...(key ? {Authorization: `Bearer ${key}`} : {})};
-  const answer = await fetch(path, {...options, headers}).catch(() => { throw new Error('The server does not answer.'); });
+  const answer = await fetch(path, {...options, headers}).catch(() => { throw new Error('The server does not respond.'); });
   if (answer.status === 401) {
-    const given = prompt('This server asks for a key:');
-    if (!given) throw new Error('Without its key the server does not answer.');
+    const given = prompt('API key of this server:');
+    if (!given) throw new Error('The server needs an API key.');
     sessionStorage.setItem('headroom-key', given);
     return fromServer(path, options);
   }
   if (!answer.ok) {
     const refusal = await answer.json().catch(() => null);
-    throw new Error(refusal && refusal.error ? refusal.error.message : `The server answers with status ${answer.status}.`);
+    throw new Error(refusal && refusal.error ? refusal.error.message : `The server responded with status ${answer.status}.`);
   }
   return answer;
 }
 let asked = 0;
-// The page of another text, or of other parts switched off, takes this one's place; of several the last.
+// Replaces this page with that of another text or other ablations. Of several requests, only the last one counts.
 async function ask(text, off, model) {
   const turn = ++asked, say = words => { $('said').textContent = words; };
   if (!text) return say('Type a text.');
-  say('The model reads …');
+  say('Running the model …');
   const answer = await fromServer(live.path, {method: 'POST', body: JSON.stringify({model, text, switched_off: off})}).catch(error => error);
   if (turn !== asked) return;
   if (answer instanceof Error) return say(answer.message);
@@ -66,11 +67,11 @@ async function ask(text, off, model) {
   if (place >= 0 && $('typed')) { $('typed').focus(); $('typed').setSelectionRange(place, place); }
 }
 function drawLive() {
-  const area = make('textarea', {id: 'typed', value: live.text, spellcheck: false, placeholder: 'Type a text that the model reads.', ariaLabel: 'Text that the model reads'});
+  const area = make('textarea', {id: 'typed', value: live.text, spellcheck: false, placeholder: 'Type a text for the model.', ariaLabel: 'Text for the model'});
   const model = make('select', {ariaLabel: 'Model'}, ...live.models.map(name => make('option', {value: name, selected: name === live.model}, name)));
   let timer = 0;
   area.addEventListener('input', () => {
-    clearTimeout(timer);  // edges are those of the text that there was
+    clearTimeout(timer);  // single weights are switched on again: they belong to the previous text
     timer = setTimeout(() => ask(area.value, live.switched_off.filter(one => one.query === undefined), live.model), 450);
   });
   model.addEventListener('change', () => ask(area.value, [], model.value));
@@ -89,8 +90,8 @@ async function listModels() {
     $('said').textContent = error.message;
   }
 }
-// What the address asks for, where that is something else.
-function askAsTheAddressSays() {
+// Requests the text and ablations in the address if they differ from this page's.
+function askForAddress() {
   const given = new URLSearchParams(location.hash.slice(1)), text = given.get('text');
   if (!text) return;
   let off = [];

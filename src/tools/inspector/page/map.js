@@ -1,4 +1,4 @@
-// A panel's large map, and the experts at its edges.
+// A panel's large attention map, with the weights of experts along its edges.
 const LargeMap = Base => class extends Base {
   makeTools() {
     const button = (text, label, act) => {
@@ -6,9 +6,9 @@ const LargeMap = Base => class extends Base {
       one.addEventListener('click', act);
       return one;
     };
-    this.rowButton = button('colours by row', 'Colours by the largest weight of each row (r)', () => change({row: !state.row}));
-    this.beforeButton = button('before heads compose', 'Weights before the heads compose', () => change({before: !state.before}));
-    this.tools.append(button('+', 'Zoom in', () => zoom(0.5)), button('−', 'Zoom out', () => zoom(2)), button('all', 'All of the map (0)', () => change({x: 0, y: 0, z: T})),
+    this.rowButton = button('scale by row', 'Scale colours by the largest weight of each row (r)', () => change({row: !state.row}));
+    this.beforeButton = button('before composition', 'Weights before the heads compose', () => change({before: !state.before}));
+    this.tools.append(button('+', 'Zoom in', () => zoom(0.5)), button('−', 'Zoom out', () => zoom(2)), button('all', 'Whole map (0)', () => change({x: 0, y: 0, z: T})),
                       this.rowButton, this.beforeButton);
     if (live) {
       this.offButton = button('head off', 'Switch this head off, or on again', () => toggle({layer: this.layer, head: this.head}));
@@ -44,7 +44,7 @@ const LargeMap = Base => class extends Base {
     }
     this.beforeButton.setAttribute('aria-pressed', state.before);
     this.title.textContent = `Layer ${this.layer}, ${headName(about, this.head)}` + (layer.window ? `, window of ${layer.window} keys` : '') +
-        (layer.composed ? (state.before ? ': weights before heads compose' : ': composed weights') : '');
+        (layer.composed ? (state.before ? ': weights before composition' : ': composed weights') : '');
     this.paint();
     this.paintOver();
   }
@@ -123,7 +123,7 @@ const LargeMap = Base => class extends Base {
     }
   }
 
-  // Weights of the experts that made the outputs, left of their queries, and the values, below their sources.
+  // Weights of output experts left of their queries, of value experts below their sources.
   paintGutters(pen, m, plus) {
     const strips = (choice, first, rows, place) => {
       if (!choice) return;

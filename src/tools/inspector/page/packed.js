@@ -1,4 +1,4 @@
-// The page's numbers: packed in script elements, and read when they are first looked at.
+// The packed arrays, in script elements, decoded on first use. Their layout is in inspector.h and packing.h.
 const page = JSON.parse(document.getElementById('page').textContent);
 const make = (tag, attributes = {}, ...children) => {
   const element = document.createElement(tag);
@@ -11,7 +11,7 @@ const make = (tag, attributes = {}, ...children) => {
 const $ = id => document.getElementById(id);
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 
-const kKept = 24;  // blobs that stay unpacked
+const kKept = 24;  // arrays kept in memory
 const unpacked = new Map();
 
 async function element(name) {
@@ -28,7 +28,7 @@ async function unpack(name) {
   const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream('deflate'));
   return new Response(stream).arrayBuffer();
 }
-// What `read` makes of the blob, the same object as long as it is among those last asked for.
+// Decodes an array with `read`; cached, least recently used first out. A promise for null if there is none.
 function packed(name, read) {
   let found = unpacked.get(name);
   if (found) {
@@ -58,7 +58,7 @@ class Reader {
   }
 }
 
-// A map's values: rows hold the sources that a query sees, up to itself or all of them.
+// An attention map. Row i holds the weights of its visible sources: up to itself if causal, else all.
 const kLevels = 32767;
 class AttentionMap {
   constructor(reader, size, causal) {
@@ -67,7 +67,7 @@ class AttentionMap {
     this.levels = reader.take(Int32Array, 1)[0];
     this.scale = reader.take(Float32Array, size);
     this.numbers = new Int16Array(this.start(size));
-    this.least = null;  // of the values that are exact in each row
+    this.least = null;  // the smallest value of each row that is stored individually
     this.levels ? this.readAll(reader) : this.readPeaks(reader);
     if (!this.levels) this.levels = kLevels;
   }
@@ -80,7 +80,7 @@ class AttentionMap {
       this.numbers.set(reader.take(Int8Array, n));
     }
   }
-  // The largest of each row, and means of squares for the others.
+  // The largest values of each row, and means over squares for the others.
   readPeaks(reader) {
     const T = this.size, k = reader.take(Int32Array, 1)[0], n = Array.from({length: T}, (_, i) => Math.min(k, this.seen(i))), all = n.reduce((a, b) => a + b, 0);
     const steps = reader.take(Uint16Array, all), peaks = reader.take(Int8Array, all), side = reader.take(Int32Array, 1)[0], most = reader.take(Float32Array, 1)[0];
@@ -109,7 +109,7 @@ class AttentionMap {
     const q = this.number(i, j) / this.levels;
     return Math.sign(q) * q * q * this.scale[i];
   }
-  // How far it may be from the layer's own value.
+  // An upper bound of the error of value(i, j).
   error(i, j) {
     if (this.least && Math.abs(this.value(i, j)) < this.least[i]) return this.least[i];
     const levels = this.least ? 127 : this.levels, q = Math.abs(this.number(i, j)) / this.levels + 0.25 / levels;

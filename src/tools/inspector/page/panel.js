@@ -1,4 +1,4 @@
-// One model: its heads, and what the other files draw of the chosen one.
+// A panel shows one view: thumbnails of all heads, the map of the selected head, and the tables.
 class Panel extends LargeMap(Contributions(Predictions(class {}))) {
   constructor(slot) {
     super();
@@ -41,7 +41,7 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
     await Promise.all([this.drawSources(), this.drawNext()]);
   }
 
-  // Which run and checkpoint.
+  // The run, the checkpoint, and the parts of its attention.
   drawBar() {
     const view = this.view, runs = [...new Set(views.map(one => one.about.run))];
     const own = views.filter(one => one.about.run === view.about.run);

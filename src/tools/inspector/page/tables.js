@@ -1,4 +1,8 @@
 // A panel's tables: contributions to the attention output, predictions, and contributions to logits.
+const signBar = (size, most) => {
+  const half = 50 * Math.min(1, Math.abs(size) / most);
+  return make('span', {className: 'sign'}, make('i', {className: size < 0 ? 'minus' : '', style: `left:${size < 0 ? 50 - half : 50}%;width:${half}%`}));
+};
 const Contributions = Base => class extends Base {
   async drawSources() {
     const {about} = this.view, l = this.layer, layer = about.layers[l], all = await this.view.contributions(l), t = state.t, n = all.n;
@@ -8,10 +12,7 @@ const Contributions = Base => class extends Base {
     const hasValue = shownEntries.some(k => all.value[k] !== kNone), hasOutput = shownEntries.some(k => all.output[k] !== kNone);
     const most = Math.max(1e-9, ...shownEntries.map(k => Math.abs(all.size[k])));
     const width = 4 + hasValue + hasOutput;
-    const bar = size => {
-      const half = 50 * Math.min(1, Math.abs(size) / most);
-      return make('span', {className: 'sign'}, make('i', {className: size < 0 ? 'minus' : '', style: `left:${size < 0 ? 50 - half : 50}%;width:${half}%`}));
-    };
+    const bar = size => signBar(size, most);
     const line = (cells, name) => make('tr', {className: name}, ...cells);
     const cell = (content, name = '') => make('td', {className: name}, content);
     let sum = all.bias[t] + all.others[t];
@@ -35,18 +36,18 @@ const Contributions = Base => class extends Base {
       }
     }
     const rest = (name, size, kind) => line([make('td', {colSpan: width - 2}, name), cell(percent(size), 'n'), cell(kind === 'sum' ? '' : bar(size))], kind);
-    if (Math.abs(all.others[t]) > 0) rows.push(rest('all others together', all.others[t], 'quiet'));
-    if (all.bias[t] !== 0) rows.push(rest('bias of the output', all.bias[t], 'quiet'));
+    if (Math.abs(all.others[t]) > 0) rows.push(rest('all others', all.others[t], 'quiet'));
+    if (all.bias[t] !== 0) rows.push(rest('output bias', all.bias[t], 'quiet'));
     rows.push(rest('sum', sum, 'sum'));
-    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: about.slots ? 'which of the token\'s chosen heads' : 'attention matrix'}, about.slots ? 'slot' : 'head'),
-                      ...(hasValue ? [make('th', {className: 'n', title: 'expert that made the value'}, 'value')] : []),
-                      ...(hasOutput ? [make('th', {className: 'n', title: about.slots ? 'head that the slot is' : 'expert that the result goes through'}, about.slots ? 'expert' : 'output')] : []),
+    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: about.slots ? 'slot of a routed head' : 'attention head'}, about.slots ? 'slot' : 'head'),
+                      ...(hasValue ? [make('th', {className: 'n', title: 'value expert'}, 'value')] : []),
+                      ...(hasOutput ? [make('th', {className: 'n', title: about.slots ? 'routed head in this slot' : 'output expert'}, about.slots ? 'expert' : 'output')] : []),
                       make('th', {className: 'n'}, 'size'), make('th'));
     const error = all.residual[t];
     this.residual = error;
     this.sources.replaceChildren(
-        make('h2', {}, `Where layer ${l}'s attention output at `, tok(page.tokens[t]), ' comes from'),
-        make('p', {className: 'note'}, `Sizes along the output, of whose length (${all.length[t].toPrecision(3)}) they are shares. Added up as vectors, all contributions give the output with an error of `,
+        make('h2', {}, `Contributions to the attention output of layer ${l} at `, tok(page.tokens[t])),
+        make('p', {className: 'note'}, `Size along the output, as a share of its length (${all.length[t].toPrecision(3)}). The sum of all contributions differs from the output by `,
              make('b', {className: 'residual'}, error.toExponential(1)), ' of its length.'),
         make('table', {className: 'list'}, make('thead', {}, head), make('tbody', {}, ...rows)), ...this.totals(layer, all, t));
   }
@@ -59,10 +60,10 @@ const Contributions = Base => class extends Base {
       return [make('h3', {}, kSplitNames[split.name] ?? split.name), this.bars(terms)];
     }));
   }
-  // What of an entry can be switched off.
+  // Buttons that switch off parts of an entry.
   switchesOf(all, k, j) {
     const {about} = this.view, at = {layer: this.layer, head: all.head[k]}, parts = [];
-    if (about.pairs) parts.push(['this edge', {...at, query: state.t, source: j}]);
+    if (about.pairs) parts.push(['this weight', {...at, query: state.t, source: j}]);
     if (about.slots) {
       parts.push([`expert ${all.output[k]}`, {layer: this.layer, expert: all.output[k]}]);
     } else {
@@ -72,13 +73,12 @@ const Contributions = Base => class extends Base {
     }
     return make('p', {className: 'bar'}, 'switch off ', ...parts.map(([name, off]) => switchButton(name, off)));
   }
-  // Names with signed shares; `acts`: buttons behind them.
+  // A table of names and signed sizes; `acts` makes a button for a name, or null.
   bars(pairs, acts = () => null, spell = percent) {
     const most = Math.max(1e-9, ...pairs.map(([, size]) => Math.abs(size)));
     return make('table', {className: 'list'}, ...pairs.map(([name, size]) => {
-      const half = 50 * Math.abs(size) / most, act = acts(name);
-      return make('tr', {}, make('td', {}, name, ...(act ? [' ', act] : [])), make('td', {className: 'n'}, spell(size)),
-                  make('td', {style: 'width:40%'}, make('span', {className: 'sign'}, make('i', {className: size < 0 ? 'minus' : '', style: `left:${size < 0 ? 50 - half : 50}%;width:${half}%`}))));
+      const act = acts(name);
+      return make('tr', {}, make('td', {}, name, ...(act ? [' ', act] : [])), make('td', {className: 'n'}, spell(size)), make('td', {style: 'width:40%'}, signBar(size, most)));
     }));
   }
   totals(layer, all, t) {
@@ -98,9 +98,10 @@ const Contributions = Base => class extends Base {
 const Predictions = Base => class extends Base {
   drawClasses(classes) {
     const order = classes.map((_, c) => c).sort((a, b) => classes[b] - classes[a]);
-    const rows = order.map(c => make('tr', {}, make('td', {className: 'n'}, `class ${c}`), make('td', {className: 'n'}, small(classes[c])),
+    const names = this.view.about.class_names ?? [];
+    const rows = order.map(c => make('tr', {}, make('td', {className: 'name'}, names[c] ?? `class ${c}`), make('td', {className: 'n'}, small(classes[c])),
         make('td', {style: 'width:60%'}, make('span', {className: 'share', style: `width:${(100 * classes[c] / Math.max(1e-9, classes[order[0]])).toFixed(1)}%`}))));
-    this.next.replaceChildren(make('h2', {}, 'Which class the text has'), make('p', {className: 'note'}, 'Probabilities of the classes, for the whole text.'), make('table', {className: 'list classes'}, ...rows));
+    this.next.replaceChildren(make('h2', {}, 'Predicted class'), make('p', {className: 'note'}, 'Probability of each class for the whole text.'), make('table', {className: 'list classes'}, ...rows));
   }
   async drawNext() {
     if (this.view.about.classes) return this.drawClasses(this.view.about.classes);
@@ -116,14 +117,14 @@ const Predictions = Base => class extends Base {
     }
     if (following >= 0 && !seen) rows.push(row(page.tokens[t + 1], p.next[t], p.rank[t] + 1, true));
     const ends = following < 0 ? ['The text ends here; ']
-        : ['The text goes on with ', tok(page.tokens[t + 1]), `: ${(-Math.log2(Math.max(p.next[t], 1e-30))).toFixed(2)} bits; `];
+        : ['The next token is ', tok(page.tokens[t + 1]), `: ${(-Math.log2(Math.max(p.next[t], 1e-30))).toFixed(2)} bits; `];
     const left = [make('p', {className: 'note'}, ...ends, `entropy ${(p.entropy[t] / Math.LN2).toFixed(2)} bits.`), make('table', {className: 'list'}, ...rows)];
     const right = [];
     const changed = await this.view.changes();
     if (changed) left.push(...this.changesOf(changed));
     if (logits) right.push(...await this.logitTable(logits, p, following));
-    else right.push(make('p', {className: 'note'}, 'This model\'s logits are no sums over its layers (norms after the layers, or an adaptive softmax), so that no head has a share of them.'));
-    this.next.replaceChildren(make('h2', {}, 'What comes after ', tok(page.tokens[t])), make('div', {className: 'columns'}, make('div', {}, ...left), make('div', {}, ...right)));
+    else right.push(make('p', {className: 'note'}, 'Logits cannot be attributed to heads: the model has norms after its layers or an adaptive softmax.'));
+    this.next.replaceChildren(make('h2', {}, 'Predictions after ', tok(page.tokens[t])), make('div', {className: 'columns'}, make('div', {}, ...left), make('div', {}, ...right)));
   }
 
   changesOf(changed) {
@@ -132,14 +133,14 @@ const Predictions = Base => class extends Base {
       rows.push(make('tr', {}, make('td', {className: 'source'}, tok(word(changed.token[i]))), make('td', {className: 'n'}, small(changed.before[i])), make('td', {}, '→'),
                      make('td', {className: 'n'}, small(changed.after[i])), make('td', {className: 'n'}, percent(changed.after[i] - changed.before[i]))));
     }
-    return [make('h3', {}, 'What switching off changes here'), make('p', {className: 'note'}, `The predictions differ by ${(changed.divergence[t] / Math.LN2).toPrecision(3)} bits (Kullback-Leibler).`),
+    return [make('h3', {}, 'Effect of switching off'), make('p', {className: 'note'}, `The predictions differ by ${(changed.divergence[t] / Math.LN2).toPrecision(3)} bits (Kullback-Leibler).`),
             make('table', {className: 'list changes'}, ...rows)];
   }
 
   async logitTable(logits, p, following) {
     const {about} = this.view, t = state.t, H = about.heads, L = about.layers.length, target = following < 0 ? 1 : state.k;
     const table = logits.tables[target], at = t * logits.width, likeliest = word(p.likeliest[t * p.k]);
-    const select = make('select', {ariaLabel: 'Whose logit'}, ...(following >= 0 ? [make('option', {value: 0, selected: target === 0}, `next: ${shown(page.tokens[t + 1])}`)] : []),
+    const select = make('select', {ariaLabel: 'Logit'}, ...(following >= 0 ? [make('option', {value: 0, selected: target === 0}, `next: ${shown(page.tokens[t + 1])}`)] : []),
                         make('option', {value: 1, selected: target === 1}, `likeliest: ${shown(likeliest)}`));
     select.addEventListener('change', () => change({k: Number(select.value)}));
     const values = table.subarray(at + 3, at + logits.width), most = Math.max(1e-9, ...values.map(Math.abs));
@@ -154,10 +155,10 @@ const Predictions = Base => class extends Base {
     };
     const grid = make('table', {}, make('tr', {}, make('th'), ...Array.from({length: H}, (_, h) => make('th', {title: headName(about, h)}, `${about.slots ? 's' : 'h'}${h}`)), make('th', {}, 'bias'), make('th', {}, 'mlp')));
     for (let l = L - 1; l >= 0; --l) {
-      grid.append(make('tr', {}, make('th', {}, `layer ${l}`), ...Array.from({length: H}, (_, h) => cellOf(l, h, headName(about, h))), cellOf(l, H, 'bias of the attention output'), cellOf(l, H + 1, 'MLP')));
+      grid.append(make('tr', {}, make('th', {}, `layer ${l}`), ...Array.from({length: H}, (_, h) => cellOf(l, h, headName(about, h))), cellOf(l, H, 'attention output bias'), cellOf(l, H + 1, 'MLP')));
     }
-    const parts = [make('h3', {}, 'Where the logit of ', select, ' comes from'),
-                   make('p', {className: 'note'}, `${signed(table[at], 3)} = embedding ${signed(table[at + 1], 3)}, constant ${signed(table[at + 2], 3)}, and what each head and MLP adds directly:`),
+    const parts = [make('h3', {}, 'Contributions to the logit of ', select),
+                   make('p', {className: 'note'}, `${signed(table[at], 3)} = embedding ${signed(table[at + 1], 3)} + constant ${signed(table[at + 2], 3)} + the direct contributions of heads and MLPs:`),
                    make('div', {className: 'grid-logits'}, grid)];
     const experts = await this.view.logitExperts(this.layer);
     if (experts) {
@@ -169,11 +170,7 @@ const Predictions = Base => class extends Base {
     return parts;
   }
   logitBars(numbers) {
-    const pairs = [...numbers].map((x, e) => [e, x]).filter(([, x]) => x !== 0), most = Math.max(1e-9, ...pairs.map(([, x]) => Math.abs(x)));
-    return make('table', {className: 'list'}, ...pairs.map(([e, x]) => {
-      const half = 50 * Math.abs(x) / most;
-      return make('tr', {}, make('td', {}, `expert ${e}`), make('td', {className: 'n'}, signed(x, Math.abs(x) < 0.01 ? 5 : 3)),
-                  make('td', {style: 'width:40%'}, make('span', {className: 'sign'}, make('i', {className: x < 0 ? 'minus' : '', style: `left:${x < 0 ? 50 - half : 50}%;width:${half}%`}))));
-    }));
+    const pairs = [...numbers].map((x, e) => [`expert ${e}`, x]).filter(([, x]) => x !== 0);
+    return this.bars(pairs, () => null, x => signed(x, Math.abs(x) < 0.01 ? 5 : 3));
   }
 };

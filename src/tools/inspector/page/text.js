@@ -8,8 +8,8 @@ const small = x => x === 0 ? '0' : Math.abs(x) >= 0.001 ? x.toFixed(4) : x.toExp
 const kNone = 0xffff;
 const expert = e => e === kNone ? '–' : String(e);
 const kSplitNames = {'before the softmax': 'By term of the composed scores', 'after the softmax': 'By term of the composed weights', 'components': 'By component of the mixture'};
-const kSplitNotes = {'before the softmax': 'Terms are added one after the other: what each changes of the weights.', 'after the softmax': 'The map is linear: each term has its part.',
-                     'components': 'By the components\' shares of each weight.'};
+const kSplitNotes = {'before the softmax': 'The change of the weights when the terms are added to the scores one after the other.', 'after the softmax': 'The composed weights are the sum of these terms.',
+                     'components': 'Each weight is divided by the responsibilities of the components.'};
 const headName = (about, h) => about.slots ? `slot ${h}` : `head ${h}`;
 
 let ramps = null;
@@ -55,7 +55,7 @@ strip.addEventListener('pointerover', event => {
   const i = event.target.dataset && event.target.dataset.i;
   if (i !== undefined) event.target.title = `token ${i}`;
 });
-if (views.some(view => view.about.changes)) $('colour').append(make('option', {value: 'changes'}, 'what switching off changes of the predictions'));
+if (views.some(view => view.about.changes)) $('colour').append(make('option', {value: 'changes'}, 'change of the predictions by switching off'));
 if (views.every(view => view.about.classes)) $('colour').querySelector('[value="surprise"]').remove();
 $('colour').addEventListener('change', event => change({colour: event.target.value}));
 let coloured = '';

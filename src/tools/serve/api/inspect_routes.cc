@@ -4,8 +4,8 @@
 #include "fields.h"
 #include "headroom/core/error.h"
 #include "routes.h"
-#include "tools/inspector/inspector_page.h"
-#include "tools/inspector/switched_off.h"
+#include "tools/inspector/ablation.h"
+#include "tools/inspector/inspector.h"
 
 namespace headroom::serve {
 namespace {
@@ -17,21 +17,21 @@ constexpr std::int64_t kMostOfALivePage = 6'000'000;  // bytes of packed numbers
 // Without a text, which the page asks for, and without a word of what is served: it is open to all, since a browser
 // sends no key of its own. Its script does.
 Reply empty_page(const Models& models) {
-  const inspect::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
-  return {.body = inspect::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
+  const inspector::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
+  return {.body = inspector::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
 }
 
-inspect::InspectedView look_into(const ServedModel& model, const std::vector<std::int32_t>& ids,
-                                 std::vector<inspect::SwitchedOff> off, std::int64_t bytes) {
+inspector::InspectorView look_into(const ServedModel& model, const std::vector<std::int32_t>& ids,
+                                   std::vector<inspector::Ablation> off, std::int64_t bytes) {
   nn::Context context = model.context();
   context.compute_dtype = at::kFloat;  // sums shall come out
-  inspect::Switches switches(off, model.model().options().attention);
+  inspector::AblationObserver ablation(off, model.model().options().attention);
   if (!off.empty()) {
-    context.observer = &switches;
+    context.observer = &ablation;
   }
-  const inspect::InspectLimits limits{.bytes = bytes, .tells = false};
+  const inspector::InspectLimits limits{.bytes = bytes, .show_progress = false};
   const std::string name = off.empty() ? model.name() : fmt::format("{} without what is off", model.name());
-  return {name, model.step(), inspect::inspect_text(model.model(), ids, context, limits)};
+  return {name, model.step(), inspector::inspect_text(model.model(), ids, context, limits)};
 }
 
 struct InspectRequest {
@@ -59,9 +59,9 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
   const std::lock_guard<std::mutex> one_at_a_time(alone);  // each takes a layer's values of all pairs
   try {
-    const std::vector<inspect::SwitchedOff> parts =
-        inspect::read_switched_off(request.switched_off, model.model().options(), std::ssize(ids));
-    inspect::InspectedPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, {}};
+    const std::vector<inspector::Ablation> parts =
+        inspector::parse_ablations(request.switched_off, model.model().options(), std::ssize(ids));
+    inspector::InspectorPage page{"Inside " + model.name(), ids, model.tokenizer(), {}, {}};
     page.live = {.path = kInspect,
                  .models = {},
                  .model = model.name(),
@@ -75,7 +75,7 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
     if (!parts.empty()) {
       page.views.push_back(look_into(model, ids, parts, bytes));
     }
-    return {.body = inspect::render_inspector(page), .type = kHtml};
+    return {.body = inspector::render_inspector(page), .type = kHtml};
   } catch (const UserError& error) {
     refuse(400, "invalid_value", "", "{}", error.what());
   }
