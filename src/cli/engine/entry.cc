@@ -12,7 +12,7 @@ namespace {
 
 // How often each operator took which way, and why not the fused one.
 void remark_on_operators() {
-  for (const auto& [name, chosen] : ops::choices()) {
+  for (const auto& [name, chosen] : ops::implementation_counts()) {
     log_debug("{}: fused {} times, reference {} times{}", name, chosen.fused, chosen.reference,
               chosen.refusal.empty() ? "" : ": " + chosen.refusal);
   }
