@@ -8,7 +8,7 @@
 #include "headroom/core/files.h"
 #include "output_file.h"
 #include "run_model.h"
-#include "tools/analyse/model_reader.h"
+#include "tools/analyse/model_runner.h"
 #include "tools/inspector/inspector.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"

@@ -50,7 +50,7 @@ class AnalysesObserver : public nn::Observer {
   const InputBatch& input_;
 };
 
-void run_pass(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputBatch& input,
+void run_pass(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputBatch& input,
               models::Memory& memory) {
   stop_if_interrupted();
   for (RunningAnalysis& one : all) {
@@ -59,7 +59,7 @@ void run_pass(std::vector<RunningAnalysis>& all, const ModelReader& reader, cons
     }
   }
   AnalysesObserver observer(all, input);
-  reader.forward(input, memory, observer);
+  runner.forward(input, memory, observer);
   for (RunningAnalysis& one : all) {
     if (one.active) {
       one.analysis->end_pass(input);
@@ -78,7 +78,7 @@ std::set<std::int64_t> spread(std::int64_t n, std::int64_t available) {
 }
 
 // An analysis gets the same samples whichever other analyses run.
-void run_samples(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputText& text) {
+void run_samples(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputText& text) {
   std::vector<std::set<std::int64_t>> wanted;
   std::set<std::int64_t> any;
   for (const RunningAnalysis& one : all) {
@@ -96,12 +96,12 @@ void run_samples(std::vector<RunningAnalysis>& all, const ModelReader& reader, c
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].active = wanted[i].contains(sample);
     }
-    run_pass(all, reader, input, memory);
+    run_pass(all, runner, input, memory);
     progress.update(++done);
   }
 }
 
-void run_all_text(std::vector<RunningAnalysis>& all, const ModelReader& reader, const InputText& text) {
+void run_all_text(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputText& text) {
   bool any = false;
   for (RunningAnalysis& one : all) {
     one.active = one.analysis->wants_all_text();
@@ -113,7 +113,7 @@ void run_all_text(std::vector<RunningAnalysis>& all, const ModelReader& reader, 
   Progress progress("running the text", text.tokens(), "tokens");
   std::int64_t done = 0;
   text.for_each_batch([&](const InputBatch& input, models::Memory& memory) {
-    run_pass(all, reader, input, memory);
+    run_pass(all, runner, input, memory);
     done += input.n_tokens();
     progress.update(done);
   });
@@ -169,10 +169,10 @@ void require_analyses(const std::vector<std::string>& what, const config::ModelO
 }
 
 ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   std::vector<RunningAnalysis> all;
   for (const AnalysisKind* kind : select_analyses(request.what, opened.config().model, opened.name)) {
-    all.push_back({.kind = kind, .analysis = kind->make(reader)});
+    all.push_back({.kind = kind, .analysis = kind->make(runner)});
   }
   const bool needs_samples =
       std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 0; });
@@ -186,12 +186,12 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
         log_info("analyse: --text: attention maps show the first {} of {} tokens", first, text->tokens());
       }
     }
-    run_samples(all, reader, *text);
-    run_all_text(all, reader, *text);
+    run_samples(all, runner, *text);
+    run_all_text(all, runner, *text);
   }
   ModelFindings result{.name = opened.name, .step = opened.checkpoint.step, .analyses = {}};
   for (RunningAnalysis& one : all) {
-    result.analyses.emplace_back(one.kind, one.analysis->finish(reader));
+    result.analyses.emplace_back(one.kind, one.analysis->finish(runner));
     one.analysis.reset();
   }
   return result;

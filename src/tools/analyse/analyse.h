@@ -13,7 +13,7 @@ namespace headroom::analyse {
 
 struct AnalyseRequest {
   std::vector<std::string> what;  // names of analyses; empty: all that apply to the model
-  TextSource text;
+  TextInput text;
   std::string command;  // the command line, for the report
 };
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "model_reader.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 
@@ -45,7 +45,7 @@ class Analysis {
   virtual void observe_value(std::string_view /*name*/, const at::Tensor& /*value*/, const InputBatch& /*input*/) {}
   virtual void end_pass(const InputBatch& /*input*/) {}
   // Called once, after all passes. An analysis of parameters, or of generated sequences, does all its work here.
-  virtual Findings finish(const ModelReader& reader) = 0;
+  virtual Findings finish(const ModelRunner& runner) = 0;
 };
 
 struct AnalysisKind {
@@ -54,15 +54,15 @@ struct AnalysisKind {
   std::string_view about;  // one sentence for the page
   // Why the analysis does not apply to these options; empty if it does.
   std::string (*refusal)(const config::ModelOptions& options);
-  std::unique_ptr<Analysis> (*make)(const ModelReader& reader);
+  std::unique_ptr<Analysis> (*make)(const ModelRunner& runner);
 };
 
 template <class T>
-std::unique_ptr<Analysis> make_analysis(const ModelReader& reader) {
+std::unique_ptr<Analysis> make_analysis(const ModelRunner& runner) {
   if constexpr (std::is_default_constructible_v<T>) {
     return std::make_unique<T>();
   } else {
-    return std::make_unique<T>(reader);
+    return std::make_unique<T>(runner);
   }
 }
 

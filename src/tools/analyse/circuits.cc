@@ -25,32 +25,32 @@ constexpr std::int64_t kTopTokens = 10;
 constexpr std::int64_t kAnswerContext = 128;  // at most so many tokens before the answer
 constexpr std::int64_t kSteps = 20;           // of the integration
 
-class Circuits : public Analysis {
+class CircuitsAnalysis : public Analysis {
  public:
   std::int64_t samples() const override { return 1; }
   void end_pass(const InputBatch& input) override { input_ = input; }
 
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
-    const std::vector<std::int64_t> tokens = words_of(reader);
+    const std::vector<std::int64_t> tokens = words_of(runner);
     if (!tokens.empty()) {
-      show_circuits(reader, tokens, found);
+      show_circuits(runner, tokens, found);
     }
     if (input_.tokens.size(1) > 1) {
-      show_gradients(reader, found);
+      show_gradients(runner, found);
     }
     return found;
   }
 
  private:
   // Distinct tokens of the text that begin with a letter.
-  std::vector<std::int64_t> words_of(const ModelReader& reader) const {
+  std::vector<std::int64_t> words_of(const ModelRunner& runner) const {
     std::vector<std::int64_t> all;
     std::set<std::int64_t> seen;
     const at::Tensor ids = input_.tokens[0].to(at::kCPU).contiguous();
     for (std::int64_t i = 0; i < ids.numel() && std::ssize(all) < kCircuitTokens; ++i) {
       const std::int64_t id = ids.const_data_ptr<std::int64_t>()[i];
-      const std::string_view kind = kTokenKinds[static_cast<std::size_t>(token_kind(reader.token_text(id)))];
+      const std::string_view kind = kTokenKinds[static_cast<std::size_t>(token_kind(runner.token_text(id)))];
       if ((kind == "capitalised" || kind == "lower case") && seen.insert(id).second) {
         all.push_back(id);
       }
@@ -59,35 +59,35 @@ class Circuits : public Analysis {
   }
 
   // The residual stream after the embedding and the first MLP, without attention, [N, 1, d].
-  static at::Tensor after_first_mlp(const ModelReader& reader, const InputBatch& single) {
+  static at::Tensor after_first_mlp(const ModelRunner& runner, const InputBatch& single) {
     Replacer replacer({"layer0.out"});
     replacer.instead["layer0.attention.out"] = at::zeros({1});
     models::Memory none;
-    reader.forward(single, none, replacer);
+    runner.forward(single, none, replacer);
     return replacer.at("layer0.out");
   }
 
-  void show_circuits(const ModelReader& reader, const std::vector<std::int64_t>& tokens, Findings& found) const {
+  void show_circuits(const ModelRunner& runner, const std::vector<std::int64_t>& tokens, Findings& found) const {
     InputBatch single;
-    single.tokens = at::tensor(tokens, at::kLong).unsqueeze(1).to(reader.model().device());
-    const at::Tensor x = after_first_mlp(reader, single), unembed = direct_logit_matrix(reader, /*through_norm=*/false);
+    single.tokens = at::tensor(tokens, at::kLong).unsqueeze(1).to(runner.model().device());
+    const at::Tensor x = after_first_mlp(runner, single), unembed = direct_logit_matrix(runner, /*through_norm=*/false);
     std::string markup;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       const std::string name = layer.name;
       Replacer replacer({name + ".o", name + ".value_sum", name + ".select.index", name + ".select.weight",
                          name + ".select_out.index", name + ".select_out.weight"});
       replacer.instead[layer.layer == 0 ? "embedding" : fmt::format("layer{}.out", layer.layer - 1)] = x;
       replacer.instead[fmt::format("{}.{}", name, kFinalWeights)] = at::ones({1});
       models::Memory none;
-      reader.forward(single, none, replacer);
+      runner.forward(single, none, replacer);
       // Without the output gate, which depends on the query.
       const at::Tensor value =
           replacer.at(name + (replacer.values.contains(name + ".value_sum") ? ".value_sum" : ".o"));
       const at::Tensor written =
-          head_outputs(reader, name, value.to(at::kFloat), routing_of(replacer, name)).squeeze(2);
+          head_outputs(runner, name, value.to(at::kFloat), routing_of(replacer, name)).squeeze(2);
       const at::Tensor logits = written.matmul(unembed).to(at::kCPU);  // [N, H, V]
       markup += fmt::format("<details><summary>{}</summary>{}</details>\n", name,
-                            list_top(reader, name, tokens, logits, found));
+                            list_top(runner, name, tokens, logits, found));
     }
     found.figures.push_back({.caption = "value-output circuits",
                              .remark = "the most likely tokens when a head's value and output matrices alone are "
@@ -97,7 +97,7 @@ class Circuits : public Analysis {
   }
 
   // A table for each head: the tokens of the highest logits for each token, and how often it is among them itself.
-  static std::string list_top(const ModelReader& reader, const std::string& layer,
+  static std::string list_top(const ModelRunner& runner, const std::string& layer,
                               const std::vector<std::int64_t>& tokens, const at::Tensor& logits, Findings& found) {
     const at::Tensor top = std::get<1>(logits.topk(std::min(kTopTokens, logits.size(2)), -1)).contiguous();
     const at::Tensor own = at::tensor(tokens, at::kLong).view({-1, 1, 1}).eq(top).any(-1).to(at::kDouble).mean(0);
@@ -108,50 +108,50 @@ class Circuits : public Analysis {
       Json one = {{"head", h}, {"copies", own[h].item<double>()}};
       std::vector<std::vector<std::string>> rows;
       for (std::size_t i = 0; i < tokens.size(); ++i) {
-        const std::vector<std::string> to = token_texts(reader, top[static_cast<std::int64_t>(i)][h]);
-        one["tokens"].push_back({{"token", reader.token_text(tokens[i])}, {"to", to}});
+        const std::vector<std::string> to = token_texts(runner, top[static_cast<std::int64_t>(i)][h]);
+        one["tokens"].push_back({{"token", runner.token_text(tokens[i])}, {"to", to}});
         std::vector<std::string> escaped;
         for (const std::string& text : to) {
           escaped.push_back(draw::escape(display_text(text)));
         }
-        rows.push_back({draw::escape(display_text(reader.token_text(tokens[i]))),
+        rows.push_back({draw::escape(display_text(runner.token_text(tokens[i]))),
                         fmt::format("{}", fmt::join(escaped, " \u00b7 "))});
       }
       heads.push_back(std::move(one));
       markup += fmt::format("<h4>{} {}: {:.0f}% of tokens are among their own top {}</h4>{}",
-                            routes_heads(reader.options().attention) ? "slot" : "head", h,
+                            routes_heads(runner.options().attention) ? "slot" : "head", h,
                             100.0 * own[h].item<double>(), kTopTokens, html_table({"token", "top tokens"}, rows));
     }
     return markup;
   }
 
   // ln p(answer) of the token after `before`.
-  static at::Tensor log_probability(const ModelReader& reader, const InputBatch& before, std::int64_t answer,
+  static at::Tensor log_probability(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
                                     nn::Observer& observer) {
-    return reader.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
+    return runner.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
   }
 
-  void show_gradients(const ModelReader& reader, Findings& found) const {
+  void show_gradients(const ModelRunner& runner, Findings& found) const {
     const std::int64_t t = std::min(input_.tokens.size(1) - 1, kAnswerContext);
     InputBatch before;
     before.tokens = input_.tokens.narrow(1, 0, t);
     const auto answer = input_.tokens[0][t].item<std::int64_t>();
     nn::Recorder whole({"layer*.attention.o"});
-    const double full = log_probability(reader, before, answer, whole).item<double>();
+    const double full = log_probability(runner, before, answer, whole).item<double>();
     std::vector<at::Tensor> by_head;
     std::vector<std::string> names;
     double largest_residual = 0.0;
-    const std::vector<AttentionLayer> layers = reader.attention_layers();
+    const std::vector<AttentionLayer> layers = runner.attention_layers();
     Progress progress("integrating", std::ssize(layers) * kSteps, "passes");
     std::int64_t passes = 0;
     for (const AttentionLayer& layer : layers) {
       const std::string name = layer.name + ".o";
       const at::Tensor o = whole.at(name).detach();
-      const at::Tensor shares = integrated(reader, before, answer, name, o);  // [H, T]
+      const at::Tensor shares = integrated(runner, before, answer, name, o);  // [H, T]
       progress.update(passes += kSteps);
       Replacer off({});
       off.instead[name] = at::zeros({1});
-      const double without = log_probability(reader, before, answer, off).item<double>();
+      const double without = log_probability(runner, before, answer, off).item<double>();
       const double residual = full - without - shares.sum().item<double>();
       largest_residual = std::max(largest_residual, std::abs(residual));
       found.metrics["gradients"]["layers"][layer.name] = {
@@ -160,7 +160,7 @@ class Circuits : public Analysis {
       by_head.push_back(shares.sum(1).to(at::kCPU));
       names.push_back(layer_of(layer.name));
     }
-    const std::string text = reader.token_text(answer);
+    const std::string text = runner.token_text(answer);
     Json& metrics = found.metrics["gradients"];
     metrics["answer"] = text;
     metrics["log_probability"] = full;
@@ -185,7 +185,7 @@ class Circuits : public Analysis {
 
   // Integrated gradients along the straight path from 0 to a layer's head outputs `o` [1, H, T, w], by the midpoint
   // rule, [H, T].
-  static at::Tensor integrated(const ModelReader& reader, const InputBatch& before, std::int64_t answer,
+  static at::Tensor integrated(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
                                const std::string& name, const at::Tensor& o) {
     const at::AutoGradMode with_graph(true);
     at::Tensor sum = at::zeros_like(o, at::kFloat);
@@ -194,7 +194,7 @@ class Circuits : public Analysis {
       at::Tensor point = (o * ((static_cast<double>(step) + 0.5) / static_cast<double>(kSteps))).requires_grad_(true);
       Replacer replacer({});
       replacer.instead[name] = point;
-      log_probability(reader, before, answer, replacer).backward();
+      log_probability(runner, before, answer, replacer).backward();
       sum += point.grad();
     }
     return (sum * o / static_cast<double>(kSteps)).sum(-1)[0].to(at::kDouble).detach();
@@ -216,7 +216,7 @@ const AnalysisRegistration kCircuits(
      .about = "The effect of heads on the output: the tokens that a head maps a token to, and "
               "each head's contribution to the last token of the text.",
      .refusal = refuse_without_circuits,
-     .make = make_analysis<Circuits>});
+     .make = make_analysis<CircuitsAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -38,9 +38,9 @@ struct StageExample {
   at::Tensor factors;  // [R H, S] of the keys; undefined without a low-rank map of keys
 };
 
-class Composition : public Analysis {
+class CompositionAnalysis : public Analysis {
  public:
-  explicit Composition(const ModelReader& reader) : reader_(reader), options_(reader.options()) {
+  explicit CompositionAnalysis(const ModelRunner& runner) : runner_(runner), options_(runner.options()) {
     for (const char* stage : {"pre", "post"}) {
       if (options_.attention.composes(stage)) {
         stages_.emplace_back(stage);
@@ -68,17 +68,17 @@ class Composition : public Analysis {
     }
   }
 
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
     std::string summary;
     for (std::size_t s = 0; s < stages_.size(); ++s) {
-      const at::Tensor all = term_sizes(reader, s, found).mean(0), shares = all / all.sum();
+      const at::Tensor all = term_sizes(runner, s, found).mean(0), shares = all / all.sum();
       const auto most = shares.narrow(0, 1, 4).argmax().item<std::int64_t>() + 1;
       summary += fmt::format("{}{}: the largest dynamic term is {}, {:.1f}% of the total", summary.empty() ? "" : "; ",
                              stages_[s], kTerms[static_cast<std::size_t>(most)], 100.0 * shares[most].item<double>());
     }
-    for (const AttentionLayer& layer : reader.attention_layers()) {
-      draw_example(reader, layer, found);
+    for (const AttentionLayer& layer : runner.attention_layers()) {
+      draw_example(runner, layer, found);
     }
     found.summary = summary;
     return found;
@@ -143,17 +143,17 @@ class Composition : public Analysis {
     }
     const std::string prefix = layer + "." + stages_[stage] + ".k.";
     ops::HeadMapWeights weights{.tanh_gelu = o.compose_activation == config::ComposeActivation::gelu_tanh};
-    weights.w1 = {reader_.parameter(prefix + "w1").to(at::kFloat)};
-    weights.w2 = {reader_.parameter(prefix + "w2").to(at::kFloat)};
+    weights.w1 = {runner_.parameter(prefix + "w1").to(at::kFloat)};
+    weights.w2 = {runner_.parameter(prefix + "w2").to(at::kFloat)};
     const at::Tensor all = ops::head_map_factors(values_.at("source"), weights, config::Implementation::reference);
     return all.narrow(1, 0, o.compose_rank * o.n_heads).t().to(at::kCPU).contiguous();
   }
 
   // Mean size of each term of a stage by layer, [L, 5].
-  at::Tensor term_sizes(const ModelReader& reader, std::size_t stage, Findings& found) const {
+  at::Tensor term_sizes(const ModelRunner& runner, std::size_t stage, Findings& found) const {
     std::vector<at::Tensor> rows;
     std::vector<std::string> names;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       const StageSums& sums = sums_.at(key_of(layer.name, stages_[stage]));
       rows.push_back(sums.size / std::max(sums.pairs, 1.0));
       names.push_back(layer_of(layer.name));
@@ -179,13 +179,13 @@ class Composition : public Analysis {
     return all;
   }
 
-  void draw_example(const ModelReader& reader, const AttentionLayer& layer, Findings& found) const {
+  void draw_example(const ModelRunner& runner, const AttentionLayer& layer, Findings& found) const {
     std::string markup = "<div class='maps'>", remark;
     const bool source = !first_.target.defined() || layer.encoder;
     const std::vector<std::string> queries =
-        source ? token_texts(reader, first_.tokens[0], TextSide::source) : token_texts(reader, first_.target[0]);
+        source ? token_texts(runner, first_.tokens[0], TextSide::source) : token_texts(runner, first_.target[0]);
     const std::vector<std::string> keys =
-        layer.cross ? token_texts(reader, first_.tokens[0], TextSide::source) : queries;
+        layer.cross ? token_texts(runner, first_.tokens[0], TextSide::source) : queries;
     for (const std::string& stage : stages_) {
       const auto at = examples_.find(key_of(layer.name, stage));
       if (at == examples_.end()) {
@@ -229,7 +229,7 @@ class Composition : public Analysis {
     found.figures.push_back({.caption = layer.name, .remark = remark, .markup = markup + "</div>", .full_width = true});
   }
 
-  ModelReader reader_;
+  ModelRunner runner_;
   config::ModelOptions options_;
   std::vector<std::string> stages_;
   std::map<std::string, at::Tensor> values_;  // of the current layer
@@ -249,7 +249,7 @@ const AnalysisRegistration kComposition(
      .about = "How heads are composed: the five terms of composed scores and weights, and "
               "the maps from head to head.",
      .refusal = refuse_without_composition,
-     .make = make_analysis<Composition>});
+     .make = make_analysis<CompositionAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -85,8 +85,8 @@ constexpr std::size_t kMostPoints = 120;  // of a curve
 // The circuits of each head of an attention layer.
 class LayerCircuits {
  public:
-  LayerCircuits(const ModelReader& reader, const AttentionLayer& layer)
-      : reader_(reader), name_(layer.name), options_(reader.options().attention) {}
+  LayerCircuits(const ModelRunner& runner, const AttentionLayer& layer)
+      : runner_(runner), name_(layer.name), options_(runner.options().attention) {}
 
   std::vector<Circuit> query_key() const {
     std::vector<Circuit> heads;
@@ -113,7 +113,7 @@ class LayerCircuits {
  private:
   std::int64_t n_heads() const { return options_.projection->all_heads(options_); }
   at::Tensor matrix(const std::string& name) const {
-    return reader_.parameter(name_ + "." + name).to(at::kCPU, at::kDouble);
+    return runner_.parameter(name_ + "." + name).to(at::kCPU, at::kDouble);
   }
 
   // A head's matrices for one projection, [d, e] ([e, d] for "o"): a single one, or one per expert.
@@ -154,19 +154,19 @@ class LayerCircuits {
     return which == 'v' ? of_head : at::cat({matrix("w_k_rotary"), of_head}, 1);
   }
 
-  const ModelReader& reader_;
+  const ModelRunner& runner_;
   std::string name_;
   config::AttentionOptions options_;
 };
 
-class Diversity : public Analysis {
+class DiversityAnalysis : public Analysis {
  public:
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
     std::vector<at::Tensor> curves[2];
     std::vector<double> sizes[2];
-    for (const AttentionLayer& layer : reader.attention_layers()) {
-      const LayerCircuits of_layer(reader, layer);
+    for (const AttentionLayer& layer : runner.attention_layers()) {
+      const LayerCircuits of_layer(runner, layer);
       const std::vector<Circuit> circuits[2] = {of_layer.query_key(), of_layer.output_value()};
       for (const int which : {0, 1}) {
         const at::Tensor curve = captured_variance(circuits[which]);
@@ -245,7 +245,7 @@ const AnalysisRegistration kDiversity(
      .order = 5,
      .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
      .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
-     .make = make_analysis<Diversity>});
+     .make = make_analysis<DiversityAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -75,9 +75,9 @@ Json to_json(const std::vector<RankedText>& all, const char* text, const char* v
   return list;
 }
 
-class Experts : public Analysis {
+class ExpertsAnalysis : public Analysis {
  public:
-  explicit Experts(const ModelReader& reader) : options_(reader.options()), vocabulary_(reader) {}
+  explicit ExpertsAnalysis(const ModelRunner& runner) : options_(runner.options()), vocabulary_(runner) {}
 
   bool wants_all_text() const override { return true; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
@@ -123,7 +123,7 @@ class Experts : public Analysis {
     router.kinds.add(read.kind, flat, width);
   }
 
-  Findings finish(const ModelReader& /*reader*/) override {
+  Findings finish(const ModelRunner& /*runner*/) override {
     Findings found;
     double least_entropy = 1.0;
     std::int64_t unused = 0;
@@ -377,7 +377,7 @@ const AnalysisRegistration kExperts(
      .order = 2,
      .about = "Which tokens and words are routed to each expert, and how even the load is.",
      .refusal = refuse_without_experts,
-     .make = make_analysis<Experts>});
+     .make = make_analysis<ExpertsAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

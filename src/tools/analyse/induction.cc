@@ -36,7 +36,7 @@ constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kListedHeads = 12;
 
 // Sums over queries of each head, [heads] float64. `count` is the number of queries, fewer for routed heads.
-struct HeadSums {
+struct InductionSums {
   at::Tensor prefix, copy, count;
 };
 
@@ -46,17 +46,17 @@ struct HeadScores {
   double prefix = 0.0, copy = 0.0;
 };
 
-class Induction : public Analysis {
+class InductionAnalysis : public Analysis {
  public:
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
-    const std::vector<std::int64_t> tokens = tokens_to_draw(reader);
-    const std::int64_t most = std::min(reader.options().context_length / 2, static_cast<std::int64_t>(tokens.size()));
+    const std::vector<std::int64_t> tokens = tokens_to_draw(runner);
+    const std::int64_t most = std::min(runner.options().context_length / 2, static_cast<std::int64_t>(tokens.size()));
     if (most < 2) {
       found.summary = "the context is too short for a repeated sequence";
       return found;
     }
-    const at::Tensor direct = direct_logit_matrix(reader, /*through_norm=*/true);
+    const at::Tensor direct = direct_logit_matrix(runner, /*through_norm=*/true);
     std::int64_t done = 0;
     for (const std::int64_t length : kLengths) {
       const std::int64_t n = std::min(length, most);
@@ -67,9 +67,9 @@ class Induction : public Analysis {
       sums_.clear();
       shown_.clear();
       for (std::int64_t i = 0; i < kSequences; ++i) {
-        score(reader, repeated(n, tokens, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
+        score(runner, repeated(n, tokens, mix(kSeed, static_cast<std::uint64_t>(i))), n, direct);
       }
-      report(reader, n, found);
+      report(runner, n, found);
     }
     found.summary = fmt::format("best head: {} head {}, prefix matching {:.3f}, copying {:.3f}, at a distance of {}",
                                 best_.layer, best_.head, best_.prefix, best_.copy, best_tokens_);
@@ -78,10 +78,10 @@ class Induction : public Analysis {
 
  private:
   // All tokens but the line end, which marks the start of unrelated text.
-  static std::vector<std::int64_t> tokens_to_draw(const ModelReader& reader) {
+  static std::vector<std::int64_t> tokens_to_draw(const ModelRunner& runner) {
     std::vector<std::int64_t> all;
-    for (std::int64_t id = 0; id < reader.tokenizer().vocabulary_size(); ++id) {
-      if (id != reader.tokenizer().line_end_id()) {
+    for (std::int64_t id = 0; id < runner.tokenizer().vocabulary_size(); ++id) {
+      if (id != runner.tokenizer().line_end_id()) {
         all.push_back(id);
       }
     }
@@ -100,25 +100,25 @@ class Induction : public Analysis {
     return at::cat({once, once}, 1);
   }
 
-  void score(const ModelReader& reader, const at::Tensor& tokens, std::int64_t n, const at::Tensor& direct) {
+  void score(const ModelRunner& runner, const at::Tensor& tokens, std::int64_t n, const at::Tensor& direct) {
     InputBatch input;
-    input.tokens = tokens.to(reader.model().device());
+    input.tokens = tokens.to(runner.model().device());
     nn::Recorder recorder(
         {"*.attention.probs_composed", "*.attention.o", "*.attention.select.*", "*.attention.select_out.*"});
     models::Memory none;
-    reader.forward(input, none, recorder);
+    runner.forward(input, none, recorder);
     const at::Tensor of_tokens = direct.index_select(1, tokens[0].narrow(0, 0, n).to(direct.device()));  // [d, n]
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       const at::Tensor weights = recorder.at(layer.name + ".probs_composed")[0].to(at::kFloat);
       const at::Tensor o = recorder.at(layer.name + ".o").narrow(2, n, n).to(at::kFloat);
-      Routing routing = routing_of(recorder, layer.name);
+      RoutedExperts routing = routing_of(recorder, layer.name);
       if (routing.index.defined()) {  // of the second half's queries
         routing = {routing.index.narrow(0, n, n), routing.weight.narrow(0, n, n)};
       }
-      const at::Tensor logits = head_outputs(reader, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
+      const at::Tensor logits = head_outputs(runner, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
       // Both occurrences of a token.
       const at::Tensor attended = weights.narrow(1, n, n).unflatten(2, {2, n}).sum(2);
-      add(reader, layer.name, prefix_by_query(weights, n), copying_by_query(logits, attended), routing);
+      add(runner, layer.name, prefix_by_query(weights, n), copying_by_query(logits, attended), routing);
       if (shown_.find(layer.name) == shown_.end()) {
         shown_[layer.name] = weights.to(at::kCPU);
       }
@@ -134,10 +134,10 @@ class Induction : public Analysis {
   }
 
   // `prefix` and `copy` are [H, n].
-  void add(const ModelReader& reader, const std::string& layer, const at::Tensor& prefix, const at::Tensor& copy,
-           const Routing& routing) {
-    const config::AttentionOptions& o = reader.options().attention;
-    HeadSums& sums = sums_[layer];
+  void add(const ModelRunner& runner, const std::string& layer, const at::Tensor& prefix, const at::Tensor& copy,
+           const RoutedExperts& routing) {
+    const config::AttentionOptions& o = runner.options().attention;
+    InductionSums& sums = sums_[layer];
     const std::int64_t heads = o.projection->all_heads(o);
     if (!sums.count.defined()) {
       sums.prefix = at::zeros({heads}, at::kDouble);
@@ -152,12 +152,12 @@ class Induction : public Analysis {
     sums.count.scatter_add_(0, flat, at::ones(flat.sizes(), at::kDouble));
   }
 
-  void report(const ModelReader& reader, std::int64_t n, Findings& found) {
+  void report(const ModelRunner& runner, std::int64_t n, Findings& found) {
     std::vector<HeadScores> heads;
     std::vector<at::Tensor> prefixes, copies;
     std::vector<std::string> names;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
-      const HeadSums& sums = sums_.at(layer.name);
+    for (const AttentionLayer& layer : runner.attention_layers()) {
+      const InductionSums& sums = sums_.at(layer.name);
       const at::Tensor count = sums.count.clamp_min(1.0), prefix = sums.prefix / count, copy = sums.copy / count;
       prefixes.push_back(prefix);
       copies.push_back(copy);
@@ -203,15 +203,15 @@ class Induction : public Analysis {
     found.figures.push_back({.caption = "heads by prefix matching" + back,
                              .remark = fmt::format("{} sequences of {} random tokens, repeated once", kSequences, n),
                              .markup = html_table({"head", "prefix matching", "copying"}, rows)});
-    show_best(reader, heads.front(), back, found);
+    show_best(runner, heads.front(), back, found);
     if (heads.front().prefix > best_.prefix || best_tokens_ == 0) {
       best_ = heads.front();
       best_tokens_ = n;
     }
   }
 
-  void show_best(const ModelReader& reader, const HeadScores& best, const std::string& back, Findings& found) const {
-    if (routes_heads(reader.options().attention)) {
+  void show_best(const ModelRunner& runner, const HeadScores& best, const std::string& back, Findings& found) const {
+    if (routes_heads(runner.options().attention)) {
       return;  // each query is routed to other heads
     }
     const at::Tensor weights = shown_.at(best.layer + ".attention")[best.head];
@@ -225,7 +225,7 @@ class Induction : public Analysis {
                                    .column_label = "key"})});
   }
 
-  std::map<std::string, HeadSums, std::less<>> sums_;
+  std::map<std::string, InductionSums, std::less<>> sums_;
   std::map<std::string, at::Tensor, std::less<>> shown_;  // attention weights of the first sequence, by layer
   HeadScores best_;
   std::int64_t best_tokens_ = 0;
@@ -241,7 +241,7 @@ const AnalysisRegistration kInduction(
      .order = 3,
      .about = "Heads that find the previous occurrence of a token and copy what followed.",
      .refusal = refuse_without_induction,
-     .make = make_analysis<Induction>});
+     .make = make_analysis<InductionAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -6,7 +6,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
-#include "model_reader.h"
+#include "model_runner.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"
 
@@ -22,12 +22,12 @@ constexpr std::int64_t kMaxFileBytes = 64 << 20;     // of a file with one examp
 // A stream of tokens, cut into chunks of the model's context length.
 class TokenStream : public InputText {
  public:
-  TokenStream(const ModelReader& reader, std::vector<std::int32_t> ids)
-      : reader_(reader), ids_(std::move(ids)), chunk_(reader.options().context_length), size_(std::ssize(ids_)) {}
-  TokenStream(const ModelReader& reader, std::shared_ptr<const data::TokenFile> file, std::int64_t limit)
-      : reader_(reader),
+  TokenStream(const ModelRunner& runner, std::vector<std::int32_t> ids)
+      : runner_(runner), ids_(std::move(ids)), chunk_(runner.options().context_length), size_(std::ssize(ids_)) {}
+  TokenStream(const ModelRunner& runner, std::shared_ptr<const data::TokenFile> file, std::int64_t limit)
+      : runner_(runner),
         file_(std::move(file)),
-        chunk_(reader.options().context_length),
+        chunk_(runner.options().context_length),
         size_(limit > 0 ? std::min(file_->size(), limit) : file_->size()) {}
 
   std::int64_t samples() const override { return (size_ + chunk_ - 1) / chunk_; }
@@ -35,9 +35,9 @@ class TokenStream : public InputText {
   std::int64_t tokens() const override { return size_; }
 
   InputBatch sample(std::int64_t i, models::Memory& memory) const override {
-    if (i > 0 && reader_.options().memory_length > 0) {
+    if (i > 0 && runner_.options().memory_length > 0) {
       nn::Recorder nothing({});
-      reader_.forward(rows({{i - 1}}, chunk_), memory, nothing);
+      runner_.forward(rows({{i - 1}}, chunk_), memory, nothing);
     }
     InputBatch input = rows({{i}}, std::min({chunk_, kMaxSampleTokens, size_ - i * chunk_}));
     input.sample = true;
@@ -79,11 +79,11 @@ class TokenStream : public InputText {
     input.tokens = at::tensor(ids, at::kInt)
                        .to(at::kLong)
                        .view({static_cast<std::int64_t>(chunks.size()), length})
-                       .to(reader_.model().device());
+                       .to(runner_.model().device());
     return input;
   }
 
-  ModelReader reader_;
+  ModelRunner runner_;
   std::vector<std::int32_t> ids_;
   std::shared_ptr<const data::TokenFile> file_;  // null: `ids_`
   std::int64_t chunk_, size_;
@@ -96,7 +96,7 @@ struct TextExample {
 // Separate sequences, or pairs of sequences: the examples of a classifier or an encoder-decoder.
 class ExampleList : public InputText {
  public:
-  ExampleList(const ModelReader& reader, std::vector<TextExample> all) : reader_(reader), all_(std::move(all)) {}
+  ExampleList(const ModelRunner& runner, std::vector<TextExample> all) : runner_(runner), all_(std::move(all)) {}
 
   std::int64_t samples() const override { return std::ssize(all_); }
   std::int64_t tokens() const override {
@@ -134,14 +134,14 @@ class ExampleList : public InputText {
     return input;
   }
   at::Tensor row_of(const std::vector<std::int64_t>& ids) const {
-    return at::tensor(ids, at::kLong).unsqueeze(0).to(reader_.model().device());
+    return at::tensor(ids, at::kLong).unsqueeze(0).to(runner_.model().device());
   }
 
-  ModelReader reader_;
+  ModelRunner runner_;
   std::vector<TextExample> all_;
 };
 
-std::vector<std::string> lines_of(const TextSource& source) {
+std::vector<std::string> lines_of(const TextInput& source) {
   if (source.text.empty() && source.data.empty()) {
     user_error("analyse: --text or --data: a translation model needs one of them");
   }
@@ -174,10 +174,10 @@ std::vector<std::int64_t> encode_up_to(std::int64_t limit, const tokenizers::Tok
 }
 
 // One example a line.
-std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const TextSource& source) {
+std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const TextInput& source) {
   const config::ModelOptions& o = opened.config().model;
   const bool pairs = o.kind == config::ModelKind::encoder_decoder;
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   const std::int64_t begin = pairs ? opened.checkpoint.tokenizer->begin_id() : -1;
   std::vector<TextExample> all;
   bool cut = false;
@@ -191,10 +191,10 @@ std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const Te
       user_error("{}: must be {}, separated by a tab", where, pairs ? "a source and its translation" : "two texts");
     }
     TextExample example;
-    example.tokens = encode_up_to(o.context_length, reader.tokenizer(TextSide::source),
+    example.tokens = encode_up_to(o.context_length, runner.tokenizer(TextSide::source),
                                   std::string_view(line).substr(0, two ? tab : line.size()), where, cut);
     if (two) {
-      example.target = encode_up_to(o.context_length - (pairs ? 1 : 0), reader.tokenizer(TextSide::target),
+      example.target = encode_up_to(o.context_length - (pairs ? 1 : 0), runner.tokenizer(TextSide::target),
                                     std::string_view(line).substr(tab + 1), where, cut);
       if (begin >= 0) {
         example.target.insert(example.target.begin(), begin);
@@ -209,7 +209,7 @@ std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const Te
     log_info("analyse: {}: texts are cut after {} tokens, the model's context length", printable(source.name()),
              o.context_length);
   }
-  return std::make_unique<ExampleList>(reader, std::move(all));
+  return std::make_unique<ExampleList>(runner, std::move(all));
 }
 
 // Labelled sequences: all of `file`, or the start of the run's validation data if `file` is empty.
@@ -234,12 +234,12 @@ std::unique_ptr<InputText> open_labelled(const store::OpenedModel& opened, const
     }
     read += std::ssize(example.tokens) + std::ssize(example.target);
   }
-  return std::make_unique<ExampleList>(ModelReader(opened), std::move(all));
+  return std::make_unique<ExampleList>(ModelRunner(opened), std::move(all));
 }
 
 }  // namespace
 
-std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextSource& source) {
+std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextInput& source) {
   const config::ModelOptions& o = opened.config().model;
   if (!o.reads_tokens()) {
     user_error("{}: expected a model that reads text, got one of kind {}", opened.name, config::name_of(o.kind));
@@ -250,13 +250,13 @@ std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const Tex
   if (o.kind == config::ModelKind::encoder_decoder || o.kind == config::ModelKind::classifier) {
     return open_lines(opened, source);
   }
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   if (!source.text.empty()) {
     std::vector<std::int32_t> ids = opened.checkpoint.tokenizer->encode(source.text);
     if (ids.empty()) {
       user_error("analyse: --text: has no text");
     }
-    return std::make_unique<TokenStream>(reader, std::move(ids));
+    return std::make_unique<TokenStream>(runner, std::move(ids));
   }
   std::vector<std::string> files;
   if (!source.data.empty()) {
@@ -264,7 +264,7 @@ std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const Tex
   }
   const auto tokens = tasks::open_evaluation_text(
       {.config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = files});
-  return std::make_unique<TokenStream>(reader, tokens, files.empty() ? kValidationTokens : 0);
+  return std::make_unique<TokenStream>(runner, tokens, files.empty() ? kValidationTokens : 0);
 }
 
 }  // namespace headroom::analyse

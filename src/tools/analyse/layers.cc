@@ -47,7 +47,7 @@ std::string refuse_all_but_language_models(const config::ModelOptions& options) 
              : fmt::format("it is of kind {}; the analysis needs a language model", config::name_of(options.kind));
 }
 
-Routing routing_of(const nn::Recorder& recorder, const std::string& layer) {
+RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer) {
   for (const char* site : {".select_out", ".select"}) {
     if (recorder.values.contains(layer + site + ".index")) {
       return {recorder.at(layer + site + ".index"), recorder.at(layer + site + ".weight")};
@@ -56,12 +56,12 @@ Routing routing_of(const nn::Recorder& recorder, const std::string& layer) {
   return {};
 }
 
-at::Tensor head_outputs(const ModelReader& reader, const std::string& layer, const at::Tensor& o,
-                        const Routing& routing) {
-  const at::Tensor w = reader.parameter(layer + ".w_o").to(o.scalar_type());
+at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
+                        const RoutedExperts& routing) {
+  const at::Tensor w = runner.parameter(layer + ".w_o").to(o.scalar_type());
   const std::int64_t b = o.size(0), h = o.size(1), t = o.size(2);
   const bool experts = w.dim() == 4;
-  if (!experts && !routes_heads(reader.options().attention)) {
+  if (!experts && !routes_heads(runner.options().attention)) {
     return at::einsum("bhte,hed->bhtd", {o, w});
   }
   if (!routing.index.defined()) {
@@ -83,11 +83,11 @@ at::Tensor head_outputs(const ModelReader& reader, const std::string& layer, con
   return sum.view({b, t, h, -1}).transpose(1, 2);
 }
 
-at::Tensor direct_logit_matrix(const ModelReader& reader, bool through_norm) {
-  const config::ModelOptions& o = reader.options();
-  at::Tensor matrix = (o.tied_embeddings ? reader.parameter("embed").t() : reader.parameter("head.w")).to(at::kFloat);
+at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm) {
+  const config::ModelOptions& o = runner.options();
+  at::Tensor matrix = (o.tied_embeddings ? runner.parameter("embed").t() : runner.parameter("head.w")).to(at::kFloat);
   if (through_norm && o.norm_position == config::NormPosition::pre) {
-    matrix = matrix * reader.parameter("norm_f.scale").to(at::kFloat).unsqueeze(1);
+    matrix = matrix * runner.parameter("norm_f.scale").to(at::kFloat).unsqueeze(1);
     matrix = o.norm == config::Norm::layer ? matrix - matrix.mean(0, /*keepdim=*/true) : matrix;
   }
   return matrix;
@@ -97,7 +97,7 @@ bool routes_heads(const config::AttentionOptions& options) {
   return !options.projection->has_fixed_heads();
 }
 
-at::Tensor dense_gates(const Routing& routing, std::int64_t n_experts) {
+at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts) {
   const at::Tensor weight = routing.weight.to(at::kFloat);
   return at::zeros({weight.size(0), weight.size(1), n_experts}, weight.options()).scatter(2, routing.index, weight);
 }
@@ -129,11 +129,11 @@ std::vector<double> to_vector(const at::Tensor& vector) {
   return {flat.const_data_ptr<double>(), flat.const_data_ptr<double>() + flat.numel()};
 }
 
-std::vector<std::string> token_texts(const ModelReader& reader, const at::Tensor& tokens, TextSide side) {
+std::vector<std::string> token_texts(const ModelRunner& runner, const at::Tensor& tokens, TextSide side) {
   const at::Tensor flat = tokens.reshape({-1}).to(at::kCPU, at::kLong).contiguous();
   std::vector<std::string> texts;
   for (std::int64_t i = 0; i < flat.numel(); ++i) {
-    texts.push_back(reader.token_text(flat.const_data_ptr<std::int64_t>()[i], side));
+    texts.push_back(runner.token_text(flat.const_data_ptr<std::int64_t>()[i], side));
   }
   return texts;
 }

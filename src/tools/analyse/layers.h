@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "foundation/draw/heat_map.h"
-#include "model_reader.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 
@@ -31,26 +31,26 @@ std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
 // The routed experts of each query: values "select_out" or "select", [B T, H or 1, K]. Undefined in layers without
 // experts.
-struct Routing {
+struct RoutedExperts {
   at::Tensor index, weight;
 };
 
 // From recorded values of a layer; undefined if there are none.
-Routing routing_of(const nn::Recorder& recorder, const std::string& layer);
+RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer);
 
 // What each head adds to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output matrices. The sum
 // over heads is the output without biases.
-at::Tensor head_outputs(const ModelReader& reader, const std::string& layer, const at::Tensor& o,
-                        const Routing& routing);
+at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
+                        const RoutedExperts& routing);
 
 // The matrix [d, V] from the residual stream to the logits. `through_norm` includes the scale and the centring of the
 // final norm, but not its division.
-at::Tensor direct_logit_matrix(const ModelReader& reader, bool through_norm);
+at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm);
 
 // Whether each token is routed to some of many heads. Then H counts the slots of a token.
 bool routes_heads(const config::AttentionOptions& options);
 // The weight of each head or expert, 0 if not selected, [n, H, E]. `routing` is [n, H, K].
-at::Tensor dense_gates(const Routing& routing, std::int64_t n_experts);
+at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts);
 
 // Records the values that match its patterns, and replaces those in `instead`.
 class Replacer : public nn::Recorder {
@@ -64,7 +64,7 @@ class Replacer : public nn::Recorder {
 draw::Cells cells_of(const at::Tensor& matrix);
 std::vector<double> to_vector(const at::Tensor& vector);
 // The text of each token of a sequence [T].
-std::vector<std::string> token_texts(const ModelReader& reader, const at::Tensor& tokens,
+std::vector<std::string> token_texts(const ModelRunner& runner, const at::Tensor& tokens,
                                      TextSide side = TextSide::target);
 // A token for labels: line ends and tabs as symbols, without its leading blank.
 std::string display_text(std::string_view token);

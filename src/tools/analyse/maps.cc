@@ -14,9 +14,9 @@ namespace {
 
 constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
 
-class Maps : public Analysis {
+class MapsAnalysis : public Analysis {
  public:
-  explicit Maps(const ModelReader& reader) : options_(reader.options()) {}
+  explicit MapsAnalysis(const ModelRunner& runner) : options_(runner.options()) {}
 
   std::int64_t samples() const override { return 1; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
@@ -30,15 +30,15 @@ class Maps : public Analysis {
     if (what == kFinalWeights) {
       maps_[layer_of(name)] = value[0].to(at::kCPU, at::kFloat);
     } else {
-      Routing& routing = routings_[layer_of(name)];
+      RoutedExperts& routing = routings_[layer_of(name)];
       (what == "index" ? routing.index : routing.weight) = value.to(at::kCPU);
     }
   }
   void end_pass(const InputBatch& input) override { input_ = input; }
 
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       const auto map = maps_.find(layer.name);
       if (map == maps_.end()) {
         continue;
@@ -46,12 +46,12 @@ class Maps : public Analysis {
       const at::Tensor& weights = map->second;  // [H, T, S]
       found.tensors[layer.name] = weights;
       found.metrics[layer.name] = metrics_of(weights, layer);
-      found.figures.push_back(draw_maps(reader, layer, weights, found));
+      found.figures.push_back(draw_maps(runner, layer, weights, found));
     }
     constexpr config::Span kOneToken{.queries = 1, .sources = 1};
     const bool has_position_term = options_.attention.position->offsets(kOneToken).value() > 0;
     if (has_position_term && input_.tokens.defined()) {
-      add_score_terms(reader, found);
+      add_score_terms(runner, found);
     }
     found.summary = fmt::format("attention maps of {} layers over {} tokens", maps_.size(), input_.tokens.size(1));
     return found;
@@ -79,11 +79,11 @@ class Maps : public Analysis {
     return source ? TextSide::source : TextSide::target;
   }
 
-  Figure draw_maps(const ModelReader& reader, const AttentionLayer& layer, const at::Tensor& weights,
+  Figure draw_maps(const ModelRunner& runner, const AttentionLayer& layer, const at::Tensor& weights,
                    Findings& found) const {
     draw::HeatMap map{.title = layer.name};
-    map.row_names = names(reader, layer, /*queries=*/true, weights.size(1));
-    map.column_names = names(reader, layer, /*queries=*/false, weights.size(2));
+    map.row_names = names(runner, layer, /*queries=*/true, weights.size(1));
+    map.column_names = names(runner, layer, /*queries=*/false, weights.size(2));
     map.row_label = "query";
     map.column_label = "key";
     const at::Tensor most = std::get<0>(weights.max(0));
@@ -139,7 +139,7 @@ class Maps : public Analysis {
 
   // Routed heads: the weight of each head in slot h, [T, E].
   at::Tensor slot_weights(const std::string& layer, std::int64_t h) const {
-    const Routing& routing = routings_.at(layer + ".select");
+    const RoutedExperts& routing = routings_.at(layer + ".select");
     return dense_gates({routing.index.narrow(2, h, 1), routing.weight.narrow(2, h, 1)}, router_width(layer + ".select"))
         .squeeze(1);
   }
@@ -150,11 +150,11 @@ class Maps : public Analysis {
     return name.ends_with(".select") ? o.projection->all_heads(o) : o.n_experts;
   }
 
-  std::vector<std::string> names(const ModelReader& reader, const AttentionLayer& layer, bool queries,
+  std::vector<std::string> names(const ModelRunner& runner, const AttentionLayer& layer, bool queries,
                                  std::int64_t expected) const {
     const TextSide side = side_of(layer, queries);
     std::vector<std::string> texts =
-        token_texts(reader, (side == TextSide::source ? input_.tokens : input_.target)[0], side);
+        token_texts(runner, (side == TextSide::source ? input_.tokens : input_.target)[0], side);
     if (std::ssize(texts) != expected) {
       return {};  // the keys include memory
     }
@@ -165,18 +165,18 @@ class Maps : public Analysis {
 
   // With its keys set to 0, a layer's scores are the position term. One layer at a time, so that the queries are
   // unchanged.
-  void add_score_terms(const ModelReader& reader, Findings& found) const {
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+  void add_score_terms(const ModelRunner& runner, Findings& found) const {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       if (layer.cross) {
         continue;
       }
       const std::string scores = layer.name + ".scores";
       nn::Recorder whole({scores});
       models::Memory memory, memory_without_keys;
-      reader.forward(input_, memory, whole);
+      runner.forward(input_, memory, whole);
       Replacer without_keys({scores});
       without_keys.instead[layer.name + ".k"] = at::zeros({1});
-      reader.forward(input_, memory_without_keys, without_keys);
+      runner.forward(input_, memory_without_keys, without_keys);
       const at::Tensor position = without_keys.at(scores)[0].to(at::kCPU, at::kFloat);
       const at::Tensor content = whole.at(scores)[0].to(at::kCPU, at::kFloat) - position;
       found.tensors[layer.name + ".content"] = content;
@@ -206,7 +206,7 @@ class Maps : public Analysis {
 
   config::ModelOptions options_;
   std::map<std::string, at::Tensor, std::less<>> maps_;
-  std::map<std::string, Routing, std::less<>> routings_;  // by router: "layer0.attention.select_in"
+  std::map<std::string, RoutedExperts, std::less<>> routings_;  // by router: "layer0.attention.select_in"
   InputBatch input_;
 };
 
@@ -214,7 +214,7 @@ const AnalysisRegistration kMaps({.name = "maps",
                                   .order = 1,
                                   .about = "The attention weights of each query, at the start of the text.",
                                   .refusal = refuse_without_scores,
-                                  .make = make_analysis<Maps>});
+                                  .make = make_analysis<MapsAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

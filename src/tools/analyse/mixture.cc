@@ -13,9 +13,9 @@ constexpr std::int64_t kShownKeys = 100;  // tokens, as in the paper
 constexpr std::int64_t kMixtureSamples = 4;
 constexpr double kKeyMap = 200.0;  // width
 
-class Mixture : public Analysis {
+class MixtureAnalysis : public Analysis {
  public:
-  explicit Mixture(const ModelReader& reader) : options_(reader.options().attention) {}
+  explicit MixtureAnalysis(const ModelRunner& runner) : options_(runner.options().attention) {}
 
   std::int64_t samples() const override { return kMixtureSamples; }
   bool wants(std::string_view name, const InputBatch& input) const override {
@@ -40,12 +40,12 @@ class Mixture : public Analysis {
     keys[r] = value[0].narrow(1, 0, std::min(value.size(2), kShownKeys)).to(at::kCPU, at::kFloat);
   }
 
-  Findings finish(const ModelReader& reader) override {
+  Findings finish(const ModelRunner& runner) override {
     Findings found;
     double cosines = 0.0;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       Json& metrics = found.metrics[layer.name];
-      const at::Tensor prior = prior_of(reader, layer.name);
+      const at::Tensor prior = prior_of(runner, layer.name);
       if (prior.defined()) {
         found.tensors[layer.name + ".prior"] = prior;
         for (std::int64_t r = 0; r < prior.size(0); ++r) {
@@ -59,11 +59,11 @@ class Mixture : public Analysis {
           metrics["responsibility"].push_back(to_vector(share[r]));
         }
       }
-      cosines += compare_keys(reader, layer.name, metrics, found);
-      draw_keys(reader, layer.name, found);
+      cosines += compare_keys(runner, layer.name, metrics, found);
+      draw_keys(runner, layer.name, found);
     }
-    draw_priors(reader, found);
-    const auto n = static_cast<double>(reader.attention_layers().size());
+    draw_priors(runner, found);
+    const auto n = static_cast<double>(runner.attention_layers().size());
     found.summary = fmt::format("{} components; mean cosine similarity between keys of the first two: {:.3f}",
                                 options_.key_components(), cosines / n);
     return found;
@@ -84,7 +84,7 @@ class Mixture : public Analysis {
   }
 
   // [R, heads]; a prior shared by heads is repeated, one by position is averaged. Undefined without a prior.
-  at::Tensor prior_of(const ModelReader& reader, const std::string& layer) const {
+  at::Tensor prior_of(const ModelRunner& runner, const std::string& layer) const {
     if (!options_.has_prior()) {
       return {};
     }
@@ -92,7 +92,7 @@ class Mixture : public Analysis {
     if (options_.prior_update == config::PriorUpdate::none) {
       return at::full({r, heads}, 1.0 / static_cast<double>(r));
     }
-    at::Tensor table = reader.parameter(layer + ".prior").to(at::kCPU, at::kFloat);
+    at::Tensor table = runner.parameter(layer + ".prior").to(at::kCPU, at::kFloat);
     if (options_.prior_update == config::PriorUpdate::soft_e) {  // stores all but the last; they sum to 1
       table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
     } else if (options_.prior_clamp) {
@@ -104,7 +104,7 @@ class Mixture : public Analysis {
   }
 
   // The keys of the first sample, [R, G, n, e]; undefined if none were recorded. Computes shifted keys.
-  at::Tensor keys_of(const ModelReader& reader, const std::string& layer) const {
+  at::Tensor keys_of(const ModelRunner& runner, const std::string& layer) const {
     const auto at = keys_.find(layer);
     if (at == keys_.end()) {
       return {};
@@ -112,13 +112,13 @@ class Mixture : public Analysis {
     if (options_.keys != config::Keys::shifted) {
       return at::stack(at->second);
     }
-    const at::Tensor shift = reader.parameter(layer + ".shift").to(at::kCPU, at::kFloat).unsqueeze(2);
+    const at::Tensor shift = runner.parameter(layer + ".shift").to(at::kCPU, at::kFloat).unsqueeze(2);
     return at->second[0].unsqueeze(0) - shift;
   }
 
   // Returns the mean cosine similarity between the keys of the first two components.
-  double compare_keys(const ModelReader& reader, const std::string& layer, Json& metrics, Findings& found) const {
-    const at::Tensor keys = keys_of(reader, layer);
+  double compare_keys(const ModelRunner& runner, const std::string& layer, Json& metrics, Findings& found) const {
+    const at::Tensor keys = keys_of(runner, layer);
     if (!keys.defined() || keys.size(0) < 2) {
       return 0.0;
     }
@@ -130,9 +130,9 @@ class Mixture : public Analysis {
   }
 
   // The key matrices of a component, [heads, d, e]; undefined for experts.
-  static at::Tensor key_matrices(const ModelReader& reader, const std::string& layer, std::int64_t r,
+  static at::Tensor key_matrices(const ModelRunner& runner, const std::string& layer, std::int64_t r,
                                  const config::AttentionOptions& o) {
-    at::Tensor w = reader.parameter(layer + ".w_k").to(at::kCPU, at::kFloat);
+    at::Tensor w = runner.parameter(layer + ".w_k").to(at::kCPU, at::kFloat);
     if (o.has_experts('k')) {
       return {};
     }
@@ -140,15 +140,15 @@ class Mixture : public Analysis {
     return w.dim() == 2 ? w.unsqueeze(0) : w.transpose(0, 1);
   }
 
-  void draw_keys(const ModelReader& reader, const std::string& layer, Findings& found) const {
+  void draw_keys(const ModelRunner& runner, const std::string& layer, Findings& found) const {
     std::string markup = "<div class='maps'>";
-    const at::Tensor keys = keys_of(reader, layer);
+    const at::Tensor keys = keys_of(runner, layer);
     const auto draw_one = [&](const std::string& name, const at::Tensor& values, const char* down) {
       markup += small_map({.title = name, .row_label = down, .column_label = "channel", .width = kKeyMap}, values);
     };
     for (std::int64_t r = 0; r < options_.key_components(); ++r) {
       if (r < options_.key_projections()) {
-        const at::Tensor matrices = key_matrices(reader, layer, r, options_);
+        const at::Tensor matrices = key_matrices(runner, layer, r, options_);
         for (std::int64_t h = 0; matrices.defined() && h < matrices.size(0); ++h) {
           draw_one(fmt::format("W_K{} of head {}", r + 1, h), matrices[h], "input");
         }
@@ -166,9 +166,9 @@ class Mixture : public Analysis {
   }
 
   // Table 7.
-  void draw_priors(const ModelReader& reader, Findings& found) const {
+  void draw_priors(const ModelRunner& runner, Findings& found) const {
     std::vector<std::vector<std::string>> rows;
-    for (const AttentionLayer& layer : reader.attention_layers()) {
+    for (const AttentionLayer& layer : runner.attention_layers()) {
       const Json& metrics = found.metrics.at(layer.name);
       for (std::int64_t h = 0; h < options_.computed_kv_heads(); ++h) {
         std::vector<std::string> row = {fmt::format("{} head {}", layer_of(layer.name), h)};
@@ -214,7 +214,7 @@ const AnalysisRegistration kMixture(
      .order = 7,
      .about = "The components of mixtures of keys: coefficients, key matrices and keys.",
      .refusal = refuse_without_mixture,
-     .make = make_analysis<Mixture>});
+     .make = make_analysis<MixtureAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -18,9 +18,9 @@ constexpr double kThreshold = 1e-6;
 constexpr std::int64_t kSamples = 8;
 constexpr std::int64_t kBins = 24;  // of the histogram
 
-class Rank : public Analysis {
+class RankAnalysis : public Analysis {
  public:
-  explicit Rank(const ModelReader& reader) : layers_(reader.attention_layers()) {}
+  explicit RankAnalysis(const ModelRunner& runner) : layers_(runner.attention_layers()) {}
 
   std::int64_t samples() const override { return kSamples; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
@@ -34,7 +34,7 @@ class Rank : public Analysis {
     layer.shares.push_back(layer.ranks.back().to(at::kDouble) / full);
   }
 
-  Findings finish(const ModelReader& /*reader*/) override {
+  Findings finish(const ModelRunner& /*runner*/) override {
     Findings found;
     found.metrics["threshold"] = kThreshold;
     double sum = 0.0, n = 0.0;
@@ -97,7 +97,7 @@ const AnalysisRegistration kRank({.name = "rank",
                                   .order = 4,
                                   .about = "The rank of the attention matrix of each head.",
                                   .refusal = refuse_without_scores,
-                                  .make = make_analysis<Rank>});
+                                  .make = make_analysis<RankAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -50,14 +50,14 @@ std::int64_t token_kind(std::string_view token) {
                                   : 5;
 }
 
-Vocabulary::Vocabulary(const ModelReader& reader) : reader_(reader), tokens_(kMostTexts), words_(kMostTexts) {}
+Vocabulary::Vocabulary(const ModelRunner& runner) : runner_(runner), tokens_(kMostTexts), words_(kMostTexts) {}
 
-const Vocabulary::Entry& Vocabulary::entry(std::int64_t id, TextSide side) {
+const Vocabulary::TokenEntry& Vocabulary::entry(std::int64_t id, TextSide side) {
   const auto found = entries_.find({side, id});
   if (found != entries_.end()) {
     return found->second;
   }
-  Entry one{.text = reader_.token_text(id, side)};
+  TokenEntry one{.text = runner_.token_text(id, side)};
   one.index = tokens_.of(one.text);
   one.kind = token_kind(one.text);
   return entries_.emplace(std::pair(side, id), std::move(one)).first->second;
@@ -102,7 +102,7 @@ Vocabulary::Indices Vocabulary::index(const at::Tensor& tokens, TextSide side) {
   Indices indices;
   indices.word.resize(static_cast<std::size_t>(ids.numel()));
   for (std::int64_t i = 0; i < ids.numel(); ++i) {
-    const Entry& one = entry(all[i], side);
+    const TokenEntry& one = entry(all[i], side);
     indices.token.push_back(one.index);
     indices.kind.push_back(one.kind);
   }

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "model_reader.h"
+#include "model_runner.h"
 
 namespace headroom::analyse {
 
@@ -35,7 +35,7 @@ std::int64_t token_kind(std::string_view token);
 
 class Vocabulary {
  public:
-  explicit Vocabulary(const ModelReader& reader);
+  explicit Vocabulary(const ModelRunner& runner);
   // For each of the tokens [B, T] in row-major order: its index, the index of its word, and its kind. Words are
   // separated by blanks and stripped of punctuation. The word is -1 for blanks, punctuation, and words that may be cut
   // off at the ends of a row.
@@ -47,16 +47,16 @@ class Vocabulary {
   const TextIndex& words() const { return words_; }
 
  private:
-  struct Entry {
+  struct TokenEntry {
     std::string text;
     std::int64_t index = -1, kind = 0;
   };
-  const Entry& entry(std::int64_t id, TextSide side);
+  const TokenEntry& entry(std::int64_t id, TextSide side);
   void index_words(const std::int64_t* ids, std::int64_t n, TextSide side, std::int64_t* words);
 
-  ModelReader reader_;
+  ModelRunner runner_;
   TextIndex tokens_, words_;
-  std::map<std::pair<TextSide, std::int64_t>, Entry> entries_;
+  std::map<std::pair<TextSide, std::int64_t>, TokenEntry> entries_;
 };
 
 }  // namespace headroom::analyse

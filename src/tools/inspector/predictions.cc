@@ -34,9 +34,9 @@ std::optional<Unembedding> unembedding(const models::LanguageModel& model) {
 }
 
 // One forward pass. Distributions over the vocabulary are computed on demand, for some positions at a time.
-class ForwardPass {
+class PredictionPass {
  public:
-  ForwardPass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)
+  PredictionPass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)
       : un_(unembedding(model)) {
     const std::string last = fmt::format("layer{}.out", model.options().n_layers - 1);
     nn::Recorder recorder({last, "norm_f"});
@@ -123,7 +123,7 @@ void set_directions(Predictions& p, const models::LanguageModel& model, const Un
 Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context,
                     std::int64_t n_likeliest) {
   const at::NoGradGuard no_grad;
-  const ForwardPass pass(model, ids, context);
+  const PredictionPass pass(model, ids, context);
   const at::Tensor next = at::cat({ids.slice(0, 1), ids.slice(0, 0, 1)});
   Predictions p;
   for_chunks(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
@@ -145,7 +145,7 @@ PredictionChanges changes_of_predictions(const models::LanguageModel& model, con
   const at::NoGradGuard no_grad;
   nn::Context plain = context;
   plain.observer = nullptr;
-  const ForwardPass before(model, ids, plain), after(model, ids, context);
+  const PredictionPass before(model, ids, plain), after(model, ids, context);
   PredictionChanges changes;
   for_chunks(ids.size(0), [&](std::int64_t begin, std::int64_t count) {
     const at::Tensor log_p = before.log_probability(begin, count), log_q = after.log_probability(begin, count);

@@ -15,12 +15,12 @@ namespace headroom::zero_shot {
 
 inline constexpr std::string_view kBlanks = " \t\r\n";
 
-struct Candidate {
+struct AnswerChoice {
   std::string context, continuation;  // the continuation is scored; it starts with a blank if there is one between them
 };
 
 struct Question {
-  std::vector<Candidate> choices;
+  std::vector<AnswerChoice> choices;
   std::size_t gold = 0;  // index of the right choice
   std::string where;     // "file:line"
   std::string_view of;   // the benchmarks with such rows: "piqa", "winograd or winogrande"; empty: unknown

@@ -49,7 +49,7 @@ class FewShotExamples {
         continue;
       }
       drawn.push_back(draw);
-      const Candidate& right = pool_[draw].choices[pool_[draw].gold];
+      const AnswerChoice& right = pool_[draw].choices[pool_[draw].gold];
       text += right.context + right.continuation + "\n\n";
     }
     return text;
@@ -82,7 +82,7 @@ std::vector<tasks::Sequence> sequences_of(const BenchmarkData& questions, const 
     const FewShotExamples examples(questions.pool_for(subset), request.shots, questions.own());
     for (std::size_t i = 0; i < asked.size(); ++i) {
       const std::string before = examples.before(i);
-      for (const Candidate& choice : asked[i].choices) {
+      for (const AnswerChoice& choice : asked[i].choices) {
         sequences.push_back(tasks::to_sequence(tokenizer, before + choice.context, choice.continuation, asked[i].where,
                                                request.beginning));
       }

@@ -172,12 +172,12 @@ TEST(Analyse, SamplesHaveTheirMemory) {
   config::ModelOptions o = small_options();
   o.memory_length = 12;
   const store::OpenedModel opened = small_model(o);
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   const std::unique_ptr<InputText> text = open_text(opened, {.text = tiny::text(40), .data = {}});
   models::Memory first, read_on;
   const InputBatch second = text->sample(1, read_on);
   nn::Recorder nothing({});
-  reader.forward(text->sample(0, first), first, nothing);
+  runner.forward(text->sample(0, first), first, nothing);
   ASSERT_EQ(read_on.layers.size(), 2U);
   for (std::size_t layer = 0; layer < 2; ++layer) {
     EXPECT_TRUE(read_on.layers[layer].equal(first.layers[layer]));
@@ -217,14 +217,14 @@ TEST(Analyse, AnotherCommandsPageStays) {
 
 TEST(Analyse, TokensAreSpelled) {
   store::OpenedModel opened = small_model(small_options());
-  const ModelReader reader(opened);
-  EXPECT_EQ(reader.token_text('a'), "a");
-  EXPECT_EQ(reader.token_text(' '), " ");
-  EXPECT_EQ(reader.token_text(0xe2), "\\xE2");
-  EXPECT_EQ(reader.token_text(257), "<257>");
+  const ModelRunner runner(opened);
+  EXPECT_EQ(runner.token_text('a'), "a");
+  EXPECT_EQ(runner.token_text(' '), " ");
+  EXPECT_EQ(runner.token_text(0xe2), "\\xE2");
+  EXPECT_EQ(runner.token_text(257), "<257>");
   opened.checkpoint.tokenizer =
       tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\ncat\n", "test");
-  EXPECT_EQ(ModelReader(opened).token_text(2), " cat");
+  EXPECT_EQ(ModelRunner(opened).token_text(2), " cat");
 }
 
 }  // namespace analyse_test

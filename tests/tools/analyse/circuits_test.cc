@@ -56,8 +56,8 @@ TEST(Circuits, TopTokensAreThoseOfEq12) {
     options.attention = attention;
     const store::OpenedModel opened = small::small_model(options);
     const Findings circuits = small::found(opened, "circuits", "ab ba");
-    const ModelReader reader(opened);
-    const auto p = [&](const std::string& name) { return reader.parameter(name); };
+    const ModelRunner runner(opened);
+    const auto p = [&](const std::string& name) { return runner.parameter(name); };
     const auto norm = [&](const at::Tensor& x, const std::string& name) {
       return at::layer_norm(x, {12}, p(name + ".scale"), p(name + ".bias"), 1e-5);
     };
@@ -125,7 +125,7 @@ TEST(Circuits, GradientsAddUp) {
     InputBatch input;
     const std::vector<std::int64_t> ids(text.begin(), text.end() - 1);
     input.tokens = at::tensor(ids, at::kLong).unsqueeze(0);
-    return ModelReader(opened).logits(input, &observer)[0][-1].log_softmax(-1)['r'].item<double>();
+    return ModelRunner(opened).logits(input, &observer)[0][-1].log_softmax(-1)['r'].item<double>();
   };
   EXPECT_NEAR(gradients.at("log_probability").get<double>(), log_p(""), 1e-5);
   for (const std::string layer : {"layer0.attention", "layer1.attention"}) {

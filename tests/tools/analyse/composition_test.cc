@@ -22,13 +22,13 @@ config::ModelOptions composed(const std::string& kind = "dynamic") {
 
 // Eq. 7 for one pair, from the layer's parameters and its input.
 struct WrittenOut {
-  const ModelReader& reader;
+  const ModelRunner& runner;
   std::string stage;  // "layer1.attention.post"
   at::Tensor a;       // [H]
 
   at::Tensor low_rank(const std::string& side, const at::Tensor& x) const {
-    const at::Tensor w1 = reader.parameter(stage + "." + side + ".w1")[0],
-                     w2 = reader.parameter(stage + "." + side + ".w2")[0];
+    const at::Tensor w1 = runner.parameter(stage + "." + side + ".w1")[0],
+                     w2 = runner.parameter(stage + "." + side + ".w2")[0];
     const at::Tensor f = at::einsum("i,ikrh->krh", {at::gelu(x.unsqueeze(0).mm(w1))[0], w2});  // [2, R, H]
     at::Tensor sum = at::zeros({a.size(0)});
     for (std::int64_t r = 0; r < f.size(1); ++r) {
@@ -38,7 +38,7 @@ struct WrittenOut {
     return sum;
   }
   at::Tensor gate(const std::string& side, const at::Tensor& x) const {
-    return a * at::tanh(x.unsqueeze(0).mm(reader.parameter(stage + "." + side + ".wg"))[0]);
+    return a * at::tanh(x.unsqueeze(0).mm(runner.parameter(stage + "." + side + ".wg"))[0]);
   }
 };
 
@@ -46,7 +46,7 @@ TEST(Composition, TermsAreThoseOfEq7) {
   const store::OpenedModel opened = small_model(composed());
   const Findings composition = found(opened, "composition", kText);
   const nn::Recorder values = small::recorded(opened, kText);
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   const std::string layer = "layer1.attention";
   for (const std::string stage : {"pre", "post"}) {
     const Json& pair = composition.metrics.at(layer).at(stage).at("pair");
@@ -54,8 +54,8 @@ TEST(Composition, TermsAreThoseOfEq7) {
     EXPECT_EQ(i, 11);
     const at::Tensor a = values.at(layer + (stage == "pre" ? ".scores" : ".probs"))[0].select(1, i).select(1, j),
                      x = values.at(layer + ".x")[0];
-    const WrittenOut written{reader, layer + "." + stage, a.contiguous()};
-    const at::Tensor fixed = reader.parameter(layer + "." + stage + ".wb")[0];
+    const WrittenOut written{runner, layer + "." + stage, a.contiguous()};
+    const at::Tensor fixed = runner.parameter(layer + "." + stage + ".wb")[0];
     const std::map<std::string, at::Tensor> expected = {
         {"before", a},
         {"base", a + a.unsqueeze(0).mm(fixed)[0]},

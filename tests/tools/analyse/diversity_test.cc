@@ -70,9 +70,9 @@ TEST(Diversity, TakesTheParametersOfALayer) {
     o.attention.projection = projection;
     const store::OpenedModel opened = small::small_model(o);
     const Findings found = small::found(opened, "diversity", "");
-    const ModelReader reader(opened);
+    const ModelRunner runner(opened);
     const auto parameter = [&](const std::string& name) {
-      return reader.parameter("layer1.attention." + name).to(at::kDouble);
+      return runner.parameter("layer1.attention." + name).to(at::kDouble);
     };
     std::vector<at::Tensor> qk, ov;
     for (std::int64_t h = 0; h < 2; ++h) {

@@ -84,12 +84,12 @@ TEST(Experts, PmiOfAHandMadeRouter) {
   o.attention.top_k = 1;
   store::OpenedModel opened = small_model(o);
   const at::Tensor direction = at::tensor({1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.}).to(at::kFloat);
-  const ModelReader reader(opened);
-  reader.parameter("embed").copy_(-direction.expand({260, 12}));
-  reader.parameter("embed").select(0, 'a').copy_(direction);
-  reader.parameter("layer0.norm_1.scale").fill_(1.0);
-  reader.parameter("layer0.norm_1.bias").fill_(0.0);
-  const at::Tensor router = reader.parameter("layer0.attention.select_in");  // [d, 1, 2]
+  const ModelRunner runner(opened);
+  runner.parameter("embed").copy_(-direction.expand({260, 12}));
+  runner.parameter("embed").select(0, 'a').copy_(direction);
+  runner.parameter("layer0.norm_1.scale").fill_(1.0);
+  runner.parameter("layer0.norm_1.bias").fill_(0.0);
+  const at::Tensor router = runner.parameter("layer0.attention.select_in");  // [d, 1, 2]
   router.select(2, 0).copy_(direction.unsqueeze(1));
   router.select(2, 1).copy_(-direction.unsqueeze(1));
   std::string text;
@@ -112,7 +112,7 @@ TEST(Experts, PmiOfAHandMadeRouter) {
 
 TEST(Vocabulary, WordsAreSeparatedByBlanks) {
   const store::OpenedModel opened = small_model(small_options());
-  Vocabulary vocabulary{ModelReader(opened)};
+  Vocabulary vocabulary{ModelRunner(opened)};
   const std::string text = "x one, (two) one .. thr";
   std::vector<std::int64_t> ids(text.begin(), text.end());
   const Vocabulary::Indices indices = vocabulary.index(at::tensor(ids, at::kLong).unsqueeze(0), TextSide::source);

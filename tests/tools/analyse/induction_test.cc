@@ -44,20 +44,20 @@ store::OpenedModel hand_made() {
   o.attention.position = "learned";
   o.mlp.d_hidden = 1;
   store::OpenedModel opened = small::small_model(o, /*noise=*/0.0);
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   for (const nn::Parameter& p : opened.model->parameters().all()) {
     p.name.ends_with("scale") ? p.tensor.fill_(1.0) : p.tensor.zero_();
   }
   const at::Tensor names = at::eye(kV), places = at::eye(kT);
   constexpr double kSure = 2000.0;  // makes the softmax one-hot
-  reader.parameter("embed").narrow(1, 0, kV).copy_(names);
-  reader.parameter("position").narrow(1, kV, kT).copy_(places);
-  const auto matrix = [&](const std::string& name) { return reader.parameter("layer" + name).squeeze(1); };
+  runner.parameter("embed").narrow(1, 0, kV).copy_(names);
+  runner.parameter("position").narrow(1, kV, kT).copy_(places);
+  const auto matrix = [&](const std::string& name) { return runner.parameter("layer" + name).squeeze(1); };
   // Layer 0: position i attends to i - 1; its token is written after the positions.
   matrix("0.attention.w_q").narrow(0, kV + 1, kT - 1).narrow(1, 0, kT - 1).copy_(at::eye(kT - 1) * kSure);
   matrix("0.attention.w_k").narrow(0, kV, kT).narrow(1, 0, kT).copy_(places);
   matrix("0.attention.w_v").narrow(0, 0, kV).copy_(names);
-  reader.parameter("layer0.attention.w_o")[0].narrow(1, kV + kT, kV).copy_(names);
+  runner.parameter("layer0.attention.w_o")[0].narrow(1, kV + kT, kV).copy_(names);
   // Layer 1: the token matches the previous token of the key.
   matrix("1.attention.w_q").narrow(0, 0, kV).copy_(names * kSure);
   matrix("1.attention.w_k").narrow(0, kV + kT, kV).copy_(names);
@@ -65,8 +65,8 @@ store::OpenedModel hand_made() {
   matrix("1.attention.w_q").narrow(0, kV, kT).narrow(1, kV - 1, 1).fill_(kSure);
   matrix("1.attention.w_k").narrow(0, kV, 1).narrow(1, kV - 1, 1).fill_(-40.0);
   matrix("1.attention.w_v").narrow(0, 0, kV).copy_(names);
-  reader.parameter("layer1.attention.w_o")[0].narrow(1, 0, kV).copy_(names);
-  reader.parameter("head.w").narrow(0, 0, kV).copy_(names);
+  runner.parameter("layer1.attention.w_o")[0].narrow(1, 0, kV).copy_(names);
+  runner.parameter("head.w").narrow(0, 0, kV).copy_(names);
   return opened;
 }
 
@@ -89,14 +89,14 @@ TEST(Induction, HeadsAddUpToTheOutput) {
     o.attention.projection = projection;
     const store::OpenedModel opened = small::small_model(o);
     const nn::Recorder values = small::recorded(opened, "add up");
-    Routing choice;
+    RoutedExperts choice;
     for (const std::string side : {"layer1.attention.select_out", "layer1.attention.select"}) {
       if (values.values.contains(side + ".index")) {
         choice = {values.at(side + ".index"), values.at(side + ".weight")};
       }
     }
     const at::Tensor each =
-        head_outputs(ModelReader(opened), "layer1.attention", values.at("layer1.attention.o"), choice);
+        head_outputs(ModelRunner(opened), "layer1.attention", values.at("layer1.attention.o"), choice);
     EXPECT_EQ(each.size(1), values.at("layer1.attention.o").size(1));
     EXPECT_TRUE(at::allclose(each.sum(1), values.at("layer1.attention.out"), 1e-4, 1e-5)) << projection;
   }

@@ -16,9 +16,9 @@ config::ModelOptions mixed(config::Keys keys = config::Keys::own) {
 
 TEST(Mixture, CoefficientsKeysAndDistances) {
   const store::OpenedModel opened = small::small_model(mixed());
-  const ModelReader reader(opened);
+  const ModelRunner runner(opened);
   const at::NoGradGuard no_grad;
-  reader.parameter("layer1.attention.prior").copy_(at::tensor({0.3, 1.4, 0.7, -0.2}).view({2, 2}));
+  runner.parameter("layer1.attention.prior").copy_(at::tensor({0.3, 1.4, 0.7, -0.2}).view({2, 2}));
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor clamped = at::tensor({0.3, 1.0, 0.7, 0.0}).view({2, 2}).to(at::kFloat);
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.prior"), clamped)) << "clamped as in the layer";
@@ -74,7 +74,7 @@ TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
   const store::OpenedModel opened = small::small_model(mixed(config::Keys::shifted));
   const Findings mixture = small::found(opened, "mixture", kText);
   const at::Tensor k = small::recorded(opened, kText).at("layer0.attention.k")[0];
-  const at::Tensor shift = ModelReader(opened).parameter("layer0.attention.shift");
+  const at::Tensor shift = ModelRunner(opened).parameter("layer0.attention.shift");
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer0.attention.keys")[1], k - shift[1].unsqueeze(1), 1e-5, 1e-6));
 }
 

@@ -69,13 +69,13 @@ inline Findings found(const store::OpenedModel& opened, const std::string& what,
 
 // The intermediate values of a forward pass over the text.
 inline nn::Recorder recorded(const store::OpenedModel& opened, const std::string& text) {
-  const ModelReader reader(opened);
-  const std::vector<std::int32_t> ids = reader.tokenizer().encode(text);
+  const ModelRunner runner(opened);
+  const std::vector<std::int32_t> ids = runner.tokenizer().encode(text);
   InputBatch input;
   input.tokens = at::tensor(ids, at::kInt).to(at::kLong).unsqueeze(0);
   nn::Recorder recorder({"*.*.*", "*.*.*.*", "*.*"});
   models::Memory none;
-  reader.forward(input, none, recorder);
+  runner.forward(input, none, recorder);
   return recorder;
 }
 

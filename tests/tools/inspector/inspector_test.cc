@@ -353,7 +353,7 @@ TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   const models::LanguageModel model(options, 5);
   const std::vector<std::int32_t> ids = tokenizer->encode("a</script>\xc3\xa4");
   InspectorPage page{"a <b>", ids, *tokenizer, {}};
-  page.views.push_back({"run</script>", 3, inspect_text(model, ids, {})});
+  page.views.push_back({"run</script>", 3, inspect_text(model, ids, {}), {"first class", "second class"}});
   const std::string html = render_inspector(page);
   const auto count = [&](std::string_view what) {
     std::int64_t n = 0;
@@ -366,6 +366,7 @@ TEST(InspectorPage, HoldsAllArraysAndIsEscaped) {
   EXPECT_EQ(count("<script type=\"application/octet-stream\""), std::ssize(page.views[0].text.packed));
   EXPECT_NE(html.find("<title>a &lt;b&gt;</title>"), std::string::npos);
   EXPECT_NE(html.find("\\u003c/script>"), std::string::npos);
+  EXPECT_NE(html.find("\"class_names\":[\"first class\",\"second class\"]"), std::string::npos);
   EXPECT_EQ(html.find("{{"), std::string::npos);
   EXPECT_EQ(count("http:") + count("https:"), 0);
   EXPECT_EQ(token_text(*tokenizer, 'a', 0xc3), "<c3>");

@@ -63,7 +63,7 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
     } else {
       children.push(make('span', {}, `step ${view.about.step}`));
     }
-    const parts = Object.entries(view.about.parts).filter(([, value]) => value !== 'none').map(([key, value]) => key === 'heads' ? `heads ${value}` : value);
+    const parts = Object.entries(view.about.parts).filter(([, value]) => value !== 'none').map(([key, value]) => `${key} ${value}`);
     children.push(make('span', {className: 'parts'}, parts.join(' · ')));
     this.bar.replaceChildren(...children);
   }

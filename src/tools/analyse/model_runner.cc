@@ -1,4 +1,4 @@
-#include "model_reader.h"
+#include "model_runner.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -30,9 +30,9 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
                                                                      : opened.checkpoint.tokenizer;
 }
 
-ModelReader::ModelReader(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
+ModelRunner::ModelRunner(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
-at::Tensor ModelReader::parameter(std::string_view parameter) const {
+at::Tensor ModelRunner::parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().made()) {
     if (made.name == parameter) {
       return made.tensor.detach();
@@ -41,7 +41,7 @@ at::Tensor ModelReader::parameter(std::string_view parameter) const {
   fail("{}: has no parameter {}", name(), parameter);
 }
 
-std::vector<AttentionLayer> ModelReader::attention_layers() const {
+std::vector<AttentionLayer> ModelRunner::attention_layers() const {
   std::vector<AttentionLayer> all;
   const config::ModelOptions& o = options();
   if (o.kind == config::ModelKind::encoder_decoder) {
@@ -53,7 +53,7 @@ std::vector<AttentionLayer> ModelReader::attention_layers() const {
   return all;
 }
 
-void ModelReader::forward(const InputBatch& input, models::Memory& memory, nn::Observer& observer) const {
+void ModelRunner::forward(const InputBatch& input, models::Memory& memory, nn::Observer& observer) const {
   const at::NoGradGuard no_graph;
   nn::Context inner = context();
   inner.observer = &observer;
@@ -65,7 +65,7 @@ void ModelReader::forward(const InputBatch& input, models::Memory& memory, nn::O
   logits(input, &observer);
 }
 
-at::Tensor ModelReader::logits(const InputBatch& input, nn::Observer* observer) const {
+at::Tensor ModelRunner::logits(const InputBatch& input, nn::Observer* observer) const {
   nn::Context inner = context();
   inner.observer = observer;
   models::Memory none;
@@ -90,7 +90,7 @@ at::Tensor ModelReader::logits(const InputBatch& input, nn::Observer* observer) 
   user_error("{}: expected a model that reads text, got one of kind {}", name(), config::name_of(options().kind));
 }
 
-std::string ModelReader::token_text(std::int64_t id, TextSide side) const {
+std::string ModelRunner::token_text(std::int64_t id, TextSide side) const {
   const auto token = static_cast<std::int32_t>(id);
   const tokenizers::Tokenizer& spelling = tokenizer(side);
   if (id >= spelling.vocabulary_size()) {

@@ -37,10 +37,10 @@ struct AttentionLayer {
 // The tokenizer of the checkpoint or, for a classifier, of its task. Null for models of images.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened);
 
-// `opened` must outlive the reader and its copies.
-class ModelReader {
+// `opened` must outlive the runner and its copies.
+class ModelRunner {
  public:
-  explicit ModelReader(const store::OpenedModel& opened);
+  explicit ModelRunner(const store::OpenedModel& opened);
 
   const std::string& name() const { return opened_->name; }
   const config::ModelOptions& options() const { return opened_->model->options(); }
@@ -69,7 +69,7 @@ class ModelReader {
 // The text to run a model on: `text` if not empty, else the file `data` if not empty, else the start of the run's
 // validation data. `data` has the format that the run was validated on. `text` for a translation model or a classifier
 // has one example a line; a tab separates source and target, or the two texts of a pair.
-struct TextSource {
+struct TextInput {
   std::string text, data;
   std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
 };
@@ -87,6 +87,6 @@ class InputText {
 };
 
 // Throws UserError if the text has no tokens or its files cannot be read.
-std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextSource& source);
+std::unique_ptr<InputText> open_text(const store::OpenedModel& opened, const TextInput& source);
 
 }  // namespace headroom::analyse
