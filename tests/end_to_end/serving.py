@@ -1,4 +1,4 @@
-"""`headroom serve` as a process, and HTTP to it."""
+"""Starts `headroom serve` and sends it requests."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ ROUTED = 'projection = "experts"\nn_experts = 3\ntop_k = 2\nposition = "rope"'
 
 
 def train(headroom, folder, name, tokenizer, attention="", context=160):
-    """A run folder of this name."""
+    """Trains a model; returns its run folder."""
     if not (folder / "text.txt").exists():
         train_runs.write_text(folder / "text.txt", 20000, 3)
     config = folder / f"{name}.toml"
@@ -49,12 +49,12 @@ def train(headroom, folder, name, tokenizer, attention="", context=160):
 def wait_until(true):
     end = time.monotonic() + train_runs.PATIENCE
     while not true():
-        assert time.monotonic() < end, "it never came to be"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.01)
 
 
 def text(document):
-    """Of an answer's only choice."""
+    """The text of the only choice."""
     return document["choices"][0]["text"]
 
 
@@ -74,19 +74,19 @@ class Answer:
 
 
 class Server:
-    """Takes any free port; ends with SIGTERM."""
+    """A server on a free port. `lines`: stderr until it was ready."""
 
     def __init__(self, *arguments, environment=None):
         self.process = subprocess.Popen(
             [train_runs.program(), "serve", *map(str, arguments), "--port", "0", "--threads", "1"], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.said = []
+        self.lines = []
         for line in self.process.stderr:
-            self.said.append(line)
+            self.lines.append(line)
             if ready := re.fullmatch(r"listening on (http://(.*):(\d+))\n", line):
                 self.url, self.host, self.port = ready[1], ready[2].strip("[]"), int(ready[3])
                 return
-        raise AssertionError(f"it never listened: {self.said}")
+        raise AssertionError(f"the server did not start: {self.lines}")
 
     def connect(self):
         return http.client.HTTPConnection(self.host, self.port, timeout=train_runs.PATIENCE)
@@ -104,13 +104,13 @@ class Server:
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def complete(self, **fields):
-        """The document of a completion that succeeds."""
+        """The document of a completion; checks that it succeeds."""
         answer = self.post("/v1/completions", fields)
         assert answer.status == 200, answer.text
         return answer.json
 
     def events(self, **fields):
-        """The documents of a stream, as they come."""
+        """The documents of a streamed completion."""
         with contextlib.closing(self.connect()) as connection:
             connection.request("POST", "/v1/completions", json.dumps({**fields, "stream": True}),
                                {"Content-Type": "application/json"})
@@ -127,12 +127,12 @@ class Server:
             raise AssertionError("the stream ended without its last event")
 
     def metrics(self):
-        """name or name{labels} to number."""
+        """The values of all metrics, by name or name{labels}."""
         lines = self.get("/metrics").text.splitlines()
         return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
     def stop(self):
-        """Ends it; exit status and the rest of what it said."""
+        """Stops the server; returns its exit status, stdout and the rest of stderr."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 

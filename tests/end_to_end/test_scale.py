@@ -1,4 +1,4 @@
-"""What `headroom cost --processes` foretells is what processes hold and send; docs/scale.md shows what it prints."""
+"""The predictions of `headroom cost --processes` are what ranks store and send; docs/scale.md shows its output."""
 
 import os
 import re
@@ -23,9 +23,9 @@ def test_processes_hold_and_send_what_was_foretold(headroom, tmp_path, n):
     more = [word for pair in SETTINGS for word in ("--set", pair)]
     foretold = headroom.json("cost", config, "--processes", n, *more)[0]["processes"][0]["ranks"]
     group = processes.Group(n, tmp_path, "train", config, "--out", tmp_path / "run", "-v", *more)
-    said = "".join(err for status, _, err in group.finish() if status == 0)
-    found = {int(rank): [int(number) for number in rest] for rank, *rest in SAID.findall(said)}
-    assert sorted(found) == list(range(n)), said
+    stderr = "".join(err for status, _, err in group.finish() if status == 0)
+    found = {int(rank): [int(number) for number in rest] for rank, *rest in SAID.findall(stderr)}
+    assert sorted(found) == list(range(n)), stderr
     for rank, (numbers, sent, received, steps, peak) in found.items():
         one = foretold[rank]
         assert steps == 3
@@ -42,7 +42,7 @@ def printed_by(headroom, command):
 
 
 def test_the_page_shows_what_the_commands_print(headroom):
-    """HEADROOM_WRITE_DOCS=1 writes them anew."""
+    """HEADROOM_WRITE_DOCS=1 updates them."""
     page = PAGE.read_text()
     shown = re.findall(r"^```\n(headroom cost (?:.*\\\n)*.*\n\n)((?:.+\n)*)```$", page, re.MULTILINE)
     assert len(shown) >= 3
