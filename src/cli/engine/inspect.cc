@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/printable.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "output_file.h"
@@ -28,7 +29,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
     if (!std::filesystem::exists(command.text, unknown)) {
       user_error("inspect: --text: must name a file, and there is no {}", printable(command.text));
     }
-    std::string text = read_text_file(command.text, kLongestInspected);
+    std::string text(without_byte_order_mark(read_text_file(command.text, kLongestInspected)));
     if (classifies) {  // its texts are lines
       text.erase(text.find_last_not_of("\r\n") + 1);
     }
