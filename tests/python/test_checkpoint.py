@@ -142,9 +142,9 @@ def test_the_other_models(headroom, tmp_path, kind):
     again = getattr(ht, kind).from_checkpoint(out)
     assert torch.equal(again(*inputs), model(*inputs))
     assert headroom("checkpoint", "info", out)["kind"] == type(model).KIND
-    assert_refused(lambda: ht.LanguageModel.from_checkpoint(out), f"holds a model of kind {type(model).KIND}, not")
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(out), f"got a {type(model).KIND}")
     if not reads_text:
-        assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "takes no tokenizer")
+        assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "save_checkpoint: tokenizer")
 
 
 def test_a_vocabulary_for_each_side(headroom, tmp_path):

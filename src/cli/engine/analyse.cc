@@ -2,7 +2,7 @@
 
 #include "engine.h"
 #include "foundation/core/machine/system.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 #include "run_model.h"
 
 namespace headroom::cli {

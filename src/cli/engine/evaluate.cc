@@ -8,7 +8,7 @@
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/special_tokens.h"
+#include "headroom/store/huggingface.h"
 #include "output_file.h"
 #include "run_model.h"
 #include "tools/zero_shot/zero_shot.h"
@@ -22,7 +22,7 @@ namespace {
 // What texts begin with, as is wished or as they did in training.
 tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
-  const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
+  const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
   tasks::Beginning beginning{.kind = tasks::Begin::line_end,
                              .bos = tokens.id("bos_token", tokenizer),

@@ -4,7 +4,7 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
@@ -33,7 +33,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
 Reader::Reader(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
 at::Tensor Reader::parameter(std::string_view parameter) const {
-  for (const nn::Parameter& made : model().parameters().made()) {
+  for (const nn::Parameter& made : model().parameters().in_creation_order()) {
     if (made.name == parameter) {
       return made.tensor.detach();
     }

@@ -57,7 +57,7 @@ class Stream : public Text {
       read(rows(chunks, chunk_), memory);
     }
     // What is left behind the last stream.
-    memory.forget();
+    memory.reset();
     for (std::int64_t at = side_by_side * each; at * chunk_ < size_; ++at) {
       read(rows({{at}}, std::min(chunk_, size_ - at * chunk_)), memory);
     }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/nn/adaptive_softmax.h"
-#include "engine/nn/attention/routing_losses.h"
+#include "engine/models/vocabulary_layers.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
+#include "headroom/nn/routing.h"
 #include "runners.h"
 
 namespace headroom::golden {
@@ -86,7 +86,7 @@ void disregard_padded(const Case& c, const std::optional<at::Tensor>& valid, Res
   }
 }
 
-// A router without its layer: what it chooses, and its losses.
+// A router without its layer: routing and losses.
 std::vector<Result> run_router(const Case& c) {
   Result result;
   const at::Tensor x = leaf(c, "in.x", result), select = leaf(c, "param.select", result);
@@ -95,7 +95,7 @@ std::vector<Result> run_router(const Case& c) {
     with_head.dims["d_head"] = 1;
     return attention_options(with_head, "moa", c.options);
   }();
-  nn::SelectionOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
+  nn::RoutingOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
   if (pads_queries(c.options)) {
     choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
   }
@@ -110,11 +110,11 @@ std::vector<Result> run_router(const Case& c) {
     score =
         score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
   }
-  nn::Selection chosen = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
+  nn::Routing routing = nn::route_scores(score.unsqueeze(1), choice, context, "select");
   if (c.has("in.slot_index")) {
-    chosen = chosen.in_order_of(c.at("in.slot_index").reshape(chosen.index.sizes()));
+    routing = routing.in_order_of(c.at("in.slot_index").reshape(routing.index.sizes()));
   }
-  nn::add_routing_losses(chosen, choice.valid, x.size(0), o, context);
+  nn::add_routing_losses(routing, choice.valid, x.size(0), o, context);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, choice.valid, result);
@@ -259,7 +259,7 @@ std::vector<Result> run_expert_ffn(const Case& c, const nn::Context& given) {
 std::vector<Result> run_adaptive_softmax(const Case& c, const nn::Context& context) {
   Result result;
   const at::Tensor x = leaf(c, "in.x", result);
-  nn::AdaptiveSoftmax softmax;
+  models::AdaptiveSoftmax softmax;
   softmax.w = leaf(c, "param.w", result);
   softmax.b = leaf(c, "param.b", result);
   softmax.w_cluster = leaf(c, "param.w_cluster", result);

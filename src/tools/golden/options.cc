@@ -3,9 +3,9 @@
 #include <cmath>
 #include <set>
 
-#include "engine/nn/attention/prior.h"
+#include "engine/nn/attention/gaussian_mixture.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/selection.h"
+#include "headroom/nn/routing.h"
 #include "headroom/ops/head_map_factors.h"
 #include "runners.h"
 

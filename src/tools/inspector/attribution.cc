@@ -17,7 +17,7 @@ bool mixes_at(const config::AttentionOptions& o, const char* stage) {
 
 at::Tensor find_own_parameter(const AttentionFacts& facts, std::string_view name) {
   const std::string full = facts.scope + std::string(name);
-  for (const nn::Parameter& parameter : facts.parameters.made()) {
+  for (const nn::Parameter& parameter : facts.parameters.in_creation_order()) {
     if (parameter.name == full) {
       return parameter.tensor.detach();
     }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headroom/store/special_tokens.h"
+#include "headroom/store/huggingface.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::serve {

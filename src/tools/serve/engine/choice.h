@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "headroom/decode/engine.h"
-#include "headroom/decode/text_stream.h"
+#include "headroom/decode/generate.h"
 #include "stop_strings.h"
 
 namespace headroom::serve {

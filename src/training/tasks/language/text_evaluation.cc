@@ -126,7 +126,7 @@ Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data
       return std::nullopt;
     }
     if (batch.starts_afresh) {
-      memory.forget();
+      memory.reset();
     }
     memory = memory.narrow(0, batch.batch);
     return Measured{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },

@@ -8,9 +8,9 @@
 #include "chrf.h"
 #include "data/pairs/pair_batches.h"
 #include "data/tokens/dataset_id.h"
-#include "engine/decode/vocabulary.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
+#include "headroom/decode/generate.h"
 #include "pair_batch.h"
 #include "training/tasks/add_up.h"
 
