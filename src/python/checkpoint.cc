@@ -13,7 +13,6 @@
 #include "layer.h"
 
 namespace headroom::python {
-
 namespace {
 
 struct Tokenizer : torch::CustomClassHolder {

@@ -15,7 +15,6 @@
 #include "headroom/nn/mlp.h"
 
 namespace headroom::python {
-
 namespace {
 
 // The model options that differ from the defaults, in the form of set_key().

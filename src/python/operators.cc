@@ -17,7 +17,6 @@
 #include "layer.h"
 
 namespace headroom::python {
-
 namespace {
 
 using Tensors = std::vector<at::Tensor>;

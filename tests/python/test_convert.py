@@ -1,4 +1,4 @@
-"""Models of Hugging Face's folders against `transformers`: made here, at random."""
+"""Conversion of Hugging Face models, compared with `transformers` on random models."""
 
 import pytest
 import tokenizers
@@ -24,7 +24,7 @@ def bpe():
 
 @pytest.fixture(scope="module", params=list(CONFIGS))
 def folder(request, tmp_path_factory):
-    """What `transformers` saves of a model, and its tokenizer."""
+    """A folder with a model saved by `transformers`, and its tokenizer."""
     tokenizer = bpe()
     made = random_model(request.param, tokenizer.get_vocab_size(), CONTEXT)
     path = tmp_path_factory.mktemp(request.param)

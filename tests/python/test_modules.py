@@ -1,4 +1,4 @@
-"""Layers and models as modules: parameters by the contract's names, equal to plain code, and what PyTorch does with them."""
+"""Layers and models as modules: parameter names, results against plain code, and PyTorch features."""
 
 import copy
 import pickle
@@ -34,7 +34,7 @@ LAYERS = {
     "block": lambda: ht.Block(d_model=D, norm="rms", attention=dict(n_heads=2, d_head=8, position="rope"),
                               mlp=dict(kind="gated", d_hidden=40)),
 }
-# Their reference asks for sizes as numbers or loops over them.
+# Their references need sizes as integers.
 STATIC = {"sigmoid"}
 
 

@@ -179,8 +179,8 @@ class OutputGate {
   virtual at::Tensor operator()(const at::Tensor& x, const Heads& heads, const Context& context) const = 0;
 };
 
-// Registry. A part's file registers a function that makes its layer:
-//   const Factory<MakeScore> kDotScore("dot", [](...) { ... });
+// Registry. A part's file registers its layer at namespace scope:
+//   const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);
 
 using MakeProjection = std::unique_ptr<Projection> (*)(const config::AttentionOptions& options, const LayerInit& init,
                                                        const Builder& build);
@@ -204,6 +204,12 @@ class Factory {
  public:
   Factory(std::string_view part, Make make) { factories<Make>().emplace(part, make); }
 };
+
+// Constructs a layer with the arguments of its Make type.
+template <class Part, class Layer, class... Arguments>
+std::unique_ptr<Part> make_part(Arguments... arguments) {
+  return std::make_unique<Layer>(arguments...);
+}
 
 // Throws Error for a part without a layer.
 template <class Make>

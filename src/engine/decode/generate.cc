@@ -14,7 +14,6 @@
 #include "sample.h"
 
 namespace headroom::decode {
-
 namespace {
 
 void check(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, const GenerateOptions& o) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace headroom::decode {
-
 namespace {
 
 constexpr std::string_view kIndex = ".index";

@@ -8,7 +8,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
-
 namespace {
 
 // Ids in decreasing likelihood, sorted lazily: a draw mostly needs a few of them.

@@ -4,7 +4,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::models {
-
 namespace {
 
 // The mask of the queries, which are the last of the keys.

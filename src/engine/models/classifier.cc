@@ -10,7 +10,6 @@
 #include "vocabulary_layers.h"
 
 namespace headroom::models {
-
 namespace {
 
 at::Tensor cross_entropy(const at::Tensor& logits, const Batch& batch) {

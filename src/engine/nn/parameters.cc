@@ -6,7 +6,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
-
 namespace {
 
 double one_over_root(std::int64_t n) {

@@ -13,7 +13,6 @@
 #include "headroom/core/process_group.h"
 
 namespace headroom::store {
-
 namespace {
 
 constexpr std::pair<DType, at::ScalarType> kTypes[] = {

@@ -323,10 +323,10 @@ TEST(Engine, EndsWhenItIsTold) {
     };
   };
   const Request request{.prompt = {1, 2, 3, 4, 5, 6}, .max_tokens = 20};
-  engine.add(request, emit("stops", 3), finish("stops"));
-  const Engine::Handle runs = engine.add(request, emit("runs", 99), finish("runs"));
-  const Engine::Handle waits = engine.add(request, emit("waits", 99), finish("waits"));
-  engine.add({.prompt = {1}, .max_tokens = 0}, emit("reads", 99), finish("reads"));
+  engine.add(request, tell("stops", 3), finish("stops"));
+  const Engine::Handle runs = engine.add(request, tell("runs", 99), finish("runs"));
+  const Engine::Handle waits = engine.add(request, tell("waits", 99), finish("waits"));
+  engine.add({.prompt = {1}, .max_tokens = 0}, tell("reads", 99), finish("reads"));
   EXPECT_EQ(engine.counts().waiting, 4);
   engine.step();
   EXPECT_EQ(engine.counts().running, 2);

@@ -12,8 +12,8 @@ namespace initialisation_test {
 
 using config::AttentionOptions;
 using testing::constant;
-using testing::Distribution;
 using testing::normal;
+using testing::Start;
 using testing::Starts;
 using testing::truncated;
 using testing::uniform;
@@ -38,7 +38,7 @@ AttentionOptions base() {
   return o;
 }
 
-Starts projections(Distribution (*law)(double)) {
+Starts projections(Start (*law)(double)) {
   return {{"w_q", law(scaled(kWidth))},
           {"w_k", law(scaled(kWidth))},
           {"w_v", law(scaled(kWidth))},
@@ -136,8 +136,7 @@ TEST(Initialisation, RulesOfWholeModels) {
   AttentionOptions o = base();
   o.projection = "experts";
   o.bias = true;
-  const auto layer = [](Distribution in, Distribution out, Distribution router, Distribution bias_in,
-                        Distribution bias_out) {
+  const auto layer = [](Start in, Start out, Start router, Start bias_in, Start bias_out) {
     return Starts{{"w_q", in},      {"w_k", in},      {"w_v", in},      {"w_o", out},      {"select_in", router},
                   {"b_q", bias_in}, {"b_k", bias_in}, {"b_v", bias_in}, {"b_o", bias_out}, {"select_out", router}};
   };

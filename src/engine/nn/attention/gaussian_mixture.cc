@@ -226,12 +226,7 @@ class GaussianMixture : public Score {
   at::Tensor multiple_;  // [R], c_r = multiple_r * scale
 };
 
-const Factory<MakeScore> kGaussianMixture("gaussian_mixture",
-                                          [](const config::AttentionOptions& options, const ScorePlace& place,
-                                             const Builder& build) -> std::unique_ptr<Score> {
-                                            return std::make_unique<GaussianMixture>(options, place, build);
-                                          });
+const Factory<MakeScore> kGaussianMixture("gaussian_mixture", make_part<Score, GaussianMixture>);
 
 }  // namespace
-
 }  // namespace headroom::nn

@@ -7,7 +7,6 @@
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
-
 namespace {
 
 class HeadProjections : public Projection {
@@ -213,15 +212,9 @@ class GatedHeads : public Projection {
   at::Tensor select_;  // [d, H]
 };
 
-template <class Layer>
-std::unique_ptr<Projection> make_projection(const config::AttentionOptions& options, const LayerInit& init,
-                                            const Builder& build) {
-  return std::make_unique<Layer>(options, init, build);
-}
-
-const Factory<MakeProjection> kDenseHeads("dense", make_projection<HeadProjections>);
-const Factory<MakeProjection> kExpertHeads("experts", make_projection<HeadProjections>);
-const Factory<MakeProjection> kGatedHeads("gated_heads", make_projection<GatedHeads>);
+const Factory<MakeProjection> kDenseHeads("dense", make_part<Projection, HeadProjections>);
+const Factory<MakeProjection> kExpertHeads("experts", make_part<Projection, HeadProjections>);
+const Factory<MakeProjection> kGatedHeads("gated_heads", make_part<Projection, GatedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

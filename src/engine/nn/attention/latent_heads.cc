@@ -119,11 +119,7 @@ class LatentHeads : public Projection {
   at::Tensor w_q_down_, q_down_norm_, w_q_, w_kv_down_, kv_norm_, w_k_rotary_, w_k_, w_v_, w_o_;
 };
 
-const Factory<MakeProjection> kLatentHeads("latent",
-                                           [](const config::AttentionOptions& options, const LayerInit& init,
-                                              const Builder& build) -> std::unique_ptr<Projection> {
-                                             return std::make_unique<LatentHeads>(options, init, build);
-                                           });
+const Factory<MakeProjection> kLatentHeads("latent", make_part<Projection, LatentHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

@@ -100,11 +100,7 @@ class LinearScore : public Score {
   ScorePlace place_;
 };
 
-const Factory<MakeScore> kLinearScore("linear",
-                                      [](const config::AttentionOptions& options, const ScorePlace& place,
-                                         const Builder& build) -> std::unique_ptr<Score> {
-                                        return std::make_unique<LinearScore>(options, place, build);
-                                      });
+const Factory<MakeScore> kLinearScore("linear", make_part<Score, LinearScore>);
 
 }  // namespace
 }  // namespace headroom::nn

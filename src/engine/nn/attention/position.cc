@@ -12,7 +12,6 @@
 #include "position_table.h"
 
 namespace headroom::nn {
-
 namespace {
 
 struct CachedTable {
@@ -64,18 +63,15 @@ namespace {
 
 class AddedPosition : public Position {
  public:
+  AddedPosition(const config::AttentionOptions& /*options*/, const LayerInit& /*init*/, const Builder& /*build*/) {}
   std::optional<Rotary> rotary() const override { return std::nullopt; }
   bool depends_on_key_order() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
 };
 
-std::unique_ptr<Position> make_added_position(const config::AttentionOptions&, const LayerInit&, const Builder&) {
-  return std::make_unique<AddedPosition>();
-}
-
-const Factory<MakePosition> kNoPosition("none", make_added_position);
-const Factory<MakePosition> kLearnedPosition("learned", make_added_position);
-const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_added_position);
+const Factory<MakePosition> kNoPosition("none", make_part<Position, AddedPosition>);
+const Factory<MakePosition> kLearnedPosition("learned", make_part<Position, AddedPosition>);
+const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_part<Position, AddedPosition>);
 
 }  // namespace
 
@@ -98,7 +94,8 @@ at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, std::i
 
 class RotaryPosition : public Position {
  public:
-  explicit RotaryPosition(const config::AttentionOptions& o) : rotary_{o.rope_channels(), o.rope_base} {}
+  RotaryPosition(const config::AttentionOptions& o, const LayerInit& /*init*/, const Builder& /*build*/)
+      : rotary_{o.rope_channels(), o.rope_base} {}
   std::optional<Rotary> rotary() const override { return rotary_; }
   bool depends_on_key_order() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
@@ -107,11 +104,7 @@ class RotaryPosition : public Position {
   Rotary rotary_;
 };
 
-const Factory<MakePosition> kRotaryPosition("rope",
-                                            [](const config::AttentionOptions& options, const LayerInit&,
-                                               const Builder&) -> std::unique_ptr<Position> {
-                                              return std::make_unique<RotaryPosition>(options);
-                                            });
+const Factory<MakePosition> kRotaryPosition("rope", make_part<Position, RotaryPosition>);
 
 // Rotates x [B, H, n, e] by cosines and sines [n, channels / 2] or [B, 1, n, channels / 2].
 at::Tensor rotated(const at::Tensor& x, std::int64_t channels, const at::Tensor& cos, const at::Tensor& sin) {

@@ -82,11 +82,7 @@ void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*key_
   }
 }
 
-const Factory<MakePosition> kRelativePosition("relative",
-                                              [](const config::AttentionOptions& options, const LayerInit& init,
-                                                 const Builder& build) -> std::unique_ptr<Position> {
-                                                return std::make_unique<RelativePosition>(options, init, build);
-                                              });
+const Factory<MakePosition> kRelativePosition("relative", make_part<Position, RelativePosition>);
 
 }  // namespace
 }  // namespace headroom::nn

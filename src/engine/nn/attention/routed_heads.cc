@@ -127,11 +127,7 @@ class RoutedHeads : public Projection {
   at::Tensor select_, select_noise_;  // [d, E]
 };
 
-const Factory<MakeProjection> kRoutedHeads("routed_heads",
-                                           [](const config::AttentionOptions& options, const LayerInit& init,
-                                              const Builder& build) -> std::unique_ptr<Projection> {
-                                             return std::make_unique<RoutedHeads>(options, init, build);
-                                           });
+const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

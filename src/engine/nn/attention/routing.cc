@@ -10,7 +10,6 @@
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
-
 namespace {
 
 void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& context, const std::string& name) {

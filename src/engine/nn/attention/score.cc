@@ -79,7 +79,7 @@ namespace {
 // which sum to less than 1. b is neither scaled nor masked.
 class DotScore : public Score {
  public:
-  DotScore(const config::AttentionOptions& options, const Builder& build)
+  DotScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
       : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {
@@ -103,12 +103,7 @@ class DotScore : public Score {
   at::Tensor sink_;  // [H]
 };
 
-const Factory<MakeScore> kDotScore("dot",
-                                   [](const config::AttentionOptions& options, const ScorePlace&,
-                                      const Builder& build) -> std::unique_ptr<Score> {
-                                     return std::make_unique<DotScore>(options, build);
-                                   });
+const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);
 
 }  // namespace
-
 }  // namespace headroom::nn

@@ -21,7 +21,7 @@ at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
 
 class SigmoidScore : public Score {
  public:
-  SigmoidScore(const config::AttentionOptions& options, const Builder& build)
+  SigmoidScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
       : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {}
@@ -40,11 +40,7 @@ class SigmoidScore : public Score {
   at::Tensor learned_;
 };
 
-const Factory<MakeScore> kSigmoidScore("sigmoid",
-                                       [](const config::AttentionOptions& options, const ScorePlace&,
-                                          const Builder& build) -> std::unique_ptr<Score> {
-                                         return std::make_unique<SigmoidScore>(options, build);
-                                       });
+const Factory<MakeScore> kSigmoidScore("sigmoid", make_part<Score, SigmoidScore>);
 
 }  // namespace
 }  // namespace headroom::nn
