@@ -1,5 +1,4 @@
-"""A language model trained with FSDP2 on several processes, with a distributed checkpoint, and one that `headroom
-evaluate`, `generate` and the other commands read.
+"""Trains a language model with FSDP2 on several ranks, and saves a distributed checkpoint and a Headroom checkpoint.
 
     torchrun --nproc-per-node 2 examples/fsdp2.py --checkpoint checkpoint --save sharded.safetensors
 """
@@ -31,7 +30,7 @@ def main(folder, steps, save):
     text = torch.tensor(list(open(__file__, "rb").read()))
     model = make_model(mesh, seed=1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    draw = torch.Generator().manual_seed(rank)  # each process reads other places
+    draw = torch.Generator().manual_seed(rank)  # each rank reads other parts of the text
     for _ in range(steps):
         begin = torch.randint(len(text) - 33, (8,), generator=draw)
         batch = torch.stack([text[i:i + 33] for i in begin])
@@ -40,7 +39,7 @@ def main(folder, steps, save):
         loss.backward()
         optimizer.step()
     dcp.save(get_model_state_dict(model), checkpoint_id=folder)
-    if save:  # every process has a part of it, the first one writes
+    if save:  # all ranks gather, rank 0 writes
         model.save_checkpoint(save, tokenizer=headroom_torch.Tokenizer.bytes())
 
     again = make_model(mesh, seed=2)
@@ -58,6 +57,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", required=True)
     parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--save", help="a checkpoint of Headroom's")
+    parser.add_argument("--save", help="Headroom checkpoint to write")
     arguments = parser.parse_args()
     main(arguments.checkpoint, arguments.steps, arguments.save)

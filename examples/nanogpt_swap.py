@@ -1,6 +1,6 @@
-"""A plain PyTorch GPT whose attention is replaced by SwitchHead's: the lines marked with + are all there is to it.
+"""A plain PyTorch GPT whose attention is replaced by SwitchHead; lines marked with + are all that changes.
 
-    python examples/nanogpt_swap.py            # plain and swapped, 200 steps each on this file's own text
+    python examples/nanogpt_swap.py            # trains both for 200 steps on this file's text
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""A new score as plain tensor operations, around the engine's projections and composition.
+"""A new attention score in plain tensor operations, with the engine's expert projections and head composition.
 
-The score here is the cosine of query and key with a temperature of its own; heads are composed after the softmax by a
-static map. What is new is the one line marked so; queries, keys, values and the output come from banks of experts.
+The score is the cosine of query and key with a learned temperature (the line marked "the score"). Values and outputs come
+from banks of experts, and heads are composed after the softmax by a static map.
 
     python examples/your_own_score.py
 """
@@ -24,7 +24,7 @@ class CosineAttention(nn.Module):
         self.mix = nn.Parameter(torch.randn(1, n_heads, n_heads) * 0.1)
 
     def experts(self, rows):
-        """Each token's experts of each head and their gates, [N, H, K]."""
+        """The routed experts of each token and head, and their gates, [N, H, K]."""
         scores = hf.linear(rows, self.select).unflatten(1, (self.n_heads, -1))
         gate, index = scores.topk(self.top_k)
         first = torch.arange(self.n_heads).view(1, -1, 1) * scores.shape[2]  # a head's first expert in the bank
@@ -45,7 +45,7 @@ class CosineAttention(nn.Module):
 
 
 class CosineByTheEngine(CosineAttention):
-    """The same by the fused operator: a cosine is a dot product of vectors of length 1."""
+    """The same with the fused operator: a cosine is a dot product of unit vectors."""
 
     def forward(self, x):
         b, t, d = x.shape

@@ -1,4 +1,4 @@
-// Fused causal attention inside a PyTorch program, held to its definition in plain tensor operations.
+// Fused causal attention in a PyTorch program, compared with its definition in plain tensor operations.
 #include <headroom/ops/attention.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// A small SwitchHead language model, taught to count with torch's own operations.
+// Trains a small SwitchHead language model to count, with a plain SGD loop.
 #include <ATen/core/grad_mode.h>
 #include <headroom/models/language_model.h>
 
@@ -15,7 +15,7 @@ int main() {
   options.attention.projection = "experts";
   options.mlp.d_hidden = 64;
   headroom::models::LanguageModel model(options, /*seed=*/1);
-  headroom::models::Memory memory;  // stays empty: there is none with memory_length = 0
+  headroom::models::Memory memory;  // stays empty with memory_length = 0
   headroom::nn::Context context;
   context.training = true;
 

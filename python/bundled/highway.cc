@@ -1,5 +1,5 @@
-// What Highway's dynamic dispatch asks at run time. Its own library is only packaged as a shared one, which a machine
-// that installs the wheel need not have.
+// The run-time part of Highway's dynamic dispatch. Distributions package it as a shared library only, which may be
+// missing where the wheel is installed.
 #include <hwy/targets.h>
 
 #include <atomic>

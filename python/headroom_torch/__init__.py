@@ -2,9 +2,8 @@
 
 from . import _library, functional
 from ._version import version as __version__
-from .conversion import convert
 from .decoding import Decoder
-from .models import Classifier, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer
+from .models import Classifier, EncoderDecoder, LanguageModel, MaskedLanguageModel, VisionTransformer, convert
 from .modules import MLP, Attention, Block, Norm
 from .observing import observe
 from .tokenizer import Tokenizer

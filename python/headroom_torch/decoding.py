@@ -1,4 +1,4 @@
-"""What a language model keeps of the tokens read so far, and how the next one is drawn."""
+"""Token-by-token decoding with a KV cache, and sampling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ __all__ = ["Decoder"]
 
 
 def draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator) -> Tensor:
-    """A token a row [B, 1] of logits [B, V]."""
+    """One token for each row of logits [B, V], int64 [B, 1].
+
+    temperature 0 is greedy. top_k > 0 keeps the k most likely tokens; top_p keeps the fewest most likely tokens that reach
+    this probability.
+    """
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     logits = logits.double() / temperature
@@ -26,11 +30,11 @@ def draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator
 
 
 class Decoder:
-    """What a language model keeps of the tokens read so far; read() continues from there.
+    """The decoding state (KV cache) of `rows` sequences of a language model; made by LanguageModel.decoder().
 
-    Equals the whole pass over consecutive chunks of context_length with carried memory. Without memory, a full context
-    slides: its last half is read again as the beginning of a new one. Rows may have read more or less than others, and
-    do not depend on each other. It reads the model's parameters where they lie.
+    Results equal a full forward pass over consecutive chunks of context_length with carried memory. Without memory, a full
+    context slides: its last half is read again as the start of a new one. Rows are independent and may differ in length.
+    The parameters are shared with the model.
     """
 
     def __init__(self, model, rows: int):
@@ -38,9 +42,10 @@ class Decoder:
         self._decoder = torch.classes.headroom.Decoder(model.description, tensors, rows)
 
     def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
-        """The logits [B, V] after the last of each row's `tokens` [B, n], n at least 1.
+        """Reads `tokens` [B, n] int64, n >= 1. Returns the logits [B, V] after the last token of each row.
 
-        valid [B, n] bool: False for padding, on either side, which is not read; a row of padding alone gets zeros.
+        valid [B, n] bool: False for padding, on either side, which is skipped. A row of padding alone gets zeros.
+        Raises ValueError for other shapes or types.
         """
         call = lambda: self._decoder.read(tokens, valid)  # noqa: E731
         if not observed():
@@ -49,30 +54,30 @@ class Decoder:
         return run("", call)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i continues row rows[i]; a row may come several times or not at all."""
+        """Replaces row i by a copy of row rows[i]; rows [B'] may repeat or omit rows, and changes their number."""
         self._decoder.reorder(rows.tolist())
 
     def restart(self) -> None:
-        """Discards all that was read."""
+        """Discards all tokens that were read."""
         self._decoder.restart()
 
 
 def _require_one_row(tokens: Tensor, valid: Optional[Tensor]) -> None:
     rows = tokens.shape[0] if valid is None else int(valid.any(1).sum())
     if rows > 1:
-        raise ValueError(f"observe: a decoder shows the values of one row at a time, got {rows}")
+        raise ValueError(f"observe: a decoder must read one row at a time, got {rows}")
 
 
 @dataclasses.dataclass
 class _Chunk:
-    """What a row has read: the tokens of its chunk [n], and the memory from before it."""
+    """The tokens [n] of a row's current chunk, and the memory before them."""
 
     tokens: Tensor
     memory: Optional[list[Tensor]] = None
 
 
 class ModuleDecoder:
-    """A Decoder that calls the model's modules, so that their hooks see what is read."""
+    """A Decoder that calls the model's modules, so that their hooks run. It reads the whole chunk again for each token."""
 
     def __init__(self, model, rows: int):
         self._model, self._count = model, rows
@@ -80,7 +85,7 @@ class ModuleDecoder:
 
     @torch.no_grad()
     def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
-        """As that of Decoder."""
+        """See Decoder.read()."""
         if tokens.dim() != 2 or tokens.shape[0] != len(self._rows) or tokens.shape[1] < 1 or tokens.dtype != torch.int64:
             raise ValueError(f"decoding: tokens must be int64 [{len(self._rows)}, 1 or more], got {tokens.dtype} "
                              f"{list(tokens.shape)}")
@@ -92,15 +97,15 @@ class ModuleDecoder:
             self._extend(self._rows[i], texts[i])
         logits = tokens.new_zeros(tokens.shape[0], self._model._options["model.vocabulary_size"],
                                   dtype=self._model.norm_f.scale.dtype)
-        alike = {(len(row.tokens), row.memory and row.memory[0].shape) for row in (self._rows[i] for i in reading)}
-        for some in [reading] if len(alike) == 1 else [[i] for i in reading]:
+        same_lengths = {(len(row.tokens), row.memory and row.memory[0].shape) for row in (self._rows[i] for i in reading)}
+        for some in [reading] if len(same_lengths) == 1 else [[i] for i in reading]:
             logits[some] = self._last([self._rows[i] for i in some]).to(logits.dtype)
         return logits
 
     def _extend(self, row: _Chunk, text: Tensor) -> None:
         length = self._model._options["model.context_length"]
         while text.numel():
-            if len(row.tokens) == length:  # as Decoder does: carried as memory, or the last half is read again
+            if len(row.tokens) == length:  # like Decoder: carried as memory, or the last half is read again
                 if self._model._remembers:
                     row.memory = self._model(row.tokens[None], row.memory)[1]
                 row.tokens = row.tokens[length if self._model._remembers else length - length // 2:]
@@ -113,7 +118,7 @@ class ModuleDecoder:
         return (result[0] if isinstance(result, tuple) else result)[:, -1]
 
     def reorder(self, rows: Tensor) -> None:
-        """As that of Decoder."""
+        """See Decoder.reorder()."""
         for row in rows.tolist():
             if not 0 <= row < len(self._rows):
                 raise ValueError(f"decoding: rows must be in [0, {len(self._rows)}), got {row}")
@@ -121,6 +126,6 @@ class ModuleDecoder:
         self._count = len(self._rows)
 
     def restart(self) -> None:
-        """Discards all that was read."""
+        """See Decoder.restart()."""
         nothing = torch.empty(0, dtype=torch.int64, device=self._model.norm_f.scale.device)
         self._rows = [_Chunk(nothing) for _ in range(self._count)]

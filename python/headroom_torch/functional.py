@@ -1,12 +1,12 @@
 """The operators as functions of named tensors.
 
-Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e width of a head, N rows.
+Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e width of a head, w width of a
+value, N rows.
 
-Every function but `adamw` and `muon` is differentiable in its floating tensors (masks, indices and targets aside), runs under
-`torch.compile` and `torch.export`, and releases the interpreter's lock. `implementation` is "automatic" (the fused
-version where there is one for these tensors, else the reference), "fused" (a ValueError says why there is none) or
-"reference" (plain tensor operations on any device: the specification). What does not fit is a ValueError of one
-sentence.
+All functions except `adamw` and `muon` are differentiable in their floating-point tensors, work under `torch.compile` and
+`torch.export`, and release the GIL. `implementation` is "automatic" (fused if it supports these tensors, otherwise the
+reference), "fused" (ValueError if it does not) or "reference" (plain tensor operations on any device, which specify the
+result). Arguments of wrong shapes, types or values raise ValueError.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ __all__ = ["HeadMap", "Mixture", "adamw", "attention", "dropout", "expert_linear
 
 @dataclass
 class Mixture:
-    """Several keys at each position ("Transformer with a Mixture of Gaussian Keys", Eq. 7-13).
+    """R keys at each position (Nguyen et al., "Transformer with a Mixture of Gaussian Keys", Eq. 7-13).
 
-    s_r = -c_r |q_i - k_jr|^2, or scale * q_i . k_jr without a coefficient; the score of the pair is
+    s_r = -c_r |q_i - k_jr|^2, or scale * q_i . k_jr without a coefficient. The score of a pair is
     log sum_r prior_r(j) exp(s_r), or max_r s_r with `maximum`.
 
-    keys: components 2 .. R, each shaped as k; or
-    shift [R, G, S or 1, e]: component r's key is k_j - shift[r].
-    coefficient [R]: c_r, without a derivative. prior [R, G, S or 1], at least 0.
+    keys: components 2 .. R, each shaped like k; or shift [R, G, S or 1, e]: component r's key is k_j - shift[r].
+    coefficient [R]: c_r; has no derivative. prior [R, G, S or 1], at least 0.
     epsilon: added to a query's sum of weights sum_j exp(score).
     """
 
@@ -46,13 +45,13 @@ class Mixture:
 
 @dataclass
 class HeadMap:
-    """A map across heads at one (query, key) pair (Xiao et al., "Improving Transformers with Dynamically Composable
-    Multi-Head Attention", Eq. 3-8): with heads in C groups of m = H / C and sums over m inside n's group,
+    """A map across heads for each query-key pair (Xiao et al., "Improving Transformers with Dynamically Composable
+    Multi-Head Attention", Eq. 3-8). With heads in C groups of m = H / C and sums over m inside n's group,
 
-    a'_n = a_n [skip] + sum_m a_m fixed_mn + sum_r (sum_m a_m u_mr) w_nr + a_n gate_n   (the last two of both sides)
+    a'_n = a_n [skip] + sum_m a_m fixed_mn + sum_r (sum_m a_m u_mr) w_nr + a_n gate_n   (the last two terms for each side)
 
-    fixed [C, m, m]. query [B, T, F] and key [B, S, F]: u [R, H] and w [R, H] of each token, then its gate [H] where
-    `query_gate` or `key_gate` says so; F = 2 R H + H. `query_rank`, `key_rank`: R, 0 for no u and w.
+    fixed [C, m, m]. query [B, T, F] and key [B, S, F]: for each token u [R, H], w [R, H] and, with `query_gate` or
+    `key_gate`, gate [H]; F = 2 R H + H. `query_rank`, `key_rank`: R; 0: no u and w.
     """
 
     fixed: Optional[Tensor] = None
@@ -71,25 +70,27 @@ class HeadMap:
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bool = True, window: int = 0,
               valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
-              bias: Optional[Tensor] = None, sink: Optional[Tensor] = None, mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
+              bias: Optional[Tensor] = None, sink: Optional[Tensor] = None,
+              mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
               implementation: str = "automatic") -> Tensor:
-    """Softmax attention with any score and composition of heads: [B, H, T, w].
+    """Softmax attention with optional relative positions, bias, sink, key mixtures and head composition: [B, H, T, w].
 
-    Causal, within a window, over all keys or the valid ones. Unlike torch's scaled_dot_product_attention it is causal,
-    and not scaled, unless told otherwise.
+    By default it is causal and not scaled, unlike torch's scaled_dot_product_attention.
 
     s_ij = scale * q_i . k_j + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)
     a_ij = pre(s_ij) across heads;  w_i = softmax over visible j of a_ij;  o_i = sum_j post(w_ij) v_j
 
-    q [B, H, T, e]; k [B, G, S, e]; v [B, G, S, w]: float32, bfloat16 or float64, all of one type. A row that sees no key gives 0.
-    causal: key j is visible to query i iff j <= S - T + i; needs S >= T. window: causal only, at most so many keys,
-    the query's own included; 0 for all. valid_keys [B, S] bool: False where a key is padding.
-    q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither; row
-    c of r belongs to delta = c - (S - 1), C = S when causal, else S + T - 1.
+    q [B, H, T, e]; k [B, G, S, e]; v [B, G, S, w]: float32, bfloat16 or float64, all of one type. A query that sees no key
+    gives 0.
+    causal: key j is visible to query i iff j <= S - T + i; requires S >= T.
+    window: with causal, the number of visible keys, the query's own included; 0: all.
+    valid_keys [B, S] bool: False for padding.
+    q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither. Row c of
+    r belongs to delta = c - (S - 1); C = S if causal, otherwise S + T - 1.
     bias [B or 1, H, T or 1, S]: added to the scores.
-    sink [H]: exp(sink) is added to the sum of a query's exponentials, a weight that goes to no value.
-    mixture: scores by several keys at each position, see Mixture. pre, post: composition of heads before and after the
-    softmax, see HeadMap.
+    sink [H]: exp(sink) is added to the softmax denominator.
+    mixture: several keys at each position, see Mixture. pre, post: composition of heads before and after the softmax, see
+    HeadMap.
     """
     more = {}
     if mixture is not None:
@@ -111,8 +112,8 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, va
 
     a_ij = factor * q_i . k_j over visible j;  o_i = output_factor * sum_j a_ij v_j / (sum_j a_ij + epsilon)
 
-    q [B, H, T, e], k [B, G, S, e], v [B, G, S, w]: features already (elu + 1, say), in a floating type; valid_keys [B, S] bool.
-    Without `normalise` there is no division. A query whose sum is 0 gives 0.
+    q [B, H, T, e], k [B, G, S, e]: features (for example elu + 1); v [B, G, S, w]; any floating type. valid_keys [B, S]
+    bool: False for padding. Without `normalise` there is no division. A query whose sum is 0 gives 0.
     """
     return ops.linear_attention(q, k, v, valid_keys, causal=causal, factor=factor, output_factor=output_factor,
                                 normalise=normalise, epsilon=epsilon, implementation=implementation)
@@ -121,10 +122,10 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, va
 def linear_attention_step(q: Tensor, k: Tensor, v: Tensor, state: Optional[tuple[Tensor, Tensor]] = None, *,
                           factor: float = 1.0, output_factor: float = 1.0, normalise: bool = True,
                           epsilon: float = 0.0) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    """Causal linear attention that continues from `state`, what the keys before these add up to: result and new state.
+    """Causal linear attention that continues a sequence: the result [B, H, T, w] and the new state.
 
-    state: (sum_j k_j v_j^T [B, G, e, w], sum_j k_j [B, G, e]); None before the first. For the rest see
-    linear_attention(), whose result over the whole sequence this equals.
+    state: sums over all earlier keys (sum_j k_j v_j^T [B, G, e, w], sum_j k_j [B, G, e]); None: no earlier keys. The other
+    arguments are those of linear_attention(), whose result over the whole sequence is the same.
     """
     kv, total = state if state is not None else (None, None)
     o, kv, total = ops.linear_attention_step(q, k, v, factor=factor, output_factor=output_factor, normalise=normalise,
@@ -134,30 +135,29 @@ def linear_attention_step(q: Tensor, k: Tensor, v: Tensor, state: Optional[tuple
 
 def expert_linear(input: Tensor, bank: Tensor, index: Tensor, weight: Optional[Tensor] = None, *,
                   sum_heads: bool = False, implementation: str = "automatic") -> Tensor:
-    """Products with matrices chosen per token: [N, H, d_out], or [N, d_out] with `sum_heads`.
+    """Matrix multiplication with the experts that each token is routed to: [N, H, d_out], or [N, d_out] with `sum_heads`.
 
     y[n, h] = sum_k weight[n, h, k] * input[n, h] bank[index[n, h, k]]      (Csordas et al., "SwitchHead", Eq. 7-9)
 
-    input [N, d_in], the same for every head, or [N, H, d_in]; bank [X, d_in, d_out] in the same type; index [N, H, K]
-    int64 in [0, X), the K of one head different from each other; weight [N, H, K] in any floating type, None for 1.
+    input [N, d_in] for all heads, or [N, H, d_in]; bank [X, d_in, d_out] in the same type; index [N, H, K] int64 in [0, X),
+    distinct within a head; weight [N, H, K] in any floating type, None: 1.
     """
     return ops.expert_linear(input, bank, index, weight, sum_heads=sum_heads, implementation=implementation)
 
 
 def head_map(a: Tensor, map: HeadMap) -> Tensor:
-    """Maps scores or weights `a` [B, H, T, S] across heads, see HeadMap; the result has a's shape and type."""
-    arguments = map._arguments()
-    return ops.head_map(a, **arguments)
+    """Applies a HeadMap to scores or weights `a` [B, H, T, S]; the result has the shape and type of a."""
+    return ops.head_map(a, **map._arguments())
 
 
 def head_map_factors(x: Tensor, w1: Sequence[Tensor] = (), w2: Sequence[Tensor] = (), gate: Sequence[Tensor] = (), *,
                      tanh_gelu: bool = False, implementation: str = "automatic") -> Tensor:
-    """What the tokens x [N, d] of one side contribute to the maps between heads (DCMHA, Eq. 6-8): [N, F] for each stage
-    (before and after the softmax), side by side; a stage's columns are `query` or `key` of a `HeadMap`.
+    """Factors of head maps for the tokens x [N, d] of one side (DCMHA, Eq. 6-8): [N, stages * F], where stages are before
+    and after the softmax. The columns of a stage are `query` or `key` of a HeadMap.
 
     In each of C groups of m heads, f = gelu(x w1) w2, u_r = f_0r / sqrt(mean over m of f_0r^2 + 1e-6), w_r = f_1r; the
-    gate is tanh(x gate). Lists of one tensor a stage, all of one floating dtype, the result's: w1 [C, d, I], w2
-    [C, I, 2, R, m], gate [d, H]; w1 and w2, or gate, may be left out. `tanh_gelu`: GELU by its tanh approximation.
+    gate is tanh(x gate). w1 [C, d, I], w2 [C, I, 2, R, m], gate [d, H]: one tensor for each stage, all of one floating type;
+    w1 and w2, or gate, may be empty. `tanh_gelu`: GELU in its tanh approximation.
     """
     return ops.head_map_factors(x, list(w1), list(w2), list(gate), tanh_gelu, implementation=implementation)
 
@@ -169,12 +169,12 @@ def linear(x: Tensor, w: Tensor, b: Optional[Tensor] = None, *, implementation: 
 
 def linear_cross_entropy(x: Tensor, w: Tensor, target: Tensor, b: Optional[Tensor] = None, *,
                          implementation: str = "automatic") -> Tensor:
-    """Output layer and cross-entropy in one: the N x V logits exist a block of rows at a time only.
+    """Output layer and cross-entropy in one, without storing the N x V logits.
 
     loss = mean over targets >= 0 of -log softmax(x w + b)[target], in nats: a scalar, float32 (float64 for float64).
 
-    x [N, d], w [d, V] with any strides (a transposed embedding), b [V], target [N] int64 below V; rows with a negative
-    target do not count, and the loss is 0 where none does.
+    x [N, d], w [d, V] with any strides (a transposed embedding), b [V], target [N] int64 below V. Rows with a negative
+    target do not count; the loss is 0 if none counts.
     """
     return ops.linear_cross_entropy(x, w, target, b, implementation=implementation)
 
@@ -183,8 +183,8 @@ def dropout(x: Tensor, p: float, *, seed: int, relu: bool = False, first_row: in
             implementation: str = "automatic") -> Tensor:
     """Dropout without a stored mask: keep(seed, row, place in the row) f(x) / (1 - p), f(x) = x, or max(x, 0) with relu.
 
-    x of any shape; p in [0, 1); the same seed drops the same places. first_row: place of x[0] in the whole batch, so
-    that a part of a batch drops what the whole drops.
+    x of any shape; p in [0, 1). The same seed drops the same places. first_row: index of x[0] in the whole batch, so that
+    the mask does not depend on how the batch is split.
     """
     return ops.dropout(x, p=p, seed=seed, relu=relu, first_row=first_row, implementation=implementation)
 
@@ -195,8 +195,8 @@ def adamw(parameters: Sequence[Tensor], gradients: Sequence[Tensor], m: Sequence
           weight_decay: float = 0.0, gradient_scale: float = 1.0, implementation: str = "automatic") -> None:
     """One step of AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", Alg. 2), in place.
 
-    Four lists of the same length, tensors shaped alike: parameters, gradients, first and second moments. `step` counts
-    from 1; gradients are multiplied by `gradient_scale` first (clipping) and may be changed.
+    parameters, gradients, m, v: lists of the same length, of tensors of the same shapes. `step` counts from 1. Gradients are
+    first multiplied by `gradient_scale` (for clipping) and may be overwritten.
     """
     ops.adamw_step(list(parameters), list(gradients), list(m), list(v), step, learning_rate=learning_rate, beta1=beta1,
                    beta2=beta2, epsilon=epsilon, weight_decay=weight_decay, gradient_scale=gradient_scale,
@@ -209,11 +209,14 @@ def muon(parameters: Sequence[Tensor], gradients: Sequence[Tensor], m: Sequence[
          bfloat16: bool = False, implementation: str = "automatic") -> None:
     """One step of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks"), in place.
 
-    Three lists of the same length, tensors [batch, rows, columns] shaped alike, the matrices of a batch each by itself:
-    parameters, gradients, running means of the gradients. With u = momentum m + (1 - momentum) g after m has moved on,
-    W <- (1 - learning_rate weight_decay) W - learning_rate 0.2 sqrt(max(rows, columns)) orthogonal(u), orthogonal() by
-    five Newton-Schulz iterations; an update is then about as large as AdamW's. Gradients are multiplied by
-    `gradient_scale` first (clipping); `bfloat16`: the iterations' products are of that type.
+    parameters, gradients, m (running means of the gradients): lists of the same length, of tensors [batch, rows, columns] of
+    the same shapes; each matrix of a batch is updated separately.
+
+    m <- momentum m + (1 - momentum) g;  u = momentum m + (1 - momentum) g
+    W <- (1 - learning_rate weight_decay) W - learning_rate 0.2 sqrt(max(rows, columns)) orthogonal(u)
+
+    orthogonal() is five Newton-Schulz iterations, with matmuls in bfloat16 if `bfloat16` is set. Updates are about as large
+    as AdamW's. Gradients are first multiplied by `gradient_scale` (for clipping).
     """
     ops.muon_step(list(parameters), list(gradients), list(m), learning_rate=learning_rate, momentum=momentum,
                   weight_decay=weight_decay, bfloat16=bfloat16, gradient_scale=gradient_scale,

@@ -1,14 +1,14 @@
-"""Language models for `transformers`, which this module alone needs: importing it registers them.
+"""Headroom language models for the package `transformers`; importing this module registers them.
 
     import headroom_torch.huggingface as hf
 
     hf.HeadroomForCausalLM.from_checkpoint("runs/mine").save_pretrained("mine_hf")
-    model = transformers.AutoModelForCausalLM.from_pretrained("mine_hf")      # wherever this module is imported
-    model.generate(ids, max_new_tokens=50)                                    # with the engine's cache
+    model = transformers.AutoModelForCausalLM.from_pretrained("mine_hf")      # if this module has been imported
+    model.generate(ids, max_new_tokens=50)                                    # with the engine's KV cache
 
-Any language model of the engine, dense or not. Those that `transformers` knows itself are better off with
-headroom_torch.convert(). AutoTokenizer gives the folder's tokenizer: as tokenizer.json where the package `tokenizers` has
-an equivalent, a HeadroomTokenizer otherwise.
+All language models are supported. For architectures that `transformers` implements itself, prefer headroom_torch.convert().
+AutoTokenizer loads the folder's tokenizer: a tokenizer.json if the package `tokenizers` has an equivalent, otherwise a
+HeadroomTokenizer.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ from .tokenizer import Tokenizer
 
 __all__ = ["HeadroomConfig", "HeadroomForCausalLM", "HeadroomTokenizer"]
 
-# What `transformers` calls it, and the engine.
+# Names in `transformers` and in the engine.
 _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
           "num_attention_heads": "attention.n_heads", "max_position_embeddings": "context_length"}
 
-# What it calls a cache: "cache" from 5.24 on.
+# The name of the cache in outputs: "cache" from 5.24 on.
 _CACHE = next(name for name in ("cache", "past_key_values") if name in CausalLMOutputWithPast.__dataclass_fields__)
 
 
 class HeadroomConfig(transformers.PretrainedConfig):
-    """settings: the model's options that differ from the defaults, ["model.n_layers=2", ...]."""
+    """settings: model options that differ from the defaults, ["model.n_layers=2", ...]. Raises ValueError for other kinds
+    of models than language models."""
 
     model_type = "headroom"
 
@@ -50,7 +51,7 @@ class HeadroomConfig(transformers.PretrainedConfig):
         self.settings = list(settings)
         options = json.loads(ops.options_of(self.description))
         if options["model.kind"] != LanguageModel.KIND:
-            raise ValueError(f"HeadroomConfig: settings must be those of a language model, got {options['model.kind']}")
+            raise ValueError(f"HeadroomConfig: settings: model.kind must be {LanguageModel.KIND}, got {options['model.kind']}")
         for theirs, ours in _NAMES.items():
             setattr(self, theirs, json.loads(options[f"model.{ours}"]))
 
@@ -60,8 +61,8 @@ class HeadroomConfig(transformers.PretrainedConfig):
 
 
 class HeadroomTokenizer(transformers.PreTrainedTokenizer):
-    """SentencePiece and words, with the ids of headroom_torch.Tokenizer. A token is the text that it adds to others; where
-    that is none, no UTF-8 or another token's, its id as <7>."""
+    """SentencePiece and words, with the ids of headroom_torch.Tokenizer. The name of a token is the text that it adds, or its
+    id as <7> if that text is empty, not UTF-8 or another token's."""
 
     vocab_files_names = {"headroom_file": "tokenizer.headroom"}
     model_input_names = ["input_ids", "attention_mask"]
@@ -99,7 +100,7 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
 
 
 def _token_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    """What each token adds to a text, or its id, so that no two are alike."""
+    """The unique name of each token: the text that it adds, or its id."""
     before = tokenizer.encode("a").tolist()
     known, n = set(), len(tokenizer.decode(before))
     for i in range(tokenizer.vocabulary_size):
@@ -113,7 +114,7 @@ def _token_texts(tokenizer: Tokenizer) -> Iterator[str]:
 
 
 class HeadroomCache:
-    """What is kept of the texts read so far, a row each."""
+    """The KV cache of `rows` sequences."""
 
     is_compileable = False
 
@@ -127,8 +128,8 @@ class HeadroomCache:
         return self._decoder.read(tokens, valid)
 
     def read_observed(self, tokens: Tensor, valid: Optional[Tensor], names: Sequence[str]):
-        """read() of a token a row, tokens [B, 1]; also the values of these names, [B, H, 1, columns read] of attention's
-        weights and [B, 1, d] of others, zero for what a row does not see."""
+        """read() of one token for each row, tokens [B, 1]; also returns the values of these names: attention weights
+        [B, H, 1, columns read], 0 for keys that a row does not see, and others [B, 1, d]."""
         rows, valid = tokens.shape[0], torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         self._valid = torch.cat([self._valid, valid.cpu()], 1)
         logits, values = None, {}
@@ -136,13 +137,13 @@ class HeadroomCache:
             alone = valid & (torch.arange(rows, device=valid.device) == row)[:, None]
             with watching(*names) as seen:
                 one = self._decoder.read(tokens, alone)
-            logits = one if logits is None else logits + one  # zero in the other rows
+            logits = one if logits is None else logits + one  # 0 in the other rows
             for name, value in seen.values.items():
                 values.setdefault(name, []).append((row, value[0, ..., -1, :]))
         return logits, {name: self._assembled(some, rows, weights=".probs" in name) for name, some in values.items()}
 
     def _assembled(self, values: list[tuple[int, Tensor]], rows: int, weights: bool) -> Tensor:
-        """[B, ..., 1, n] of rows' values [..., n]. Weights are of the last tokens that the row has read."""
+        """[B, ..., 1, n] of rows' values [..., n]. Weights belong to the last tokens that the row has read."""
         like = values[0][1]
         n = self._valid.shape[1] if weights else like.shape[-1]
         whole = like.new_zeros(rows, *like.shape[:-1], n)
@@ -156,14 +157,14 @@ class HeadroomCache:
         return self._valid.shape[1]
 
     def reorder_cache(self, rows: Tensor) -> None:
-        """Row i continues row rows[i]."""
+        """Replaces row i by a copy of row rows[i]."""
         self._decoder.reorder(rows)
         self._valid = self._valid[rows.cpu()]
 
 
 class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):
-    """A LanguageModel, as `model`, with the interface of `transformers`. attention_mask says which tokens are padding, on
-    either side of a row: nothing sees it, and positions do not count it."""
+    """A LanguageModel (attribute `model`) with the interface of `transformers`. attention_mask marks padding, on either side
+    of a row; padding is masked, and positions do not count it."""
 
     config_class = HeadroomConfig
     base_model_prefix = ""
@@ -176,7 +177,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
     @classmethod
     def from_checkpoint(cls, path: Path) -> "HeadroomForCausalLM":
-        """The language model of a checkpoint or run folder; save_pretrained() writes its tokenizer as well."""
+        """Opens the language model of a checkpoint or run folder; save_pretrained() also writes its tokenizer."""
         model = LanguageModel.from_checkpoint(path)
         with torch.device("meta"):
             made = cls(HeadroomConfig(model.options))
@@ -195,18 +196,18 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
                 use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None,
                 cache: Optional[HeadroomCache] = None, output_attentions: Optional[bool] = None,
                 output_hidden_states: Optional[bool] = None):
-        """Logits [B, T, V] of input_ids [B, T]; with `labels` (input_ids themselves, -100 where none counts) also the
-        loss, which the balance losses are part of, and in training no logits.
+        """Logits [B, T, V] of input_ids [B, T] int64. With `labels` (input_ids, or -100 for tokens that do not count) also the
+        loss including balance losses, and in training no logits.
 
-        cache, or past_key_values: what an earlier call with use_cache=True gave under the name that this version of
-        `transformers` has for it; input_ids continue from there, without derivatives.
-        logits_to_keep=1: of each row's last token only.
-        attention_mask [B, T], or [B, all that was read and T]: 0 for padding, whose logits mean nothing.
+        cache or past_key_values (the name depends on the version of `transformers`): from an earlier call with
+        use_cache=True, which input_ids continue, without derivatives.
+        logits_to_keep=1: logits of each row's last token only.
+        attention_mask [B, T], or [B, tokens read before + T]: 0 for padding, whose logits are meaningless.
 
-        output_attentions: `attentions`, each layer's weights [B, n_heads, T, S] after heads were composed; S is T, with a
-        cache all that was read. A ValueError where a layer has none (linear attention).
-        output_hidden_states: `hidden_states`, what the first layer reads, what each but the last gives, and the final
-        norm's result, [B, T, d] each.
+        output_attentions: `attentions` has each layer's weights [B, n_heads, T, S] after composition; S is T, with a cache all
+        tokens read. Raises ValueError if a layer has no weights (linear attention).
+        output_hidden_states: `hidden_states` has the first layer's input, the output of all layers but the last, and the
+        final norm's output, [B, T, d] each.
         """
         cache = past_key_values if cache is None else cache
         valid = None if attention_mask is None else attention_mask[:, -input_ids.shape[1]:].bool()
@@ -215,7 +216,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         look = _Look(self.config, output_attentions, output_hidden_states)
         loss, logits = None, None
         if labels is not None:
-            with look.on(self.training and not use_cache and cache is None):  # which computes nothing else
+            with look.on(self.training and not use_cache and cache is None):  # the only forward pass of this call
                 loss = self._loss(input_ids, labels, valid)
         if use_cache or cache is not None:
             cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
@@ -242,7 +243,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
             logits.append(one)
         return torch.stack(logits, 1)
 
-    # Nothing sees what comes after it: padding is moved to the end of its row.
+    # Padding is moved to the end of its row, where the causal mask hides it.
     def _logits(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is None:
             return _first(self.model(tokens))
@@ -271,7 +272,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
 
 
 class _Look:
-    """What a call shows besides its logits."""
+    """Collects the attentions and hidden states of a call."""
 
     def __init__(self, config: HeadroomConfig, attentions: Optional[bool], hidden_states: Optional[bool]):
         attentions = config.output_attentions if attentions is None else attentions
@@ -284,7 +285,7 @@ class _Look:
 
     @contextlib.contextmanager
     def on(self, wanted: bool = True) -> Iterator[None]:
-        """Collects the values of what is called inside of it."""
+        """Collects the values of the calls inside it."""
         if not (wanted and self.names):
             yield
             return
@@ -293,16 +294,16 @@ class _Look:
         self.add(seen.values)
 
     def add(self, values: dict[str, Tensor]) -> None:
-        """More tokens' values."""
+        """Appends the values of more tokens."""
         for name, value in values.items():
             self._values.setdefault(name, []).append(value)
 
     def results(self, valid: Optional[Tensor]) -> tuple[Optional[tuple[Tensor, ...]], Optional[tuple[Tensor, ...]]]:
-        """valid [B, T]: what was padding and was moved to the end of its row for the call."""
+        """`attentions` and `hidden_states`. valid [B, T]: False for padding that was moved to the end of its row."""
         for name in self.names:
             if name not in self._values:
-                raise ValueError(f"output_attentions: {name.removesuffix('.attention.probs_composed')} computes no weights "
-                                 f"of pairs of tokens")
+                raise ValueError(f"output_attentions: {name.removesuffix('.attention.probs_composed')} has no attention "
+                                 f"weights")
         columns = max((value.shape[-1] for name in self._weights for value in self._values[name]), default=0)
         weights = [torch.cat([nn.functional.pad(value, (0, columns - value.shape[-1])) for value in self._values[name]], -2)
                    for name in self._weights]
@@ -315,12 +316,12 @@ class _Look:
 
 
 def _tokens_first(valid: Tensor) -> Tensor:
-    """[B, T] the places of each row's tokens, then those of its padding."""
+    """[B, T] the indices of each row's tokens, then of its padding."""
     return valid.logical_not().sort(dim=1, stable=True).indices
 
 
 def _back(value: Tensor, places: Tensor, axis: int) -> Tensor:
-    """value [B, ...] with its axis, T long, in the order of places [B, T]; a training loss has one token less."""
+    """value [B, ...] with `axis` (size T, or T - 1 in a training loss) in the order of places [B, T]."""
     places = places[:, :value.shape[axis]].clamp_max(value.shape[axis] - 1)
     shape = [1] * value.dim()
     shape[0], shape[axis] = places.shape
@@ -328,7 +329,7 @@ def _back(value: Tensor, places: Tensor, axis: int) -> Tensor:
 
 
 def _first(result: Union[Tensor, tuple]) -> Tensor:
-    """Models with memory also give what they remember."""
+    """The result without the memory that some models add."""
     return result[0] if isinstance(result, tuple) else result
 
 

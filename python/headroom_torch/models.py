@@ -1,4 +1,4 @@
-"""Whole models as torch.nn.Modules."""
+"""Models as torch.nn.Modules, and conversion of Hugging Face models."""
 
 from __future__ import annotations
 
@@ -16,21 +16,40 @@ from .modules import Block, Layer, _describe, _settings, has_hooks, in_parts, in
 from .observing import observed, run, show, watched
 from .tokenizer import Tokenizer
 
-__all__ = ["Classifier", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer"]
+__all__ = ["Classifier", "EncoderDecoder", "LanguageModel", "MaskedLanguageModel", "VisionTransformer", "convert"]
 
 
 Path = Union[str, os.PathLike]
 
 
+def convert(source: Path, target: Path, *, tokenizer: Optional[Path] = None) -> str:
+    """Converts a Hugging Face folder to a checkpoint, or a checkpoint to a Hugging Face folder. Returns the model_type.
+
+    Import, if `source` is a folder with config.json, safetensors and tokenizer files of a GPT-2, GPT-NeoX (Pythia) or
+    LLaMA-like model: `target` becomes a checkpoint with the same logits, for LanguageModel.from_checkpoint(). `tokenizer`:
+    a file to use instead of the folder's.
+
+    Export, if `source` is a checkpoint or run folder of a dense language model: `target` becomes such a folder.
+
+    Raises ValueError naming the setting, tensor or option that has no equivalent. Equals `headroom import` and `headroom
+    checkpoint export --format huggingface`.
+    """
+    return ops.convert(os.fspath(source), os.fspath(target), "" if tokenizer is None else os.fspath(tokenizer))
+
+
 class _Model(Layer):
     KIND = ""
-    tokenizer: Optional[Tokenizer] = None  # of the checkpoint that the model was opened from
-    step = 0                               # and the steps of training that it had
-    _config = ""                           # and everything that it was trained by
+    # Set by from_checkpoint():
+    tokenizer: Optional[Tokenizer] = None
+    step = 0      # of training
+    _config = ""  # TOML
 
     def __init__(self, source: Optional[str] = None, *, seed: Optional[int] = None, device=None, dtype=None, **options):
-        """`source`: a TOML file or a recipe's name, the keywords go on top. Without `seed` the initial values follow
-        torch's generator; with it they are those of `headroom train` with that seed."""
+        """`source`: a TOML file or the name of a recipe; keywords override its keys.
+
+        With `seed` the initial values are those of `headroom train` with that seed, otherwise they depend on torch's global
+        generator. `device`, `dtype`: of the parameters. Raises ValueError for options that the engine refuses.
+        """
         settings = _settings("model.", {**options, "kind": self.KIND})
         description = _describe("model", type(self).__name__, source, settings)
         super().__init__(description, initial_values(description, seed, device, dtype))
@@ -41,18 +60,19 @@ class _Model(Layer):
 
     @classmethod
     def _begun(cls, description: str):
-        """The model so described, with initial values that follow torch's generator."""
+        """A model of this description, initialised from torch's global generator."""
         return cls._made(description, initial_values(description))
 
     @classmethod
     def from_checkpoint(cls, path: Path, *, device=None, dtype=None):
-        """The model of a checkpoint, or of the latest one of a run folder, as after eval().
+        """Opens the model of a checkpoint, or of the latest checkpoint of a run folder, in eval mode.
 
-        It has the checkpoint's `tokenizer` and `step`.
+        The model has the checkpoint's `tokenizer` and `step`. Raises ValueError if there is no readable checkpoint, or one
+        of another kind of model.
         """
         kind, description, values, config, step, tokenizer = ops.read_checkpoint(os.fspath(path))
         if kind != cls.KIND:
-            raise ValueError(f"{cls.__name__}.from_checkpoint: {path} holds a model of kind {kind}, not {cls.KIND}")
+            raise ValueError(f"{cls.__name__}.from_checkpoint: {path} must hold a {cls.KIND}, got a {kind}")
         model = cls._made(description, [value.to(device=device, dtype=dtype) for value in values])
         model._config, model.step = config, step
         model.tokenizer = None if tokenizer is None else Tokenizer._of(tokenizer)
@@ -60,11 +80,11 @@ class _Model(Layer):
 
     def save_checkpoint(self, path: Path, *, tokenizer: Union[Tokenizer, Path, None] = None,
                         step: Optional[int] = None) -> None:
-        """Writes a file that `headroom evaluate`, `generate` and from_checkpoint() read, parameters in float32.
+        """Writes a checkpoint for from_checkpoint() and the command `headroom`, with parameters in float32.
 
-        tokenizer: a Tokenizer, or a file or folder that holds one; without it: the model's own. Models that choose a class
-        have none. The config is that of the checkpoint the model came from, if any, with the model as it is here. Sharded
-        parameters (FSDP2) are gathered: every rank calls this, and the first one writes.
+        tokenizer: a Tokenizer, or a file or folder with one; by default the model's own. Classifiers have none. The config is
+        that of the checkpoint that the model was opened from, if any, with this model's options. Sharded parameters (FSDP2)
+        are gathered: all ranks must call this, and rank 0 writes. Raises ValueError if the tokenizer does not match.
         """
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)
@@ -89,7 +109,7 @@ class _Model(Layer):
         whole = lambda: call(self._tensors(), self.description, loss)  # noqa: E731
         return run("", whole) if observed() else whole()
 
-    # The same model without blocks says what the first of each stack reads, and is given what the last one made of it.
+    # The same model without blocks ("ends") computes the input of each stack, and is given the output of its last block.
     def _by_parts(self, call, loss: bool, implementation: str, inputs: dict[str, Tensor]) -> Tensor:
         ends = _describe("ends", type(self).__name__, None, self.options)
         tensors = [tensor for name, tensor in zip(self._names, self._tensors()) if not re.search(r"\blayer\d+\.", name)]
@@ -114,7 +134,7 @@ class _Model(Layer):
         return sum(losses, watched(lambda: call(tensors, ends, loss), [], given=tuple(made))[0])
 
     def _masks(self, scope: str, number: int, inputs: dict[str, Tensor]) -> dict[str, Optional[Tensor]]:
-        """What the blocks of a stack are told of padding; number: how many stacks came before."""
+        """Mask arguments of the blocks of a stack; number: of stacks before it."""
         return {}
 
     def _stack(self, scope: str = "") -> list[Block]:
@@ -126,13 +146,13 @@ def _unless_automatic(implementation: str) -> dict[str, str]:
 
 
 class LanguageModel(_Model):
-    """The causal language model: embedding, blocks, final norm, output head; with Transformer-XL memory where
-    memory_length says so.
+    """The causal language model: embedding, blocks, final norm, output head; with memory_length also Transformer-XL memory
+    (Dai et al., section 3.2).
 
         LanguageModel("switchhead/wt103_47m")       # a recipe's name, or a TOML file
         LanguageModel(vocabulary_size=8000, n_layers=2, d_model=128, attention=dict(projection="experts"))
 
-    Keywords are the keys of [model], tables as dicts. Sub-modules layer0, layer1, ... are Blocks, before `norm_f` and
+    Keywords are the keys of [model], with tables as dicts. Sub-modules: Blocks `layer0`, `layer1`, ..., then `norm_f` and
     `head`.
     """
 
@@ -176,7 +196,8 @@ class LanguageModel(_Model):
     def forward(self, tokens: Tensor, memory: Optional[list[Tensor]] = None, *, implementation: str = "automatic"):
         """Logits [B, T, V] of the token after each of `tokens` [B, T] int64, T up to context_length.
 
-        In a model with memory_length the result is (logits, memory): hand the memory to the call for the next chunk.
+        With memory_length the result is (logits, memory), where memory is the argument for the next chunk: one tensor
+        [B, M, d_model] for each layer.
         """
         h, kept, _ = self._hidden(tokens, memory, False, implementation)
         logits = self._scores(h, implementation)
@@ -184,26 +205,28 @@ class LanguageModel(_Model):
 
     def loss(self, tokens: Tensor, targets: Tensor, memory: Optional[list[Tensor]] = None, *,
              implementation: str = "automatic"):
-        """Mean cross-entropy in nats of `targets` [B, T], those below 0 not counting, and the balance losses with their
-        coefficients; without the B x T x V logits. In a model with memory_length the result is (loss, memory).
+        """Mean cross-entropy of `targets` [B, T] int64 in nats (targets below 0 do not count) plus balance losses with their
+        coefficients: a scalar. The B x T x V logits are not stored. With memory_length the result is (loss, memory).
         """
         h, kept, losses = self._hidden(tokens, memory, True, implementation)
         loss = sum(losses, self._scores(h, implementation, targets))
         return (loss, kept) if self._remembers else loss
 
     def decoder(self, rows: int = 1) -> Union[Decoder, ModuleDecoder]:
-        """An empty cache for reading `rows` texts token by token, with the parameters as they are now. Where the model or
-        a part of it has hooks, or was replaced by another module, it calls the modules instead, with the same results:
-        they read the chunk again for each token."""
+        """An empty decoding state for `rows` sequences; the model's parameters must not change while it is used.
+
+        If the model or one of its sub-modules has hooks or was replaced, the decoder calls the modules instead: the results
+        are the same, but each token reads the whole chunk again.
+        """
         return ModuleDecoder(self, rows) if has_hooks(self) or in_parts(self) else Decoder(self, rows)
 
     @torch.no_grad()
     def generate(self, tokens: Tensor, count: int, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0,
                  generator: Optional[torch.Generator] = None) -> Tensor:
-        """`tokens` [B, T] int64 and `count` more [B, T + count], drawn one by one with the cache.
+        """Continues `tokens` [B, T] int64 by `count` sampled tokens; returns int64 [B, T + count].
 
-        temperature 0: always the likeliest; top_k: only so many of the likeliest (0: all); top_p: the fewest likeliest
-        that reach this probability together.
+        temperature 0: greedy. top_k: sample from the k most likely tokens; 0: all. top_p: sample from the fewest most likely
+        tokens that reach this probability.
         """
         if count < 0 or temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
             raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
@@ -216,17 +239,18 @@ class LanguageModel(_Model):
 
 
 class MaskedLanguageModel(_Model):
-    """An encoder that tells hidden tokens from those on both sides."""
+    """An encoder that predicts hidden tokens from both sides (RoBERTa; MoA's masked language models)."""
 
     KIND = "masked_language_model"
 
     def forward(self, tokens: Tensor, valid: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
-        """Logits [B, T, V] of `tokens` [B, T] int64; valid [B, T] bool: False for padding."""
+        """Logits [B, T, V] of `tokens` [B, T] int64, T up to context_length; valid [B, T] bool: False for padding."""
         return self._batch(False, implementation=implementation, tokens=tokens, valid=valid)
 
     def loss(self, tokens: Tensor, hidden: Tensor, valid: Optional[Tensor] = None, *,
              implementation: str = "automatic") -> Tensor:
-        """Mean cross-entropy in nats; hidden [B, T] int64: what stood at the hidden places, below 0 elsewhere."""
+        """Mean cross-entropy in nats plus balance losses, a scalar; hidden [B, T] int64: the original tokens at hidden places,
+        below 0 elsewhere."""
         return self._batch(True, implementation=implementation, tokens=tokens, hidden=hidden, valid=valid)
 
     def _masks(self, scope, number, inputs):
@@ -234,20 +258,24 @@ class MaskedLanguageModel(_Model):
 
 
 class EncoderDecoder(_Model):
-    """Reads one sequence and writes another."""
+    """The encoder-decoder Transformer, for translation."""
 
     KIND = "encoder_decoder"
 
     def forward(self, source: Tensor, target: Tensor, valid_source: Optional[Tensor] = None,
                 valid_target: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
-        """Logits [B, T, V] of the token after each of `target` [B, T]; source [B, S]; valid_*: bool, False for padding."""
+        """Logits [B, T, V] of the token after each of `target` [B, T] int64, given source [B, S] int64.
+
+        valid_source [B, S], valid_target [B, T] bool: False for padding.
+        """
         return self._batch(False, implementation=implementation, source=source, target=target,
                            valid_source=valid_source, valid_target=valid_target)
 
     def loss(self, source: Tensor, target: Tensor, next: Tensor, valid_source: Optional[Tensor] = None,
              valid_target: Optional[Tensor] = None, *, label_smoothing: float = 0.0,
              implementation: str = "automatic") -> Tensor:
-        """Mean cross-entropy in nats; next [B, T]: the token after each of the target's, below 0 where none counts."""
+        """Mean cross-entropy in nats plus balance losses, a scalar; next [B, T] int64: the token after each target token,
+        below 0: does not count."""
         return self._batch(True, label_smoothing, implementation, source=source, target=target, next=next,
                            valid_source=valid_source, valid_target=valid_target)
 
@@ -258,17 +286,17 @@ class EncoderDecoder(_Model):
 
 
 class Classifier(_Model):
-    """Puts a text, or a pair of texts, into a class."""
+    """Classifies a sequence, or a pair of sequences (Transformer-MGK's Long Range Arena models)."""
 
     KIND = "classifier"
 
     def forward(self, tokens: Tensor, second: Optional[Tensor] = None, *, implementation: str = "automatic") -> Tensor:
-        """Logits [B, n_classes] of tokens [B, T] (paired: and second [B, T]); padding_token is padding."""
+        """Logits [B, n_classes] of tokens [B, T] int64 and, if paired, second [B, T]; padding_token marks padding."""
         return self._batch(False, implementation=implementation, tokens=tokens, second=second)
 
     def loss(self, tokens: Tensor, label: Tensor, second: Optional[Tensor] = None, *, label_smoothing: float = 0.0,
              implementation: str = "automatic") -> Tensor:
-        """Mean cross-entropy in nats of label [B] int64."""
+        """Mean cross-entropy of label [B] int64 in nats plus balance losses, a scalar."""
         return self._batch(True, label_smoothing, implementation, tokens=tokens, second=second, label=label)
 
     def _masks(self, scope, number, inputs):
@@ -276,15 +304,15 @@ class Classifier(_Model):
 
 
 class VisionTransformer(_Model):
-    """Puts pictures into classes."""
+    """Classifies images (ViT, DCViT)."""
 
     KIND = "vision"
 
     def forward(self, images: Tensor, *, implementation: str = "automatic") -> Tensor:
-        """Logits [B, n_classes] of images [B, image_channels, image_size, image_size]."""
+        """Logits [B, n_classes] of images [B, image_channels, image_size, image_size], floating-point."""
         return self._batch(False, implementation=implementation, images=images)
 
     def loss(self, images: Tensor, label: Tensor, *, label_smoothing: float = 0.0,
              implementation: str = "automatic") -> Tensor:
-        """Mean cross-entropy in nats of label [B] int64."""
+        """Mean cross-entropy of label [B] int64 in nats plus balance losses, a scalar."""
         return self._batch(True, label_smoothing, implementation, images=images, label=label)

@@ -1,4 +1,4 @@
-"""Layers as torch.nn.Modules that own parameters and nothing else: what they compute is the engine's."""
+"""Layers as torch.nn.Modules. The modules own the parameters; the engine computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Attention", "Block", "MLP", "Norm"]
 
 
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
-    """Keywords as the engine's key=value; a dict is a table."""
+    """Keywords as settings of the engine, "key=value"; a dict is a TOML table."""
     settings = []
     for key, value in options.items():
         if isinstance(value, dict):
@@ -28,12 +28,12 @@ def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
 
 
 class _Scope(nn.Module):
-    """A name in front of parameters: `encoder` of `encoder.layer0`."""
+    """A prefix of parameter names: `encoder` in `encoder.layer0`."""
 
 
 class Layer(nn.Module):
-    """The base of all: a description of the layer, and its parameters under the names of Headroom's checkpoints. What
-    a block or a model consists of are layers themselves."""
+    """The base class of layers and models: a description and parameters, named as in Headroom's checkpoints. The layers of
+    a block or a model are sub-modules."""
 
     def __init__(self, description: str, values: list[Tensor]):
         super().__init__()
@@ -48,7 +48,7 @@ class Layer(nn.Module):
 
     def _begin(self, description: str, values: dict[str, tuple[Tensor, bool]]) -> None:
         self.description = description
-        self._names = list(values)  # in the order that the engine takes them in
+        self._names = list(values)  # in creation order
         self._parts: dict[str, str] = {}
         rest = dict(values)
         for part in json.loads(ops.children_of(description)):
@@ -72,7 +72,7 @@ class Layer(nn.Module):
             setattr(owner, leaf, what)
 
     def _placed(self, scope: str) -> None:
-        """`scope` is in front of the names of its values: "layer3.attention."."""
+        """Sets the prefix of the names of observed values: "layer3.attention."."""
         self._scope = scope
         for name in self._parts:
             self.get_submodule(name)._placed(f"{scope}{name}.")
@@ -94,14 +94,14 @@ class Layer(nn.Module):
         return run(self._scope, call) if observed() else call()
 
     def _result(self, results: list[Tensor], balance: bool, losses: Optional[list[Tensor]]):
-        """What forward() gives. losses: where a block collects them, so that hooks see the result alone."""
+        """The result of forward(). losses: a list in which a block collects balance losses, so that hooks get the output alone."""
         if losses is not None:
             losses.append(results.pop())
         return tuple(results) if balance else results[0]
 
     @property
     def options(self) -> list[str]:
-        """What differs from the defaults: ["model.n_layers=2", ...]."""
+        """The options that differ from the defaults: ["model.n_layers=2", ...]."""
         return json.loads(self.description)["settings"]
 
     def extra_repr(self) -> str:
@@ -109,7 +109,7 @@ class Layer(nn.Module):
 
 
 def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> Layer:
-    """The layer so named and described; takes its values from those of the whole."""
+    """The sub-layer `part`; removes its values from `values`."""
     module = _CLASSES[part["kind"]].__new__(_CLASSES[part["kind"]])
     nn.Module.__init__(module)
     named = [(p["name"], f"{part['name']}.{p['name']}") for p in json.loads(ops.parameters_of(part["layer"]))]
@@ -118,14 +118,13 @@ def _part_of(part: dict[str, str], values: dict[str, tuple[Tensor, bool]]) -> La
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether calling it does something that its forward() does not."""
+    """Whether calling the module does more than its forward()."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
                 or module._backward_pre_hooks or "forward" in module.__dict__)
 
 
 def in_parts(layer: Layer) -> bool:
-    """Whether its parts must be called one by one rather than by one operator: where one of them has hooks, or is another
-    module than the one that was made."""
+    """Whether sub-layers must be called one by one instead of by one operator: if one of them has hooks or was replaced."""
     if _has_any_global_hook():
         return True
     for name, description in layer._parts.items():
@@ -136,7 +135,7 @@ def in_parts(layer: Layer) -> bool:
 
 
 def initial_values(description: str, seed: Optional[int] = None, device=None, dtype=None) -> list[Tensor]:
-    """As training would begin with them; without a seed it follows torch's generator."""
+    """Initial values, as in training; without a seed they depend on torch's global generator."""
     device, dtype = torch.device(device or torch.get_default_device()), dtype or torch.get_default_dtype()
     if device.type == "meta":
         return [torch.empty(p["shape"], device=device, dtype=dtype) for p in json.loads(ops.parameters_of(description))]
@@ -151,7 +150,7 @@ def _describe(kind: str, origin: str, source: Optional[str], settings: list[str]
     return ops.describe_layer(kind, origin, "" if source is None else str(source), settings, causal, cross, layer)
 
 
-# Keys of [model] that say where an attention layer or an MLP stands.
+# Keys of [model] that are keywords of an attention layer or an MLP.
 _PLACE = ("d_model", "n_layers", "context_length", "memory_length", "dropout", "vocabulary_size")
 
 
@@ -162,15 +161,15 @@ def _of_part(table: str, options: dict[str, Any]) -> list[str]:
 
 
 class Attention(Layer):
-    """One attention layer: projection x score x composition x position x mask.
+    """One attention layer: projection x score x composition x position x output gate, and a mask.
 
         Attention(d_model=64, n_heads=2, d_head=16, projection="experts", experts=["v", "o"], n_experts=4, top_k=2)
-        Attention("switchhead/wt103_47m")           # a recipe's, or that of a TOML file
-        Attention("my.toml", layer=3, n_heads=4)    # of its fourth layer, with other options on top
+        Attention("switchhead/wt103_47m")           # of a recipe or a TOML file
+        Attention("my.toml", layer=3, n_heads=4)    # of its fourth layer, with n_heads changed
 
-    Keywords are the keys of [model.attention], and d_model, n_layers (which the initial values depend on),
-    context_length, memory_length of [model], with the same defaults and refusals (ValueError). causal=False: every query
-    sees every key. cross=True: keys and values come from another sequence. device, dtype: of the parameters.
+    Keywords are the keys of [model.attention], and d_model, n_layers (for the initial values), context_length and
+    memory_length of [model], with the same defaults; ValueError for options that the engine refuses. causal=False: every
+    query sees every key. cross=True: keys and values come from another sequence. device, dtype: of the parameters.
     """
 
     def __init__(self, source: Optional[str] = None, *, causal: bool = True, cross: bool = False, layer: int = 0,
@@ -183,11 +182,12 @@ class Attention(Layer):
                 memory: Optional[Tensor] = None, valid_keys: Optional[Tensor] = None,
                 valid_queries: Optional[Tensor] = None, balance: bool = False, implementation: str = "automatic",
                 _losses: Optional[list[Tensor]] = None):
-        """[B, T, d_model] to the same shape.
+        """x [B, T, d_model] to y of the same shape, in the parameters' type or autocast's.
 
-        source [B, S, d_model] (cross=True only): what keys, and values without `source_value`, are made of. memory [B, M,
-        d_model]: tokens before x, which are seen. valid_keys [B, M + T] or [B, S], valid_queries [B, T], bool: False for
-        padding. With balance=True the result is (y, loss): the sum of the routing losses with their coefficients.
+        source [B, S, d_model] (cross=True only): the sequence of the keys, and of the values unless `source_value`
+        [B, S, d_model] is given. memory [B, M, d_model]: tokens before x, as keys and values only. valid_keys [B, M + T] or
+        [B, S] and valid_queries [B, T], bool: False for padding. balance=True: the result is (y, loss), where loss is the
+        sum of the balance losses with their coefficients. Raises ValueError for other shapes or types.
         """
         results = self._run(x, implementation, balance or _losses is not None, source=source, source_value=source_value,
                             memory=memory, valid_keys=valid_keys, valid_queries=valid_queries)
@@ -199,7 +199,8 @@ class MLP(Layer):
 
         MLP(d_model=64, kind="experts", d_hidden=32, n_experts=8, top_k=2)
 
-    Keywords are the keys of [model.mlp], and d_model, n_layers, dropout (of the hidden layer) of [model].
+    Keywords are the keys of [model.mlp], and d_model, n_layers and dropout (of the hidden layer) of [model]. Experts:
+    SwitchHead, section 2.3.
     """
 
     def __init__(self, source: Optional[str] = None, *, device=None, dtype=None, **options):
@@ -208,17 +209,17 @@ class MLP(Layer):
 
     def forward(self, x: Tensor, *, balance: bool = False, implementation: str = "automatic",
                 _losses: Optional[list[Tensor]] = None):
-        """[B, T, d_model] to the same shape; with balance=True also its balance loss."""
+        """x [B, T, d_model] to y of the same shape; with balance=True (y, loss), loss being the balance loss."""
         results = self._run(x, implementation, balance or _losses is not None)
         return self._result(results, balance, _losses)
 
 
 class Norm(Layer):
-    """Layer norm or RMS norm over the last axis, as a block has them.
+    """Layer norm or RMS norm over the last axis.
 
         Norm(d_model=64, norm="rms")
 
-    Keywords are the keys of [model]; d_model, norm and norm_epsilon matter.
+    Keywords are keys of [model]: d_model, norm and norm_epsilon.
     """
 
     def __init__(self, source: Optional[str] = None, *, device=None, dtype=None, **options):
@@ -231,12 +232,12 @@ class Norm(Layer):
 
 
 class Head(Layer):
-    """A language model's output: the final norm's result to scores of the vocabulary."""
+    """The output layer of a language model."""
 
     def forward(self, x: Tensor, embed: Optional[Tensor] = None, *, targets: Optional[Tensor] = None,
                 implementation: str = "automatic") -> Tensor:
-        """[B, T, d_model] to logits [B, T, V], or with targets [B, T] to their mean cross-entropy. embed [V, d_model]: the
-        embedding's matrix, where the model shares it."""
+        """x [B, T, d_model] to logits [B, T, V], or with targets [B, T] int64 to their mean cross-entropy in nats. embed
+        [V, d_model]: the embedding matrix, if it is tied."""
         tensors = self._tensors() if embed is None else [embed, *self._tensors()]
         return self._run(x, implementation, tensors=tensors, targets=targets)[0]
 
@@ -246,12 +247,11 @@ class Block(Layer):
 
         Block(d_model=64, norm="rms", attention=dict(n_heads=2, d_head=16), mlp=dict(kind="gated", d_hidden=172))
 
-    Keywords are the keys of [model], those of the tables [model.attention] and [model.mlp] as dicts. cross=True adds
+    Keywords are the keys of [model], with the tables [model.attention] and [model.mlp] as dicts. cross=True adds
     attention to another sequence.
 
-    Its parts are modules, `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`. All are
-    computed by one operator, unless one of them has hooks or was replaced by another module: then each is called, with
-    the same results.
+    Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`. One operator computes
+    all of them; if one has hooks or was replaced, each is called instead, with the same results.
     """
 
     def __init__(self, source: Optional[str] = None, *, causal: bool = True, cross: bool = False, layer: int = 0,
@@ -262,9 +262,10 @@ class Block(Layer):
     def forward(self, x: Tensor, source: Optional[Tensor] = None, *, memory: Optional[Tensor] = None,
                 valid_keys: Optional[Tensor] = None, valid_source: Optional[Tensor] = None, remember: bool = False,
                 balance: bool = False, implementation: str = "automatic"):
-        """[B, T, d_model] to the same shape; arguments as of Attention, valid_source [B, S] bool. memory [B, M, d_model]
-        are earlier inputs of this block: remember=True adds what it keeps for the next chunk to the results, (y, memory),
-        before any balance loss.
+        """x [B, T, d_model] to y of the same shape; arguments as for Attention, and valid_source [B, S] bool.
+
+        memory [B, M, d_model]: earlier inputs of this block. remember=True: the result is (y, memory) with the memory for the
+        next chunk, followed by the balance loss with balance=True.
         """
         inputs = dict(source=source, memory=memory, valid_keys=valid_keys, valid_source=valid_source)
         if in_parts(self):
@@ -296,7 +297,7 @@ class Block(Layer):
             h = self.norm_2(h + call(self.ffn, h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
-            # Hooks of the norm see the tokens alone.
+            # The memory does not run the hooks of the norm.
             h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory))
             if crosses:
                 h = h + across(self.norm_cross(read(h)))
@@ -309,12 +310,12 @@ class Block(Layer):
 
 @functools.lru_cache(maxsize=256)
 def all_options(description: str) -> dict[str, Any]:
-    """Every option of such a layer's model, "model.n_layers" and its value."""
+    """All options of the layer's model: "model.n_layers" -> value."""
     return {key: _value(text) for key, text in json.loads(ops.options_of(description)).items()}
 
 
 def _value(text: str):
-    """A TOML value; what JSON writes otherwise stays as it is."""
+    """A TOML value in Python; text that is not JSON is returned as it is."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

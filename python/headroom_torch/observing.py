@@ -1,4 +1,4 @@
-"""Looking into a forward pass: intermediate values by their names."""
+"""Observing the intermediate values of a forward pass by name."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class _Observation:
                 if not any(map(expression.fullmatch, self.values))]
 
 
-# Those that are on, the innermost last, by thread.
+# Active observations by thread, the innermost last.
 _observations: dict[int, list[_Observation]] = {}
 
 
 @contextmanager
 def watching(*patterns: str) -> Iterator[_Observation]:
-    """observe(), of values that may be missing."""
+    """observe() without an error for missing values."""
     observation, thread = _Observation(patterns), threading.get_ident()
     _observations.setdefault(thread, []).append(observation)
     try:
@@ -49,39 +49,39 @@ def watching(*patterns: str) -> Iterator[_Observation]:
 
 @contextmanager
 def observe(*patterns: str) -> Iterator[dict[str, Tensor]]:
-    """Collects intermediate values of the layers and models that are called inside of it:
+    """A context manager that collects intermediate values of the layers and models that are called inside it:
 
         with headroom_torch.observe("layer*.attention.probs", "norm_f") as values:
             model(tokens)
         values["layer0.attention.probs"]        # [B, n_heads, T, S]
 
-    A * stands for anything but dots; of a name that comes several times there is the last value. The values are those
-    that the results were computed from, with derivatives. ValueError where a pattern fits no value of the calls.
+    A * matches anything but dots. If a name occurs several times, the last value is kept. The values are part of the
+    autograd graph. Raises ValueError if a pattern matches no value.
 
-    In front of a name is where the value is: "layer3.", in an EncoderDecoder "encoder.layer3." or "decoder.layer3."; a
-    Block, Attention or MLP by itself has nothing there. B batch, T queries, S keys, d d_model, H heads, G key/value heads,
-    e d_head, E experts, K chosen ones:
+    Names begin with the layer: "layer3.", in an EncoderDecoder "encoder.layer3." or "decoder.layer3."; without a prefix for
+    a Block, Attention or MLP that is called on its own. B batch, T queries, S keys, d d_model, H heads, G key/value heads,
+    e d_head, E experts, K routed experts:
 
         embedding, layer3.out, norm_f                 [B, T, d]
         layer3.attention.  (layer3.cross.: of cross-attention)
           q; k, v                                     [B, H, T, e]; [B, G, S, e]
-          scores, scores_composed                     [B, H, T, S] before the mask; before and after heads compose
+          scores, scores_composed                     [B, H, T, S] before the mask; before and after composition
           probs, probs_composed                       [B, H, T, S] the weights, likewise
-          o                                           [B, H, T, e] the heads' results
+          o                                           [B, H, T, e] head outputs
           out                                         [B, T, d]
-          select_in.score, .index, .weight            [B S, H, E], [B S, H, K], [B S, H, K]: the choice of experts for
-                                                      keys and values; select_out.: for queries and outputs
-          select.score, .index, .weight               [B T, 1, E], [B T, 1, K], [B T, 1, K]: the choice of routed heads
-        layer3.ffn.select.score, .index, .weight      the choice of an MLP of experts, likewise
+          select_in.score, .index, .weight            [B S, H, E], [B S, H, K], [B S, H, K]: routing of keys and values;
+                                                      select_out.: of queries and outputs
+          select.score, .index, .weight               [B T, 1, E], [B T, 1, K], [B T, 1, K]: routing to heads
+        layer3.ffn.select.score, .index, .weight      routing of an MLP of experts, likewise
         layer3.ffn.out                                [B, T, d]
 
-    Scores and probabilities are computed by the reference, which keeps every pair; linear attention has no scores. A
-    Decoder shows the values of a call that reads one row. Not for compiled models.
+    Scores and probabilities need the reference implementation, which stores every pair; linear attention has no scores. With
+    a Decoder each call must read one row. Not for compiled models.
     """
     with watching(*patterns) as observation:
         yield observation.values
     if missing := observation.missing():
-        raise ValueError(f"observe: nothing that was computed is called {' or '.join(map(repr, missing))}")
+        raise ValueError(f"observe: no computed value matches {' or '.join(map(repr, missing))}")
 
 
 def observed() -> bool:
@@ -90,14 +90,14 @@ def observed() -> bool:
 
 @torch.compiler.disable
 def show(name: str, value: Tensor) -> None:
-    """A value that Python computes."""
+    """Records a value computed in Python."""
     for observation in _observations[threading.get_ident()]:
         observation.show(name, value)
 
 
 @torch.compiler.disable
 def run(scope: str, call: Callable):
-    """call(), which calls the engine once; its values are shown, `scope` in front of their names."""
+    """call(), which must call the engine once; records its values, with names that begin with `scope`."""
     result, values = watched(call, [p for o in _observations[threading.get_ident()] for p in o.patterns], scope)
     for name, value in values:
         show(name, value)
@@ -105,8 +105,8 @@ def run(scope: str, call: Callable):
 
 
 def watched(call: Callable, patterns: list[str], scope: str = "", given: tuple[tuple[str, Tensor], ...] = ()):
-    """The result of one call of the engine, and its values [(name, value)] that fit; `given` are used in the place of
-    values of these names, in their order."""
+    """The result of call(), which must call the engine once, and its values [(name, value)] that match the patterns. `given`
+    replaces values of these names, in their order."""
     ops.start_watch(patterns, scope, [name for name, _ in given], [value for _, value in given])
     shown: tuple = ([], [])
     try:

@@ -1,4 +1,4 @@
-"""Tokenizers as checkpoints hold them."""
+"""Tokenizers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["Tokenizer"]
 
 
 class Tokenizer:
-    """Text to ids and back: SentencePiece, byte-level BPE, words or bytes, with the ids that `headroom` gives.
+    """Encodes text as token ids and back: SentencePiece, byte-level BPE, words or bytes, with the same ids as `headroom`.
 
-        Tokenizer("gpt2/")              # a folder or file as `headroom tokenizer` and Hugging Face have them, or a .model
-        Tokenizer.bytes()               # an id a byte
-        model.tokenizer                 # of a model that was opened from a checkpoint, or None
+        Tokenizer("gpt2/")              # a file or folder of `headroom tokenizer` or Hugging Face, or a .model
+        Tokenizer.bytes()               # one id for each byte
+        model.tokenizer                 # of a model opened from a checkpoint, or None
     """
 
     def __init__(self, path: Union[str, os.PathLike]):
@@ -30,7 +30,7 @@ class Tokenizer:
 
     @classmethod
     def for_translation(cls, sources: "Tokenizer", targets: "Tokenizer") -> "Tokenizer":
-        """Two as one, for an EncoderDecoder with a source_vocabulary_size: `targets`, with `sources` as its for_sources."""
+        """The tokenizer `targets` with `sources` as its for_sources, for an EncoderDecoder with source_vocabulary_size."""
         return cls._of(ops.two_tokenizers(sources._engine, targets._engine))
 
     @classmethod
@@ -45,7 +45,7 @@ class Tokenizer:
 
     @property
     def name(self) -> str:
-        """Kind, size and the beginning of a checksum: two tokenizers of one name give the same ids."""
+        """Kind, size and first digits of a checksum; tokenizers with the same name give the same ids."""
         return self._engine.name()
 
     @property
@@ -54,24 +54,24 @@ class Tokenizer:
 
     @property
     def for_sources(self) -> "Tokenizer":
-        """What the sentences to be translated are encoded with: itself, but where the sides have a tokenizer each."""
+        """The tokenizer of source sentences; the tokenizer itself unless it was made by for_translation()."""
         return Tokenizer._of(self._engine.for_sources())
 
     @property
     def serialised(self):
-        """The SentencePiece model, the list of words, the tokenizer.json, as bytes."""
+        """The SentencePiece model, list of words or tokenizer.json, as bytes."""
         return self._engine.serialised().numpy().tobytes()
 
     def encode(self, text: str) -> Tensor:
-        """int64 [n]."""
+        """The ids of `text`, int64 [n]. Raises ValueError for characters that the tokenizer cannot represent."""
         return self._engine.encode(text)
 
     def decode(self, ids: Union[Tensor, Sequence[int]]) -> str:
-        """The text of ids [n]; what is no UTF-8 becomes U+FFFD."""
+        """The text of ids int64 [n]; invalid UTF-8 becomes U+FFFD."""
         return self._engine.decode(torch.as_tensor(ids, dtype=torch.int64)).numpy().tobytes().decode(errors="replace")
 
     def save(self, path: Union[str, os.PathLike]) -> None:
-        """As one file, which commands and configs take for a tokenizer."""
+        """Writes one file, which commands and configs accept as a tokenizer."""
         self._engine.save(os.fspath(path))
 
     def __repr__(self) -> str:

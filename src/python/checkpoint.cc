@@ -1,58 +1,148 @@
-// Checkpoints and the folders of Hugging Face as Python opens and writes them.
-#include "headroom/store/checkpoint.h"
+// Tokenizers, checkpoints and Hugging Face folders for Python.
+#include <torch/custom_class.h>
 
+#include <memory>
+
+#include "context.h"
 #include "foundation/config/special_tokens.h"
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/open_model.h"
 #include "layer.h"
-#include "refusal.h"
-#include "tokenizer.h"
 
 namespace headroom::python {
 namespace {
 
+struct Tokenizer : torch::CustomClassHolder {
+  explicit Tokenizer(std::shared_ptr<const tokenizers::Tokenizer> with) : engine(std::move(with)) {}
+  std::shared_ptr<const tokenizers::Tokenizer> engine;
+};
+
+using Handle = c10::intrusive_ptr<Tokenizer>;
+
+at::Tensor to_tensor(std::string_view bytes) {
+  const at::Tensor tensor = at::empty({std::ssize(bytes)}, at::kByte);
+  std::copy(bytes.begin(), bytes.end(), tensor.mutable_data_ptr<std::uint8_t>());
+  return tensor;
+}
+
+std::string to_bytes(const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.to(at::kCPU, at::kByte).contiguous();
+  const auto* const begin = bytes.const_data_ptr<std::uint8_t>();
+  return {begin, begin + bytes.numel()};
+}
+
+Handle restore(const std::string& kind, const at::Tensor& serialised) {
+  config::Config config;
+  config::set_key(config, "tokenizer.kind=" + kind, "tokenizer");
+  return c10::make_intrusive<Tokenizer>(
+      tokenizers::restore_tokenizer(config.tokenizer.kind, to_bytes(serialised), "tokenizer"));
+}
+
+Handle load(const std::string& path) {
+  return c10::make_intrusive<Tokenizer>(tokenizers::load_tokenizer(path));
+}
+
+Handle two_tokenizers(const Handle& sources, const Handle& targets) {
+  return c10::make_intrusive<Tokenizer>(tokenizers::two_tokenizers(sources->engine, targets->engine));
+}
+
+at::Tensor encode(const tokenizers::Tokenizer& tokenizer, const std::string& text) {
+  const std::vector<std::int32_t> ids = tokenizer.encode(text);
+  return at::tensor(ids, at::kInt).to(at::kLong);
+}
+
+at::Tensor decode(const tokenizers::Tokenizer& tokenizer, const at::Tensor& ids) {
+  if (ids.dim() != 1 || ids.scalar_type() != at::kLong) {
+    fail("decode: ids must be int64 [n], got {} {}", c10::toString(ids.scalar_type()), c10::str(ids.sizes()));
+  }
+  std::vector<std::int32_t> narrow;
+  const at::Tensor there = ids.to(at::kCPU).contiguous();
+  for (const std::int64_t id :
+       std::span(there.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(there.numel()))) {
+    narrow.push_back(id < 0 || id > INT32_MAX ? -1 : static_cast<std::int32_t>(id));
+  }
+  return to_tensor(tokenizer.decode(narrow));
+}
+
+// Must precede all operators that take or return a tokenizer.
+void register_tokenizer(torch::Library& library) {
+  using State = std::tuple<std::string, at::Tensor>;
+  library.class_<Tokenizer>("Tokenizer")
+      .def("kind", [](const Handle& self) { return std::string(config::name_of(self->engine->kind())); })
+      .def("name", [](const Handle& self) { return self->engine->name(); })
+      .def("vocabulary_size", [](const Handle& self) { return self->engine->vocabulary_size(); })
+      .def("for_sources",
+           [](const Handle& self) {
+             return c10::make_intrusive<Tokenizer>(
+                 std::shared_ptr<const tokenizers::Tokenizer>(self->engine, &self->engine->for_sources()));
+           })
+      .def("serialised", [](const Handle& self) { return to_tensor(self->engine->serialised()); })
+      .def("encode",
+           [](const Handle& self, const std::string& text) {
+             return with_value_errors([&] { return encode(*self->engine, text); });
+           })
+      .def("decode",
+           [](const Handle& self, const at::Tensor& ids) {
+             return with_value_errors([&] { return decode(*self->engine, ids); });
+           })
+      .def("save",
+           [](const Handle& self, const std::string& path) {
+             with_value_errors([&] { tokenizers::save_tokenizer(*self->engine, path); });
+           })
+      .def_pickle(
+          [](const Handle& self) -> State {
+            return {std::string(config::name_of(self->engine->kind())), to_tensor(self->engine->serialised())};
+          },
+          [](const State& state) {
+            return with_value_errors([&] { return restore(std::get<0>(state), std::get<1>(state)); });
+          });
+  library.def("load_tokenizer", throwing_value_errors(load));
+  library.def("restore_tokenizer", throwing_value_errors(restore));
+  library.def("two_tokenizers", throwing_value_errors(two_tokenizers));
+}
+
 namespace fs = std::filesystem;
 
 using Tensors = std::vector<at::Tensor>;
-using MaybeTokenizer = std::optional<c10::intrusive_ptr<Tokenizer>>;
+using MaybeTokenizer = std::optional<Handle>;
 
-// The model's kind, its description and parameters in the order that the layer takes them in; then what
-// write_checkpoint() wants to know again: the config (TOML), the step and the tokenizer.
+// The model's kind, description and parameters in creation order, and the config (TOML), step and tokenizer, which
+// write_checkpoint() takes.
 using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer>;
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
   const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(run_or_checkpoint));
-  const std::string description = describe({.kind = "model", .model = checkpoint.config.model});
-  nn::Parameters parameters;
-  make_parameters(layer_of(description), parameters, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
+  const auto model = store::build_model(checkpoint);
   Tensors values;
-  for (const nn::Parameter& parameter : parameters.made()) {
-    values.push_back(checkpoint.tensors.at("model." + parameter.name).clone());  // theirs are views of the file
+  for (const nn::Parameter& parameter : model->parameters().in_creation_order()) {
+    values.push_back(parameter.tensor.clone());  // not a view of the file
   }
   MaybeTokenizer tokenizer;
   if (checkpoint.tokenizer) {
     tokenizer = c10::make_intrusive<Tokenizer>(checkpoint.tokenizer);
   }
   return {std::string(config::name_of(checkpoint.config.model.kind)),
-          description,
+          describe({.kind = "model", .model = checkpoint.config.model}),
           values,
           config::to_toml(checkpoint.config),
           checkpoint.step,
           tokenizer};
 }
 
-// The tokenizer's part of a config; throws UserError where it does not go with the model.
+// Sets the tokenizer in the config. Throws UserError if it does not match the model.
 void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& config) {
   const config::ModelOptions& model = config.model;
   if (model.has_classes()) {
     if (tokenizer != nullptr) {
-      user_error("save_checkpoint: a model that chooses a class takes no tokenizer");
+      user_error("save_checkpoint: tokenizer must not be given for a model with classes");
     }
     return;
   }
   if (tokenizer == nullptr) {
-    user_error("save_checkpoint: tokenizer must be given: the model came without one");
+    user_error("save_checkpoint: tokenizer must be given, as the model has none");
   }
   const std::int64_t special = config::special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
   if (known != model.vocabulary_size) {
@@ -66,11 +156,11 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
   config.tokenizer.source_model.clear();
 }
 
-// `config`: as read_checkpoint() gave it, or empty.
+// `config`: from read_checkpoint(), or empty.
 config::Config config_of(const Layer& layer, const std::string& config) {
   config::Config all;
   if (config.empty()) {
-    all.train.precision = config::Precision::fp32;  // the logits are to be those of Python, on any machine
+    all.train.precision = config::Precision::fp32;  // so that the logits equal Python's on any machine
     all.tokenizer.vocabulary_size = layer.model.vocabulary_size;
   } else {
     all = config::parse_config(config, "save_checkpoint");
@@ -89,15 +179,14 @@ void write_checkpoint(const std::string& path, const std::string& description, c
   check_tokenizer(checkpoint.tokenizer.get(), checkpoint.config);
   config::check(checkpoint.config, "save_checkpoint");
   nn::Parameters parameters;
-  make_parameters(layer, parameters, nn::Beginning(values));
-  for (const nn::Parameter& parameter : parameters.made()) {
+  make_parameters(layer, parameters, nn::ParameterSource(values));
+  for (const nn::Parameter& parameter : parameters.in_creation_order()) {
     checkpoint.tensors.emplace("model." + parameter.name, parameter.tensor.detach().to(at::kFloat));
   }
   store::save_checkpoint(checkpoint, path);
 }
 
-// `headroom import` of a folder with a config.json, `headroom checkpoint export` of a run or checkpoint. The
-// model_type.
+// Imports a folder with a config.json, or exports a run or checkpoint. Returns the model_type.
 std::string convert(const std::string& source, const std::string& target, const std::string& tokenizer) {
   std::error_code ignored;
   if (fs::exists(fs::path(source) / "config.json", ignored)) {
@@ -106,25 +195,24 @@ std::string convert(const std::string& source, const std::string& target, const 
     return imported.kind;
   }
   if (!tokenizer.empty()) {
-    user_error("convert: tokenizer: belongs to a folder with a config.json, but {} has none", source);
+    user_error("convert: tokenizer: can be given only for a folder with a config.json, but {} has none", source);
   }
   const fs::path file = store::find_checkpoint(source);
   return store::export_huggingface(store::read_checkpoint(file), target, file.string());
 }
 
-void export_tokenizer(const c10::intrusive_ptr<Tokenizer>& tokenizer, std::int64_t context_length,
-                      const std::string& folder) {
+void export_tokenizer(const Handle& tokenizer, std::int64_t context_length, const std::string& folder) {
   store::export_tokenizer(*tokenizer->engine, context_length, folder);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
-  offer_tokenizer(library);
-  library.def("read_checkpoint", refusing(read_checkpoint));
-  library.def("write_checkpoint", refusing(write_checkpoint));
-  library.def("convert", refusing(convert));
-  library.def("export_tokenizer", refusing(export_tokenizer));
+  register_tokenizer(library);
+  library.def("read_checkpoint", throwing_value_errors(read_checkpoint));
+  library.def("write_checkpoint", throwing_value_errors(write_checkpoint));
+  library.def("convert", throwing_value_errors(convert));
+  library.def("export_tokenizer", throwing_value_errors(export_tokenizer));
 }
 
 }  // namespace headroom::python

@@ -1,25 +1,24 @@
-// A language model that reads token by token, as a class of torch.classes.
+// The decoder of a language model as a class of torch.classes.
 #include <c10/core/InferenceMode.h>
 #include <torch/custom_class.h>
 
 #include "context.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "refusal.h"
 
 namespace headroom::python {
 namespace {
 
 class Decoder : public torch::CustomClassHolder {
  public:
-  // `parameters`: a model's, which it goes on reading where they lie.
+  // `parameters` are shared with the Python model.
   Decoder(const std::string& layer, std::vector<at::Tensor> parameters, std::int64_t rows)
-      : layer_(layer_of(layer)), model_(layer_.model, nn::Beginning(std::move(parameters))), rows_(rows) {
+      : layer_(layer_of(layer)), model_(layer_.model, nn::ParameterSource(std::move(parameters))), rows_(rows) {
     restart();
   }
 
-  // The logits [B, V] after the last of each row's `tokens` [B, n]: of those that are `valid` [B, n], where it is
-  // given. A row that reads nothing gets zeros.
+  // The logits [B, V] after the last of each row's `tokens` [B, n]; tokens that are not `valid` [B, n] are skipped. A
+  // row without valid tokens gets zeros.
   at::Tensor read(const at::Tensor& tokens, const std::optional<at::Tensor>& valid) {
     check(tokens, valid);
     const std::vector<std::vector<std::int64_t>> texts = texts_of(tokens, valid);
@@ -45,14 +44,14 @@ class Decoder : public torch::CustomClassHolder {
 
   void restart() { states_.assign(static_cast<std::size_t>(rows_), model_.start_decoding()); }
 
-  // Row i continues row rows[i].
+  // Row i becomes a copy of row rows[i].
   void reorder(const std::vector<std::int64_t>& rows) {
     for (const std::int64_t row : rows) {
       if (row < 0 || row >= std::ssize(states_)) {
         fail("decoding: rows must be in [0, {}), got {}", states_.size(), row);
       }
     }
-    states_ = models::chosen_states(std::move(states_), rows);
+    states_ = models::gather_states(std::move(states_), rows);
     rows_ = std::ssize(rows);
   }
 

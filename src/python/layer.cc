@@ -1,20 +1,23 @@
 #include "layer.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 
-#include "engine/models/builder.h"
+#include "engine/models/block.h"
+#include "engine/models/model_base.h"
+#include "engine/models/vocabulary_layers.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/models/model.h"
-#include "parts.h"
+#include "headroom/nn/mlp.h"
 
 namespace headroom::python {
 namespace {
 
-// The model's options that differ from the defaults, as set_key() takes them.
+// The model options that differ from the defaults, in the form of set_key().
 std::vector<std::string> settings_of(const config::Config& config) {
   const auto all = config::flatten(config), usual = config::flatten(config::Config{});
   std::vector<std::string> settings;
@@ -94,8 +97,8 @@ std::string describe_layer(Layer layer, const std::string& source, const std::ve
       apply(source.empty() ? config::Config{} : config::load_config(source), settings, origin);
   config::check(config.model, origin);
   layer.model = config.model;
-  nn::Parameters nobody;
-  make_parameters(layer, nobody, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
+  nn::Parameters unused;
+  make_parameters(layer, unused, nn::ParameterSource(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
   return text_of(layer, config);
 }
 
@@ -105,13 +108,212 @@ std::string describe(const Layer& layer) {
   return text_of(layer, config);
 }
 
-void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::Beginning& beginning) {
+void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::ParameterSource& source) {
   if (layer.kind == "model" || layer.kind == "ends") {
-    const auto model = models::make_model(layer.built(), beginning);
+    const auto model = models::make_model(layer.built(), source);
     parameters = model->parameters();
     return;
   }
-  part_of(layer).make(layer, models::make_builder(layer.model, parameters, beginning));
+  kind_of(layer).make(layer, models::make_builder(layer.model, parameters, source));
+}
+
+namespace {
+
+void require_shape(const Layer& layer, const char* name, const at::Tensor& t, bool fits, const char* expected) {
+  if (!fits) {
+    fail("{}: {} must be {}, got {}", layer.kind, name, expected, c10::str(t.sym_sizes()));
+  }
+}
+
+void check_tokens(const Layer& layer, const char* name, const at::Tensor& tokens) {
+  require_shape(layer, name, tokens, tokens.dim() == 2, "[B, T]");
+  if (tokens.scalar_type() != at::kLong) {
+    fail("{}: {} must be int64, got {}", layer.kind, name, c10::toString(tokens.scalar_type()));
+  }
+}
+
+// Throws Error unless t is [B, n, d_model] of the parameters' type, or of any floating type under autocast.
+void check_vectors(const Layer& layer, const char* name, const at::Tensor& t, const at::Tensor& x,
+                   const nn::Context& context, at::ScalarType type) {
+  if (t.dim() != 3 || t.sym_size(0) != x.sym_size(0) || t.sym_size(2) != layer.model.d_model) {
+    fail("{}: {} must be [B, T, d_model={}], got {}", layer.kind, name, layer.model.d_model, c10::str(t.sym_sizes()));
+  }
+  if (!t.is_floating_point() || (t.scalar_type() != type && !context.compute_dtype)) {
+    fail("{}: {} must be {} as the parameters are, got {}", layer.kind, name, c10::toString(type),
+         c10::toString(t.scalar_type()));
+  }
+}
+
+void check_mask(const Layer& layer, const char* name, const at::Tensor& mask, const c10::SymInt& rows,
+                const c10::SymInt& columns) {
+  if (mask.dim() != 2 || mask.sym_size(0) != rows || mask.sym_size(1) != columns || mask.scalar_type() != at::kBool) {
+    fail("{}: {} must be bool [{}, {}], got {} {}", layer.kind, name, c10::str(rows), c10::str(columns),
+         c10::toString(mask.scalar_type()), c10::str(mask.sym_sizes()));
+  }
+}
+
+// Checks the inputs of a layer that reads vectors.
+void check(const Layer& layer, const Inputs& in, const nn::Builder& build, const nn::Context& context) {
+  const at::ScalarType type = c10::typeMetaToScalarType(build.options().dtype());
+  check_vectors(layer, "x", in.x, in.x, context, type);
+  c10::SymInt keys = in.x.sym_size(1);
+  if (in.memory) {
+    check_vectors(layer, "memory", *in.memory, in.x, context, type);
+    keys = keys + in.memory->sym_size(1);
+  }
+  if (in.source.has_value() != layer.cross) {
+    fail("{}: {}", layer.kind,
+         layer.cross ? "source must be given with cross=True" : "source must not be given without cross=True");
+  }
+  if (layer.cross && in.memory) {
+    fail("{}: memory must not be given with cross=True", layer.kind);
+  }
+  for (const auto& [name, source] : {std::pair{"source", in.source}, std::pair{"source_value", in.source_value}}) {
+    if (source) {
+      check_vectors(layer, name, *source, in.x, context, type);
+    }
+  }
+  if (layer.cross && layer.kind == "attention") {
+    keys = in.source->sym_size(1);
+  }
+  if (in.valid_keys) {
+    check_mask(layer, "valid_keys", *in.valid_keys, in.x.sym_size(0), keys);
+  }
+  if (in.valid_source) {
+    if (!layer.cross) {
+      fail("{}: valid_source must not be given without cross=True", layer.kind);
+    }
+    check_mask(layer, "valid_source", *in.valid_source, in.x.sym_size(0), in.source->sym_size(1));
+  }
+  if (in.valid_queries) {
+    check_mask(layer, "valid_queries", *in.valid_queries, in.x.sym_size(0), in.x.sym_size(1));
+  }
+}
+
+at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
+  return t.value_or(at::Tensor());
+}
+
+void make_attention(const Layer& layer, const nn::Builder& build) {
+  const nn::Attention attention(layer.model.attention, layer.place(), build);
+}
+
+std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                      const nn::Context& context) {
+  check(layer, in, build, context);
+  const nn::Attention attention(layer.model.attention, layer.place(), build);
+  nn::AttentionInput input;
+  input.x = nn::to_compute(in.x, context);
+  input.source = nn::to_compute(in.memory ? at::cat({*in.memory, in.x}, 1) : in.source.value_or(in.x), context);
+  if (in.source_value) {
+    input.source_value = nn::to_compute(*in.source_value, context);
+  }
+  input.valid_keys = in.valid_keys;
+  input.valid_queries = in.valid_queries;
+  return {attention(input, context)};
+}
+
+void make_mlp(const Layer& layer, const nn::Builder& build) {
+  nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+}
+
+std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                const nn::Context& context) {
+  check(layer, in, build, context);
+  const auto mlp =
+      nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context))};
+}
+
+nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {
+  return {layer.model.norm, layer.model.norm_epsilon, layer.model.d_model, build};
+}
+
+void make_norm(const Layer& layer, const nn::Builder& build) {
+  norm_of(layer, build);
+}
+
+std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                 const nn::Context& context) {
+  check(layer, in, build, context);
+  return {norm_of(layer, build)(in.x)};
+}
+
+models::Block block_of(const Layer& layer, const nn::Builder& build) {
+  return layer.cross ? models::Block::with_cross_attention(layer.model, layer.place(), build)
+                     : models::Block(layer.model, layer.place(), build);
+}
+
+void make_block(const Layer& layer, const nn::Builder& build) {
+  block_of(layer, build);
+}
+
+std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                  const nn::Context& context) {
+  check(layer, in, build, context);
+  models::BlockInput input;
+  input.h = in.x;
+  input.memory = or_undefined(in.memory);
+  input.valid_keys = in.valid_keys;
+  input.source = or_undefined(in.source);
+  input.valid_source = in.valid_source;
+  std::vector<at::Tensor> results = {block_of(layer, build)(input, context)};
+  if (in.remember) {
+    results.push_back(models::next_memory(input.memory, in.x, layer.model.memory_length));
+  }
+  return results;
+}
+
+void make_embedding(const Layer& layer, const nn::Builder& build) {
+  const models::Embedding embedding(layer.model, build);
+}
+
+std::vector<at::Tensor> run_embedding(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                      const nn::Context& context) {
+  check_tokens(layer, "tokens", in.x);
+  return {context.observe("embedding", models::Embedding(layer.model, build)(in.x, 0, context))};
+}
+
+// The head of a language model. With tied embeddings its first parameter is the embedding matrix.
+models::VocabularyHead head_of(const Layer& layer, const nn::Builder& build) {
+  const config::ModelOptions& o = layer.model;
+  return {o, o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor(), build};
+}
+
+void make_head(const Layer& layer, const nn::Builder& build) {
+  head_of(layer, build);
+}
+
+std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn::Builder& build,
+                                 const nn::Context& context) {
+  check(layer, in, build, context);
+  const models::VocabularyHead head = head_of(layer, build);
+  const at::Tensor x = nn::dropout(in.x, layer.model.dropout, context, "final");
+  if (!in.targets) {
+    return {head.logits(x, context)};
+  }
+  check_tokens(layer, "targets", *in.targets);
+  require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == in.x.sym_sizes().slice(0, 2),
+                "of the tokens' shape");
+  return {head.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
+}
+
+constexpr LayerKind kKinds[] = {{"attention", make_attention, run_attention},
+                                {"mlp", make_mlp, run_mlp},
+                                {"norm", make_norm, run_norm},
+                                {"block", make_block, run_block},
+                                {"embedding", make_embedding, run_embedding},
+                                {"head", make_head, run_head}};
+
+}  // namespace
+
+const LayerKind& kind_of(const Layer& layer) {
+  const auto* found = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                   [&](const LayerKind& kind) { return layer.kind == kind.name; });
+  if (found == std::end(kKinds)) {
+    user_error("layer: unknown kind \"{}\"", layer.kind);
+  }
+  return *found;
 }
 
 }  // namespace headroom::python

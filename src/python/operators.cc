@@ -1,18 +1,20 @@
-// Layers and models as operators of torch's dispatcher: composites of those with derivatives, so that they are
-// differentiated, compiled and exported through them.
+// Layers and models as operators of torch's dispatcher. They are composites of operators with derivatives, through
+// which they are differentiated, compiled and exported.
+#include <torch/library.h>
+
 #include "context.h"
-#include "engine/models/balance.h"
+#include "engine/models/block.h"
+#include "engine/models/model_base.h"
 #include "engine/ops/operator.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/model.h"
-#include "parts.h"
-#include "refusal.h"
+#include "layer.h"
 
 namespace headroom::python {
 namespace {
@@ -27,8 +29,7 @@ struct Results {
   }
 };
 
-// How to compute: what every call says.
-struct Way {
+struct CallOptions {
   bool training = false, balance = false;
   std::string implementation = "automatic";
   template <class V>
@@ -41,12 +42,12 @@ struct Way {
 
 void require_parameters(const Layer& layer, const Tensors& parameters) {
   if (parameters.empty()) {
-    fail("{}: its parameters must be given", layer.kind);
+    fail("{}: parameters must not be empty", layer.kind);
   }
 }
 
-// The sum of what routing adds to a loss, with its coefficients; 0 where nothing does.
-at::Tensor weighted(models::BalanceLosses losses, const Layer& layer, const at::Tensor& like) {
+// The sum of the balance losses with their coefficients; 0 without any.
+at::Tensor balance_loss(models::BalanceLosses losses, const Layer& layer, const at::Tensor& like) {
   const at::Tensor sum = models::with_balance({}, std::move(losses), layer.model, {}).regulariser;
   return sum.defined() ? sum : at::zeros({}, like.options());
 }
@@ -55,7 +56,7 @@ struct LayerCall {
   Inputs in;
   Tensors parameters;
   std::string layer;
-  Way way;
+  CallOptions options;
   template <class V>
   void visit(V& v) {
     v("x", in.x);
@@ -70,35 +71,35 @@ struct LayerCall {
     v("valid_source", in.valid_source);
     v("targets", in.targets);
     v("remember", in.remember);
-    way.visit(v);
+    options.visit(v);
   }
 };
 
-// The result, then what the layer remembers (`remember`), then its balance loss (`balance`).
+// The result, then the memory for the next chunk (with `remember`), then the balance loss (with `balance`).
 Results run_layer(const LayerCall& call) {
   const Layer& layer = layer_of(call.layer);
   require_parameters(layer, call.parameters);
   const at::Device device = call.in.x.device();
-  nn::Context context = context_of(layer, device, call.way.training, call.way.implementation);
+  nn::Context context = context_of(layer, device, call.options.training, call.options.implementation);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   models::BalanceLosses losses;
-  context.losses = call.way.balance ? &losses : nullptr;
+  context.losses = call.options.balance ? &losses : nullptr;
   nn::Parameters parameters;
-  const nn::Builder build(parameters, nn::Beginning(call.parameters));
-  Results all{part_of(layer).run(layer, call.in, build, context)};
+  const nn::Builder build(parameters, nn::ParameterSource(call.parameters));
+  Results all{kind_of(layer).run(layer, call.in, build, context)};
   build.require_all_taken();
-  if (call.way.balance) {
-    all.results.push_back(weighted(std::move(losses), layer, call.parameters[0]));
+  if (call.options.balance) {
+    all.results.push_back(balance_loss(std::move(losses), layer, call.parameters[0]));
   }
   return all;
 }
 
 struct ModelCall {
   Tensors parameters, inputs;
-  std::string layer, names;  // of the inputs, with commas between them
+  std::string layer, names;  // names of the inputs, separated by commas
   bool loss = false;
   double label_smoothing = 0.0;
-  Way way;
+  CallOptions options;
   template <class V>
   void visit(V& v) {
     v("parameters", parameters);
@@ -108,7 +109,7 @@ struct ModelCall {
     v.by_name();
     v("loss", loss);
     v("label_smoothing", label_smoothing);
-    way.visit(v);
+    options.visit(v);
   }
 };
 
@@ -139,14 +140,14 @@ at::Tensor logits_of(const models::Model& model, const models::Batch& batch, con
               context);
 }
 
-// Logits; or the loss, with the balance losses in it.
+// The logits, or with `loss` the loss including balance losses.
 Results run_model(const ModelCall& call) {
   const Layer& layer = layer_of(call.layer);
   require_parameters(layer, call.parameters);
   const nn::Context context =
-      context_of(layer, call.parameters[0].device(), call.way.training, call.way.implementation);
+      context_of(layer, call.parameters[0].device(), call.options.training, call.options.implementation);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  const auto model = models::make_model(layer.built(), nn::Beginning(call.parameters));
+  const auto model = models::make_model(layer.built(), nn::ParameterSource(call.parameters));
   const models::Batch batch = batch_of(call);
   if (!call.loss) {
     return {{logits_of(*model, batch, context)}};
@@ -161,7 +162,7 @@ std::string describe_named(const std::string& kind, const std::string& origin, c
                         origin);
 }
 
-// Every option of a layer's model with its value as TOML has it.
+// All options of a layer's model as JSON, with values in TOML.
 std::string options_of(const std::string& text) {
   config::Config config;
   config.model = layer_of(text).model;
@@ -174,7 +175,7 @@ std::string options_of(const std::string& text) {
   return to_json_line(options);
 }
 
-// Whether routing adds to the losses of such a layer or model.
+// Whether the layer or model has balance losses.
 bool balances(const std::string& text) {
   const config::ModelOptions& o = layer_of(text).model;
   for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
@@ -187,26 +188,99 @@ bool balances(const std::string& text) {
   return false;
 }
 
-// Names, shapes and kinds of the parameters in the order that the layer takes them in.
+// Name, shape and kind of each parameter as JSON, in creation order.
 std::string parameters_of(const std::string& text) {
   nn::Parameters parameters;
-  make_parameters(layer_of(text), parameters, nn::Beginning(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
+  make_parameters(layer_of(text), parameters, nn::ParameterSource(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
   Json list = Json::array();
-  for (const nn::Parameter& parameter : parameters.made()) {
+  for (const nn::Parameter& parameter : parameters.in_creation_order()) {
     list.push_back({{"name", parameter.name}, {"shape", parameter.tensor.sizes().vec()}, {"buffer", parameter.buffer}});
   }
   return to_json_line(list);
 }
 
-// In the same order, as training would begin with them.
+// Initial values in creation order.
 Tensors initial_parameters(const std::string& text, std::int64_t seed) {
   nn::Parameters parameters;
-  make_parameters(layer_of(text), parameters, nn::Beginning(static_cast<std::uint64_t>(seed)));
+  make_parameters(layer_of(text), parameters, nn::ParameterSource(static_cast<std::uint64_t>(seed)));
   Tensors values;
-  for (const nn::Parameter& parameter : parameters.made()) {
+  for (const nn::Parameter& parameter : parameters.in_creation_order()) {
     values.push_back(parameter.tensor.detach());
   }
   return values;
+}
+
+// The layers that a block or a model consists of, by the prefix of their parameters' names; Python makes them modules.
+using Children = std::vector<std::pair<std::string, Layer>>;
+
+// In the order in which a block makes its parameters.
+Children children_of_block(const Layer& block) {
+  const Layer norm{.kind = "norm", .model = block.model}, mlp{.kind = "mlp", .model = block.model};
+  const Layer attention{.kind = "attention", .causal = block.causal, .index = block.index, .model = block.model};
+  Children children = {{"norm_1", norm}, {"attention", attention}, {"norm_2", norm}, {"ffn", mlp}};
+  if (block.cross) {
+    Layer across{.kind = "attention", .causal = false, .cross = true, .model = block.model};
+    across.model.attention = block.model.attention.across_sequences();
+    children.emplace_back("norm_cross", norm);
+    children.emplace_back("cross", across);
+  }
+  return children;
+}
+
+// Adds `n` blocks and, with `norm`, the norm after them.
+void add_stack(Children& children, const std::string& scope, Layer block, std::int64_t n, bool norm) {
+  block.kind = "block";
+  block.model.n_layers = n;
+  for (block.index = 0; block.index < n; ++block.index) {
+    children.emplace_back(fmt::format("{}layer{}", scope, block.index), block);
+  }
+  if (norm) {
+    children.emplace_back(scope + "norm_f", Layer{.kind = "norm", .model = block.model});
+  }
+}
+
+Children children_of_model(const Layer& model) {
+  const config::ModelOptions& o = model.model;
+  Children children;
+  Layer block{.kind = "block", .causal = false, .model = o};
+  switch (o.kind) {
+    case config::ModelKind::language_model:
+      block.causal = true;
+      add_stack(children, "", block, o.n_layers, true);
+      children.emplace_back("head", Layer{.kind = "head", .model = o});
+      break;
+    case config::ModelKind::encoder_decoder: {
+      const bool norm = o.norm_position == config::NormPosition::pre;
+      add_stack(children, "encoder.", block, o.n_layers, norm);
+      block.causal = block.cross = true;
+      add_stack(children, "decoder.", block, o.decoder_layers(), norm);
+      break;
+    }
+    case config::ModelKind::vision:
+      block.model.context_length = o.patches();
+      [[fallthrough]];
+    case config::ModelKind::masked_language_model:
+    case config::ModelKind::classifier:
+      add_stack(children, "", block, o.n_layers, true);
+      break;
+  }
+  return children;
+}
+
+std::string children_of(const std::string& text) {
+  const Layer& layer = layer_of(text);
+  Json list = Json::array();
+  const Children children = layer.kind == "block"   ? children_of_block(layer)
+                            : layer.kind == "model" ? children_of_model(layer)
+                                                    : Children();
+  for (const auto& [name, child] : children) {
+    list.push_back({{"name", name}, {"kind", child.kind}, {"layer", describe(child)}});
+  }
+  return to_json_line(list);
+}
+
+at::Tensor remembered(const std::optional<at::Tensor>& memory, const at::Tensor& h, std::int64_t keep) {
+  return models::next_memory(memory.value_or(at::Tensor()), h, keep);
 }
 
 }  // namespace
@@ -214,12 +288,14 @@ Tensors initial_parameters(const std::string& text, std::int64_t seed) {
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   ops::offer<LayerCall, run_layer>(library, "layer");
   ops::offer<ModelCall, run_model>(library, "model");
-  library.def("set_home_folder", refusing(set_home_folder));
-  library.def("describe_layer", refusing(describe_named));
-  library.def("options_of", refusing(options_of));
-  library.def("balances", refusing(balances));
-  library.def("parameters_of", refusing(parameters_of));
-  library.def("initial_parameters", refusing(initial_parameters));
+  library.def("set_home_folder", throwing_value_errors(set_home_folder));
+  library.def("describe_layer", throwing_value_errors(describe_named));
+  library.def("options_of", throwing_value_errors(options_of));
+  library.def("balances", throwing_value_errors(balances));
+  library.def("parameters_of", throwing_value_errors(parameters_of));
+  library.def("children_of", throwing_value_errors(children_of));
+  library.def("remembered", throwing_value_errors(remembered));
+  library.def("initial_parameters", throwing_value_errors(initial_parameters));
 }
 
 }  // namespace headroom::python

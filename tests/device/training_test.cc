@@ -6,8 +6,8 @@
 #include "engine/store/tiny.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "headroom/store/run_folder.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 

@@ -1,4 +1,4 @@
-"""Fixtures for tests that hold the package against the program."""
+"""Fixtures for tests that compare the package with the program."""
 
 import json
 import os
@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-# What those of the program share.
+# Helpers of the program's tests.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "end_to_end"))
 import train_runs  # noqa: E402
 
 
 @pytest.fixture(scope="session")
 def headroom(tmp_path_factory):
-    """Runs `headroom ARGUMENTS --json`: what it prints."""
+    """Runs `headroom ARGUMENTS --json`; returns the parsed output."""
     if "HEADROOM_PROGRAM" not in os.environ:
         pytest.skip("HEADROOM_PROGRAM does not name the program headroom")
     environment = {**os.environ, "HEADROOM_CACHE": str(tmp_path_factory.mktemp("cache"))}

@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python" / "wheel"))
 import make  # noqa: E402
 
-# As in this Python, so that one version is tested.
+# The versions of this Python, so that only one version is tested.
 TEST_PACKAGES = ["numpy", "pytest==8.*", "safetensors==0.*", f"transformers=={importlib.metadata.version('transformers')}"]
 
 
@@ -51,7 +51,7 @@ def main(build, environment):
     _, source = make.make_sdist(tools, make.source_for(make.own_torch(), place / "source"), place / "sdist")
     wheel = make.make_wheel(tools, source, place)
     make.pip(python, "install", "--force-reinstall", "--no-deps", wheel)
-    make.pip(python, "install", f"{wheel}[huggingface]")  # what is missing of that
+    make.pip(python, "install", f"{wheel}[huggingface]")  # only missing packages
     make.run(python, "-c", "import headroom_torch; print(headroom_torch.__file__)", cwd="/", env={"PATH": "/nowhere"})
 
 

@@ -1,4 +1,4 @@
-"""What every refusal is: a ValueError of one sentence."""
+"""Errors are ValueErrors with one sentence."""
 
 import pytest
 

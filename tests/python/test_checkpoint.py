@@ -1,4 +1,4 @@
-"""Models that the program trained, opened here, and those of here, read by the program."""
+"""Models trained by the program are opened in Python, and the reverse."""
 
 import copy
 import math
@@ -56,7 +56,7 @@ def run(request, headroom, tmp_path_factory):
 
 @pytest.fixture
 def short(tmp_path):
-    """A file of text that is no longer than the context."""
+    """A text file that fits into the context."""
     (tmp_path / "short.txt").write_text(TEXT[:24])
     return tmp_path / "short.txt"
 
@@ -142,9 +142,9 @@ def test_the_other_models(headroom, tmp_path, kind):
     again = getattr(ht, kind).from_checkpoint(out)
     assert torch.equal(again(*inputs), model(*inputs))
     assert headroom("checkpoint", "info", out)["kind"] == type(model).KIND
-    assert_refused(lambda: ht.LanguageModel.from_checkpoint(out), f"holds a model of kind {type(model).KIND}, not")
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(out), f"got a {type(model).KIND}")
     if not reads_text:
-        assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "takes no tokenizer")
+        assert_refused(lambda: model.save_checkpoint(out, tokenizer=ht.Tokenizer.bytes()), "save_checkpoint: tokenizer")
 
 
 def test_a_vocabulary_for_each_side(headroom, tmp_path):
@@ -174,7 +174,7 @@ def test_tokenizers(tmp_path):
     assert_refused(lambda: ht.Tokenizer(tmp_path / "none"), "none")
 
 
-# Texts with what is easily lost: blanks, line ends, the blank's own symbol, characters without a piece, NUL.
+# Texts with blanks, line ends, SentencePiece's blank symbol, characters without a piece, NUL.
 TEXTS = ["the head that attends", " the  head ", "a\nb", "a\n\nb\n", "\n", "\u2581a \u2581", "n\u00e9 \U0001f600 \u4e2d", "\0\t\r\n",
          "</s><s><0x0A>", TEXT, ""]
 

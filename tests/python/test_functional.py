@@ -1,4 +1,4 @@
-"""The operators as functions with named tensors: what they refuse, their references, and the lock they release."""
+"""The operators as functions: errors, references, and releasing the GIL."""
 
 import threading
 
@@ -128,7 +128,7 @@ def test_refusals_are_value_errors_of_one_sentence(case):
 
 
 def test_calls_release_the_interpreter():
-    """Two threads that wait for each other in Python while an operator runs in a third."""
+    """Two threads hand over to each other in Python while an operator runs in a third."""
     q = rand(1, 8, 2048, 64)
     turns, done = [0], threading.Event()
 
@@ -143,4 +143,4 @@ def test_calls_release_the_interpreter():
     during = turns[0] - before
     done.set()
     thread.join()
-    assert during > 100  # with the lock held the other thread would stand still
+    assert during > 100  # while holding the GIL the other thread could not run

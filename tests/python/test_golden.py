@@ -1,4 +1,4 @@
-"""The numerical reference cases of attention layers and expert MLPs, run through the modules: results and gradients."""
+"""The golden cases of attention layers and expert MLPs, run through the modules: results and gradients."""
 
 import json
 import math
@@ -99,7 +99,7 @@ def error(result, expected, floor=0.0):
 def names():
     everything = [path for family in FAMILIES for path in sorted((CASES / family.__name__).glob("*.json"))]
     everything += sorted((CASES / "expert_ffn").glob("*.json"))
-    # Left out: routers alone, noise from outside, priors that only training by the command updates.
+    # Excluded: routers alone, given noise, soft-E priors (trained by the command only).
     return [path for path in everything if not path.stem.startswith("loss_") and path.stem != "self_noisy"
             and "soft_e" not in path.stem]
 
@@ -130,10 +130,10 @@ def test_case(path):
     if objective is None:
         return
     total = objective["out"] * (y * tensors["grad_out"]).sum()
-    if objective["aux"] and family:  # moa: the coefficients are the case's weights
+    if objective["aux"] and family:  # moa: the case gives the coefficients
         assert error(balance, tensors["aux.total"].squeeze()) <= limit["out"]
         total = total + objective["aux"] * balance
-    elif objective["aux"]:  # the MLP's only loss, with the default coefficient
+    elif objective["aux"]:  # the MLP's balance loss, with the default coefficient
         total = total + objective["aux"] * balance * (case["options"]["losses"]["entropy"] / 1e-4)
     total.backward()
     expected = {name: t for name, t in tensors.items() if name.startswith("grad.")}

@@ -1,5 +1,4 @@
-"""Hooks of attention layers, MLPs, norms and blocks are called, and what is computed is what the operators compute; named
-values of a forward pass."""
+"""Hooks of attention layers, MLPs, norms and blocks run without changing the results; observed values."""
 
 import copy
 
@@ -29,7 +28,7 @@ def tokens(b=B, t=T, seed=0):
 
 
 def hooked(module, names):
-    """A copy with a hook on each of these parts, and what the hooks saw."""
+    """A copy with hooks on these sub-modules, and the recorded calls."""
     other, seen = copy.deepcopy(module), {}
     for name in names:
         other.get_submodule(name).register_forward_hook(
@@ -51,7 +50,7 @@ def assert_same(these, those):
 
 
 def passed(module, run):
-    """Results and gradients under the same random numbers."""
+    """Results and gradients with the same random numbers."""
     torch.manual_seed(7)
     results = run(module)
     sum((r * rand(*r.shape, seed=3)).sum() for r in results).backward()
@@ -237,7 +236,7 @@ def test_refusals():
     def look(*patterns, run=lambda: model(tokens())):
         with ht.observe(*patterns):
             run()
-    assert_refused(lambda: look("layer9.out"), "nothing that was computed is called 'layer9.out'")
+    assert_refused(lambda: look("layer9.out"), "'layer9.out'")
     assert_refused(lambda: look("layer0.out", run=lambda: model.generate(tokens(), 2)), "one row at a time, got 2")
     with pytest.raises(RuntimeError, match="mine"):
         with ht.observe("layer9.out"):

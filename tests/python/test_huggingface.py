@@ -1,5 +1,4 @@
-"""Language models through `transformers`: its loading and saving, its generate() with the engine's cache, its Trainer's way
-to call."""
+"""Language models through `transformers`: loading and saving, generate() with the engine's cache, calls as by its Trainer."""
 
 import pytest
 import torch
@@ -32,7 +31,7 @@ def checkpoint(request, tmp_path_factory):
 
 @pytest.fixture
 def both(checkpoint, tmp_path):
-    """The engine's model, and the same by way of a folder of `transformers`."""
+    """The engine's model, and the same after saving and loading with `transformers`."""
     hf.HeadroomForCausalLM.from_checkpoint(checkpoint).save_pretrained(tmp_path)
     return ht.LanguageModel.from_checkpoint(checkpoint), transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
 
@@ -67,7 +66,7 @@ def test_the_cache_equals_the_whole_pass(both):
     with torch.no_grad():
         whole = theirs(tokens(length=12)).logits
         first = theirs(tokens(length=12)[:, :5], use_cache=True)
-        name = next(name for name in ("cache", "past_key_values") if name in first)  # as this version calls it
+        name = next(name for name in ("cache", "past_key_values") if name in first)  # the name in this version
         second = theirs(tokens(length=12)[:, 5:11], cache=first[name])
         last = theirs(tokens(length=12)[:, 11:], past_key_values=second[name], logits_to_keep=1)
     parts = torch.cat([first.logits, second.logits, last.logits], 1)
@@ -85,7 +84,7 @@ def test_beams_and_samples(both):
 
 
 def test_padding_changes_nothing(both):
-    """Texts of three lengths, padded on either side, are what each is alone: logits, loss, greedy text and beams."""
+    """Padding on either side does not change logits, loss, greedy text and beams."""
     ours, theirs = both
     lengths, width = (3, 8, 5), 8
     texts = [tokens(1, n, seed=n) for n in lengths]
@@ -167,7 +166,7 @@ def test_a_new_model_begins_as_the_engine_has_it():
 
 @pytest.mark.parametrize("kind", list(CONFIGS))
 def test_attentions_and_hidden_states_are_those_of_transformers(kind, tmp_path):
-    """A model that both know: padded on the left, with and without caches, and of generated text."""
+    """A model that `transformers` implements too: padded on the left, with and without caches, and generating text."""
     theirs = random_model(kind, 256, CONTEXT)
     theirs.save_pretrained(tmp_path / "theirs")
     ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
@@ -234,7 +233,7 @@ def test_linear_attention_has_no_weights():
     config = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", 'model.attention.score="linear"',
                                 'model.attention.position="sinusoidal"'])
     model = transformers.AutoModelForCausalLM.from_config(config)
-    assert_refused(lambda: model(tokens() % 50, output_attentions=True), "layer0 computes no weights of pairs")
+    assert_refused(lambda: model(tokens() % 50, output_attentions=True), "output_attentions: layer0")
     assert len(model(tokens() % 50, output_hidden_states=True).hidden_states) == config.num_hidden_layers + 1
 
 
@@ -243,7 +242,7 @@ TEXT = "It's the head that attends; the room, it doesn't.\n\n  In 1984 he'll say
 
 @pytest.mark.parametrize("kind", ["words", "sentencepiece"])
 def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind):
-    """The folder's AutoTokenizer gives the engine's ids of any text."""
+    """The folder's AutoTokenizer gives the same ids as the engine."""
     (tmp_path / "text.txt").write_text(TEXT * 40)
     headroom("tokenizer", "train", tmp_path / "text.txt", "--kind", kind, "--vocabulary-size",
              300 if kind == "sentencepiece" else 16, "--out", tmp_path / "made.tokenizer")

@@ -1,4 +1,4 @@
-"""Layers and models as modules: parameters by the contract's names, equal to plain code, and what PyTorch does with them."""
+"""Layers and models as modules: parameter names, results against plain code, and PyTorch features."""
 
 import copy
 import pickle
@@ -34,7 +34,7 @@ LAYERS = {
     "block": lambda: ht.Block(d_model=D, norm="rms", attention=dict(n_heads=2, d_head=8, position="rope"),
                               mlp=dict(kind="gated", d_hidden=40)),
 }
-# Their reference asks for sizes as numbers or loops over them.
+# Their references need sizes as integers.
 STATIC = {"sigmoid"}
 
 
@@ -311,8 +311,8 @@ REFUSALS = {
     "another device": (lambda: layer("switchhead")(rand(B, T, D).to("meta")), "tensors must be on one device"),
     "a mask": (lambda: layer("dense")(rand(B, T, D), valid_keys=torch.ones(B, 3, dtype=torch.bool)),
                "valid_keys must be bool"),
-    "a source": (lambda: layer("dense")(rand(B, T, D), rand(B, T, D)), "a source belongs to cross=True"),
-    "no source": (lambda: ht.Attention(d_model=D, position="none", cross=True)(rand(B, T, D)), "cross-attention needs a source"),
+    "a source": (lambda: layer("dense")(rand(B, T, D), rand(B, T, D)), "source must not be given"),
+    "no source": (lambda: ht.Attention(d_model=D, position="none", cross=True)(rand(B, T, D)), "source must be given"),
     "too long": (lambda: tiny_model()(tokens(2, 17)), "at most context_length=16 tokens, got 17"),
     "no tokens": (lambda: tiny_model()(rand(2, 4)), "embedding: tokens must be"),
     "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)), "targets must be of the tokens' shape"),

@@ -1,4 +1,4 @@
-"""What is installed: the version of torch that it goes with, and the examples as anybody would run them."""
+"""The installed package: its torch version, and the examples."""
 
 import importlib.metadata
 import pathlib
@@ -28,7 +28,7 @@ def test_torch_is_pinned_to_a_minor_version():
 
 
 def test_the_wheel_brings_what_it_links():
-    """SentencePiece is the wheel's own, not the system's."""
+    """SentencePiece comes from the wheel, not from the system."""
     used = {line.split()[-1] for line in open("/proc/self/maps") if "sentencepiece" in line}
     assert len(used) == 2 and all("/headroom_torch.libs/libsentencepiece" in path for path in used), used
 
@@ -65,4 +65,4 @@ def test_fsdp2(tmp_path, headroom):
               tmp_path / "sharded.safetensors", "--steps", 40, cwd=tmp_path)
     assert "the checkpoint gives the same model" in out
     found = headroom("evaluate", tmp_path / "sharded.safetensors", "--data", EXAMPLES / "fsdp2.py")
-    assert abs(found["loss"] - float(out.split("loss ")[1].split()[0])) < 0.5  # its own text, all of it
+    assert abs(found["loss"] - float(out.split("loss ")[1].split()[0])) < 0.5  # on its training text

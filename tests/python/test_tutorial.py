@@ -1,5 +1,4 @@
-"""docs/tutorial.md from its first block to its last, at reduced size: commands, Python and what they print but for numbers
-and what is drawn by chance."""
+"""Runs docs/tutorial.md at reduced size and compares the output, except numbers and sampled text."""
 
 import contextlib
 import io
@@ -25,12 +24,12 @@ def blocks():
 
 
 def shape(text):
-    """What is printed, but for numbers and quoted pieces."""
+    """The output without numbers and quoted strings."""
     return re.sub(r"'[^']*'", "''", re.sub(r"[\d.]+", "0", text)).strip().splitlines()
 
 
 def serve(words, place, ended):
-    """Starts a server, which ends with the test; its port."""
+    """Starts a server for the duration of the test; returns its port."""
     process = ended.enter_context(subprocess.Popen([*words, "--port", "0", "--threads", "1"], cwd=place,
                                                    stderr=subprocess.PIPE, text=True))
     ended.callback(process.kill)
@@ -38,7 +37,7 @@ def serve(words, place, ended):
 
 
 def run_commands(text, place, servers):
-    """Each line and what it printed; of a server the port."""
+    """Each line and its output; for a server the port."""
     for line in text.strip().splitlines():
         words = shlex.split(line)
         assert words[0] == "headroom"
@@ -67,7 +66,7 @@ def test_the_tutorial_runs_as_written(headroom, tmp_path, monkeypatch):
 
 
 def run_page(place, servers):
-    """Its blocks in their order; the commands that were run."""
+    """Runs the blocks in order; returns the commands."""
     names, printed, ran, port = {}, "", [], "8080"
     for kind, text in blocks():
         if kind == "toml":
@@ -82,7 +81,7 @@ def run_page(place, servers):
             with contextlib.redirect_stdout(out):
                 exec(compile(text.replace(":8080/", f":{port}/"), "tutorial.md", "exec"), names)
             printed = out.getvalue()
-        elif "BENVOLIO" in text:  # what the model writes
+        elif "BENVOLIO" in text:  # generated text
             assert printed.startswith(text[:text.index("BENVOLIO")])
         else:
             expected = shape(text)

@@ -1,4 +1,4 @@
-// The likeliest translations under an encoder-decoder, found by keeping several beginnings side by side.
+// Beam search for encoder-decoders.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,16 +18,16 @@ struct SearchOptions {
 
 struct Hypothesis {
   std::vector<std::int32_t> tokens;  // without begin and end
-  double log_probability = 0.0;      // sum over the tokens and the end
-  double score = 0.0;                // log_probability / (tokens + 1)^length_penalty
+  double log_probability = 0.0;      // sum over the tokens, and the end once finished
+  double score = 0.0;                // log_probability / (tokens + 1)^length_penalty, once finished
 };
 
-// The best hypothesis for each row of `source` [B, S] (its end token included; `valid_source` [B, S] bool or
-// undefined). At each step the 2 beam likeliest continuations of a sentence's beginnings are looked at: those that end
-// and are among the first `beam` are finished hypotheses, of the others the first `beam` continue. A sentence is done
-// when it has `beam` finished ones; the best by score is its translation. None ends before its first token. A
-// hypothesis that has as many tokens as its source and extra_length more, or as many as the context holds, ends there.
-// Rows do not influence each other, apart from rounding; beam 1 takes the likeliest token each time.
+// The best hypothesis for each row of `source` [B, S] (including its end token; `valid_source` [B, S] bool or
+// undefined). Each step considers the 2 beam most likely continuations of a sentence's hypotheses: those that end and
+// are among the first `beam` are finished; of the others the first `beam` continue. A sentence is done when it has
+// `beam` finished hypotheses, and the one with the best score is its translation. Translations have between 1 and
+// source length + extra_length tokens, at most as many as the context holds. Rows are independent, apart from rounding;
+// beam 1 is greedy search. Throws Error for options out of range.
 std::vector<Hypothesis> beam_search(const models::EncoderDecoder& model, const at::Tensor& source,
                                     const at::Tensor& valid_source, const SearchOptions& options,
                                     const nn::Context& context);

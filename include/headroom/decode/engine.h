@@ -1,8 +1,8 @@
-// Continuous batching: requests that come and go are continued together, one step of the model for all of them.
+// Continuous batching: serves requests that come and go, with one step of the model for all of them.
 //
-// What a request gets does not depend on who else is served, bit for bit on the CPU: rows of one token are computed as
-// each would be alone, a prompt is read in pieces of one length from its beginning on, whatever else happens in
-// between, and what the prefix cache gives is the state at the end of such a piece, which is what reading gives.
+// A request's result does not depend on the other requests, bit for bit on the CPU: rows of one token are
+// batch-invariant, every prompt is split into the same chunks, and the prefix cache stores states at the ends of
+// chunks.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace headroom::decode {
 
 struct Request {
   std::vector<std::int64_t> prompt;  // token ids, at least one
-  std::int64_t max_tokens = 16;      // to add; 0: only the prompt is read
-  double temperature = 1.0;          // 0: always the likeliest
-  std::int64_t top_k = 0;            // keep only the k likeliest; 0: all
-  double top_p = 1.0;                // keep the fewest likeliest that reach this probability
+  std::int64_t max_tokens = 16;      // to add; 0: only read the prompt
+  double temperature = 1.0;          // 0: greedy
+  std::int64_t top_k = 0;            // sample from the k most likely tokens; 0: all
+  double top_p = 1.0;                // sample from the fewest most likely tokens that reach this probability
   std::uint64_t seed = 1;
-  bool echo = false;           // an event for every token of the prompt as well
-  std::int64_t logprobs = -1;  // of how many of the likeliest tokens; 0: of the token alone; -1: none
-  bool routing = false;        // the experts that each token took, where tokens are routed
+  bool echo = false;           // emit events for the prompt's tokens too
+  std::int64_t logprobs = -1;  // number of most likely tokens to report; 0: the token alone; -1: no log-probabilities
+  bool routing = false;        // report the experts that each token is routed to
 };
 
 struct Alternative {
@@ -33,7 +33,7 @@ struct Alternative {
   double logprob = 0.0;
 };
 
-// What a layer chose for a token: K experts of each of n_heads heads, one head after another.
+// A layer's routing of one token: K experts for each of n_heads heads, head by head.
 struct TokenRoute {
   std::string name;  // "layer3.attention.select_in", see nn/observer.h
   std::int64_t n_heads = 1;
@@ -43,54 +43,53 @@ struct TokenRoute {
 struct TokenEvent {
   std::int64_t id = 0;
   bool is_prompt = false;
-  // With logprobs, under the model's own distribution (temperature 1, nothing cut off), in nats; of the first token of
-  // a prompt it is NaN and `top` is empty, because nothing is before it.
+  // With logprobs: under the model's own distribution (temperature 1, no cut-off), in nats. NaN for the first token of
+  // a prompt, with an empty `top`.
   double logprob = 0.0;
-  // Likeliest first, of equals the token itself first and then the smaller id: a token that none is likelier than is
-  // the first.
+  // In decreasing probability; ties: this token first, then the smaller id.
   std::vector<Alternative> top;
-  std::vector<TokenRoute> routes;  // with routing: what the layers chose for this token when they read it
+  std::vector<TokenRoute> routes;  // with routing, of this token
 };
 
 enum class Finish {
-  length,     // max_tokens are there
-  stopped,    // on_token said so
-  cancelled,  // cancel() said so
+  length,     // max_tokens reached
+  stopped,    // on_token returned false
+  cancelled,  // by cancel()
   failed      // see Ending::error
 };
 
 struct Ending {
   Finish reason = Finish::length;
-  std::string error;  // of a request that failed: what was wrong with it, the others go on
+  std::string error;  // if the request failed; other requests continue
 };
 
 struct EngineOptions {
-  std::int64_t max_rows = 8;             // requests that are read or continued at the same time
-  std::int64_t prompt_chunk = 128;       // tokens of a prompt that are read at once, at most
-  double prompt_share = 2.0;             // time of a step for prompts, relative to its other tokens'; 0: one piece
-  std::int64_t prefix_cache_tokens = 0;  // of prompts that are kept for others that begin alike; 0: none
+  std::int64_t max_rows = 8;             // requests served at the same time
+  std::int64_t prompt_chunk = 128;       // most tokens of a prompt that are read at once
+  double prompt_share = 2.0;             // time a step spends on prompts, relative to decoding; 0: one chunk
+  std::int64_t prefix_cache_tokens = 0;  // size of the prefix cache; 0: none
   nn::Context context;
 };
 
 struct EngineCounts {
   std::int64_t waiting = 0, running = 0;  // requests now
   std::int64_t prefix_held = 0;           // tokens in the prefix cache now
-  std::int64_t cache_numbers = 0;         // that the running requests' caches have room for now
+  std::int64_t cache_numbers = 0;         // elements of the running requests' KV caches now
   // Since the engine was made:
   std::int64_t steps = 0;
-  std::int64_t finished = 0;       // requests, however they ended
-  std::int64_t prompt_tokens = 0;  // of prompts, those found in the prefix cache included
+  std::int64_t finished = 0;       // requests, for any reason
+  std::int64_t prompt_tokens = 0;  // including those found in the prefix cache
   std::int64_t generated_tokens = 0;
-  std::int64_t prefix_tokens = 0;    // of prompts, found in the prefix cache
-  std::int64_t prefix_requests = 0;  // that found something there
+  std::int64_t prefix_tokens = 0;    // found in the prefix cache
+  std::int64_t prefix_requests = 0;  // with tokens found in the prefix cache
 };
 
-// Used by one thread: callbacks come from within step() and may call add() and cancel().
+// Not thread-safe. Callbacks run inside step() and may call add() and cancel().
 class Engine {
  public:
   using Handle = std::uint64_t;
-  using OnToken = std::function<bool(const TokenEvent&)>;  // false: enough
-  using OnFinish = std::function<void(const Ending&)>;     // once, the last that is heard of a request
+  using OnToken = std::function<bool(const TokenEvent&)>;  // false ends the request
+  using OnFinish = std::function<void(const Ending&)>;     // called once, as the last callback of the request
 
   // `model` must outlive the engine. Throws UserError for options out of range.
   Engine(const models::LanguageModel& model, EngineOptions options);
@@ -98,14 +97,14 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Waits for a place; first come, first served. Throws UserError where an option is out of range, the prompt is
-  // empty or holds an id that the model does not know.
+  // Queues a request, first come, first served. Throws UserError for options out of range, an empty prompt, or an id
+  // outside the vocabulary.
   Handle add(Request request, OnToken on_token, OnFinish on_finish);
-  // The request ends: at once, or, when a callback says so, with the step. One that has ended already is left alone.
+  // Ends the request: at once, or at the end of the step if called from a callback. Has no effect on finished requests.
   void cancel(Handle handle);
-  // One token more of each request that is continued, then pieces of prompts, in the order in which they came: a single
-  // one where nobody is continued, else for prompt_share times as long as the others' tokens took. At 2.0 a prompt is
-  // read in at most half as much time again as alone, and those who write go on. False: there was nothing to do.
+  // Decodes one token for each request whose prompt has been read, then reads chunks of prompts in the order of
+  // arrival: one chunk if nothing was decoded, otherwise for prompt_share times as long as decoding took. At 2.0
+  // reading a prompt takes at most half as long again as alone. Returns false if there was nothing to do.
   bool step();
 
   EngineCounts counts() const;

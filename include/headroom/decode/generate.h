@@ -1,10 +1,12 @@
-// Continues a text with the incremental cache.
+// Text generation with a language model, and the text of a stream of tokens.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headroom/models/language_model.h"
 #include "headroom/tokenizers/tokenizer.h"
@@ -13,28 +15,50 @@ namespace headroom::decode {
 
 struct GenerateOptions {
   std::int64_t tokens = 100;  // to add
-  double temperature = 1.0;   // 0: always the likeliest
-  std::int64_t top_k = 0;     // keep only the k likeliest; 0: all
-  double top_p = 1.0;         // keep the fewest likeliest that reach this probability
+  double temperature = 1.0;   // 0: greedy
+  std::int64_t top_k = 0;     // sample from the k most likely tokens; 0: all
+  double top_p = 1.0;         // sample from the fewest most likely tokens that reach this probability
   std::uint64_t seed = 1;
   nn::Context context;
-  std::function<void(std::string_view)> on_text;  // called as text becomes available, whole code points only
+  std::function<void(std::string_view)> on_text;  // called as text becomes available, in whole code points
 };
 
 struct Generation {
   std::string text;  // the continuation, without the prompt; valid UTF-8
   std::int64_t tokens = 0;
-  double tokens_per_second = 0.0;  // of the continuation; reading the prompt is not counted
-  std::int64_t cache_numbers = 0;  // kept of the text while it was continued
+  double tokens_per_second = 0.0;  // of the continuation, excluding the prompt
+  std::int64_t cache_numbers = 0;  // elements of the KV cache
 };
 
-// Throws UserError where no model can continue the prompt: it is not UTF-8, or holds what this tokenizer has no ids
-// for. The message begins with `what`.
+// Throws UserError, which begins with `what`, if the model and the tokenizer differ in the number of tokens.
+void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenizer& tokenizer, std::string_view what);
+
+// Throws UserError, which begins with `what`, if the prompt is not UTF-8 or the tokenizer cannot encode it.
 void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt, std::string_view what);
 
-// Throws UserError when check_prompt() does, an option is out of range or the tokenizer is not the model's. An
-// empty prompt starts from the tokenizer's encoding of a line end.
+// Continues the prompt. An empty prompt stands for a line end. Throws UserError like the two functions above, and for
+// options out of range.
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);
+
+// Decodes tokens to text one at a time, though a code point may span several tokens and a token's text may depend on
+// the one before it.
+class TextStream {
+ public:
+  // `context`: the tokens before the stream, whose text is not part of it. `tokenizer` must outlive the stream.
+  TextStream(const tokenizers::Tokenizer& tokenizer, std::vector<std::int32_t> context);
+
+  // The text that this token completes: valid UTF-8, possibly empty.
+  std::string push(std::int32_t id);
+  // The rest of the text, with incomplete code points replaced by U+FFFD.
+  std::string finish();
+
+ private:
+  std::string pending() const;
+  std::string release(std::string_view text);
+  const tokenizers::Tokenizer& tokenizer_;
+  std::vector<std::int32_t> ids_;  // [0, released_): already returned, context for decoding the rest
+  std::size_t released_;
+};
 
 }  // namespace headroom::decode

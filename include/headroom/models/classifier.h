@@ -1,4 +1,4 @@
-// A Transformer encoder that puts a sequence, or a pair of them, into one of several classes (the Long Range Arena
+// Models that classify, and the Transformer encoder that classifies sequences or pairs of them (the Long Range Arena
 // models of Transformer-MGK).
 //
 // Shapes: B batch, T tokens, C classes.
@@ -7,38 +7,42 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <memory>
 
-#include "headroom/models/class_model.h"
+#include "headroom/models/model.h"
 
 namespace headroom::models {
 
-// Embedding with its positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0), a
-// head of one layer, or two with d_head_hidden. With `paired`, two sequences go through one encoder: features
-// [a, b, a * b, a - b].
+class ClassModel : public Model {
+ public:
+  // [B, n_classes]. A row's result does not depend on the other rows or on its padding.
+  virtual at::Tensor class_logits(const Batch& batch, const nn::Context& context) const = 0;
+  // Smoothed cross-entropy with the batch's "label" [B] int64, and the balance losses. If the rows are mixtures, the
+  // batch has "other_label" [B] int64 and "label_share" [B], and the loss is
+  // label_share * loss(label) + (1 - label_share) * loss(other_label).
+  Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
+
+ protected:
+  using Model::Model;
+};
+
+// Embedding with positions, blocks without causal mask, final norm, mean over all T positions (padding adds 0), a head
+// of one layer, or two with d_head_hidden. With `paired`, one encoder reads two sequences: features [a, b, a * b, a -
+// b].
 class Classifier : public ClassModel {
  public:
-  // `seed` fixes every parameter. Throws UserError for another kind of model.
-  Classifier(const config::ModelOptions& options, const nn::Beginning& beginning);
+  // Throws UserError for another kind of model.
+  Classifier(const config::ModelOptions& options, const nn::ParameterSource& source);
   Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
-      : Classifier(options, nn::Beginning(seed, tensor_options)) {}
-  ~Classifier() override;
-  Classifier(Classifier&&) noexcept;
+      : Classifier(options, nn::ParameterSource(seed, tensor_options)) {}
 
-  const config::ModelOptions& options() const override;
-  nn::Parameters& parameters() override;
-  const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
-
-  // Batch: "tokens" and, with pairs, "second". Rows count as padded to context_length, however wide the batch is: the
-  // mean is over so many positions.
+  // Batch: "tokens" and, if paired, "second". The mean is over context_length positions, whatever the batch's width.
   at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
-  // `tokens`, and `second` with pairs, [B, T] int64 with T up to context_length; logits [B, C]. The mean is over T.
+  // `tokens` and, if paired, `second` [B, T] int64, T up to context_length; logits [B, C]. The mean is over T.
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Layers;
 };
 
 }  // namespace headroom::models

@@ -1,4 +1,4 @@
-// Where a run computes and in which number format: the one place that decides.
+// Device, precision and threads of a run.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,28 +12,25 @@
 
 namespace headroom::models {
 
-// What torch can compute on here: the CPU, then the GPUs.
+// The devices that torch can use: the CPU, then the GPUs.
 std::vector<at::Device> devices();
 
-// The device that train.device or --device names: "auto" is the first GPU where there is one, else the CPU. Throws
-// UserError where torch has no such device.
+// The device that train.device or --device names; "auto" is the first GPU, or the CPU if there is none. Throws
+// UserError if torch cannot use the device.
 at::Device resolve(const std::string& device);
 
-// `automatic` becomes bf16 where it multiplies faster than fp32 (on a GPU, or a CPU with AMX or AVX-512 BF16
-// instructions), else fp32; the others stay. Runs write the answer into their config, so that a resumed run computes
-// alike elsewhere.
+// `automatic` becomes bf16 if the device multiplies faster in it (GPUs, CPUs with AMX or AVX-512 BF16), otherwise fp32.
+// Runs write the result into their config, so that they resume in the same precision elsewhere.
 config::Precision resolve(config::Precision precision, at::Device device);
 
-// The context of every forward pass of a run, whether it trains, evaluates or writes: the implementation, and the type
-// of the products, bf16 or the parameters' own fp32. Parameters, optimizer state, norms, softmax and losses are fp32 in
-// both.
+// The context of all forward passes of a run: implementation and compute type (bf16, or fp32 like the parameters).
+// Parameters, optimizer state, norms, softmax and losses are always fp32.
 nn::Context make_context(const config::TrainOptions& options, at::Device device);
 
-// Waits until the device has done what it was given.
+// Waits for all work queued on the device.
 void synchronize(at::Device device);
 
-// The threads that train.threads or --threads names, 0: one for each of own_cores(), for all that is computed from now
-// on.
+// Sets the number of threads of this process; 0: one for each of own_cores().
 void set_threads(std::int64_t threads);
 
 }  // namespace headroom::models

@@ -1,9 +1,8 @@
-// Sequences that are read token by token: what is kept of each, and how several are decoded side by side.
+// Token-by-token decoding of several sequences in one batch.
 //
-// A row is a sequence of its own length, position and chunk; rows come, go, change places and are copied between calls.
-// Rows of one token share their products, and each gets the logits that it gets alone, bit for bit, on the CPU, unless
-// the context wants batched. A row of more tokens is read by itself: it has rows enough for the products of whole
-// sequences.
+// A row is a sequence with its own length, position and chunk; rows may be added, removed, reordered and copied between
+// calls. Rows that read one token are computed together, and each gets, bit for bit on the CPU, the logits that it gets
+// alone, unless the context asks for `batched`. A row that reads more tokens is computed on its own.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,48 +17,47 @@
 
 namespace headroom::models {
 
-// What decoding keeps of one sequence, made by a model's start_decoding(). A copy costs little: the two share what they
-// hold until one of them reads on.
+// The decoding state of one sequence, made by a model's start_decoding(). Copies are cheap: caches are copied on write.
 struct DecodeState {
   std::int64_t position = 0;                     // of the next token in its chunk
-  std::int64_t read_again = 0;                   // tokens that the chunk began with, of the one before it
+  std::int64_t read_again = 0;                   // leading tokens of the chunk that came from the chunk before
   std::vector<nn::AttentionCache> caches;        // one a layer
-  std::vector<nn::AttentionCache> cross_caches;  // of encoder-decoders: what a layer makes of the source
-  std::vector<std::int64_t> chunk;               // tokens of the chunk, where some of them may be read again
+  std::vector<nn::AttentionCache> cross_caches;  // encoder-decoders: one a layer, of the source
+  std::vector<std::int64_t> chunk;               // tokens of the chunk, if some may be read again
 
-  // Discards the last `count` tokens of the chunk, as if they had never been read: what is left is, bit for bit, the
-  // state after the pieces that end there. False, and nothing is discarded, where a cache cannot go back.
+  // Discards the last `count` tokens of the chunk; the result equals, bit for bit, the state after the tokens before
+  // them. Returns false, and changes nothing, if a cache cannot rewind.
   bool rewind(std::int64_t count);
-  // Numbers that the caches have room for: what cost::decoding_cache_numbers() says, once decoding has begun.
+  // Elements that the caches have room for; after the first token, cost::decoding_cache_numbers().
   std::int64_t cache_numbers() const;
 };
 
-// A sequence, and the tokens that continue it.
+// A sequence and the tokens that continue it.
 struct DecodeRow {
   DecodeState* state = nullptr;
   std::span<const std::int64_t> tokens;
 };
 
-// `tokens` [N, n] int64 for as many states: on the CPU and contiguous, the rows point into it. Throws Error otherwise.
+// A row for each state, from `tokens` [N, n] int64, contiguous on the CPU, which the rows point into. Throws Error for
+// other tensors.
 std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeState> states);
 
-// The states at these places, in this order; a place may come several times or not at all. States that are moved in
-// and come once share nothing, so that they need not be copied when they are written to.
-std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::span<const std::int64_t> places);
+// states[indices[0]], states[indices[1]], ...; an index may be repeated or missing. States passed by move whose index
+// occurs once are moved, so they are not copied when written to.
+std::vector<DecodeState> gather_states(std::vector<DecodeState> states, std::span<const std::int64_t> indices);
 
-// The context of what is computed of rows that share their products.
-nn::Context side_by_side(const nn::Context& context);
+// `context` for rows that are computed together: batch-invariant unless it is `batched`.
+nn::Context decode_context(const nn::Context& context);
 
-// What a model makes of rows: [N, 1, d] after the last token of each.
+// A model's forward pass for rows: [N, 1, d] after the last token of each.
 using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const nn::Context& context)>;
 
-// Rows in the way that the head of this file says: those of one token by `together`, at once, unless `alone` has
-// something against it; any other by `by_itself`. [N, 1, d]. Throws Error for no row, a row without a token, and a
-// state that comes twice.
+// [N, 1, d]: rows of one token in one call of `together`, except those for which `alone` is true; all others one by one
+// by `by_itself`. Throws Error for no rows, a row without tokens, and a state that occurs twice.
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context);
 
-// For the models: the rows' tokens [N, n], all of one length, and their caches of a layer.
+// For models: the rows' tokens [N, n], all of one length, their positions, and their caches of a layer.
 at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device);
 std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows);
 std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,

@@ -1,4 +1,4 @@
-// What a trainer knows of a model, whatever its kind: options, parameters, and the loss of a batch.
+// The interface of all models: options, parameters, and the loss of a batch.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,37 +11,43 @@
 #include <vector>
 
 #include "headroom/config/model_options.h"
-#include "headroom/models/loss.h"
 #include "headroom/nn/context.h"
 #include "headroom/nn/parameters.h"
 
 namespace headroom::models {
 
-// Examples, a row each: the first axis of every tensor. Which tensors a model reads is described at its loss().
+// The training objective: cross-entropy plus balance losses.
+struct Loss {
+  at::Tensor cross_entropy;  // scalar, mean over targets >= 0, in nats
+  at::Tensor regulariser;    // scalar: balance losses with their coefficients; undefined without any
+  at::Tensor total() const { return regulariser.defined() ? cross_entropy + regulariser : cross_entropy; }
+};
+
+// Examples, one a row: the first axis of every tensor. Each model documents the tensors that it reads at its loss().
 struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;
-  std::vector<std::int64_t> targets;  // predictions of each row that the loss is a mean over
-  std::int64_t tokens = 0;            // positions that the model reads, all rows together: what its speed counts
-  double label_smoothing = 0.0;       // share of each target's probability that the loss spreads evenly
-  bool starts_afresh = false;         // no row continues the previous batch's: any carried memory must be discarded
+  std::vector<std::int64_t> targets;  // number of targets in each row; the loss is their mean
+  std::int64_t tokens = 0;            // positions read in all rows, for measuring speed
+  double label_smoothing = 0.0;       // share of each target's probability that is spread evenly
+  bool starts_afresh = false;         // no row continues the previous batch: carried memory must be discarded
 
   const at::Tensor& at(std::string_view name) const;  // throws Error naming it
-  at::Tensor find(std::string_view name) const;       // undefined where there is none
+  at::Tensor find(std::string_view name) const;       // undefined if absent
   std::int64_t rows() const;
   std::int64_t n_targets() const;
-  Batch narrow(std::int64_t begin, std::int64_t count) const;  // some of the rows
+  Batch narrow(std::int64_t begin, std::int64_t count) const;  // rows [begin, begin + count)
   Batch to(at::Device device) const;
 };
 
-// What a model carries from one batch to the next, a tensor a layer [B, tokens, d], detached; empty: nothing.
+// What a model carries from one batch to the next, for each layer [B, tokens, d], detached; empty: nothing.
 struct Memory {
   std::vector<at::Tensor> layers;
-  void forget() { layers.clear(); }
-  Memory narrow(std::int64_t begin, std::int64_t count) const;  // of some of the rows
-  static Memory join(std::vector<Memory> parts);                // of the rows of all parts, in their order
+  void reset() { layers.clear(); }
+  Memory narrow(std::int64_t begin, std::int64_t count) const;  // rows [begin, begin + count)
+  static Memory join(std::vector<Memory> parts);                // the rows of all parts, in order
 };
 
-// How large a model's memory may be for each row: so many layers of up to `length` tokens, each `width` numbers.
+// Largest memory of a row: `layers` tensors of up to `length` tokens of `width` elements.
 struct MemoryShape {
   std::int64_t layers = 0, length = 0, width = 0;
 };
@@ -50,22 +56,33 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  virtual const config::ModelOptions& options() const = 0;
-  virtual nn::Parameters& parameters() = 0;
-  virtual const nn::Parameters& parameters() const = 0;
+  const config::ModelOptions& options() const { return parts_->options; }
+  nn::Parameters& parameters() { return parts_->parameters; }
+  const nn::Parameters& parameters() const { return parts_->parameters; }
+  at::Device device() const { return parameters().all().front().tensor.device(); }
 
-  // Reads `memory` and leaves this batch's there, in models that have one. Throws Error when the batch lacks a tensor.
+  // Models with memory read `memory` and replace it by this batch's. Throws Error if the batch lacks a tensor.
   virtual Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const = 0;
   virtual MemoryShape memory_shape() const { return {}; }
-  // Random content of the right shapes on the model's device, for benchmarks and trials: the same for the same seed.
+  // Random values of the right shapes on the model's device, for benchmarks; the same for the same seed.
   virtual Batch example(std::int64_t rows, std::uint64_t seed) const = 0;
 
-  at::Device device() const { return parameters().all().front().tensor.device(); }
+ protected:
+  // Derived models add their layers.
+  struct Parts {
+    virtual ~Parts() = default;
+    config::ModelOptions options;
+    nn::Parameters parameters;
+  };
+  // Throws UserError if the options are of another kind than `kind`.
+  Model(std::unique_ptr<Parts> parts, const config::ModelOptions& options, config::ModelKind kind);
+  Model(Model&&) noexcept = default;
+
+  std::unique_ptr<Parts> parts_;
 };
 
-// The kind that the options name; `seed` fixes every parameter. Throws UserError for options without an
-// implementation.
-std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::Beginning& beginning);
+// The model of the kind that the options name. Throws UserError for options without an implementation.
+std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::ParameterSource& source);
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
                                   at::TensorOptions tensor_options = at::kFloat);
 

@@ -1,4 +1,4 @@
-// A Transformer encoder that puts pictures into classes (ViT and DCViT of the DCMHA paper).
+// A Transformer encoder that classifies images (ViT and DCViT of the DCMHA paper).
 //
 // Shapes: B batch, C image_channels, P patch_size, N = (image_size / P)^2 patches, d d_model.
 #pragma once
@@ -6,9 +6,8 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <memory>
 
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 
 namespace headroom::models {
 
@@ -17,33 +16,25 @@ namespace headroom::models {
 // over patches; with d_head_hidden tanh(x W + b); a head initialised to 0.
 class VisionTransformer : public ClassModel {
  public:
-  // `seed` fixes every parameter. Throws UserError for another kind of model, patches that do not fill the picture,
-  // and fixed positions with a d_model that 4 does not divide.
-  VisionTransformer(const config::ModelOptions& options, const nn::Beginning& beginning);
+  // Throws UserError for another kind of model, for a patch_size that does not divide image_size, and for fixed
+  // positions if d_model is not a multiple of 4.
+  VisionTransformer(const config::ModelOptions& options, const nn::ParameterSource& source);
   VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,
                     at::TensorOptions tensor_options = at::kFloat)
-      : VisionTransformer(options, nn::Beginning(seed, tensor_options)) {}
-  ~VisionTransformer() override;
-  VisionTransformer(VisionTransformer&&) noexcept;
+      : VisionTransformer(options, nn::ParameterSource(seed, tensor_options)) {}
 
-  const config::ModelOptions& options() const override;
-  nn::Parameters& parameters() override;
-  const nn::Parameters& parameters() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
-
   // Batch: "images".
   at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
-
   // `images` [B, C, image_size, image_size]; logits [B, n_classes]. Throws Error on other shapes.
   at::Tensor logits(const at::Tensor& images, const nn::Context& context) const;
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  struct Layers;
 };
 
 // Positions of a `side` x `side` grid, row by row, [side^2, d]: the quarters sin(x w), cos(x w), sin(y w), cos(y w) of
-// column x and row y with d / 4 frequencies w from 1 down to 1 / base, evenly spaced in their logarithm.
+// column x and row y, with d / 4 frequencies w from 1 to 1 / base, evenly spaced in their logarithm.
 at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options);
 
 }  // namespace headroom::models

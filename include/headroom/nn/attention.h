@@ -1,4 +1,6 @@
-// The one attention layer, assembled from parts: projection x score x composition x position x mask.
+// The attention layer, assembled from parts: projection x score x composition x position x output gate, and a mask.
+//
+// Letters as in headroom/nn/attention_parts.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,25 +11,17 @@
 #include <span>
 #include <vector>
 
-#include "headroom/config/attention_options.h"
-#include "headroom/nn/attention_cache.h"
-#include "headroom/nn/composition.h"
-#include "headroom/nn/context.h"
-#include "headroom/nn/output_gate.h"
-#include "headroom/nn/parameters.h"
-#include "headroom/nn/position.h"
-#include "headroom/nn/projection.h"
-#include "headroom/nn/score.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 
-// What the layer takes from its place in a model.
+// Where in a model the layer stands.
 struct AttentionPlace {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;  // scales the initialisation
   bool causal = true;
   bool cross = false;               // keys and values come from another sequence
-  std::int64_t window = 0;          // keys including self, 0 = all
+  std::int64_t window = 0;          // visible keys, the query's own included; 0: all
   std::int64_t context_length = 0;  // queries of a whole sequence
   std::int64_t memory_length = 0;   // tokens of memory before them
 };
@@ -35,62 +29,62 @@ struct AttentionPlace {
 struct AttentionInput {
   at::Tensor x;                             // [B, T, d] queries, after the norm
   at::Tensor source;                        // [B, S, d] keys and values, ending with x; undefined: x itself
-  at::Tensor source_value;                  // [B, S, d] values, where they are not made from source
+  at::Tensor source_value;                  // [B, S, d] values; undefined: source
   std::optional<at::Tensor> valid_keys;     // [B, S] bool
-  std::optional<at::Tensor> valid_queries;  // [B, T] bool: routed heads route others nowhere, their output is 0
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool: others are routed to no head, their output is 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  // Decoding: one for each row, whose sequence continues with the row's tokens; each row sees its own. Cross-attention
-  // reads what read_source() left there, and neither `source` nor `valid_keys`.
+  // Decoding: a cache for each row, which the row's tokens continue. Cross-attention reads what read_source() stored
+  // there and ignores `source` and `valid_keys`.
   std::span<AttentionCache* const> caches;
 };
 
 class Attention {
  public:
+  // Throws UserError for cross-attention with relative or rotary positions, a causal mask or a window.
   Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build);
-  // [B, T, d_model] in the compute type. Throws Error for decoding in a layer that is not causal.
+  // [B, T, d] in the compute type. Throws Error if a layer that is not causal is given caches.
   at::Tensor operator()(const AttentionInput& input, const Context& context) const;
 
-  // An empty cache for decoding one sequence: one chunk of the context after its memory; of cross-attention: one
-  // source.
+  // An empty cache for decoding one sequence, with room for memory and one chunk of context_length tokens.
   AttentionCache make_cache() const;
-  // Cross-attention: projects a source [1, S, d] into the cache; `valid` [1, S] bool; without it: all tokens.
+  // Cross-attention: stores keys and values of a source [1, S, d] in the cache; `valid` [1, S] bool, by default all.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
                    const Context& context) const;
 
  private:
-  // What is known of each source token: of this call's, or of all that a cache holds, oldest first.
-  struct Seen {
-    std::vector<at::Tensor> keys;        // of Heads
-    at::Tensor v;                        // of Heads
+  // The cached form of the source tokens: of this call's tokens, or of all tokens in a cache, oldest first.
+  struct KeysValues {
+    std::vector<at::Tensor> keys;        // see Heads
+    at::Tensor v;                        // see Heads
     at::Tensor factors;                  // [B, 1, S, F] of the composition's key side; undefined without one
-    at::Tensor marks;                    // [B, 1, S, F] of the position scheme; undefined: none
-    std::vector<at::Tensor*> tensors();  // those that are there
+    at::Tensor features;                 // [B, 1, S, F] of the position scheme; undefined: none
+    std::vector<at::Tensor*> tensors();  // those that are defined
   };
 
-  // Queries with the same keys: those of a whole call, or of a row whose sequence has a cache.
+  // Queries that share keys: all of a call, or one row of a decoding batch.
   struct Queries {
     at::Tensor x, q;  // [B, T, d], [B, H, T, e]
     std::optional<at::Tensor> valid_keys, valid_queries;
     AttentionCache* cache = nullptr;
   };
 
-  static Seen source_of(AttentionCache& cache);
+  static KeysValues cached_source(AttentionCache& cache);
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
-  Seen seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const;
+  KeysValues keys_values(const Heads& heads, const at::Tensor& source, const Context& context) const;
   void normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches, const Context& context) const;
-  // Both: the heads' results [B, H, T, w].
-  at::Tensor attend(const Queries& queries, Seen seen, const Context& context) const;
+  // The three return head outputs [B, H, T, w].
+  at::Tensor attend(const Queries& queries, KeysValues tokens, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
-  // One token of each row, of layers whose rows differ in keys and values alone: one call for all of them.
-  bool rows_differ_in_keys(const AttentionInput& input, const Heads& heads, const Context& context) const;
-  at::Tensor attend_sequences(const AttentionInput& input, const Heads& heads, const Context& context) const;
-  ScoreCall call_of(const Queries& queries) const;
-  // `fresh` with what the cache holds of the past; notes in `call` the first key's position.
-  Seen look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const;
-  // `met`: the operands, queries, keys and values.
-  ops::AttentionInputs assemble(const Queries& queries, const Heads& met, const Seen& seen,
-                                const Context& context) const;
+  at::Tensor attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  // Whether one call of the operator serves one token of each row: the rows differ in keys and values alone.
+  bool can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  ScoreCall score_call(const Queries& queries) const;
+  // Appends `tokens` to the cache and returns all that it holds; sets the position of the first key in `call`.
+  KeysValues append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const;
+  // `operands`: queries, keys and values after expand().
+  ops::AttentionInputs operator_inputs(const Queries& queries, const Heads& operands, const KeysValues& tokens,
+                                       const Context& context) const;
 
   config::AttentionOptions options_;
   AttentionPlace place_;
@@ -98,7 +92,7 @@ class Attention {
   std::unique_ptr<Position> position_;
   std::unique_ptr<Score> score_;
   at::Tensor q_norm_, k_norm_;                // [e]
-  std::unique_ptr<Composition> composition_;  // null: heads do not mix
+  std::unique_ptr<Composition> composition_;  // null: heads are not composed
   std::unique_ptr<OutputGate> gate_;          // null: none
 };
 

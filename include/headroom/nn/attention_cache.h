@@ -1,4 +1,4 @@
-// What decoding keeps of a sequence's tokens read so far, so that each is projected once.
+// The KV cache of one sequence and one attention layer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,60 +11,60 @@
 
 namespace headroom::nn {
 
-// A ring of the last `capacity` tokens' tensors (keys, values, composition factors, marks), or linear attention's
-// state. A copy costs little: the two share what they hold until one of them reads on.
+// A ring buffer of the last `capacity` tokens' tensors (keys, values, composition factors, position features), or the
+// state of linear attention. Copies are cheap: tensors are copied on write.
 class AttentionCache {
  public:
-  // Room for `capacity` tokens. A `sliding` cache drops the oldest when it is full, another one refuses.
+  // A `sliding` cache drops the oldest token when it is full; any other throws.
   explicit AttentionCache(std::int64_t capacity, bool sliding = false) : capacity_(capacity), sliding_(sliding) {}
 
-  std::int64_t size() const { return size_; }                    // tokens held
-  std::int64_t next_position() const { return next_position_; }  // tokens read since forget()
-  // Place of the oldest token held in the sequence that the full pass sees (memory and chunk).
+  std::int64_t capacity() const { return capacity_; }
+  std::int64_t size() const { return size_; }                    // cached tokens
+  std::int64_t next_position() const { return next_position_; }  // tokens read since reset()
+  // Index of the oldest cached token in the full pass's source (memory and chunk).
   std::int64_t first_index() const { return first_index_; }
 
-  // Appends n tokens' tensors, each [1, *, n, *], and returns what they and their queries may look at, oldest first:
-  // [1, *, S, *], with S at least n and, in a sliding cache, at most capacity - 1 + n. Throws Error when they do not
-  // fit.
+  // Appends n tokens' tensors, each [1, *, n, *], and returns those that the new queries may see, oldest first:
+  // [1, *, S, *], n <= S <= capacity - 1 + n. Throws Error if the tokens do not fit.
   std::vector<at::Tensor> append(const std::vector<at::Tensor>& fresh);
-  // The same for one token, row `row` of tensors [B, *, 1, *]: what it may look at are tokens [begin, begin + S) of
-  // tensors [1, *, C, *], which must be let go before the next token. In `any_order` a full window is looked at as it
-  // lies, else it is put into its order each time.
-  struct Held {
+  // The visible tokens are [begin, begin + size) of tensors [1, *, C, *].
+  struct Visible {
     std::vector<at::Tensor> tensors;
     std::int64_t begin = 0, size = 0;
   };
-  Held append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
-  // Counts tokens that only the linear state has taken in.
-  void count(std::int64_t n) { next_position_ += n; }
+  // append() for one token, row `row` of tensors [B, *, 1, *]. The result is valid until the next token. With
+  // `any_order` a full window is returned as the ring buffer has it, otherwise in the order of the tokens (a copy).
+  Visible append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
+
+  // Linear attention: its state, and the count of tokens read into it.
   ops::LinearState& linear() { return linear_; }
-  std::int64_t capacity() const { return capacity_; }
-  // Relative positions' projected offsets of `capacity` keys, the same for every sequence; undefined until the layer
-  // leaves them here. They hold as long as the layer's parameters do not change.
+  void advance(std::int64_t n) { next_position_ += n; }
+  // Relative positions: projected offsets of `capacity` keys, equal for all sequences. Undefined until the layer stores
+  // them; valid while its parameters do not change.
   at::Tensor& offsets() { return offsets_; }
 
-  // Cross-attention: the other sequence's keys, values and composition factors [1, *, S, *], projected once; empty
-  // until the layer leaves them here. An undefined tensor: there are none.
+  // Cross-attention: keys, values and composition factors [1, *, S, *] of the source sequence. Empty until the layer
+  // stores them.
   std::vector<at::Tensor>& source() { return source_; }
-  std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; without it: all of its tokens
+  std::optional<at::Tensor>& valid_source() { return valid_source_; }  // [1, S] bool; by default all
 
-  // Discards the last `count` tokens, as if they had never been read. False, and nothing is discarded, where it cannot
-  // be done: of a linear state, and of a sliding cache that has dropped tokens.
+  // Discards the last `count` tokens as if they had never been read. Returns false, and changes nothing, if that is
+  // impossible: for a linear state, and for a sliding cache that has dropped tokens.
   bool rewind(std::int64_t count);
-  void keep_last(std::int64_t count);  // a new chunk begins: the sequence now starts `count` tokens back
-  void forget();
-  std::int64_t numbers() const;  // held at capacity
+  void keep_last(std::int64_t count);  // starts a new chunk with the last `count` tokens as its memory
+  void reset();
+  std::int64_t elements() const;  // of all tensors at capacity
 
  private:
-  std::vector<at::Tensor> held() const;  // oldest first
+  std::vector<at::Tensor> ordered() const;  // cached tokens, oldest first
   void make_slots(const std::vector<at::Tensor>& fresh);
   void write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot);
-  void own();  // slots that a copy shares are copied before they are written to
+  void unshare();  // copies tensors that a copy of this cache shares
 
   std::int64_t capacity_;
   bool sliding_;
   std::int64_t size_ = 0, start_ = 0, next_position_ = 0, first_index_ = 0;
-  std::vector<at::Tensor> slots_;  // each [1, *, capacity, *]; token i sits in slot (start + i) mod capacity
+  std::vector<at::Tensor> slots_;  // each [1, *, capacity, *]; token i is in slot (start + i) mod capacity
   ops::LinearState linear_;
   at::Tensor offsets_;
   std::vector<at::Tensor> source_;

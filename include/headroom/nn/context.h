@@ -1,4 +1,4 @@
-// What a forward pass takes and what it reports, besides its tensors.
+// Settings and side outputs of a forward pass, passed down through all layers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,40 +10,56 @@
 #include <string_view>
 
 #include "headroom/config/run_options.h"
-#include "headroom/nn/buffer_updates.h"
 #include "headroom/nn/observer.h"
 
 namespace headroom::nn {
 
-// How often each expert was chosen: name "layer3.attention.select_in" -> counts [n_heads * n_experts] (int64).
+// How often each expert was routed to: "layer3.attention.select_in" -> counts [n_heads * n_experts] int64.
 using ExpertUsage = std::map<std::string, at::Tensor>;
 
-// Where the random numbers of a call come from: see nn/random.h.
+// buffer <- sum / (count + epsilon) where count > 0. A forward pass reports sums and counts; the training step applies
+// them once for the whole batch, so the result does not depend on how the batch is split.
+struct BufferUpdate {
+  at::Tensor buffer;
+  at::Tensor sum;    // shaped like buffer
+  at::Tensor count;  // broadcasts to buffer
+  double epsilon = 0.0;
+};
+using BufferUpdates = std::map<std::string, BufferUpdate>;  // by name of the buffer
+
+// Adds the sum and count of a part of the batch.
+void report(BufferUpdates& updates, const std::string& name, const BufferUpdate& update);
+// Writes the buffers.
+void apply(const BufferUpdates& updates);
+
+// Source of the random numbers of a call; see src/engine/nn/random.h.
 struct Randomness {
   std::uint64_t seed = 0;      // of (train.seed, step)
-  std::int64_t first_row = 0;  // of the global batch that this call computes
-  std::int64_t rows = 1;       // of this call: the axis, or the fold of axes, that its tensors begin with
+  std::int64_t first_row = 0;  // of the global batch
+  std::int64_t rows = 1;       // of this call: the size of the leading axis or axes of its tensors
 };
 
 struct Context {
   bool training = false;
-  std::optional<Randomness> random;  // needed only while training with dropout or noise
-  bool from_generator = false;       // instead of `random`: numbers of torch's own generator
+  std::optional<Randomness> random;  // required while training with dropout or noise
+  bool from_generator = false;       // draw from torch's global generator instead of `random`
   config::Implementation implementation = config::Implementation::automatic;
-  // Matrix products run in this type; norms, softmax, residuals and losses stay in the parameters' type.
+  // Type of matrix multiplications; norms, softmax, residuals and losses stay in the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
-  // Decoding: rows are sequences, and each is computed as it would be alone, bit for bit (on the CPU).
+  // Decoding: rows are sequences, and each gets bit for bit (on the CPU) what it would get alone.
   bool batch_invariant = false;
-  // Decoding several sequences at once: products of all rows together instead, which are faster for many rows, while
-  // rounding depends on how many there are.
+  // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but rounding depends on their
+  // number.
   bool batched = false;
-  std::string scope;  // in front of the names below: "layer3.attention."
-  // Balance losses before their coefficients, by kind ("entropy"), summed over layers; filled when set.
-  std::map<std::string, at::Tensor>* losses = nullptr;
-  at::Tensor* token_losses = nullptr;  // evaluating: each counted target's cross-entropy in nats [N], filled when set
-  ExpertUsage* usage = nullptr;        // added to when set
-  BufferUpdates* updates = nullptr;    // added to while training when set
-  Observer* observer = nullptr;        // handed the values that it wants
+  std::string scope;  // prefix of the names below: "layer3.attention."
+
+  // Outputs; collected if set.
+  std::map<std::string, at::Tensor>* losses = nullptr;  // balance losses before their coefficients, by kind
+                                                        // ("entropy"), summed over layers
+  at::Tensor* token_losses = nullptr;                   // evaluation: cross-entropy of each target in nats [N]
+  ExpertUsage* usage = nullptr;
+  BufferUpdates* updates = nullptr;  // while training
+  Observer* observer = nullptr;
 
   Context in(const std::string& child) const {
     Context inner = *this;
@@ -53,10 +69,10 @@ struct Context {
 
   // Whether the observer wants the value of this name in the scope.
   bool wants(std::string_view name) const;
-  // What is used in the place of `value`: itself unless the observer wants it. Throws Error where the observer returns
+  // Returns the observer's replacement of `value`, or `value` if it is not wanted. Throws Error if the replacement has
   // another shape, type or device.
   at::Tensor observe(std::string_view name, at::Tensor value) const;
-  // The same for values that nothing else uses: computed by `make` only where it is wanted.
+  // Passes make() to the observer if it wants this name; the forward pass does not use the result.
   template <class Make>
   void show(std::string_view name, const Make& make) const {
     if (wants(name)) {

@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdint>
 #include <memory>
 
 #include "headroom/config/model_options.h"
@@ -14,13 +13,12 @@ namespace headroom::nn {
 
 // dense:   y = act(x W_up + b_up) W_down + b_down
 // gated:   y = (act(x W_gate + b_gate) * (x W_up + b_up)) W_down + b_down
-// experts: y = sum over the top k of s of sigmoid(s_e) act(x W_up^e) W_down^e,  s = x W_select   (SwitchHead
-// section 2.3)
-//          balance loss "entropy" = sum_e m_e log m_e, m = mean over tokens of softmax(s)
+// experts: y = sum over the top k of s of sigmoid(s_e) act(x W_up^e) W_down^e,  s = x W_select
+//          (SwitchHead, section 2.3); balance loss "entropy" = sum_e m_e log m_e, m = mean over tokens of softmax(s)
 class Mlp {
  public:
   virtual ~Mlp() = default;
-  // [B, T, d] to [B, T, d] in the compute type; hidden_dropout acts on the hidden layer (not with experts).
+  // [B, T, d] to [B, T, d] in the compute type. hidden_dropout applies to the hidden layer of dense and gated MLPs.
   virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const = 0;
 };
 

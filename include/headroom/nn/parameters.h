@@ -11,11 +11,54 @@
 #include <string_view>
 #include <vector>
 
-#include "headroom/nn/initialisation.h"
+#include "headroom/config/model_options.h"
 
 namespace headroom::nn {
 
-// How a parameter's axes are those of a batch of matrices: first the batch's, then rows', then columns'.
+// The distribution of initial values.
+struct Distribution {
+  enum class Law { normal, truncated_normal, uniform };  // truncated at 2 deviations, then rescaled to `scale`
+  Law law = Law::normal;
+  double scale = 1.0;  // standard deviation; uniform: between -scale and scale
+
+  static Distribution normal(double std) { return {Law::normal, std}; }
+  static Distribution truncated_normal(double std) { return {Law::truncated_normal, std}; }
+  static Distribution uniform(double bound) { return {Law::uniform, bound}; }
+};
+
+// Fan-in and fan-out of a matrix; heads and experts that replace one matrix count together.
+struct Fan {
+  std::int64_t in = 1, out = 1;
+  double gain = 1.0;         // glorot: multiplies the bound
+  bool into_stream = false;  // pythia: the output is added to the residual stream
+};
+
+// The gain for queries, keys and values, which Glorot initialises as one matrix [d, 3d]: 1/sqrt 2 relative to [d, d].
+inline constexpr double kQkvGain = 0.70710678118654752;
+
+// The rule `model.initialisation` for a whole model. Under `scaled` each part has its own distributions; any other rule
+// replaces them:
+//
+//            matrices                       biases            embeddings, learned positions   the head's bias
+//   normal   N(0, std^2)                    0                 N(0, std^2)                     0
+//   glorot   U(+-gain sqrt(6 / (in + out))) 0                 N(0, 1/d)                       0
+//   torch    U(+-1/sqrt(in))                U(+-1/sqrt(in))   N(0, 1)                         U(+-1/sqrt(in))
+//   pythia   N(0, std^2), into the residual 0                 N(0, std^2)                     0
+//            stream N(0, stream_std^2)
+//
+// Pythia's deviations are those of Nguyen and Salazar ("small") and of Wang and Komatsuzaki ("wang").
+struct Initialisation {
+  config::Initialisation rule = config::Initialisation::scaled;
+  double std = 0.02, stream_std = 0.02;
+  double embedding_std = 0.0;  // above 0: of embeddings and learned positions, under any rule
+
+  Distribution matrix(const Distribution& scaled, const Fan& fan) const;
+  Distribution embedding(const Distribution& scaled, std::int64_t d_model) const;
+  // Not set: zeros.
+  std::optional<Distribution> bias(const std::optional<Distribution>& scaled, std::int64_t fan_in) const;
+};
+
+// Which axes of a parameter form a batch of matrices: first the batch's axes, then the rows', then the columns'.
 struct MatrixAxes {
   std::int64_t batch = 0, rows = 1;
 };
@@ -23,54 +66,59 @@ struct MatrixAxes {
 struct Parameter {
   std::string name;
   at::Tensor tensor;                      // leaf, requires_grad
-  bool in_products = false;               // a matrix that is only ever read in the compute type
-  bool buffer = false;                    // has no gradient: it replaces itself while training
+  bool matmul_only = false;               // a matrix that is only ever read in the compute type
+  bool buffer = false;                    // has no gradient; the training step writes it (BufferUpdate)
   std::optional<MatrixAxes> hidden = {};  // matrices from one hidden vector of a layer to another
 };
 
-// How a model's parameters are initialised: by a seed's random numbers of some type on some device, or by given
-// tensors, which must be those that the model makes, in their order and all of one type on one device.
-struct Beginning {
-  explicit Beginning(std::uint64_t with_seed, at::TensorOptions of = at::kFloat) : seed(with_seed), options(of) {}
-  explicit Beginning(std::vector<at::Tensor> tensors);
+// Where a model's parameters come from.
+struct ParameterSource {
+  // Initialised with `with_seed`, in the type and on the device of `of`.
+  explicit ParameterSource(std::uint64_t with_seed, at::TensorOptions of = at::kFloat) : seed(with_seed), options(of) {}
+  // Given in creation order, all of one type on one device.
+  explicit ParameterSource(std::vector<at::Tensor> tensors);
+  // Looked up: find(wanted) returns a tensor of the name and shape of `wanted`, or throws. `wanted.tensor` is on the
+  // meta device.
+  using Find = std::function<at::Tensor(const Parameter& wanted)>;
+  ParameterSource(Find with_find, at::TensorOptions of) : options(of), find(std::move(with_find)) {}
+
   std::uint64_t seed = 0;
   at::TensorOptions options;
   std::optional<std::vector<at::Tensor>> given;
+  Find find;
 };
 
-// The parameters of a model in the order they were made. Tensors are shared handles: parts keep their own copy.
+// The parameters of a model. Tensors are shared handles: layers hold the same tensors.
 class Parameters {
  public:
-  at::Tensor add(std::string name, at::Tensor value, bool in_products = false, std::optional<MatrixAxes> hidden = {});
-  // A tensor that belongs to the model and its checkpoints, but has no gradient: it replaces itself while training.
+  at::Tensor add(std::string name, at::Tensor value, bool matmul_only = false, std::optional<MatrixAxes> hidden = {});
   at::Tensor add_buffer(std::string name, at::Tensor value);
-  const std::vector<Parameter>& all() const { return all_; }
-  std::vector<Parameter> stored() const;  // parameters, then buffers: what a checkpoint holds
-  // Parameters and buffers in the order they were made.
-  const std::vector<Parameter>& made() const { return made_; }
-  // A tensor that somebody else owns, unchanged.
+  // A tensor with another owner, unchanged.
   at::Tensor adopt(Parameter parameter);
-  at::Tensor at(std::string_view name) const;  // throws Error naming it
-  std::int64_t count() const;                  // numbers, all together
-  void zero_grad();                            // discards gradients
-  // A copy for products of a parameter that is read in its own type as well (a tied embedding): empty until
-  // keep_products_in() fills it.
-  at::Tensor add_copy(const at::Tensor& parameter);
-  // Keeps the matrices of products in `type` from here on, so that models which decode in it need not cast them for
-  // every token: the products are the same bit for bit. Not for training, whose parameters keep their own type.
-  void keep_products_in(at::ScalarType type);
+  const std::vector<Parameter>& all() const { return all_; }                    // without buffers
+  std::vector<Parameter> stored() const;                                        // parameters, then buffers
+  const std::vector<Parameter>& in_creation_order() const { return created_; }  // parameters and buffers
+  at::Tensor at(std::string_view name) const;                                   // throws Error naming it
+  std::int64_t count() const;                                                   // elements of all parameters
+  void zero_grad();                                                             // discards gradients
+  // A copy in the compute type of a parameter that is read in its own type as well (a tied embedding). Empty until
+  // cache_weights_in() fills it.
+  at::Tensor add_cached_copy(const at::Tensor& parameter);
+  // Converts matmul_only matrices to `type` once, so that decoding need not cast them for every token; results are the
+  // same bit for bit. Not for training.
+  void cache_weights_in(at::ScalarType type);
 
  private:
-  struct Copy {
+  struct CachedCopy {
     at::Tensor of, copy;
   };
-  std::vector<Parameter> all_, buffers_, made_;
-  std::vector<Copy> copies_;
+  std::vector<Parameter> all_, buffers_, created_;
+  std::vector<CachedCopy> copies_;
 };
 
-// Makes parameters under a name prefix with one random generator, so that a seed fixes the whole model. Numbers are
-// drawn on the CPU, in the options' type, and moved to the options' device: a seed means the same model everywhere.
-// Nothing is drawn or allocated for the meta device.
+// Makes parameters under a name prefix, with one random generator for the whole model. Values are drawn on the CPU and
+// moved to the device, so a seed gives the same model on every device. On the meta device nothing is drawn or
+// allocated.
 class Builder {
  public:
   Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options,
@@ -79,29 +127,27 @@ class Builder {
         generator_(std::move(generator)),
         options_(options),
         initialisation_(initialisation) {}
-  Builder(Parameters& parameters, const Beginning& beginning, Initialisation initialisation = {});
-  Builder in(std::string_view child) const;  // "layer0" -> names "layer0.*"
-  Builder for_products() const;              // its parameters are only ever read through to_compute() or linear()
+  Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation = {});
+  Builder in(std::string_view child) const;   // "layer0" -> names "layer0.*"
+  Builder for_matmul() const;                 // for parameters that are read by to_compute() and linear() alone
+  Builder for_hidden(MatrixAxes axes) const;  // for_matmul(), for matrices from hidden vectors to hidden vectors
 
-  Builder for_hidden(MatrixAxes axes) const;  // the same; its matrices are from hidden vectors to hidden vectors
-
-  // By the model's rule; `scaled` is the part's own start.
-  at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const;
-  at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const;  // [n, d_model]
+  // By the model's rule; `scaled` is the part's own distribution.
+  at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Distribution& scaled, const Fan& fan) const;
+  at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Distribution& scaled) const;  // [n, d_model]
   at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
-                  const std::optional<Start>& scaled = {}) const;
+                  const std::optional<Distribution>& scaled = {}) const;
   // Independent of the rule.
-  at::Tensor started(std::string_view name, at::IntArrayRef shape, const Start& start) const;
+  at::Tensor random(std::string_view name, at::IntArrayRef shape, const Distribution& distribution) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
-  // What make() gives, moved to the device.
-  at::Tensor made(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const;
+  at::Tensor custom(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const;
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
-  at::Tensor copy_for_products(const at::Tensor& parameter) const { return parameters_->add_copy(parameter); }
-  // Numbers for made(), not yet on the device.
-  at::Tensor draw(at::IntArrayRef shape, const Start& start) const;
+  at::Tensor cached_copy(const at::Tensor& parameter) const { return parameters_->add_cached_copy(parameter); }
+  // Values for custom(), on the CPU.
+  at::Tensor draw(at::IntArrayRef shape, const Distribution& distribution) const;
   const Initialisation& initialisation() const { return initialisation_; }
   const at::TensorOptions& options() const { return options_; }
-  // Throws Error where tensors were given that no part took.
+  // Throws Error if more tensors were given than parameters were made.
   void require_all_taken() const;
 
  private:
@@ -109,22 +155,24 @@ class Builder {
     std::vector<at::Tensor> tensors;
     std::size_t next = 0;
   };
-  // A tensor that fill(tensor) filled on the CPU; without numbers on the meta device.
+  // A tensor that fill(tensor) filled on the CPU; on the meta device without values.
   template <class Fill>
   at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
   at::Tensor draw_truncated(at::IntArrayRef shape, double std) const;
-  // A parameter of that shape: the next tensor that was given, or what make() makes.
+  // The parameter from the source: given, found, or made by make().
   template <class Make>
   at::Tensor parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const;
+  at::Tensor next_given(const std::string& name, at::IntArrayRef shape) const;
   at::ScalarType type() const { return c10::typeMetaToScalarType(options_.dtype()); }
 
   Parameters* parameters_;
   at::Generator generator_;
-  std::shared_ptr<Given> given_;  // null: parameters are made
+  std::shared_ptr<Given> given_;  // shared by all builders of a model
+  ParameterSource::Find find_;
   at::TensorOptions options_;
   Initialisation initialisation_;
   std::string prefix_;
-  bool for_products_ = false;
+  bool matmul_only_ = false;
   std::optional<MatrixAxes> hidden_;
 };
 
@@ -132,7 +180,8 @@ class Builder {
 struct LayerInit {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;
-  // Deviation of the `scaled` rule for a product that sums up fan_in numbers (SwitchHead, section 2.2).
+  // Deviation under the `scaled` rule of a matrix with this fan-in: sqrt(2 / (n_layers fan_in)) (SwitchHead, section
+  // 2.2).
   double scaled(std::int64_t fan_in) const;
 };
 

@@ -1,40 +1,67 @@
-// Models of Hugging Face's folders (config.json, safetensors, tokenizer files) as checkpoints, and back.
+// Import and export of Hugging Face folders (config.json, safetensors, tokenizer files), and the special tokens of
+// imported models.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
-#include "headroom/store/special_tokens.h"
 
 namespace headroom::store {
 
 struct Imported {
   Checkpoint checkpoint;  // language_model, step 0, parameters in float32
-  std::string kind;       // model_type of its config.json: gpt2, gpt_neox, llama, mistral, qwen2
+  std::string kind;       // model_type in config.json: gpt2, gpt_neox, llama, mistral, qwen2
 };
 
-// A folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16 or BF16)
-// and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or another `tokenizer` file, as
-// tokenizers::load_tokenizer() reads it. What its files say of special tokens is kept (special_tokens.h), unless the
-// folder was exported from here and its model trained here. Every number of the file becomes one of the checkpoint: its
-// logits are those of the same model elsewhere. The model may know more tokens than its tokenizer. Throws UserError
-// naming the file and the setting or tensor that has no equivalent here.
+// Imports a folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16
+// or BF16) and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or the given `tokenizer` file. The
+// imported model computes the same logits. Its special tokens are stored in the checkpoint, unless the folder was
+// exported from a model that Headroom trained. The model may have more tokens than its tokenizer. Throws UserError
+// naming the file and the setting or tensor that has no equivalent.
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer = {});
 
-// Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each aside and renamed, and returns
-// the model_type: gpt2 for learned positions, gpt_neox for rotary ones with layer norms, llama (mistral with windows)
-// for rotary ones with RMS norms and gated MLPs. Throws UserError naming `origin` and the option that none of these
-// has.
+// Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each atomically. Returns the
+// model_type: gpt2 for learned positions; gpt_neox for rotary ones with layer norms; llama (mistral with windows) for
+// rotary ones with RMS norms and gated MLPs. Throws UserError naming `origin` and the option that has no equivalent.
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
 
-// The tokenizer's files alone: tokenizer.json, tokenizer_config.json and, of SentencePiece, tokenizer.model, which is
-// the model as it is. A tokenizer of words has no equivalent and is left out with a remark. `tokens`: own ones where
-// nothing is said.
+// Special tokens of a model, for its texts' begin and end.
+struct SpecialTokens {
+  Json config = Json::object();  // keys of config.json that are present: bos_token_id, eos_token_id, pad_token_id
+  Json tokenizer =
+      Json::object();     // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
+  bool in_front = false;  // the tokenizer puts bos in front of every text
+
+  std::string name(const char* key) const;  // of "bos_token"; empty: none
+  // The id of "bos_token" in `tokenizer`, by its name, or without a name by config.json. -1 if the tokenizer lacks it.
+  std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
+};
+
+// Reads the special tokens of a Hugging Face folder, whose config.json is `config`. Throws UserError naming the file
+// and a key of a wrong type.
+SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SortedJson& config,
+                                  const tokenizers::Tokenizer& tokenizer);
+
+// The key of the special tokens in a checkpoint's metadata.
+inline constexpr const char* kSpecialTokens = "special_tokens";
+void store_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint);
+// Not set if the model was trained by Headroom, or imported by an earlier version.
+std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint);
+
+// Special tokens to export for a model that Headroom trained, whose texts begin after a line end: tokens that no text
+// contains and that the model has never read, for programs that require some.
+SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer);
+// The stored special tokens, or the defaults of the checkpoint's tokenizer.
+SpecialTokens special_tokens_of(const Checkpoint& checkpoint);
+
+// Writes the tokenizer files alone: tokenizer.json, tokenizer_config.json and, for SentencePiece, tokenizer.model, with
+// `tokens` or else the defaults. A tokenizer of words has no equivalent: logs a warning and writes nothing.
 void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
-                      const std::filesystem::path& folder, const SpecialTokens& tokens);
-void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
-                      const std::filesystem::path& folder);
+                      const std::filesystem::path& folder, const std::optional<SpecialTokens>& tokens = {});
 
 }  // namespace headroom::store

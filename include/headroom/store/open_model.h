@@ -1,4 +1,4 @@
-// From a checkpoint to a model that computes.
+// Building the model of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,27 @@
 
 namespace headroom::store {
 
-// The checkpoint's model with parameters of its own on `device`, to train further.
+// The checkpoint's model with its own copies of the parameters on `device`, for training. Throws UserError if a
+// parameter is missing or has another shape than the config asks for.
 std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at::Device device);
 
-// The checkpoint's model for reading alone: on the CPU its parameters are the checkpoint's tensors themselves, so that
-// nothing is copied. Nothing may write to them. `for_writing` in a compute type: the matrices of products are kept in
-// that type (nn::Parameters::keep_products_in), which pays where every token goes through all of them.
+// The checkpoint's model for inference. On the CPU its parameters are the checkpoint's tensors, without copying; they
+// must not be written to. If `decoding_type` is set, weights of matmuls are cached in that type
+// (nn::Parameters::cache_weights_in), which is faster if every token uses all of them. Throws like build_trainable().
 std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU,
-                                           std::optional<at::ScalarType> for_writing = {});
+                                           std::optional<at::ScalarType> decoding_type = {});
 
 struct OpenOptions {
-  std::int64_t average = 1;                    // more than 1: the mean of so many newest checkpoints of a run folder
+  std::int64_t average = 1;                    // mean of this many newest checkpoints of a run folder
   std::string device;                          // as train.device; empty: the run's
-  std::int64_t threads = 0;                    // 0: as many as the run's config says
-  std::optional<config::Precision> precision;  // without it: the run's
-  bool writes = false;                         // text, token by token
+  std::int64_t threads = 0;                    // 0: the run's
+  std::optional<config::Precision> precision;  // by default the run's
+  bool writes = false;                         // the model decodes token by token
 };
 
-// A trained model, and how it computes.
+// A trained model and the context for running it.
 struct OpenedModel {
-  std::string name;  // of the checkpoint file, or of the folder whose checkpoints' mean it is
+  std::string name;  // the checkpoint file, or the run folder and the number of averaged checkpoints
   Checkpoint checkpoint;
   nn::Context context;
   std::unique_ptr<models::Model> model;
@@ -39,8 +40,8 @@ struct OpenedModel {
   const config::Config& config() const { return checkpoint.config; }
 };
 
-// The model of a run folder or a checkpoint file; from now on the process computes with its threads. The one way for
-// every command that evaluates a model, writes with it or looks into it. Throws UserError naming the file or option.
+// Opens the model of a run folder or checkpoint file and sets the number of threads of this process. Throws UserError
+// naming the file or option.
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options);
 
 }  // namespace headroom::store

@@ -13,8 +13,6 @@
 #include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
-#include "headroom/store/run_folder.h"
-#include "headroom/store/special_tokens.h"
 
 namespace headroom::cli {
 

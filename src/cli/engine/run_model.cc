@@ -7,7 +7,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 
 namespace headroom::cli {
 namespace {

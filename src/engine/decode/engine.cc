@@ -12,9 +12,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "pieces.h"
 #include "prefix_cache.h"
-#include "routes.h"
 #include "row.h"
 #include "sample.h"
 
@@ -23,11 +21,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::span<const float> numbers(const at::Tensor& row) {
+std::span<const float> values_of(const at::Tensor& row) {
   return {row.const_data_ptr<float>(), static_cast<std::size_t>(row.numel())};
 }
 
-at::Tensor single(const at::Tensor& logits) {
+at::Tensor to_float(const at::Tensor& logits) {
   return logits.to(at::kFloat).cpu().contiguous();
 }
 
@@ -53,12 +51,12 @@ void check_request(const Request& r, std::int64_t vocabulary) {
   }
 }
 
-// Draws each row's next token; one whose logits are not finite ends.
+// Draws each row's next token. A row whose logits are not finite fails.
 void draw_next(std::span<Row* const> rows) {
   at::parallel_for(0, std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
     for (Row* row : rows.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
       try {
-        row->last = sample(numbers(row->logits), sampling_of(row->request), row->random);
+        row->last = sample(values_of(row->logits), sampling_of(row->request), row->random);
       } catch (const Error& error) {
         row->end(Finish::failed, error.what());
       }
@@ -73,8 +71,8 @@ struct Engine::Parts {
       : model(m),
         options(std::move(o)),
         fresh(model.start_decoding()),
-        pieces{options.prompt_chunk},
-        prefixes(options.prefix_cache_tokens, pieces) {
+        chunks{options.prompt_chunk},
+        prefixes(options.prefix_cache_tokens, chunks) {
     options.context.training = false;
   }
 
@@ -85,18 +83,18 @@ struct Engine::Parts {
   bool stepping = false;
   std::deque<std::unique_ptr<Row>> waiting;
   std::vector<std::unique_ptr<Row>> running;
-  models::DecodeState fresh;  // of a sequence that nothing is known of, with the tables that all of them share
-  Pieces pieces;
+  models::DecodeState fresh;  // of an empty sequence, with the offset tables that all sequences share
+  PromptChunks chunks;
   PrefixCache prefixes;
 
   void admit();
   double continue_rows();
   void read_prompts(double seconds);
   void begin(Row& row);
-  void read_piece(Row& row);
+  void read_chunk(Row& row);
   at::Tensor read_tokens(Row& row, std::span<const std::int64_t> tokens);
-  void tell_prompt(Row& row) const;
-  void prompt_is_read(Row& row);
+  void emit_prompt(Row& row) const;
+  void finish_prompt(Row& row);
   void add_tokens(std::span<Row* const> rows);
   void add_token(Row& row);
   void sweep();
@@ -109,7 +107,7 @@ void Engine::Parts::admit() {
   }
 }
 
-// One token more of each request whose prompt has been read; the seconds that they took.
+// Decodes one token for each request whose prompt has been read. Returns the seconds that it took.
 double Engine::Parts::continue_rows() {
   const Clock::time_point start = Clock::now();
   std::vector<Row*> continued;
@@ -127,7 +125,7 @@ double Engine::Parts::continue_rows() {
     for (Row* row : unread) {
       rows.push_back({&row->state, {&row->last, 1}});
     }
-    const at::Tensor logits = single(model.decode(rows, options.context));
+    const at::Tensor logits = to_float(model.decode(rows, options.context));
     for (std::size_t i = 0; i < unread.size(); ++i) {
       unread[i]->logits = logits[static_cast<std::int64_t>(i)];
     }
@@ -141,7 +139,7 @@ void Engine::Parts::read_prompts(double seconds) {
   for (std::size_t i = 0; i < running.size(); ++i) {
     Row& row = *running[i];
     while (row.reads_prompt() && !row.ending) {
-      read_piece(row);
+      read_chunk(row);
       if (std::chrono::duration<double>(Clock::now() - start).count() >= options.prompt_share * seconds) {
         return;
       }
@@ -153,20 +151,20 @@ void Engine::Parts::begin(Row& row) {
   row.begun = true;
   row.state = fresh;
   if (options.prefix_cache_tokens > 0 && !row.routes_prompt()) {
-    KnownBeginning known = prefixes.find(row.request.prompt, row.scores_prompt() ? row.request.logprobs : -1);
-    if (known.tokens > 0) {
-      row.state = std::move(known.state);
-      row.read = known.tokens;
-      row.scores = std::move(known.scores);
+    CachedPrefix cached = prefixes.find(row.request.prompt, row.scores_prompt() ? row.request.logprobs : -1);
+    if (cached.tokens > 0) {
+      row.state = std::move(cached.state);
+      row.read = cached.tokens;
+      row.scores = std::move(cached.scores);
       ++counts.prefix_requests;
-      counts.prefix_tokens += known.tokens;
-      counts.prompt_tokens += known.tokens;
+      counts.prefix_tokens += cached.tokens;
+      counts.prompt_tokens += cached.tokens;
     }
   }
 }
 
-// What the model makes of the prompt's next tokens: the logits after each where the prompt is scored, after the last
-// where it ends with them, [n or 1, V].
+// Reads the prompt's next tokens. Returns the logits after each of them if the prompt is scored [n, V], after the last
+// if the prompt ends there [1, V], otherwise an undefined tensor.
 at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> tokens) {
   const auto n = std::ssize(tokens);
   const bool ends = row.read + n == std::ssize(row.request.prompt);
@@ -178,9 +176,9 @@ at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> to
   const models::DecodeRow part{&row.state, tokens};
   at::Tensor logits;
   if (row.scores_prompt()) {
-    logits = single(model.decode_each(part, context));
+    logits = to_float(model.decode_each(part, context));
   } else if (ends && row.request.max_tokens > 0) {
-    logits = single(model.decode({&part, 1}, context));
+    logits = to_float(model.decode({&part, 1}, context));
   } else {
     model.read(part, context);
   }
@@ -192,19 +190,19 @@ at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> to
   return logits;
 }
 
-void Engine::Parts::read_piece(Row& row) {
+void Engine::Parts::read_chunk(Row& row) {
   if (!row.begun) {
     begin(row);
   }
   const std::span<const std::int64_t> prompt(row.request.prompt);
-  const std::int64_t n = std::min(pieces.end_after(row.read), std::ssize(prompt)) - row.read;
+  const std::int64_t n = std::min(chunks.end_after(row.read), std::ssize(prompt)) - row.read;
   const at::Tensor logits =
       read_tokens(row, prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n)));
   if (row.scores_prompt()) {
     const at::Tensor log_p = logits.log_softmax(1);
     for (std::int64_t i = 0; i < n && row.read + i + 1 < std::ssize(prompt); ++i) {
       row.scores.push_back(
-          score_of(prompt[static_cast<std::size_t>(row.read + i + 1)], numbers(log_p[i]), row.request.logprobs));
+          score_of(prompt[static_cast<std::size_t>(row.read + i + 1)], values_of(log_p[i]), row.request.logprobs));
     }
   }
   row.read += n;
@@ -212,23 +210,23 @@ void Engine::Parts::read_piece(Row& row) {
   for (std::size_t layer = 0; layer < fresh.caches.size(); ++layer) {
     fresh.caches[layer].offsets() = row.state.caches[layer].offsets();
   }
-  if (options.prefix_cache_tokens > 0 && row.read == pieces.last_end(std::ssize(prompt) - 1)) {
-    row.last_piece = row.state;
+  if (options.prefix_cache_tokens > 0 && row.read == chunks.last_end(std::ssize(prompt) - 1)) {
+    row.last_chunk = row.state;
   }
-  tell_prompt(row);
+  emit_prompt(row);
   if (!row.reads_prompt()) {
     row.logits = logits.defined() ? logits[logits.size(0) - 1] : at::Tensor();
-    prompt_is_read(row);
+    finish_prompt(row);
   }
 }
 
-// The events of the tokens that have been read.
-void Engine::Parts::tell_prompt(Row& row) const {
+// Emits events for the prompt tokens that have been read.
+void Engine::Parts::emit_prompt(Row& row) const {
   if (!row.request.echo) {
     return;
   }
-  for (; row.told < row.read; ++row.told) {
-    const auto place = static_cast<std::size_t>(row.told);
+  for (; row.emitted < row.read; ++row.emitted) {
+    const auto place = static_cast<std::size_t>(row.emitted);
     TokenEvent event{.id = row.request.prompt[place], .is_prompt = true, .logprob = 0.0, .top = {}, .routes = {}};
     if (row.scores_prompt() && place == 0) {
       event.logprob = std::numeric_limits<double>::quiet_NaN();
@@ -239,20 +237,20 @@ void Engine::Parts::tell_prompt(Row& row) const {
     if (row.routes_prompt()) {
       event.routes = row.routes[place];
     }
-    row.tell(event);
+    row.emit(event);
   }
 }
 
-void Engine::Parts::prompt_is_read(Row& row) {
-  if (row.last_piece) {
-    ReadPrompt prompt{.tokens = row.request.prompt, .state = std::move(*row.last_piece), .read = 0, .scores = {}};
-    prompt.read = pieces.last_end(std::ssize(prompt.tokens) - 1);
+void Engine::Parts::finish_prompt(Row& row) {
+  if (row.last_chunk) {
+    CachedPrompt prompt{.tokens = row.request.prompt, .state = std::move(*row.last_chunk), .read = 0, .scores = {}};
+    prompt.read = chunks.last_end(std::ssize(prompt.tokens) - 1);
     if (row.scores_prompt()) {
       prompt.scores = row.scores;
       prompt.alternatives = row.request.logprobs;
     }
     prefixes.keep(std::move(prompt));
-    row.last_piece.reset();
+    row.last_chunk.reset();
   }
   if (row.request.max_tokens == 0) {
     row.end(Finish::length);
@@ -271,26 +269,26 @@ void Engine::Parts::add_tokens(std::span<Row* const> rows) {
   }
 }
 
-// The token that was drawn.
+// Emits the token that was drawn.
 void Engine::Parts::add_token(Row& row) {
   TokenEvent event{.id = row.last, .is_prompt = false, .logprob = 0.0, .top = {}, .routes = {}};
   if (row.request.logprobs >= 0) {
-    TokenScore score = score_of(row.last, numbers(row.logits.unsqueeze(0).log_softmax(1)), row.request.logprobs);
+    TokenScore score = score_of(row.last, values_of(row.logits.unsqueeze(0).log_softmax(1)), row.request.logprobs);
     event.logprob = score.logprob;
     event.top = std::move(score.top);
   }
   row.logits.reset();
-  if (row.request.routing) {  // read at once, and by itself: what it took belongs to its event
+  if (row.request.routing) {  // the token is read now, on its own, as its event includes its routing
     RouteRecorder recorder;
     nn::Context context = options.context;
     context.observer = &recorder;
     const models::DecodeRow part{&row.state, {&row.last, 1}};
-    row.logits = single(model.decode({&part, 1}, context))[0];
+    row.logits = to_float(model.decode({&part, 1}, context))[0];
     event.routes = recorder.of_last(1)[0];
   }
   ++row.added;
   ++counts.generated_tokens;
-  row.tell(event);
+  row.emit(event);
   if (row.added == row.request.max_tokens) {
     row.end(Finish::length);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,9 +11,7 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/engine.h"
-#include "headroom/decode/text_stream.h"
 #include "sample.h"
-#include "vocabulary.h"
 
 namespace headroom::decode {
 namespace {
@@ -82,6 +82,51 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   result.tokens_per_second = seconds > 0.0 ? static_cast<double>(result.tokens) / seconds : 0.0;
   return result;
+}
+
+namespace {
+
+// A code point has at most four bytes, so text that is incomplete after four tokens is invalid.
+constexpr std::size_t kLongestWait = 4;
+
+}  // namespace
+
+TextStream::TextStream(const tokenizers::Tokenizer& tokenizer, std::vector<std::int32_t> context)
+    : tokenizer_(tokenizer), ids_(std::move(context)), released_(ids_.size()) {}
+
+std::string TextStream::push(std::int32_t id) {
+  ids_.push_back(id);
+  const std::string text = pending();
+  const bool unfinished = unfinished_bytes(text) > 0 || text.ends_with(kReplacement);
+  if (text.empty() || (unfinished && ids_.size() - released_ < kLongestWait)) {
+    return {};
+  }
+  return release(text);
+}
+
+std::string TextStream::finish() {
+  return released_ == ids_.size() ? std::string() : release(pending());
+}
+
+std::string TextStream::pending() const {
+  const std::span<const std::int32_t> ids(ids_);
+  const std::string before = tokenizer_.decode(ids.first(released_));
+  const std::string all = tokenizer_.decode(ids);
+  return all.starts_with(before) ? all.substr(before.size()) : tokenizer_.decode(ids.subspan(released_));
+}
+
+std::string TextStream::release(std::string_view text) {
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
+  released_ = ids_.size();
+  return repair_utf8(text);
+}
+
+void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenizer& tokenizer, std::string_view what) {
+  if (tokenizer.vocabulary_size() != model.options().vocabulary_size) {
+    user_error("{}: the tokenizer {} has {} tokens, but the model's vocabulary_size is {}", what, tokenizer.name(),
+               tokenizer.vocabulary_size(), model.options().vocabulary_size);
+  }
+  tokenizers::require_source_vocabulary(tokenizer, model.options().source_vocabulary_size, what);
 }
 
 }  // namespace headroom::decode

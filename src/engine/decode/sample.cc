@@ -10,7 +10,7 @@
 namespace headroom::decode {
 namespace {
 
-// Ids by likelihood, sorted only as far as they are asked for: of a vocabulary of 50,000 a draw mostly sees a few.
+// Ids in decreasing likelihood, sorted lazily: a draw mostly needs a few of them.
 class ByLikelihood {
  public:
   explicit ByLikelihood(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
@@ -59,7 +59,7 @@ void check_sampling(const SampleOptions& o, std::string_view what) {
 }
 
 std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random) {
-  const auto highest = std::max_element(logits.begin(), logits.end());  // of equals the first
+  const auto highest = std::max_element(logits.begin(), logits.end());  // ties: the first
   if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
     fail("the model's logits are not finite");
   }
@@ -82,14 +82,14 @@ std::int32_t sample(std::span<const float> logits, const SampleOptions& options,
       total += weight_at(rank);
     }
   }
-  std::vector<double> cumulative;  // likeliest first
+  std::vector<double> cumulative;  // most likely first
   const auto cumulative_at = [&](std::size_t rank) {
     while (cumulative.size() <= rank) {
       cumulative.push_back((cumulative.empty() ? 0.0 : cumulative.back()) + weight_at(cumulative.size()));
     }
     return cumulative[rank];
   };
-  // The fewest that reach top_p of the mass, at least one: all of it with top_p 1, which need not be counted out.
+  // The fewest tokens, at least one, that reach top_p of the mass. With top_p 1 these are all, and nothing is summed.
   double mass = total;
   std::size_t last = kept - 1;
   if (options.top_p < 1.0) {
@@ -105,6 +105,32 @@ std::int32_t sample(std::span<const float> logits, const SampleOptions& options,
     ++chosen;
   }
   return ids[chosen];
+}
+
+TokenScore score_of(std::int64_t token, std::span<const float> log_p, std::int64_t count) {
+  const auto value = [&](std::int64_t id) { return log_p[static_cast<std::size_t>(id)]; };
+  const auto likelier = [&](std::int64_t a, std::int64_t b) {
+    if (value(a) != value(b)) {
+      return value(a) > value(b);
+    }
+    return a != b && (a == token || (b != token && a < b));
+  };
+  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of them.
+  std::vector<std::int64_t> best;
+  for (std::int64_t id = 0; id < std::ssize(log_p) && count > 0; ++id) {
+    if (std::ssize(best) == count) {
+      if (!likelier(id, best.back())) {
+        continue;
+      }
+      best.pop_back();
+    }
+    best.insert(std::upper_bound(best.begin(), best.end(), id, likelier), id);
+  }
+  TokenScore score{.logprob = value(token), .top = {}};
+  for (const std::int64_t id : best) {
+    score.top.push_back({id, value(id)});
+  }
+  return score;
 }
 
 }  // namespace headroom::decode

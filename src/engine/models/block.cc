@@ -6,7 +6,7 @@
 namespace headroom::models {
 namespace {
 
-// Which of the queries are tokens: the last ones of the keys.
+// The mask of the queries, which are the last of the keys.
 std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   if (!input.valid_keys) {
     return std::nullopt;
@@ -28,7 +28,8 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
       mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))) {
   if (arrangement_ == config::Arrangement::parallel && norm_position_ == config::NormPosition::post) {
     user_error(
-        "model.norm_position: post has no meaning with arrangement parallel, whose two halves read the same input");
+        "model.norm_position: must be pre with arrangement = \"parallel\", whose two halves read the same input, got "
+        "post");
   }
 }
 
@@ -44,8 +45,8 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   return block;
 }
 
-// Memory and tokens meet in the type of products: joined before, their norm would keep both a second time for the
-// backward pass.
+// Memory and tokens are concatenated in the compute type. Concatenating them before the norm would save both a second
+// time for the backward pass.
 at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
                          const nn::Context& context) const {
   nn::AttentionInput attention;
@@ -60,7 +61,7 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
 at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
   const bool decodes = !input.cross_caches.empty();
   if (!decodes && !input.source.defined()) {
-    fail("block: cross-attention needs another sequence to read");
+    fail("block: cross-attention needs a source");
   }
   nn::AttentionInput attention;
   attention.x = nn::to_compute(h, context);
@@ -103,12 +104,45 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
   return context.observe("out", h + feed_forward(norm_2_(parallel ? input.h : h), context));
 }
 
-at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {
-  at::Tensor seen = h.detach();
-  if (memory.defined() && seen.sym_size(1) < keep) {
-    seen = at::cat({memory, seen}, 1);
+at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {
+  at::Tensor tokens = h.detach();
+  if (memory.defined() && tokens.sym_size(1) < keep) {
+    tokens = at::cat({memory, tokens}, 1);
   }
-  return seen.sym_size(1) > keep ? seen.narrow_symint(1, seen.sym_size(1) - keep, keep).contiguous() : seen;
+  return tokens.sym_size(1) > keep ? tokens.narrow_symint(1, tokens.sym_size(1) - keep, keep).contiguous() : tokens;
+}
+
+Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build) {
+  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    const nn::AttentionPlace place{
+        .d_model = o.d_model, .n_layers = o.n_layers, .causal = false, .context_length = o.context_length};
+    blocks_.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+  }
+  if (final_norm) {
+    norm_f_.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  }
+}
+
+at::Tensor Encoder::operator()(at::Tensor h, const at::Tensor& valid, const nn::Context& context) const {
+  BlockInput input;
+  input.h = context.observe("embedding", std::move(h));
+  if (valid.defined()) {
+    input.valid_keys = valid;
+  }
+  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
+    input.h = blocks_[layer](input, context.in(fmt::format("layer{}", layer)));
+  }
+  return norm_f_ ? context.observe("norm_f", (*norm_f_)(input.h)) : input.h;
+}
+
+void check_tokens(const char* model, const at::Tensor& tokens, const at::Tensor& valid) {
+  if (tokens.dim() != 2 || tokens.scalar_type() != at::kLong) {
+    fail("{}: tokens must be [B, T] int64, got {} dimensions of {}", model, tokens.dim(),
+         at::toString(tokens.scalar_type()));
+  }
+  if (valid.defined() && (valid.sizes() != tokens.sizes() || valid.scalar_type() != at::kBool)) {
+    fail("{}: valid must be bool with the tokens' shape", model);
+  }
 }
 
 }  // namespace headroom::models

@@ -1,5 +1,4 @@
-// One layer of a Transformer: attention and MLP around their norms and residuals; in a decoder attention to another
-// sequence as well.
+// One Transformer layer, and the stack of layers of an encoder.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "engine/nn/linear.h"
 #include "headroom/config/model_options.h"
@@ -18,31 +18,31 @@ namespace headroom::models {
 struct BlockInput {
   at::Tensor h;                                 // [B, T, d]
   at::Tensor memory;                            // [B, M, d] earlier inputs of this layer; undefined: none
-  std::optional<at::Tensor> valid_keys;         // [B, M + T] bool; tokens that are none are routed nowhere
-  std::span<nn::AttentionCache* const> caches;  // decoding: of each row
+  std::optional<at::Tensor> valid_keys;         // [B, M + T] bool; other tokens are not routed
+  std::span<nn::AttentionCache* const> caches;  // decoding: one a row
   // Blocks with cross-attention:
   at::Tensor source;                                  // [B, S, d] the other sequence
   std::optional<at::Tensor> valid_source;             // [B, S] bool
-  std::span<nn::AttentionCache* const> cross_caches;  // decoding: instead of these, what read_source() left
+  std::span<nn::AttentionCache* const> cross_caches;  // decoding: one a row, filled by read_source(), instead of source
 };
 
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
 // pre, parallel:    h += attention(norm_1(h), ...) + mlp(norm_2(h))
 // post, sequential: h = norm_1(h + attention(h, ...));  h = norm_2(h + mlp(h))
-// With cross-attention, between the two: h += cross(norm_cross(h), source), parallel and post likewise.
-// Dropout acts on the results of attention and MLP and inside a dense MLP, never on attention probabilities.
+// Cross-attention comes between the two: h += cross(norm_cross(h), source); parallel and post likewise.
+// Dropout applies to the outputs of attention and MLP and inside a dense MLP, never to attention probabilities.
 class Block {
  public:
   // Throws UserError for options without an implementation.
   Block(const config::ModelOptions& options, const nn::AttentionPlace& place, const nn::Builder& build);
-  // The same with cross-attention: parameters "cross.*" and "norm_cross.*". It has the options of the other attention,
-  // but no relative or rotary positions: two sequences have no distances between them.
+  // With cross-attention: parameters "cross.*" and "norm_cross.*". It has the options of the self-attention without
+  // relative or rotary positions, as two sequences have no distances between them.
   static Block with_cross_attention(const config::ModelOptions& options, const nn::AttentionPlace& place,
                                     const nn::Builder& build);
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
   nn::AttentionCache make_cache() const { return attention_.make_cache(); }
   nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
-  // What cross-attention makes of a source [1, S, d]; `valid` [1, S] bool; without it: all tokens.
+  // Stores cross-attention's keys and values of a source [1, S, d]; `valid` [1, S] bool, by default all.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, nn::AttentionCache& cross_cache,
                    const nn::Context& context) const;
 
@@ -68,8 +68,25 @@ class Block {
   std::unique_ptr<nn::Mlp> mlp_;
 };
 
-// What a layer remembers of its input `h` [B, T, d] for the next chunk: the last `keep` tokens of `memory` (undefined:
-// none) and h, detached.
-at::Tensor remembered(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep);
+// A layer's memory for the next chunk: the last `keep` tokens of `memory` (undefined: none) and the layer's input `h`
+// [B, T, d], detached.
+at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep);
+
+// A stack of blocks without causal mask.
+class Encoder {
+ public:
+  // Parameters "layer0.*", ... and, with `final_norm`, "norm_f.*". Windows do not apply, as they are causal.
+  Encoder(const config::ModelOptions& options, bool final_norm, const nn::Builder& build);
+  // [B, T, d] to [B, T, d]. Tokens that are not `valid` [B, T] (undefined: all are) are masked and not routed; their
+  // outputs are meaningless.
+  at::Tensor operator()(at::Tensor h, const at::Tensor& valid, const nn::Context& context) const;
+
+ private:
+  std::vector<Block> blocks_;
+  std::optional<nn::NormLayer> norm_f_;
+};
+
+// Throws Error unless `tokens` is [B, T] int64 and `valid`, if defined, bool of the same shape.
+void check_tokens(const char* model, const at::Tensor& tokens, const at::Tensor& valid);
 
 }  // namespace headroom::models

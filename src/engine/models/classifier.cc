@@ -3,40 +3,61 @@
 #include <array>
 #include <optional>
 
-#include "builder.h"
-#include "embedding.h"
-#include "encoder.h"
-#include "example.h"
+#include "block.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
+#include "model_base.h"
+#include "vocabulary_layers.h"
 
 namespace headroom::models {
+namespace {
 
-struct Classifier::Parts {
-  config::ModelOptions options;
-  nn::Parameters parameters;
+at::Tensor cross_entropy(const at::Tensor& logits, const Batch& batch) {
+  const auto with = [&](const at::Tensor& label, std::int64_t reduction) {
+    return at::cross_entropy_loss(logits, label, {}, reduction, /*ignore_index=*/-100, batch.label_smoothing);
+  };
+  const at::Tensor other = batch.find("other_label");
+  if (!other.defined()) {
+    return with(batch.at("label"), at::Reduction::Mean);
+  }
+  const at::Tensor own = with(batch.at("label"), at::Reduction::None);
+  return at::lerp(with(other, at::Reduction::None), own, batch.at("label_share").to(own.scalar_type())).mean();
+}
+
+}  // namespace
+
+Loss ClassModel::loss(const Batch& batch, Memory& /*memory*/, const nn::Context& context) const {
+  BalanceLosses losses;
+  nn::Context inner = context;
+  inner.losses = &losses;
+  const at::Tensor logits = class_logits(batch, inner);
+  const at::Tensor wide = logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
+  return with_balance(cross_entropy(wide, batch), std::move(losses), options(), context);
+}
+
+struct Classifier::Layers : Parts {
   std::optional<Embedding> embedding;
   std::optional<Encoder> encoder;
   nn::Linear up, down;
 
-  // [B, d]: the mean of the final norm's result over `length` positions, those beyond the tokens being padding.
+  // [B, d]: mean over `length` positions of the final norm's output; positions beyond the tokens are padding.
   at::Tensor features(const at::Tensor& tokens, std::int64_t length, const nn::Context& context) const {
     const at::Tensor valid = tokens.ne(options.padding_token);
     const at::Tensor h = (*encoder)((*embedding)(tokens, 0, context), valid, context);
-    const at::Tensor kept = h * valid.to(h.scalar_type()).unsqueeze(2);
-    return kept.sum(1) / static_cast<double>(length);
+    const at::Tensor masked = h * valid.to(h.scalar_type()).unsqueeze(2);
+    return masked.sum(1) / static_cast<double>(length);
   }
 
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, std::array<std::int64_t, 2> lengths,
                     const nn::Context& context) const {
     if (second.defined() != options.paired) {
-      fail("classifier: a second sequence belongs to pairs only");
+      fail("classifier: second must be given if and only if model.paired is set");
     }
     at::Tensor f = features(tokens, lengths[0], context);
     if (options.paired) {
       nn::Context other = context;
       if (other.random) {
-        other.random->seed = mix(other.random->seed, "second");  // the two share no masks
+        other.random->seed = mix(other.random->seed, "second");  // different dropout masks
       }
       const at::Tensor g = features(second, lengths[1], other);
       f = at::cat({f, g, f * g, f - g}, 1);
@@ -48,14 +69,10 @@ struct Classifier::Parts {
   }
 };
 
-Classifier::Classifier(const config::ModelOptions& o, const nn::Beginning& beginning)
-    : parts_(std::make_unique<Parts>()) {
-  if (o.kind != config::ModelKind::classifier) {
-    user_error("model.kind: {} is no classifier", config::name_of(o.kind));
-  }
-  Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, beginning);
-  p.options = o;
+Classifier::Classifier(const config::ModelOptions& o, const nn::ParameterSource& source)
+    : ClassModel(std::make_unique<Layers>(), o, config::ModelKind::classifier) {
+  auto& p = static_cast<Layers&>(*parts_);
+  const nn::Builder build = make_builder(o, p.parameters, source);
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);
   std::int64_t width = o.d_model * (o.paired ? 4 : 1);
@@ -64,19 +81,6 @@ Classifier::Classifier(const config::ModelOptions& o, const nn::Beginning& begin
     width = o.d_head_hidden;
   }
   p.down = nn::Linear("_down", uniform_linear(width, o.n_classes, o.head_bias), build.in("head"));
-}
-
-Classifier::~Classifier() = default;
-Classifier::Classifier(Classifier&&) noexcept = default;
-
-const config::ModelOptions& Classifier::options() const {
-  return parts_->options;
-}
-nn::Parameters& Classifier::parameters() {
-  return parts_->parameters;
-}
-const nn::Parameters& Classifier::parameters() const {
-  return parts_->parameters;
 }
 
 Batch Classifier::example(std::int64_t rows, std::uint64_t seed) const {
@@ -94,11 +98,13 @@ Batch Classifier::example(std::int64_t rows, std::uint64_t seed) const {
 
 at::Tensor Classifier::class_logits(const Batch& batch, const nn::Context& context) const {
   const std::int64_t length = parts_->options.context_length;
-  return parts_->logits(batch.at("tokens"), batch.find("second"), {length, length}, context);
+  return static_cast<const Layers&>(*parts_).logits(batch.at("tokens"), batch.find("second"), {length, length},
+                                                    context);
 }
 
 at::Tensor Classifier::logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const {
-  return parts_->logits(tokens, second, {tokens.size(-1), second.defined() ? second.size(-1) : 0}, context);
+  const std::int64_t second_length = second.defined() ? second.size(-1) : 0;
+  return static_cast<const Layers&>(*parts_).logits(tokens, second, {tokens.size(-1), second_length}, context);
 }
 
 }  // namespace headroom::models

@@ -48,9 +48,9 @@ at::Device resolve(const std::string& device) {
     return *found;
   }
   if (!at::globalContext().hasCUDART()) {
-    user_error("device {}: this torch is built without CUDA: take a CUDA build of torch, or device cpu", device);
+    user_error("device {}: this torch is built without CUDA; install a CUDA build of torch, or use device cpu", device);
   }
-  user_error("device {}: there is none: torch sees {}", device, listed(all));
+  user_error("device {}: not available, torch finds {}", device, listed(all));
 }
 
 config::Precision resolve(config::Precision precision, at::Device device) {

@@ -10,15 +10,15 @@ namespace {
 
 void check_rows(std::span<const DecodeRow> rows) {
   if (rows.empty()) {
-    fail("decoding: needs at least one sequence");
+    fail("decoding: rows must not be empty");
   }
   std::set<const DecodeState*> states;
   for (const DecodeRow& row : rows) {
     if (row.tokens.empty()) {
-      fail("decoding: needs at least one token of each sequence");
+      fail("decoding: each row must read at least one token");
     }
     if (!states.insert(row.state).second) {
-      fail("decoding: a sequence cannot be continued twice at once");
+      fail("decoding: a state must not occur in two rows");
     }
   }
 }
@@ -27,7 +27,7 @@ void check_rows(std::span<const DecodeRow> rows) {
 
 bool DecodeState::rewind(std::int64_t count) {
   std::vector<nn::AttentionCache> earlier = caches;
-  // What a chunk begins with again was read together with what followed.
+  // Tokens that were read again were read together with those after them.
   if (count > position || (read_again > 0 && count >= position - read_again) ||
       !std::all_of(earlier.begin(), earlier.end(), [&](nn::AttentionCache& cache) { return cache.rewind(count); })) {
     return false;
@@ -42,7 +42,7 @@ std::int64_t DecodeState::cache_numbers() const {
   std::int64_t total = 0;
   for (const std::vector<nn::AttentionCache>* all : {&caches, &cross_caches}) {
     for (const nn::AttentionCache& cache : *all) {
-      total += cache.numbers();
+      total += cache.elements();
     }
   }
   return total;
@@ -62,7 +62,7 @@ std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeSta
   return rows;
 }
 
-std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::span<const std::int64_t> places) {
+std::vector<DecodeState> gather_states(std::vector<DecodeState> states, std::span<const std::int64_t> places) {
   std::vector<std::int64_t> times(states.size(), 0);
   for (const std::int64_t place : places) {
     ++times[static_cast<std::size_t>(place)];
@@ -80,7 +80,7 @@ std::vector<DecodeState> chosen_states(std::vector<DecodeState> states, std::spa
   return chosen;
 }
 
-nn::Context side_by_side(const nn::Context& context) {
+nn::Context decode_context(const nn::Context& context) {
   nn::Context rows = context;
   rows.batch_invariant = !context.batched;
   return rows;
@@ -99,7 +99,7 @@ at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(c
     }
   }
   if (!single.empty()) {
-    const at::Tensor h = together(single, side_by_side(context));
+    const at::Tensor h = together(single, decode_context(context));
     if (single.size() == rows.size()) {
       return h;
     }

@@ -2,14 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "balance.h"
-#include "builder.h"
-#include "embedding.h"
-#include "encoder.h"
-#include "example.h"
+#include "block.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "vocabulary_head.h"
+#include "model_base.h"
+#include "vocabulary_layers.h"
 
 namespace headroom::models {
 namespace {
@@ -18,9 +15,7 @@ constexpr const char* kName = "encoder-decoder";
 
 }  // namespace
 
-struct EncoderDecoder::Parts {
-  config::ModelOptions options;
-  nn::Parameters parameters;
+struct EncoderDecoder::Layers : Parts {
   std::optional<Embedding> source, target;
   std::optional<Encoder> encoder;
   std::vector<Block> decoder;
@@ -33,15 +28,16 @@ struct EncoderDecoder::Parts {
     return (*encoder)((*source)(tokens, 0, inner), valid, inner);
   }
 
-  at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
+  at::Tensor final_norm(const at::Tensor& h, const nn::Context& context) const {
     return decoder_norm ? context.observe("norm_f", (*decoder_norm)(h)) : h;
   }
 
   // [B, T, d] of target tokens.
-  at::Tensor write(const SequencePair& pair, const at::Tensor& encoded, const nn::Context& context) const {
+  at::Tensor decoder_output(const SequencePair& pair, const at::Tensor& encoded, const nn::Context& context) const {
     check_tokens(kName, pair.target, pair.valid_target);
     if (pair.target.size(0) != encoded.size(0)) {
-      fail("{}: sources and targets must be pairs, got {} and {}", kName, encoded.size(0), pair.target.size(0));
+      fail("{}: source and target must have the same number of rows, got {} and {}", kName, encoded.size(0),
+           pair.target.size(0));
     }
     const nn::Context inner = context.in("decoder");
     BlockInput input;
@@ -56,10 +52,10 @@ struct EncoderDecoder::Parts {
     for (std::size_t layer = 0; layer < decoder.size(); ++layer) {
       input.h = decoder[layer](input, inner.in(fmt::format("layer{}", layer)));
     }
-    return finished(input.h, inner);
+    return final_norm(input.h, inner);
   }
 
-  // A target that nothing is written of yet; padding after a source is left out.
+  // The state of an empty target. Padding after the source is cut off.
   DecodeState begin(at::Tensor tokens, const at::Tensor& valid, const nn::Context& context) const {
     std::optional<at::Tensor> mask;
     if (valid.defined()) {
@@ -101,26 +97,26 @@ struct EncoderDecoder::Parts {
   }
 
   at::Tensor hidden(const SequencePair& pair, const nn::Context& context) const {
-    return write(pair, encode(pair.source, pair.valid_source, context), context);
+    return decoder_output(pair, encode(pair.source, pair.valid_source, context), context);
   }
 };
 
-EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginning& beginning)
-    : parts_(std::make_unique<Parts>()) {
-  if (o.kind != config::ModelKind::encoder_decoder) {
-    user_error("model.kind: {} is no encoder-decoder", config::name_of(o.kind));
-  }
-  Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, beginning);
-  const nn::Builder reading = build.in("encoder"), writing = build.in("decoder");
-  const bool final_norm = o.norm_position == config::NormPosition::pre;
-  p.options = o;
+const EncoderDecoder::Layers& EncoderDecoder::layers() const {
+  return static_cast<const Layers&>(*parts_);
+}
+
+EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::ParameterSource& source)
+    : Model(std::make_unique<Layers>(), o, config::ModelKind::encoder_decoder) {
+  auto& p = static_cast<Layers&>(*parts_);
+  const nn::Builder build = make_builder(o, p.parameters, source);
+  const nn::Builder encoder = build.in("encoder"), decoder = build.in("decoder");
+  const bool has_final_norm = o.norm_position == config::NormPosition::pre;
   const at::Tensor matrix = Embedding::make_matrix(o, build);
   p.source.emplace(
-      o, o.source_vocabulary_size == 0 ? matrix : Embedding::make_matrix(o, o.source_vocabulary_size, reading),
-      reading);
-  p.encoder.emplace(o, final_norm, reading);
-  p.target.emplace(o, matrix, writing);
+      o, o.source_vocabulary_size == 0 ? matrix : Embedding::make_matrix(o, o.source_vocabulary_size, encoder),
+      encoder);
+  p.encoder.emplace(o, has_final_norm, encoder);
+  p.target.emplace(o, matrix, decoder);
   config::ModelOptions layers = o;
   layers.n_layers = o.decoder_layers();
   for (const std::int64_t window : config::layer_windows(layers)) {
@@ -130,34 +126,21 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Beginnin
                                    .window = window,
                                    .context_length = o.context_length};
     p.decoder.push_back(
-        Block::with_cross_attention(layers, place, writing.in(fmt::format("layer{}", p.decoder.size()))));
+        Block::with_cross_attention(layers, place, decoder.in(fmt::format("layer{}", p.decoder.size()))));
   }
-  if (final_norm) {
-    p.decoder_norm.emplace(o.norm, o.norm_epsilon, o.d_model, writing.in("norm_f"));
+  if (has_final_norm) {
+    p.decoder_norm.emplace(o.norm, o.norm_epsilon, o.d_model, decoder.in("norm_f"));
   }
   p.head.emplace(o, matrix, build.in("head"));
 }
 
-EncoderDecoder::~EncoderDecoder() = default;
-EncoderDecoder::EncoderDecoder(EncoderDecoder&&) noexcept = default;
-
-const config::ModelOptions& EncoderDecoder::options() const {
-  return parts_->options;
-}
-nn::Parameters& EncoderDecoder::parameters() {
-  return parts_->parameters;
-}
-const nn::Parameters& EncoderDecoder::parameters() const {
-  return parts_->parameters;
-}
-
 Batch EncoderDecoder::example(std::int64_t rows, std::uint64_t seed) const {
   const config::ModelOptions& o = parts_->options;
-  const at::Tensor written = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed + 1).to(device());
+  const at::Tensor target = random_ids(o.vocabulary_size, {rows, o.context_length + 1}, seed + 1).to(device());
   Batch batch;
   batch.tensors["source"] = random_ids(o.vocabulary_of_sources(), {rows, o.context_length}, seed).to(device());
-  batch.tensors["target"] = written.narrow(1, 0, o.context_length);
-  batch.tensors["next"] = written.narrow(1, 1, o.context_length);
+  batch.tensors["target"] = target.narrow(1, 0, o.context_length);
+  batch.tensors["next"] = target.narrow(1, 1, o.context_length);
   batch.targets.assign(static_cast<std::size_t>(rows), o.context_length);
   batch.tokens = rows * 2 * o.context_length;
   return batch;
@@ -173,18 +156,18 @@ Loss EncoderDecoder::loss(const Batch& batch, Memory& /*memory*/, const nn::Cont
 
 at::Tensor EncoderDecoder::encode(const at::Tensor& source, const at::Tensor& valid_source,
                                   const nn::Context& context) const {
-  return parts_->encode(source, valid_source, context);
+  return layers().encode(source, valid_source, context);
 }
 
 at::Tensor EncoderDecoder::logits(const SequencePair& pair, const nn::Context& context) const {
-  return parts_->head->logits(parts_->hidden(pair, context), context);
+  return layers().head->logits(layers().hidden(pair, context), context);
 }
 
 Loss EncoderDecoder::loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing,
                           const nn::Context& context) const {
-  const Parts& p = *parts_;
+  const Layers& p = layers();
   if (next.sizes() != pair.target.sizes()) {
-    fail("{}: the next tokens must have the target's shape", kName);
+    fail("{}: next must have the target's shape", kName);
   }
   BalanceLosses losses;
   nn::Context inner = context;
@@ -200,26 +183,26 @@ std::vector<DecodeState> EncoderDecoder::start_decoding(const at::Tensor& source
   check_tokens(kName, source, valid_source);
   std::vector<DecodeState> states;
   for (std::int64_t row = 0; row < source.size(0); ++row) {
-    states.push_back(parts_->begin(source.narrow(0, row, 1),
-                                   valid_source.defined() ? valid_source.narrow(0, row, 1) : at::Tensor(), context));
+    states.push_back(layers().begin(source.narrow(0, row, 1),
+                                    valid_source.defined() ? valid_source.narrow(0, row, 1) : at::Tensor(), context));
   }
   return states;
 }
 
 at::Tensor EncoderDecoder::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const at::NoGradGuard no_grad;
-  const Parts& p = *parts_;
+  const Layers& p = layers();
   for (const DecodeRow& row : rows) {
     if (row.state->position + std::ssize(row.tokens) > p.options.context_length) {
-      fail("{}: a target must hold at most context_length={} tokens, got {}", kName, p.options.context_length,
+      fail("{}: a target must have at most context_length={} tokens, got {}", kName, p.options.context_length,
            row.state->position + std::ssize(row.tokens));
     }
   }
   const ReadRows read = [&](std::span<const DecodeRow> some, const nn::Context& inner) { return p.read(some, inner); };
   const at::Tensor h = read_rows(
       rows, [](const DecodeRow&) { return false; }, read, read, context);
-  const nn::Context apart = side_by_side(context);
-  return p.head->logits(p.finished(h, apart.in("decoder")).squeeze(1), apart);
+  const nn::Context rows_context = decode_context(context);
+  return p.head->logits(p.final_norm(h, rows_context.in("decoder")).squeeze(1), rows_context);
 }
 
 const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what) {

@@ -4,34 +4,29 @@
 
 #include <algorithm>
 
-#include "balance.h"
 #include "block.h"
-#include "builder.h"
-#include "embedding.h"
-#include "example.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "vocabulary_head.h"
+#include "model_base.h"
+#include "vocabulary_layers.h"
 
 namespace headroom::models {
 
-struct LanguageModel::Parts {
-  config::ModelOptions options;
-  nn::Parameters parameters;
+struct LanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
   std::vector<Block> blocks;
   std::optional<nn::NormLayer> norm_f;
   std::optional<VocabularyHead> head;
 
-  at::Tensor finished(const at::Tensor& h, const nn::Context& context) const {
+  at::Tensor final_norm(const at::Tensor& h, const nn::Context& context) const {
     return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
   }
 
-  // The final norm's result [B, T, d] for one chunk, with the memory moved on.
+  // The final norm's output [B, T, d] of one chunk; replaces `memory` by this chunk's.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
     const std::int64_t keep = options.memory_length;
     at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
-    std::vector<at::Tensor> remembered;
+    std::vector<at::Tensor> next_memory;
     for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
       BlockInput input;
       input.h = h;
@@ -39,14 +34,14 @@ struct LanguageModel::Parts {
         input.memory = memory.layers[layer];
       }
       if (keep > 0) {
-        remembered.push_back(models::remembered(input.memory, h, keep));
+        next_memory.push_back(models::next_memory(input.memory, h, keep));
       }
       h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
     }
     if (keep > 0) {
-      memory.layers = std::move(remembered);
+      memory.layers = std::move(next_memory);
     }
-    return finished(h, context);
+    return final_norm(h, context);
   }
 
   Loss loss(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory, const nn::Context& context) const {
@@ -59,12 +54,12 @@ struct LanguageModel::Parts {
     return with_balance(std::move(cross_entropy), std::move(losses), options, context);
   }
 
-  // Whether the next token finds the context full and nothing that carries over.
+  // Whether the context is full and no memory carries over.
   bool slides(const DecodeState& state) const {
     return options.memory_length == 0 && state.position == options.context_length;
   }
 
-  // [N, n, d] after each of the rows' n tokens, before the final norm: as many as the chunk has room for.
+  // [N, n, d] before the final norm, for rows of n tokens, which must fit into the chunk.
   at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
     for (const DecodeRow& row : rows) {
       if (row.state->position == options.context_length) {
@@ -89,14 +84,14 @@ struct LanguageModel::Parts {
     return h;
   }
 
-  // The same of one row and any number of tokens, chunk after chunk; of the last token alone unless `each` is wanted.
+  // read() of one row and any number of tokens, chunk by chunk; unless `each` is set, for the last token alone.
   at::Tensor read_on(const DecodeRow& row, bool each, const nn::Context& context) const {
     std::vector<std::int64_t> pending(row.tokens.begin(), row.tokens.end());
     std::vector<at::Tensor> pieces;
-    std::int64_t again = 0;  // of the pending tokens, those that have been read before
+    std::int64_t again = 0;  // leading pending tokens that have been read before
     for (std::int64_t read_so_far = 0; read_so_far < std::ssize(pending);) {
       if (slides(*row.state)) {
-        // Nothing carries over: the last half of the context is read again as the beginning of a new one.
+        // The last half of the context is read again as the start of a new one.
         const std::vector<std::int64_t>& chunk = row.state->chunk;
         pending.insert(pending.begin() + read_so_far, chunk.end() - options.context_length / 2, chunk.end());
         begin_chunk(*row.state);
@@ -130,29 +125,30 @@ struct LanguageModel::Parts {
         context);
   }
 
-  // Of rows [N, 1, d] that last_of() gave.
+  // Logits [N, V] from the result of last_of().
   at::Tensor next_logits(const at::Tensor& h, const nn::Context& context) const {
-    const nn::Context apart = side_by_side(context);
-    return head->logits(finished(h, apart).squeeze(1), apart);
+    const nn::Context rows_context = decode_context(context);
+    return head->logits(final_norm(h, rows_context).squeeze(1), rows_context);
   }
 
   void begin_chunk(DecodeState& state) const {
     for (nn::AttentionCache& cache : state.caches) {
-      options.memory_length > 0 ? cache.keep_last(options.memory_length) : cache.forget();
+      options.memory_length > 0 ? cache.keep_last(options.memory_length) : cache.reset();
     }
     state.position = state.read_again = 0;
     state.chunk.clear();
   }
 };
 
-LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
-    : parts_(std::make_unique<Parts>()) {
-  if (o.kind != config::ModelKind::language_model) {
-    user_error("model.kind: must be language_model here, got {}", config::name_of(o.kind));
-  }
-  const nn::Builder build = make_builder(o, parts_->parameters, beginning);
-  parts_->options = o;
-  parts_->embedding.emplace(o, build);
+const LanguageModel::Layers& LanguageModel::layers() const {
+  return static_cast<const Layers&>(*parts_);
+}
+
+LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterSource& source)
+    : Model(std::make_unique<Layers>(), o, config::ModelKind::language_model) {
+  auto& p = static_cast<Layers&>(*parts_);
+  const nn::Builder build = make_builder(o, p.parameters, source);
+  p.embedding.emplace(o, build);
   const std::vector<std::int64_t> windows = config::layer_windows(o);
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     const nn::AttentionPlace place{.d_model = o.d_model,
@@ -161,23 +157,10 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::Beginning&
                                    .window = windows[static_cast<std::size_t>(layer)],
                                    .context_length = o.context_length,
                                    .memory_length = o.memory_length};
-    parts_->blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+    p.blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
   }
-  parts_->norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
-  parts_->head.emplace(o, parts_->embedding->matrix(), build.in("head"));
-}
-
-LanguageModel::~LanguageModel() = default;
-LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
-
-const config::ModelOptions& LanguageModel::options() const {
-  return parts_->options;
-}
-nn::Parameters& LanguageModel::parameters() {
-  return parts_->parameters;
-}
-const nn::Parameters& LanguageModel::parameters() const {
-  return parts_->parameters;
+  p.norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  p.head.emplace(o, p.embedding->matrix(), build.in("head"));
 }
 
 MemoryShape LanguageModel::memory_shape() const {
@@ -196,29 +179,29 @@ Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
 
 Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
   const at::Tensor targets = batch.find("targets");
-  return targets.defined() ? parts_->loss(batch.at("tokens"), targets, memory, context)
+  return targets.defined() ? layers().loss(batch.at("tokens"), targets, memory, context)
                            : loss(batch.at("tokens"), memory, context);
 }
 
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
-  return parts_->loss(tokens.slice(1, 0, -1), tokens.slice(1, 1), memory, context);
+  return layers().loss(tokens.slice(1, 0, -1), tokens.slice(1, 1), memory, context);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
-  return parts_->head->logits(parts_->hidden(inputs, memory, context), context);
+  return layers().head->logits(layers().hidden(inputs, memory, context), context);
 }
 
 TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
                                  const nn::Context& context) const {
-  constexpr std::int64_t kAtOnce = 1024;  // places whose V scores are held together
-  const at::Tensor h = parts_->hidden(inputs, memory, context).reshape({-1, parts_->options.d_model});
+  constexpr std::int64_t kBlock = 1024;  // places whose logits are computed at once
+  const at::Tensor h = layers().hidden(inputs, memory, context).reshape({-1, layers().options.d_model});
   const at::Tensor all = targets.reshape({-1}), places = all.ge(0).nonzero().squeeze(1);
   TokenScores scores{.log_probability = at::empty(places.sizes(), h.options().dtype(at::kDouble)),
                      .likeliest = at::empty(places.sizes(), h.options().dtype(at::kBool))};
-  for (std::int64_t begin = 0; begin < places.size(0); begin += kAtOnce) {
-    const std::int64_t count = std::min(kAtOnce, places.size(0) - begin);
+  for (std::int64_t begin = 0; begin < places.size(0); begin += kBlock) {
+    const std::int64_t count = std::min(kBlock, places.size(0) - begin);
     const at::Tensor now = places.narrow(0, begin, count);
-    const at::Tensor logits = parts_->head->logits(h.index_select(0, now), context);
+    const at::Tensor logits = layers().head->logits(h.index_select(0, now), context);
     const at::Tensor log_p = logits.to(at::promote_types(logits.scalar_type(), at::kFloat)).log_softmax(-1);
     const at::Tensor right = log_p.gather(1, all.index_select(0, now).unsqueeze(1)).squeeze(1);
     scores.log_probability.narrow(0, begin, count).copy_(right);
@@ -229,7 +212,7 @@ TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& tar
 
 DecodeState LanguageModel::start_decoding() const {
   DecodeState state;
-  for (const Block& block : parts_->blocks) {
+  for (const Block& block : layers().blocks) {
     state.caches.push_back(block.make_cache());
   }
   return state;
@@ -237,24 +220,24 @@ DecodeState LanguageModel::start_decoding() const {
 
 at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const c10::InferenceMode no_graph;
-  return parts_->next_logits(parts_->last_of(rows, context), context);
+  return layers().next_logits(layers().last_of(rows, context), context);
 }
 
 at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& context) const {
   const c10::InferenceMode no_graph;
-  const Parts& p = *parts_;
+  const Layers& p = layers();
   if (row.tokens.size() < 2) {
     return decode({&row, 1}, context);
   }
   const at::Tensor h = p.read_on(row, /*each=*/true, context);
   const std::int64_t before = h.size(1) - 1;
-  const at::Tensor logits = p.head->logits(p.finished(h.narrow(1, 0, before), context).squeeze(0), context);
+  const at::Tensor logits = p.head->logits(p.final_norm(h.narrow(1, 0, before), context).squeeze(0), context);
   return at::cat({logits, p.next_logits(h.narrow(1, before, 1), context)});
 }
 
 void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const {
   const c10::InferenceMode no_graph;
-  parts_->last_of({&row, 1}, context);
+  layers().last_of({&row, 1}, context);
 }
 
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {

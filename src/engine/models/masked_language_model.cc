@@ -1,18 +1,13 @@
 #include "headroom/models/masked_language_model.h"
 
-#include "balance.h"
-#include "builder.h"
-#include "embedding.h"
-#include "encoder.h"
-#include "example.h"
+#include "block.h"
 #include "headroom/core/error.h"
-#include "vocabulary_head.h"
+#include "model_base.h"
+#include "vocabulary_layers.h"
 
 namespace headroom::models {
 
-struct MaskedLanguageModel::Parts {
-  config::ModelOptions options;
-  nn::Parameters parameters;
+struct MaskedLanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
   std::optional<Encoder> encoder;
   nn::Linear transform;
@@ -29,14 +24,10 @@ struct MaskedLanguageModel::Parts {
   }
 };
 
-MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn::Beginning& beginning)
-    : parts_(std::make_unique<Parts>()) {
-  if (o.kind != config::ModelKind::masked_language_model) {
-    user_error("model.kind: {} is no masked language model", config::name_of(o.kind));
-  }
-  Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, beginning);
-  p.options = o;
+MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn::ParameterSource& source)
+    : Model(std::make_unique<Layers>(), o, config::ModelKind::masked_language_model) {
+  auto& p = static_cast<Layers&>(*parts_);
+  const nn::Builder build = make_builder(o, p.parameters, source);
   p.embedding.emplace(o, build);
   p.encoder.emplace(o, /*final_norm=*/true, build);
   const nn::Builder head = build.in("head");
@@ -45,21 +36,8 @@ MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn
   p.head.emplace(o, p.embedding->matrix(), head);
 }
 
-MaskedLanguageModel::~MaskedLanguageModel() = default;
-MaskedLanguageModel::MaskedLanguageModel(MaskedLanguageModel&&) noexcept = default;
-
-const config::ModelOptions& MaskedLanguageModel::options() const {
-  return parts_->options;
-}
-nn::Parameters& MaskedLanguageModel::parameters() {
-  return parts_->parameters;
-}
-const nn::Parameters& MaskedLanguageModel::parameters() const {
-  return parts_->parameters;
-}
-
 Batch MaskedLanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
-  constexpr std::int64_t kEvery = 7;  // about 15% of the places are hidden
+  constexpr std::int64_t kEvery = 7;  // hides about 15% of the places
   const config::ModelOptions& o = parts_->options;
   const at::Tensor tokens = random_ids(o.vocabulary_size, {rows, o.context_length}, seed);
   const at::Tensor place = at::arange(o.context_length, at::kLong);
@@ -78,13 +56,13 @@ Loss MaskedLanguageModel::loss(const Batch& batch, Memory& /*memory*/, const nn:
 
 at::Tensor MaskedLanguageModel::logits(const at::Tensor& tokens, const at::Tensor& valid,
                                        const nn::Context& context) const {
-  const Parts& p = *parts_;
+  const auto& p = static_cast<const Layers&>(*parts_);
   return p.head->logits(p.transformed(p.encode(tokens, valid, context), context), context);
 }
 
 Loss MaskedLanguageModel::loss(const at::Tensor& tokens, const at::Tensor& valid, const at::Tensor& targets,
                                const nn::Context& context) const {
-  const Parts& p = *parts_;
+  const auto& p = static_cast<const Layers&>(*parts_);
   if (targets.sizes() != tokens.sizes()) {
     fail("masked language model: targets must have the tokens' shape");
   }

@@ -1,20 +1,25 @@
 #include "headroom/models/model.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cmath>
 #include <numeric>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/vision_transformer.h"
+#include "model_base.h"
 
 namespace headroom::models {
 
 const at::Tensor& Batch::at(std::string_view name) const {
   const auto found = tensors.find(name);
   if (found == tensors.end()) {
-    fail("batch: it has no \"{}\"", name);
+    fail("batch: \"{}\" is missing", name);
   }
   return found->second;
 }
@@ -47,7 +52,8 @@ Batch Batch::narrow(std::int64_t begin, std::int64_t count) const {
 Batch Batch::to(at::Device device) const {
   Batch moved = *this;
   for (auto& [name, tensor] : moved.tensors) {
-    tensor = tensor.to(device, /*non_blocking=*/true);  // the host goes on once it may be changed
+    tensor =
+        tensor.to(device, /*non_blocking=*/true);  // the copy is queued; the source may be reused once this returns
   }
   return moved;
 }
@@ -75,25 +81,82 @@ Memory Memory::join(std::vector<Memory> parts) {
   return all;
 }
 
-std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
-                                  at::TensorOptions tensor_options) {
-  return make_model(options, nn::Beginning(seed, tensor_options));
+Model::Model(std::unique_ptr<Parts> parts, const config::ModelOptions& options, config::ModelKind kind)
+    : parts_(std::move(parts)) {
+  if (options.kind != kind) {
+    user_error("model.kind: must be {}, got {}", config::name_of(kind), config::name_of(options.kind));
+  }
+  parts_->options = options;
 }
 
-std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::Beginning& beginning) {
+std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
+                                  at::TensorOptions tensor_options) {
+  return make_model(options, nn::ParameterSource(seed, tensor_options));
+}
+
+std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::ParameterSource& source) {
   switch (options.kind) {
     case config::ModelKind::language_model:
-      return std::make_unique<LanguageModel>(options, beginning);
+      return std::make_unique<LanguageModel>(options, source);
     case config::ModelKind::masked_language_model:
-      return std::make_unique<MaskedLanguageModel>(options, beginning);
+      return std::make_unique<MaskedLanguageModel>(options, source);
     case config::ModelKind::encoder_decoder:
-      return std::make_unique<EncoderDecoder>(options, beginning);
+      return std::make_unique<EncoderDecoder>(options, source);
     case config::ModelKind::classifier:
-      return std::make_unique<Classifier>(options, beginning);
+      return std::make_unique<Classifier>(options, source);
     case config::ModelKind::vision:
-      return std::make_unique<VisionTransformer>(options, beginning);
+      return std::make_unique<VisionTransformer>(options, source);
   }
   fail("model.kind: unknown");
+}
+
+namespace {
+
+double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
+  for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
+    for (const config::BalanceLoss& loss : losses) {
+      if (kind == loss.name) {
+        return loss.coefficient;
+      }
+    }
+  }
+  fail("balance loss {}: has no coefficient", kind);
+}
+
+}  // namespace
+
+nn::Builder make_builder(const config::ModelOptions& o, nn::Parameters& parameters, const nn::ParameterSource& source) {
+  nn::Initialisation initialisation{
+      .rule = o.initialisation, .std = o.initialisation_std, .embedding_std = o.embedding_std};
+  if (o.initialisation == config::Initialisation::pythia) {
+    const auto d = static_cast<double>(o.d_model);
+    initialisation.std = std::sqrt(2.0 / (5.0 * d));
+    initialisation.stream_std = 2.0 / (static_cast<double>(o.n_layers) * std::sqrt(d));
+  }
+  return nn::Builder(parameters, source, initialisation);
+}
+
+nn::Linear::Options uniform_linear(std::int64_t in, std::int64_t out, bool bias) {
+  const nn::Distribution uniform = nn::Distribution::uniform(1.0 / std::sqrt(static_cast<double>(in)));
+  return {.in = in, .out = out, .init = uniform, .bias_init = uniform, .bias = bias};
+}
+
+at::Tensor random_ids(std::int64_t below, at::IntArrayRef shape, std::uint64_t seed) {
+  return at::randint(below, shape, at::make_generator<at::CPUGeneratorImpl>(seed), at::TensorOptions(at::kLong));
+}
+
+Loss with_balance(at::Tensor cross_entropy, BalanceLosses losses, const config::ModelOptions& options,
+                  const nn::Context& context) {
+  Loss loss;
+  loss.cross_entropy = std::move(cross_entropy);
+  for (const auto& [kind, value] : losses) {
+    const at::Tensor term = value * balance_coefficient(options, kind);
+    loss.regulariser = loss.regulariser.defined() ? loss.regulariser + term : term;
+  }
+  if (context.losses != nullptr) {
+    *context.losses = std::move(losses);
+  }
+  return loss;
 }
 
 }  // namespace headroom::models

@@ -5,17 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "builder.h"
-#include "encoder.h"
-#include "example.h"
+#include "block.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
+#include "model_base.h"
 
 namespace headroom::models {
 
-struct VisionTransformer::Parts {
-  config::ModelOptions options;
-  nn::Parameters parameters;
+struct VisionTransformer::Layers : Parts {
   at::Tensor position;
   std::optional<Encoder> encoder;
   nn::Linear patch, up, down;
@@ -30,24 +27,20 @@ struct VisionTransformer::Parts {
   }
 };
 
-VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Beginning& beginning)
-    : parts_(std::make_unique<Parts>()) {
-  if (o.kind != config::ModelKind::vision) {
-    user_error("model.kind: {} is no vision Transformer", config::name_of(o.kind));
-  }
+VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::ParameterSource& source)
+    : ClassModel(std::make_unique<Layers>(), o, config::ModelKind::vision) {
   const std::int64_t patches = o.patches(), side = o.image_size / o.patch_size;
-  Parts& p = *parts_;
-  const nn::Builder build = make_builder(o, p.parameters, beginning);
-  p.options = o;
-  const std::int64_t numbers = o.image_channels * o.patch_size * o.patch_size;
+  auto& p = static_cast<Layers&>(*parts_);
+  const nn::Builder build = make_builder(o, p.parameters, source);
+  const std::int64_t patch_width = o.image_channels * o.patch_size * o.patch_size;
   p.options.context_length = patches;
   const auto deviation = [](std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); };
-  const auto product = [&](std::int64_t in, std::int64_t out) -> nn::Linear::Options {
-    return {.in = in, .out = out, .start = nn::Start::truncated_normal(deviation(in))};
+  const auto linear = [&](std::int64_t in, std::int64_t out) -> nn::Linear::Options {
+    return {.in = in, .out = out, .init = nn::Distribution::truncated_normal(deviation(in))};
   };
-  p.patch = nn::Linear("", product(numbers, o.d_model), build.in("patch"));
+  p.patch = nn::Linear("", linear(patch_width, o.d_model), build.in("patch"));
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
-    p.position = build.embedding("position", {patches, o.d_model}, nn::Start::normal(deviation(o.d_model)));
+    p.position = build.embedding("position", {patches, o.d_model}, nn::Distribution::normal(deviation(o.d_model)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
     p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
   }
@@ -55,26 +48,13 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Be
   const nn::Builder head = build.in("head");
   std::int64_t width = o.d_model;
   if (o.d_head_hidden > 0) {
-    p.up = nn::Linear("_up", product(width, o.d_head_hidden), head);
+    p.up = nn::Linear("_up", linear(width, o.d_head_hidden), head);
     width = o.d_head_hidden;
   }
   p.down.w = head.constant("w_down", {width, o.n_classes}, 0.0);
   if (o.head_bias) {
     p.down.b = head.constant("b_down", {o.n_classes}, 0.0);
   }
-}
-
-VisionTransformer::~VisionTransformer() = default;
-VisionTransformer::VisionTransformer(VisionTransformer&&) noexcept = default;
-
-const config::ModelOptions& VisionTransformer::options() const {
-  return parts_->options;
-}
-nn::Parameters& VisionTransformer::parameters() {
-  return parts_->parameters;
-}
-const nn::Parameters& VisionTransformer::parameters() const {
-  return parts_->parameters;
 }
 
 Batch VisionTransformer::example(std::int64_t rows, std::uint64_t seed) const {
@@ -94,7 +74,7 @@ at::Tensor VisionTransformer::class_logits(const Batch& batch, const nn::Context
 }
 
 at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context& context) const {
-  const Parts& p = *parts_;
+  const auto& p = static_cast<const Layers&>(*parts_);
   const std::int64_t c = p.options.image_channels, size = p.options.image_size;
   if (images.dim() != 4 || images.size(1) != c || images.size(2) != size || images.size(3) != size) {
     fail("vision Transformer: images must be [B, {}, {}, {}], got {}", c, size, size, c10::str(images.sizes()));
@@ -113,7 +93,7 @@ at::Tensor VisionTransformer::logits(const at::Tensor& images, const nn::Context
 
 at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options) {
   if (d_model % 4 != 0) {
-    user_error("model.d_model: must be a multiple of 4 with fixed positions of a picture, got {}", d_model);
+    user_error("model.d_model: must be a multiple of 4 with the fixed positions of an image, got {}", d_model);
   }
   if (options.device().is_meta()) {
     return at::empty({side * side, d_model}, options);

@@ -1,6 +1,6 @@
 #include "linear.h"
 
-#include "engine/ops/linear/batch_invariant.h"
+#include "engine/ops/by_row.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
@@ -12,16 +12,16 @@ at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
   return context.compute_dtype ? tensor.to(*context.compute_dtype) : tensor;
 }
 
-at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
-                   const Context& context) {
-  return (context.batch_invariant ? ops::linear_batch_invariant : ops::linear)(rows, matrix, bias, context.implementation);
+at::Tensor matmul_rows(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
+                       const Context& context) {
+  return (context.batch_invariant ? ops::linear_by_row : ops::linear)(rows, matrix, bias, context.implementation);
 }
 
-at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context) {
-  return (context.batch_invariant ? ops::expert_linear_batch_invariant : ops::expert_linear)(inputs, context.implementation);
+at::Tensor expert_matmul(const ops::ExpertLinearInputs& inputs, const Context& context) {
+  return (context.batch_invariant ? ops::expert_linear_by_row : ops::expert_linear)(inputs, context.implementation);
 }
 
-at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {
+at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {
   return by_rows(rows, context, [&](const auto& part) { return part(rows).mm(matrix); });
 }
 
@@ -35,17 +35,17 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   const at::Tensor rows = to_compute(x, context).reshape({-1, in});
   const std::optional<at::Tensor> b =
       bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
-  const at::Tensor y = product(rows, matrix, b, context);
+  const at::Tensor y = matmul_rows(rows, matrix, b, context);
   std::vector<c10::SymInt> shape = x.sym_sizes().vec();
   shape.back() = matrix.size(1);
   return y.view_symint(shape);
 }
 
 Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
-    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.start,
+    : w(build.matrix(fmt::format("w{}", suffix), {o.in, o.out}, o.init,
                      {.in = o.in, .out = o.out, .into_stream = o.into_stream})) {
   if (o.bias) {
-    b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_start);
+    b = build.bias(fmt::format("b{}", suffix), {o.out}, o.in, o.bias_init);
   }
 }
 
@@ -64,7 +64,7 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation) {
 }
 
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context) {
-  if (activation == config::Activation::relu) {  // exact, wherever a number stands
+  if (activation == config::Activation::relu) {  // exact, so always batch-invariant
     return activate(x, activation);
   }
   return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });

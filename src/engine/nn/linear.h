@@ -1,4 +1,4 @@
-// Small pieces that every part uses: products in the compute type, norms, activations, dropout.
+// Building blocks of all layers: matmuls in the compute type, norms, activations, dropout.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,19 +15,19 @@
 
 namespace headroom::nn {
 
-// Both in the context's compute type; unchanged without one.
+// `tensor` in the context's compute type; unchanged if none is set.
 at::Tensor to_compute(const at::Tensor& tensor, const Context& context);
 
-// Products as the context wants them: row [N, i] by row where rows are apart.
-at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
-                   const Context& context);
-at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context);
-// The same by torch's own product: routers of heads have always had it.
-at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context);
+// rows [N, i] times matrix [i, o], by kernels that are batch-invariant if the context asks for it.
+at::Tensor matmul_rows(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
+                       const Context& context);
+at::Tensor expert_matmul(const ops::ExpertLinearInputs& inputs, const Context& context);
+// torch's matmul (batch-invariant likewise), which the routers of heads use.
+at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const Context& context);
 
-// make(part), [N, ...] of tensors of N rows that `make` takes by part(tensor): of all rows at once or, where rows are
-// apart, of each by itself. Functions of single numbers need it: vectors of numbers and what is left over at the end of
-// a tensor are computed in two ways.
+// Makes an elementwise function batch-invariant: vectorised loops round the last elements of a tensor differently.
+// Calls make(part) once for all N rows, or once a row if the context is batch-invariant; part(tensor) gives the rows of
+// a tensor [N, ...] that the call computes.
 template <class Make>
 at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& make) {
   if (!context.batch_invariant || !like.is_cpu() || like.size(0) == 1) {
@@ -40,22 +40,22 @@ at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& m
   return at::cat(rows);
 }
 
-// x [..., i] times w, whose leading axes are folded to i and whose trailing axes are the result's: w [i, o] or
-// [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. An undefined bias is none. Result [..., o].
+// x [..., i] times w plus bias, [..., o]. The first `in_axes` axes of w are folded to i and the others to o: w [i, o]
+// or [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. The bias may be undefined.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
                   std::int64_t in_axes = 1);
 
-// A matrix and a bias with their product: parameters "w<suffix>" [in, out] and "b<suffix>" [out].
+// A linear layer: parameters "w<suffix>" [in, out] and "b<suffix>" [out].
 struct Linear {
   struct Options {
     std::int64_t in = 0, out = 0;
-    Start start;                           // the matrix's under the `scaled` rule
-    std::optional<Start> bias_start = {};  // zeros without
+    Distribution init;                           // of the matrix under the `scaled` rule
+    std::optional<Distribution> bias_init = {};  // by default zeros
     bool bias = true;
-    bool into_stream = false;  // Fan
+    bool into_stream = false;  // see Fan
   };
 
-  Linear() = default;  // none
+  Linear() = default;  // no layer
   Linear(std::string_view suffix, const Options& options, const Builder& build);
   bool defined() const { return w.defined(); }
   at::Tensor operator()(const at::Tensor& x, const Context& context) const { return linear(x, w, b, context); }
@@ -66,11 +66,11 @@ struct Linear {
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 
-// Zeroes elements with probability p and scales the rest, while training. Which ones follows from context.random and
-// `use`, a name of its own for each use of a scope (see nn/random.h); x begins with the batch's rows.
+// Dropout with probability p, while training. The mask is a function of context.random and `use`, a name that is unique
+// within the scope (see random.h); the leading axis of x is the batch's rows.
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use);
 
-// activate(), then dropout: with relu both are one pass that remembers its result only.
+// activate(), then dropout; with relu one fused pass that saves its result only.
 at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
                     std::string_view use);
 

@@ -1,7 +1,6 @@
 #include "headroom/nn/mlp.h"
 
-#include "engine/nn/attention/routing_losses.h"
-#include "headroom/nn/selection.h"
+#include "headroom/nn/routing.h"
 #include "linear.h"
 
 namespace headroom::nn {
@@ -12,14 +11,14 @@ class DenseMlp : public Mlp {
   DenseMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build)
       : activation_(options.activation) {
     const std::int64_t d = init.d_model, hidden = options.d_hidden;
-    const auto product = [&](std::int64_t in, std::int64_t out) -> Linear::Options {
-      return {.in = in, .out = out, .start = Start::truncated_normal(init.scaled(in)), .bias = options.bias};
+    const auto linear = [&](std::int64_t in, std::int64_t out) -> Linear::Options {
+      return {.in = in, .out = out, .init = Distribution::truncated_normal(init.scaled(in)), .bias = options.bias};
     };
     if (options.kind == config::MlpKind::gated) {
-      gate_ = Linear("_gate", product(d, hidden), build.for_hidden({}));
+      gate_ = Linear("_gate", linear(d, hidden), build.for_hidden({}));
     }
-    up_ = Linear("_up", product(d, hidden), build.for_hidden({}));
-    Linear::Options down = product(hidden, d);
+    up_ = Linear("_up", linear(d, hidden), build.for_hidden({}));
+    Linear::Options down = linear(hidden, d);
     down.into_stream = true;
     down_ = Linear("_down", down, build.for_hidden({}));
   }
@@ -39,7 +38,7 @@ class DenseMlp : public Mlp {
   Linear gate_, up_, down_;
 };
 
-// Columns to equal length, all together with the deviation they had.
+// `matrix` with columns of equal norm and the same overall deviation.
 at::Tensor with_equal_columns(const at::Tensor& matrix) {
   const auto spread = [](const at::Tensor& m) { return (m - m.mean()).square().sum().sqrt(); };
   const at::Tensor unit = matrix / matrix.norm(2, at::IntArrayRef{0}, /*keepdim=*/true);
@@ -50,36 +49,36 @@ class ExpertMlp : public Mlp {
  public:
   ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
-    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(e * g));
-    const Start router = build.initialisation().matrix(in, {.in = d, .out = e});
-    select_ = build.made("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
+    const Distribution in = Distribution::normal(init.scaled(d)), out = Distribution::normal(init.scaled(e * g));
+    const Distribution router = build.initialisation().matrix(in, {.in = d, .out = e});
+    select_ = build.custom("select", {d, e}, [&] { return with_equal_columns(build.draw({d, e}, router)); });
     w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
     w_down_ =
         build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
   }
 
   at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {
-    const SelectionOptions choice{.n_heads = 1,
-                                  .n_experts = options_.n_experts,
-                                  .top_k = options_.top_k,
-                                  .gate = config::Gate::sigmoid,
-                                  .expert_dropout = options_.expert_dropout,
-                                  .dropped_weigh_nothing = true};
+    const RoutingOptions routing{.n_heads = 1,
+                                 .n_experts = options_.n_experts,
+                                 .top_k = options_.top_k,
+                                 .gate = config::Gate::sigmoid,
+                                 .expert_dropout = options_.expert_dropout,
+                                 .zero_dropped = true};
     const at::Tensor rows = x.flatten(0, -2);
-    const Selection chosen = select_experts(rows, select_, choice, context, "select");
+    const Routing routed = route_tokens(rows, select_, routing, context, "select");
     if (context.losses != nullptr) {
-      add_loss(context, "entropy", entropy_loss(chosen.score.squeeze(1)));
+      add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1)));
     }
-    // Each chosen expert is a slot of its own: [N, 1, k] becomes [N, k, 1].
-    const at::Tensor slot = chosen.index.transpose(1, 2);
-    const at::Tensor hidden = expert_product(
-        {.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);
-    return expert_product({.input = activate(hidden, options_.activation, context),
-                           .bank = to_compute(w_down_, context),
-                           .index = slot,
-                           .weight = chosen.weight.transpose(1, 2),
-                           .sum_heads = true},
-                          context)
+    // Each routed expert becomes a slot: [N, 1, k] -> [N, k, 1].
+    const at::Tensor slot = routed.index.transpose(1, 2);
+    const at::Tensor hidden =
+        expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);
+    return expert_matmul({.input = activate(hidden, options_.activation, context),
+                          .bank = to_compute(w_down_, context),
+                          .index = slot,
+                          .weight = routed.weight.transpose(1, 2),
+                          .sum_heads = true},
+                         context)
         .view_symint(x.sym_sizes());
   }
 

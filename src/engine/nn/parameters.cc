@@ -1,22 +1,76 @@
 #include "headroom/nn/parameters.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-
 #include <cmath>
 
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
+namespace {
 
-Beginning::Beginning(std::vector<at::Tensor> tensors) : given(std::move(tensors)) {
+double one_over_root(std::int64_t n) {
+  return 1.0 / std::sqrt(static_cast<double>(n));
+}
+
+}  // namespace
+
+Distribution Initialisation::matrix(const Distribution& scaled, const Fan& fan) const {
+  switch (rule) {
+    case config::Initialisation::normal:
+      return Distribution::normal(std);
+    case config::Initialisation::glorot:
+      return Distribution::uniform(fan.gain * std::sqrt(6.0 / static_cast<double>(fan.in + fan.out)));
+    case config::Initialisation::torch:
+      return Distribution::uniform(one_over_root(fan.in));
+    case config::Initialisation::pythia:
+      return Distribution::normal(fan.into_stream ? stream_std : std);
+    case config::Initialisation::scaled:
+      break;
+  }
+  return scaled;
+}
+
+Distribution Initialisation::embedding(const Distribution& scaled, std::int64_t d_model) const {
+  if (embedding_std > 0.0) {
+    return Distribution::normal(embedding_std);
+  }
+  switch (rule) {
+    case config::Initialisation::normal:
+    case config::Initialisation::pythia:
+      return Distribution::normal(std);
+    case config::Initialisation::glorot:
+      return Distribution::normal(one_over_root(d_model));
+    case config::Initialisation::torch:
+      return Distribution::normal(1.0);
+    case config::Initialisation::scaled:
+      break;
+  }
+  return scaled;
+}
+
+std::optional<Distribution> Initialisation::bias(const std::optional<Distribution>& scaled, std::int64_t fan_in) const {
+  switch (rule) {
+    case config::Initialisation::normal:
+    case config::Initialisation::glorot:
+    case config::Initialisation::pythia:
+      return std::nullopt;
+    case config::Initialisation::torch:
+      return Distribution::uniform(one_over_root(fan_in));
+    case config::Initialisation::scaled:
+      break;
+  }
+  return scaled;
+}
+
+ParameterSource::ParameterSource(std::vector<at::Tensor> tensors) : given(std::move(tensors)) {
   if (!given->empty()) {
     options = given->front().options().requires_grad(false);
   }
 }
 
-at::Tensor Parameters::add(std::string name, at::Tensor value, bool in_products, std::optional<MatrixAxes> hidden) {
+at::Tensor Parameters::add(std::string name, at::Tensor value, bool matmul_only, std::optional<MatrixAxes> hidden) {
   value.requires_grad_(true);
-  return adopt({.name = std::move(name), .tensor = std::move(value), .in_products = in_products, .hidden = hidden});
+  return adopt({.name = std::move(name), .tensor = std::move(value), .matmul_only = matmul_only, .hidden = hidden});
 }
 
 at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
@@ -25,11 +79,11 @@ at::Tensor Parameters::add_buffer(std::string name, at::Tensor value) {
 
 at::Tensor Parameters::adopt(Parameter parameter) {
   (parameter.buffer ? buffers_ : all_).push_back(parameter);
-  made_.push_back(std::move(parameter));
-  return made_.back().tensor;
+  created_.push_back(std::move(parameter));
+  return created_.back().tensor;
 }
 
-at::Tensor Parameters::add_copy(const at::Tensor& parameter) {
+at::Tensor Parameters::add_cached_copy(const at::Tensor& parameter) {
   copies_.push_back({parameter, at::empty({0}, parameter.options().requires_grad(false))});
   return copies_.back().copy;
 }
@@ -63,41 +117,43 @@ void Parameters::zero_grad() {
   }
 }
 
-void Parameters::keep_products_in(at::ScalarType type) {
+void Parameters::cache_weights_in(at::ScalarType type) {
   for (const Parameter& parameter : all_) {
-    if (parameter.in_products) {
-      at::Tensor shared = parameter.tensor;  // parts hold handles to the same tensor
+    if (parameter.matmul_only) {
+      at::Tensor shared = parameter.tensor;  // layers hold handles to the same tensor
       shared.set_data(shared.detach().to(type));
     }
   }
-  for (Copy& copy : copies_) {
+  for (CachedCopy& copy : copies_) {
     copy.copy.set_data(copy.of.detach().to(type));
   }
 }
 
-Builder::Builder(Parameters& parameters, const Beginning& beginning, Initialisation initialisation)
-    : parameters_(&parameters), options_(beginning.options), initialisation_(initialisation) {
-  if (beginning.given) {
-    given_ = std::make_shared<Given>(Given{*beginning.given});
+Builder::Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation)
+    : parameters_(&parameters), options_(source.options), initialisation_(initialisation) {
+  if (source.given) {
+    given_ = std::make_shared<Given>(Given{*source.given});
+  } else if (source.find) {
+    find_ = source.find;
   } else {
-    generator_ = at::make_generator<at::CPUGeneratorImpl>(beginning.seed);
+    generator_ = at::make_generator<at::CPUGeneratorImpl>(source.seed);
   }
 }
 
 void Builder::require_all_taken() const {
   if (given_ != nullptr && given_->next != given_->tensors.size()) {
-    fail("parameters: {} were given, but {} are needed", given_->tensors.size(), given_->next);
+    fail("parameters: the model has {} parameters, got {}", given_->next, given_->tensors.size());
   }
 }
 
-Builder Builder::for_products() const {
+Builder Builder::for_matmul() const {
   Builder inner = *this;
-  inner.for_products_ = true;
+  inner.matmul_only_ = true;
   return inner;
 }
 
 Builder Builder::for_hidden(MatrixAxes axes) const {
-  Builder inner = for_products();
+  Builder inner = for_matmul();
   inner.hidden_ = axes;
   return inner;
 }
@@ -110,9 +166,9 @@ Builder Builder::in(std::string_view child) const {
 
 template <class Fill>
 at::Tensor Builder::drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const {
-  const bool real = !options_.device().is_meta();
-  at::Tensor value = at::empty(shape, options_.dtype(type).device(real ? at::kCPU : at::kMeta));
-  if (real) {
+  const bool has_values = !options_.device().is_meta();
+  at::Tensor value = at::empty(shape, options_.dtype(type).device(has_values ? at::kCPU : at::kMeta));
+  if (has_values) {
     fill(value);
   }
   return value;
@@ -121,44 +177,56 @@ at::Tensor Builder::drawn(at::IntArrayRef shape, at::ScalarType type, const Fill
 template <class Make>
 at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const {
   std::string full = prefix_ + std::string(name);
-  if (given_ == nullptr) {
+  if (given_ == nullptr && !find_) {
     at::Tensor value = make().to(options_.device());
     return buffer ? parameters_->add_buffer(std::move(full), std::move(value))
-                  : parameters_->add(std::move(full), std::move(value), for_products_, hidden_);
+                  : parameters_->add(std::move(full), std::move(value), matmul_only_, hidden_);
   }
+  Parameter parameter{.name = std::move(full),
+                      .tensor = {},
+                      .matmul_only = matmul_only_ && !buffer,
+                      .buffer = buffer,
+                      .hidden = hidden_};
+  if (find_) {
+    parameter.tensor = at::empty(shape, options_.device(at::kMeta));
+    parameter.tensor = find_(parameter);
+  } else {
+    parameter.tensor = next_given(parameter.name, shape);
+  }
+  return parameters_->adopt(std::move(parameter));
+}
+
+at::Tensor Builder::next_given(const std::string& name, at::IntArrayRef shape) const {
   if (given_->next == given_->tensors.size()) {
-    fail("parameters: \"{}\" is missing: only {} were given", full, given_->next);
+    fail("parameters: \"{}\" is missing, got only {}", name, given_->next);
   }
   const at::Tensor& tensor = given_->tensors[given_->next++];
   if (tensor.sym_sizes() != c10::fromIntArrayRefSlow(shape) || tensor.scalar_type() != type()) {
-    fail("parameters: \"{}\" must be {} {}, got {} {}", full, c10::toString(type()), c10::str(shape),
+    fail("parameters: \"{}\" must be {} {}, got {} {}", name, c10::toString(type()), c10::str(shape),
          c10::toString(tensor.scalar_type()), c10::str(tensor.sym_sizes()));
   }
-  return parameters_->adopt({.name = std::move(full),
-                             .tensor = tensor,
-                             .in_products = for_products_ && !buffer,
-                             .buffer = buffer,
-                             .hidden = hidden_});
+  return tensor;
 }
 
-at::Tensor Builder::made(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const {
+at::Tensor Builder::custom(std::string_view name, at::IntArrayRef shape,
+                           const std::function<at::Tensor()>& make) const {
   return parameter(name, shape, /*buffer=*/false, make);
 }
 
-at::Tensor Builder::draw(at::IntArrayRef shape, const Start& start) const {
-  if (start.law == Start::Law::truncated_normal) {
-    return draw_truncated(shape, start.scale);
+at::Tensor Builder::draw(at::IntArrayRef shape, const Distribution& distribution) const {
+  if (distribution.law == Distribution::Law::truncated_normal) {
+    return draw_truncated(shape, distribution.scale);
   }
   return drawn(shape, type(), [&](at::Tensor& value) {
-    if (start.law == Start::Law::normal) {
-      value.normal_(0.0, start.scale, generator_);
+    if (distribution.law == Distribution::Law::normal) {
+      value.normal_(0.0, distribution.scale, generator_);
     } else {
-      value.uniform_(-start.scale, start.scale, generator_);
+      value.uniform_(-distribution.scale, distribution.scale, generator_);
     }
   });
 }
 
-// Inverse distribution function between -2 and 2 standard deviations, then stretched to the wanted deviation.
+// The inverse distribution function between -2 and 2 standard deviations, rescaled to the deviation `std`.
 at::Tensor Builder::draw_truncated(at::IntArrayRef shape, double std) const {
   const double edge = std::erf(2.0 / std::sqrt(2.0));
   // Deviation of a standard normal cut at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
@@ -171,24 +239,25 @@ at::Tensor Builder::draw_truncated(at::IntArrayRef shape, double std) const {
   return value.to(options_.dtype());
 }
 
-at::Tensor Builder::started(std::string_view name, at::IntArrayRef shape, const Start& start) const {
-  return parameter(name, shape, /*buffer=*/false, [&] { return draw(shape, start); });
+at::Tensor Builder::random(std::string_view name, at::IntArrayRef shape, const Distribution& distribution) const {
+  return parameter(name, shape, /*buffer=*/false, [&] { return draw(shape, distribution); });
 }
 
-at::Tensor Builder::matrix(std::string_view name, at::IntArrayRef shape, const Start& scaled, const Fan& fan) const {
-  return started(name, shape, initialisation_.matrix(scaled, fan));
+at::Tensor Builder::matrix(std::string_view name, at::IntArrayRef shape, const Distribution& scaled,
+                           const Fan& fan) const {
+  return random(name, shape, initialisation_.matrix(scaled, fan));
 }
 
-at::Tensor Builder::embedding(std::string_view name, at::IntArrayRef shape, const Start& scaled) const {
-  return started(name, shape, initialisation_.embedding(scaled, shape.back()));
+at::Tensor Builder::embedding(std::string_view name, at::IntArrayRef shape, const Distribution& scaled) const {
+  return random(name, shape, initialisation_.embedding(scaled, shape.back()));
 }
 
 at::Tensor Builder::bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
-                         const std::optional<Start>& scaled) const {
-  const std::optional<Start> start = initialisation_.bias(scaled, fan_in);
+                         const std::optional<Distribution>& scaled) const {
+  const std::optional<Distribution> distribution = initialisation_.bias(scaled, fan_in);
   Builder build = *this;
-  build.hidden_.reset();  // no matrix, whatever its neighbours are
-  return start ? build.started(name, shape, *start) : build.constant(name, shape, 0.0);
+  build.hidden_.reset();  // a bias is no matrix
+  return distribution ? build.random(name, shape, *distribution) : build.constant(name, shape, 0.0);
 }
 
 double LayerInit::scaled(std::int64_t fan_in) const {

@@ -9,7 +9,7 @@
 namespace headroom::nn {
 namespace {
 
-// 32 random bits a number, shaped like `like`.
+// 32 random bits for each element of `like`.
 at::Tensor bits(const at::Tensor& like, const Context& context, std::string_view use) {
   const std::uint64_t seed = use_seed(context, use);
   const Randomness& random = *context.random;
@@ -25,14 +25,14 @@ at::Tensor bits(const at::Tensor& like, const Context& context, std::string_view
 
 std::uint64_t use_seed(const Context& context, std::string_view use) {
   if (!context.random) {
-    fail("{}{}: random numbers are needed while training: Context::random must be given", context.scope, use);
+    fail("{}{}: training needs random numbers; set Context::random", context.scope, use);
   }
   return mix(mix(context.random->seed, context.scope), use);
 }
 
 at::Tensor by_row(const at::Tensor& x, const Randomness& random) {
   if (random.rows < 1 || x.numel() % random.rows != 0) {
-    fail("random numbers: {} numbers are not those of {} rows", x.numel(), random.rows);
+    fail("random numbers: {} elements cannot be split into {} rows", x.numel(), random.rows);
   }
   return x.dim() > 0 && x.size(0) == random.rows ? x : x.reshape({random.rows, -1});
 }

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "checksums.h"
+#include "checkpoint_reader.h"
 #include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
@@ -14,7 +14,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
-#include "stored_tensor.h"
+#include "stored_tensors.h"
 
 namespace headroom::store {
 namespace {
@@ -25,7 +25,7 @@ constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
 constexpr const char* kTokenizer = "tokenizer";
 
-// Opens and checks the container and its format, not yet the contents. Throws UserError naming the file.
+// Opens the file and checks that it is a checkpoint. Throws UserError naming it.
 SafetensorsFile open_checkpoint(const fs::path& path) {
   SafetensorsFile file(path);
   const auto format = file.metadata().find("format");
@@ -36,12 +36,12 @@ SafetensorsFile open_checkpoint(const fs::path& path) {
   return file;
 }
 
-// Models that choose a class read bytes, symbols or pictures as they are.
+// Models with classes read bytes, symbols or images as they are.
 bool has_tokenizer(const config::ModelOptions& model) {
   return !model.has_classes();
 }
 
-// Of as many tokens as the model knows.
+// The tokenizer, which must have as many tokens as the model.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile& file, const config::Config& config) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file);
   const std::int64_t special = config::special_tokens(config.model.kind);
@@ -53,47 +53,8 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
   return tokenizer;
 }
 
-// The parameters that the config asks for, as shapes without memory, against those of the file. Returns the names of
-// the buffers' tensors.
-std::set<std::string> check_parameters(const Checkpoint& checkpoint, const std::string& origin) {
-  const config::ModelOptions& options = checkpoint.config.model;
-  if (options.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
-    user_error("{}: model.n_layers is {}, but the file has only {} tensors", origin, options.n_layers,
-               checkpoint.tensors.size());
-  }
-  std::size_t expected = 0;
-  std::set<std::string> buffers;
-  try {
-    const auto shapes = models::make_model(options, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
-    for (const nn::Parameter& parameter : shapes->parameters().stored()) {
-      const auto found = checkpoint.tensors.find("model." + parameter.name);
-      if (found == checkpoint.tensors.end()) {
-        user_error("{}: parameter \"{}\" is missing", origin, parameter.name);
-      }
-      const at::Tensor& tensor = found->second;
-      if (tensor.scalar_type() != at::kFloat || tensor.sizes() != parameter.tensor.sizes()) {
-        user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, parameter.name,
-                   c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(parameter.tensor.sizes()));
-      }
-      ++expected;
-      if (parameter.buffer) {
-        buffers.insert(found->first);
-      }
-    }
-  } catch (const c10::Error& error) {
-    user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
-  }
-  const auto stored =
-      static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
-                                             [](const auto& entry) { return entry.first.starts_with("model."); }));
-  if (stored != expected) {
-    user_error("{}: holds {} parameters, but its config asks for {}", origin, stored, expected);
-  }
-  return buffers;
-}
-
-// The first process that has something to say, and what; -1: none has. The same in all of them.
-std::pair<int, std::string> first_said(const std::string& mine, ProcessGroup& peers) {
+// The first rank whose message is not empty, and its message; -1: none. The same on all ranks.
+std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup& peers) {
   const std::vector<std::string> all = peers.gather(mine);
   for (int rank = 0; rank < peers.size(); ++rank) {
     if (!all[static_cast<std::size_t>(rank)].empty()) {
@@ -103,42 +64,42 @@ std::pair<int, std::string> first_said(const std::string& mine, ProcessGroup& pe
   return {-1, ""};
 }
 
-// Throws `what`, unless it is empty in every process.
-void throw_for_all(const std::string& what, ProcessGroup& peers) {
-  if (const auto [rank, said] = first_said(what, peers); rank >= 0) {
-    throw SharedError(fmt::format("{}: {}", peers.name_of(rank), said));
+// Throws the first rank's message on all ranks, unless all are empty.
+void throw_on_all(const std::string& message, ProcessGroup& peers) {
+  if (const auto [rank, first] = first_message(message, peers); rank >= 0) {
+    throw SharedError(fmt::format("{}: {}", peers.name_of(rank), first));
   }
 }
 
-// What this process holds, contiguous on the CPU. Throws NotFiniteError in all processes.
-std::vector<Held> held_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
-  std::vector<Held> held;
+// The tensors and shards that this rank owns. Throws NotFiniteError on all ranks.
+std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
+  std::vector<OwnedBytes> owned;
   std::string refused;
-  const auto hold = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
+  const auto add = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
     const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
-    held.push_back({key, static_cast<std::size_t>(begin) * bytes.element_size(), bytes});
+    owned.push_back({key, static_cast<std::size_t>(begin) * bytes.element_size(), bytes});
     if (refused.empty() && bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
-      refused = fmt::format("{}: not written: tensor \"{}\" holds numbers that are not finite", path.string(), key);
+      refused = fmt::format("{}: not written: tensor \"{}\" has values that are not finite", path.string(), key);
     }
   };
   for (const auto& [key, tensor] : checkpoint.tensors) {
     if (!tensor.is_meta()) {
-      hold(key, 0, tensor);
+      add(key, 0, tensor);
     }
   }
-  for (const auto& [key, pieces] : checkpoint.pieces) {
-    for (const Checkpoint::Piece& piece : pieces) {
-      hold(key, piece.begin, piece.numbers);
+  for (const auto& [key, shards] : checkpoint.shards) {
+    for (const Checkpoint::Shard& shard : shards) {
+      add(key, shard.begin, shard.values);
     }
   }
-  if (const auto [rank, said] = first_said(refused, peers); rank >= 0) {
-    throw NotFiniteError(said);
+  if (const auto [rank, message] = first_message(refused, peers); rank >= 0) {
+    throw NotFiniteError(message);
   }
-  return held;
+  return owned;
 }
 
-// The leading process makes the file aside, each writes what it holds into it, and once all are done it gets its name.
-void write_together(const SafetensorsWriter& writer, const std::vector<Held>& held, const fs::path& path,
+// The leading rank creates a temporary file, every rank writes its tensors into it, and the leading rank renames it.
+void write_together(const SafetensorsWriter& writer, const std::vector<OwnedBytes>& owned, const fs::path& path,
                     ProcessGroup& peers) {
   std::optional<AtomicFile> file;
   SafetensorsWriter::Layout layout;
@@ -154,23 +115,23 @@ void write_together(const SafetensorsWriter& writer, const std::vector<Held>& he
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all(refused, peers);
+  throw_on_all(refused, peers);
   plan = peers.gather(plan).front();
   try {
-    const Json said = parse_json(plan, "checkpoint");
+    const Json layout_json = parse_json(plan, "checkpoint");
     std::vector<Range> ranges;
-    const Json& positions = said.at("positions");
-    for (const Held& one : held) {
-      ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.bytes)});
+    const Json& positions = layout_json.at("positions");
+    for (const OwnedBytes& one : owned) {
+      ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.values)});
     }
     if (const auto found = writer.tensors().find(kTokenizer); peers.leads() && found != writer.tensors().end()) {
       ranges.push_back({positions.at(kTokenizer).get<std::size_t>(), found->second.data});
     }
-    fill(said.at("file").get<std::string>(), ranges);
+    fill(layout_json.at("file").get<std::string>(), ranges);
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all(refused, peers);
+  throw_on_all(refused, peers);
   try {
     if (file) {
       file->commit();
@@ -178,18 +139,18 @@ void write_together(const SafetensorsWriter& writer, const std::vector<Held>& he
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_for_all(refused, peers);
+  throw_on_all(refused, peers);
 }
 
 }  // namespace
 
 void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
-  const std::vector<Held> held = held_by(checkpoint, path, peers);
+  const std::vector<OwnedBytes> owned = owned_by(checkpoint, path, peers);
   SafetensorsWriter writer;
-  for (const Held& one : held) {
+  for (const OwnedBytes& one : owned) {
     const at::Tensor& tensor = checkpoint.tensors.at(one.name);
     if (!tensor.is_meta()) {
-      writer.add(one.name, stored_type(tensor.scalar_type(), one.name), tensor.sizes().vec(), bytes_of(one.bytes));
+      writer.add(one.name, stored_type(tensor.scalar_type(), one.name), tensor.sizes().vec(), bytes_of(one.values));
     }
   }
   for (const auto& [key, tensor] : checkpoint.tensors) {
@@ -210,15 +171,15 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Process
   for (const auto& [key, tensor] : checkpoint.tensors) {
     sizes[key] = tensor.nbytes();
   }
-  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(held)), sizes));
+  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(owned)), sizes));
   if (peers.size() == 1) {
     writer.write(path);
   } else {
-    write_together(writer, held, path, peers);
+    write_together(writer, owned, path, peers);
   }
 }
 
-Checkpoint read_checkpoint(const fs::path& path, Check check) {
+Checkpoint read_unchecked(const fs::path& path) {
   const auto file = std::make_shared<const SafetensorsFile>(open_checkpoint(path));
   const std::string origin = path.string();
   Checkpoint checkpoint;
@@ -238,19 +199,73 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
       checkpoint.tensors.emplace(name, view_of(file, name, stored));
     }
   }
-  const std::set<std::string> buffers = check_parameters(checkpoint, origin);
-  if (check == Check::contents) {
-    const auto sums = checkpoint.metadata.find(kChecksums);
-    if (sums == checkpoint.metadata.end()) {
-      log_info("{}: was written without checksums: damage to its tensors would not show", origin);
-    } else {
-      verify_checksums(checkpoint.tensors, buffers, sums->second, origin);
-      checkpoint.verified = true;
-    }
-  }
-  for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step", kChecksums}) {
+  for (const char* own : {"format", "config", "tokenizer_kind", "tokenizer_name", "step"}) {
     checkpoint.metadata.erase(own);
   }
+  return checkpoint;
+}
+
+std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::string& origin,
+                                     const at::TensorOptions& options,
+                                     const std::function<at::Tensor(const at::Tensor& stored)>& place) {
+  const config::ModelOptions& model = checkpoint.config.model;
+  if (model.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
+    user_error("{}: model.n_layers is {}, but the file has only {} tensors", origin, model.n_layers,
+               checkpoint.tensors.size());
+  }
+  const auto find = [&](const nn::Parameter& wanted) {
+    const auto found = checkpoint.tensors.find("model." + wanted.name);
+    if (found == checkpoint.tensors.end()) {
+      user_error("{}: parameter \"{}\" is missing", origin, wanted.name);
+    }
+    const at::Tensor& tensor = found->second;
+    if (tensor.scalar_type() != at::kFloat || tensor.sizes() != wanted.tensor.sizes()) {
+      user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, wanted.name,
+                 c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(wanted.tensor.sizes()));
+    }
+    return place(tensor);
+  };
+  std::unique_ptr<models::Model> built;
+  try {
+    built = models::make_model(model, nn::ParameterSource(find, options.dtype(at::kFloat)));
+  } catch (const c10::Error& error) {
+    user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
+  }
+  const std::size_t expected = built->parameters().in_creation_order().size();
+  const auto stored =
+      static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
+                                             [](const auto& entry) { return entry.first.starts_with("model."); }));
+  if (stored != expected) {
+    user_error("{}: has {} parameters, but its config asks for {}", origin, stored, expected);
+  }
+  return built;
+}
+
+void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std::string& origin) {
+  const auto sums = checkpoint.metadata.find(kChecksums);
+  if (sums == checkpoint.metadata.end()) {
+    log_info("{}: was written without checksums, so damage to its tensors goes unnoticed", origin);
+    return;
+  }
+  std::set<std::string> buffers;
+  for (const nn::Parameter& parameter : parameters.in_creation_order()) {
+    if (parameter.buffer) {
+      buffers.insert("model." + parameter.name);
+    }
+  }
+  verify_checksums(checkpoint.tensors, buffers, sums->second, origin);
+  checkpoint.metadata.erase(sums);
+  checkpoint.verified = true;
+}
+
+Checkpoint read_checkpoint(const fs::path& path, Check check) {
+  Checkpoint checkpoint = read_unchecked(path);
+  const auto shapes = build(checkpoint, path.string(), at::TensorOptions(at::kMeta),
+                            [](const at::Tensor& stored) { return at::empty_like(stored, at::kMeta); });
+  if (check == Check::contents) {
+    verify(checkpoint, shapes->parameters(), path.string());
+  }
+  checkpoint.metadata.erase(kChecksums);
   return checkpoint;
 }
 

@@ -1,36 +1,34 @@
 #include "headroom/store/open_model.h"
 
-#include <vector>
-
+#include "checkpoint_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
-#include "headroom/store/run_folder.h"
 
 namespace headroom::store {
 namespace {
 
-// The checkpoint's parameters in the order in which its model makes them.
-std::vector<at::Tensor> parameters_of(const Checkpoint& checkpoint) {
-  const auto shapes = models::make_model(checkpoint.config.model, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
-  std::vector<at::Tensor> tensors;
-  for (const nn::Parameter& parameter : shapes->parameters().made()) {
-    const auto found = checkpoint.tensors.find("model." + parameter.name);
-    if (found == checkpoint.tensors.end()) {
-      fail("checkpoint: parameter \"{}\" is missing", parameter.name);
-    }
-    tensors.push_back(found->second);
+std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint, const std::string& origin,
+                                                   at::Device device) {
+  return build(checkpoint, origin, device, [&](const at::Tensor& stored) {
+    return stored.to(device).detach();  // a handle of its own: caching weights in another type leaves `stored` alone
+  });
+}
+
+// The named device; the CPU if it is not available, which resolve() reports later.
+at::Device available(const std::string& device) {
+  try {
+    return models::resolve(device);
+  } catch (const UserError&) {
+    return at::kCPU;
   }
-  return tensors;
 }
 
 }  // namespace
 
 std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at::Device device) {
-  std::vector<at::Tensor> tensors = parameters_of(checkpoint);
-  for (at::Tensor& tensor : tensors) {
-    tensor = tensor.to(device, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
-  }
-  auto model = models::make_model(checkpoint.config.model, nn::Beginning(std::move(tensors)));
+  auto model = build(checkpoint, "checkpoint", device, [&](const at::Tensor& stored) {
+    return stored.to(device, stored.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  });
   for (nn::Parameter parameter : model->parameters().all()) {
     parameter.tensor.requires_grad_(true);
   }
@@ -38,39 +36,41 @@ std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at:
 }
 
 std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device,
-                                           std::optional<at::ScalarType> for_writing) {
-  std::vector<at::Tensor> tensors = parameters_of(checkpoint);
-  for (at::Tensor& tensor : tensors) {
-    tensor = tensor.to(device).detach();  // a handle of its own: another type of it leaves the checkpoint's alone
-  }
-  auto model = models::make_model(checkpoint.config.model, nn::Beginning(std::move(tensors)));
-  if (for_writing) {
-    model->parameters().keep_products_in(*for_writing);
+                                           std::optional<at::ScalarType> decoding_type) {
+  auto model = build_for_inference(checkpoint, "checkpoint", device);
+  if (decoding_type) {
+    model->parameters().cache_weights_in(*decoding_type);
   }
   return model;
 }
 
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options) {
   OpenedModel opened;
-  // A device that is not there is reported before anything is read.
-  std::optional<at::Device> device;
   if (!options.device.empty()) {
-    device = models::resolve(options.device);
+    models::resolve(options.device);  // report an unavailable device before anything is read
   }
+  const auto device_name = [&] {
+    return options.device.empty() ? opened.checkpoint.config.train.device : options.device;
+  };
   if (options.average > 1) {
     opened.name = fmt::format("{} (mean of {} checkpoints)", run_or_checkpoint, options.average);
     opened.checkpoint = average_checkpoints(run_or_checkpoint, options.average);
+    opened.model = build_for_inference(opened.checkpoint, opened.name, available(device_name()));
   } else {
-    const std::filesystem::path file = find_checkpoint(run_or_checkpoint);
-    opened.name = file.string();
-    opened.checkpoint = read_checkpoint(file);
+    open_first(run_or_checkpoint, [&](const std::filesystem::path& file, bool /*is_only*/) {
+      opened.name = file.string();
+      opened.checkpoint = read_unchecked(file);
+      opened.model = build_for_inference(opened.checkpoint, opened.name, available(device_name()));
+    });
+    verify(opened.checkpoint, opened.model->parameters(), opened.name);
   }
   config::TrainOptions& train = opened.checkpoint.config.train;
   train.precision = options.precision.value_or(train.precision);
-  const at::Device where = device ? *device : models::resolve(train.device);
   models::set_threads(options.threads > 0 ? options.threads : train.threads);
-  opened.context = models::make_context(train, where);
-  opened.model = build_model(opened.checkpoint, where, options.writes ? opened.context.compute_dtype : std::nullopt);
+  opened.context = models::make_context(train, models::resolve(device_name()));
+  if (options.writes && opened.context.compute_dtype) {
+    opened.model->parameters().cache_weights_in(*opened.context.compute_dtype);
+  }
   return opened;
 }
 

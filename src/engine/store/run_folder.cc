@@ -1,10 +1,11 @@
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 
 #include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
 
+#include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
 
-// The step of "step_<n>.safetensors"; none for other names.
+// The step of "step_<n>.safetensors"; not set for other names.
 std::optional<std::int64_t> step_of(const fs::path& file) {
   const std::string name = file.filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -43,14 +44,14 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   return files;
 }
 
-// Of a run folder that of its checkpoints; any other folder is taken for one itself.
+// The folder "checkpoints" of a run folder; any other folder itself.
 fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
   std::error_code error;
   const fs::path inside = run_or_folder / "checkpoints";
   return fs::is_directory(inside, error) ? inside : run_or_folder;
 }
 
-// The file name that `latest` holds; empty where it cannot be read.
+// The file name in `latest`; empty if it cannot be read.
 std::string read_latest(const fs::path& folder) {
   try {
     std::string name = read_text_file(folder / "latest", 4096);
@@ -65,10 +66,38 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
   std::int64_t kept = 1;  // the newest
   for (const fs::path& file : list_checkpoints(folder)) {
     if (file != newest && ++kept > keep) {
-      std::error_code ignored;  // one too many does no harm
+      std::error_code ignored;  // an extra checkpoint is harmless
       fs::remove(file, ignored);
     }
   }
+}
+
+// Checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the newest first. A
+// file is returned as it is. Throws UserError if there is none.
+std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
+  std::error_code error;
+  if (!fs::is_directory(run_or_checkpoint, error)) {
+    if (!fs::exists(run_or_checkpoint, error)) {
+      user_error("{}: no such run folder or checkpoint", run_or_checkpoint.string());
+    }
+    if (run_or_checkpoint.extension() == ".toml") {
+      user_error("{}: is a config; expected a run folder or a checkpoint (create one with `headroom train`)",
+                 run_or_checkpoint.string());
+    }
+    return {run_or_checkpoint};
+  }
+  const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
+  std::vector<fs::path> candidates = list_checkpoints(folder);
+  if (candidates.empty()) {
+    user_error("{}: holds no checkpoint", run_or_checkpoint.string());
+  }
+  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
+  if (named != candidates.end()) {
+    std::rotate(candidates.begin(), named, named + 1);
+  } else {
+    log_warning("{}: names no checkpoint of this folder; using the newest readable one", (folder / "latest").string());
+  }
+  return candidates;
 }
 
 }  // namespace
@@ -87,48 +116,39 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
   return folder / name;
 }
 
-fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
-  std::error_code error;
-  if (!fs::is_directory(run_or_checkpoint, error)) {
-    if (!fs::exists(run_or_checkpoint, error)) {
-      user_error("{}: there is no such run folder or checkpoint", run_or_checkpoint.string());
-    }
-    if (run_or_checkpoint.extension() == ".toml") {
-      user_error("{}: is a config, where a run folder or a checkpoint is wanted: headroom train makes one of it",
-                 run_or_checkpoint.string());
-    }
-    return run_or_checkpoint;
-  }
-  const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
-  std::vector<fs::path> candidates = list_checkpoints(folder);
-  if (candidates.empty()) {
-    user_error("{}: holds no checkpoint", run_or_checkpoint.string());
-  }
-  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
-  if (named != candidates.end()) {
-    std::rotate(candidates.begin(), named, named + 1);
-  } else {
-    log_warning("{}: names no checkpoint of this folder; taking the newest that is readable",
-                (folder / "latest").string());
-  }
+void open_first(const fs::path& run_or_checkpoint, const OpenCandidate& open) {
+  const std::vector<fs::path> candidates = candidates_of(run_or_checkpoint);
   if (candidates.size() == 1) {
-    return candidates.front();
+    open(candidates.front(), /*is_only=*/true);
+    return;
   }
   for (const fs::path& candidate : candidates) {
     try {
-      read_checkpoint(candidate, Check::shapes);
-      return candidate;
+      open(candidate, /*is_only=*/false);
+      return;
     } catch (const UserError& reason) {
       log_warning("{}; trying an earlier checkpoint", reason.what());
     }
   }
-  user_error("{}: none of its {} checkpoints is readable", folder.string(), candidates.size());
+  user_error("{}: none of its {} checkpoints is readable", candidates.front().parent_path().string(),
+             candidates.size());
+}
+
+fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
+  fs::path found;
+  open_first(run_or_checkpoint, [&](const fs::path& file, bool is_only) {
+    if (!is_only) {
+      read_checkpoint(file, Check::shapes);
+    }
+    found = file;
+  });
+  return found;
 }
 
 std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (files.empty()) {
-    user_error("{}: is no run folder that holds checkpoints", run.string());
+    user_error("{}: is not a run folder with checkpoints", run.string());
   }
   std::reverse(files.begin(), files.end());
   return files;
@@ -138,7 +158,7 @@ Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
   const std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (count < 1 || std::ssize(files) < count) {
     user_error(
-        "{}: holds {} checkpoints, but the mean of {} is asked for (train.checkpoint_every, train.keep_checkpoints)",
+        "{}: holds {} checkpoints, too few for the mean of {}; see train.checkpoint_every and train.keep_checkpoints",
         run.string(), files.size(), count);
   }
   Checkpoint mean = read_checkpoint(files.front());
@@ -151,7 +171,7 @@ Checkpoint average_checkpoints(const fs::path& run, std::int64_t count) {
       }
       const auto found = one.tensors.find(name);
       if (found == one.tensors.end() || found->second.sizes() != tensor.sizes()) {
-        user_error("{}: its model is another than that of {}", files[static_cast<std::size_t>(i)].string(),
+        user_error("{}: its model differs from that of {}", files[static_cast<std::size_t>(i)].string(),
                    files.front().string());
       }
       at::Tensor& sum = sums[name];

@@ -22,7 +22,7 @@ struct Served {
       : model(options, 1, at::TensorOptions(at::Device(bench.device)).dtype(at::kFloat)),
         context(context_for(bench.precision, at::Device(bench.device))) {
     if (context.compute_dtype) {
-      model.parameters().keep_products_in(*context.compute_dtype);
+      model.parameters().cache_weights_in(*context.compute_dtype);
     }
   }
 

@@ -66,7 +66,7 @@ class DecodingLoop {
                             {batch, prompt > 0 ? prompt : std::min(kPrompt, options.context_length / 2)}, at::kLong)),
         token_(prompt_.narrow(1, 0, 1).contiguous()) {
     if (context.compute_dtype) {
-      model_.parameters().keep_products_in(*context.compute_dtype);
+      model_.parameters().cache_weights_in(*context.compute_dtype);
     }
   }
 
@@ -129,7 +129,7 @@ class ForwardPass {
         batch_(model_->example(batch, 1)),
         context_(context) {
     if (context.compute_dtype) {
-      model_->parameters().keep_products_in(*context.compute_dtype);
+      model_->parameters().cache_weights_in(*context.compute_dtype);
     }
   }
 

@@ -31,7 +31,7 @@ at::Tensor sources(std::int64_t rows, std::int64_t length) {
   return at::randint(kWords, {rows, length}, at::kLong);
 }
 
-// log p of the tokens and of the end after them, from the full pass.
+// log p of the tokens and the end, from the full pass.
 double log_probability(const models::EncoderDecoder& model, const at::Tensor& source, const at::Tensor& valid,
                        std::vector<std::int32_t> tokens) {
   tokens.insert(tokens.begin(), static_cast<std::int32_t>(kBegin));

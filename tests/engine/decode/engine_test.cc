@@ -1,4 +1,4 @@
-// Requests that come and go: what each gets is what it gets alone.
+// A request's result does not depend on other requests.
 #include "headroom/decode/engine.h"
 
 #include <gtest/gtest.h>
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "engine/decode/likeliest.h"
 #include "engine/decode/prefix_cache.h"
-#include "engine/models/language_models.h"
+#include "engine/decode/sample.h"
+#include "engine/models/small_models.h"
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
@@ -41,7 +41,7 @@ Engine::Handle add(Engine& engine, const Request& request, Heard& heard) {
       [&heard](const Ending& ending) { heard.endings.push_back(ending); });
 }
 
-// What each of the requests hears; request i joins after `apart` * i steps.
+// Events of each request; request i is added after `apart` * i steps.
 std::vector<Heard> serve(const models::LanguageModel& model, const std::vector<Request>& requests,
                          const EngineOptions& options, std::int64_t apart = 0) {
   Engine engine(model, options);
@@ -81,7 +81,7 @@ void expect_same(const Heard& got, const Heard& expected, const std::string& wha
   }
 }
 
-// Prompts of several lengths, some with a beginning in common, sampled, greedy, scored and routed.
+// Prompts of several lengths, some with a common prefix, sampled, greedy, scored and routed.
 std::vector<Request> company(std::int64_t vocabulary) {
   std::vector<Request> all;
   const Tokens common = random_tokens(11, vocabulary, 99);
@@ -134,7 +134,7 @@ config::ModelOptions small_model() {
   return o;
 }
 
-// log-probabilities by the definition: of a sequence that fits into the context.
+// log-probabilities by definition, of a sequence that fits into the context.
 at::Tensor by_definition(const models::LanguageModel& model, const Tokens& tokens) {
   const at::NoGradGuard no_grad;
   models::Memory memory;
@@ -212,26 +212,26 @@ TEST(Engine, PromptsThatBeginAlikeShareWhatWasRead) {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     expect_same(heard[i], without[i], fmt::format("choice {}", i));
   }
-  // The first leaves no scores, so that the second reads all; the others begin where they have 17 tokens in common.
+  // The first stores no scores, so the second reads all; the others start after 17 common tokens.
   EXPECT_EQ(engine.counts().prefix_requests, 2);
   EXPECT_EQ(engine.counts().prefix_tokens, 2 * 16);
   EXPECT_EQ(engine.counts().prompt_tokens, 4 * 19);
   EXPECT_LE(engine.counts().prefix_held, 16);
 }
 
-TEST(Pieces, EndWhereEveryPromptsDo) {
-  const Pieces pieces{128};
+TEST(PromptChunks, EndWhereEveryPromptsDo) {
+  const PromptChunks chunks{128};
   std::vector<std::int64_t> ends;
   for (std::int64_t read = 0; read < 400;) {
-    read = pieces.end_after(read);
+    read = chunks.end_after(read);
     ends.push_back(read);
   }
   EXPECT_EQ(ends, (std::vector<std::int64_t>{32, 64, 128, 256, 384, 512}));
   for (const std::int64_t most : {1, 2, 3, 4, 5, 9, 128}) {
     std::int64_t end = 0;
     for (std::int64_t n = 0; n < 300; ++n) {
-      end = Pieces{most}.end_after(end) <= n ? Pieces{most}.end_after(end) : end;
-      EXPECT_EQ(Pieces{most}.last_end(n), end) << most << ", " << n;
+      end = PromptChunks{most}.end_after(end) <= n ? PromptChunks{most}.end_after(end) : end;
+      EXPECT_EQ(PromptChunks{most}.last_end(n), end) << most << ", " << n;
     }
   }
 }
@@ -240,13 +240,13 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
   const models::LanguageModel model(small_model(), 4);
   PrefixCache cache(20, {4});
   const auto keep = [&](const Tokens& tokens) {
-    ReadPrompt prompt{.tokens = tokens, .state = model.start_decoding(), .read = std::ssize(tokens), .scores = {}};
+    CachedPrompt prompt{.tokens = tokens, .state = model.start_decoding(), .read = std::ssize(tokens), .scores = {}};
     model.read({&prompt.state, tokens}, {});
     cache.keep(std::move(prompt));
   };
   const auto known = [&](Tokens tokens) {
     tokens.push_back(0);
-    const KnownBeginning found = cache.find(tokens, -1);
+    const CachedPrefix found = cache.find(tokens, -1);
     EXPECT_EQ(found.tokens == 0 ? 0 : found.state.position, found.tokens);
     return found.tokens;
   };
@@ -267,7 +267,7 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(cache.held(), 20);
 }
 
-// The choices that the layers make for the tokens of the whole sequence.
+// The routing of all tokens of a sequence.
 class Routing : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Routing, TellsWhatATokenChose) {
@@ -347,7 +347,7 @@ TEST(Engine, EndsWhenItIsTold) {
   EXPECT_FALSE(engine.step());
 }
 
-// Callbacks may add and cancel: a request that is cancelled by another's token gets none after that step.
+// Callbacks may add and cancel: a request cancelled by another's callback gets no token after that step.
 TEST(Engine, CallbacksMayCallIt) {
   const models::LanguageModel model(small_model(), 4);
   Engine engine(model, {.prompt_chunk = 4});
@@ -370,7 +370,7 @@ TEST(Engine, CallbacksMayCallIt) {
   EXPECT_EQ(later.events.size(), 2U);
 }
 
-// While a long prompt is read, the others get a token each step.
+// While a long prompt is read, the other requests get one token in each step.
 TEST(Engine, ALongPromptDoesNotStopTheOthers) {
   const models::LanguageModel model(small_model(), 4);
   constexpr std::int64_t kTokens = 2000, kChunk = 4;
@@ -386,7 +386,7 @@ TEST(Engine, ALongPromptDoesNotStopTheOthers) {
     EXPECT_EQ(writes.events.size(), before + 1);
     ++steps;
   }
-  EXPECT_GE(steps, kTokens / kChunk) << "a piece a step";
+  EXPECT_GE(steps, kTokens / kChunk) << "a chunk a step";
 }
 
 TEST(Engine, LogitsThatAreNoNumbersEndTheirRequestAlone) {

@@ -10,7 +10,6 @@
 #include "engine/store/tiny.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "headroom/decode/text_stream.h"
 
 namespace headroom::decode {
 namespace generate_test {
@@ -26,7 +25,7 @@ TEST(Generate, GreedyTakesTheLikeliestAfterAllBefore) {
   const auto tokenizer = tiny::bytes_tokenizer();
   std::vector<std::int32_t> ids = tokenizer->encode("head");
   std::vector<std::int32_t> expected;
-  // Chunk by chunk from the beginning for every token: slow and by definition.
+  // By definition: the whole sequence again for every token.
   for (int i = 0; i < 20; ++i) {
     const at::NoGradGuard no_grad;
     models::Memory memory;
@@ -90,7 +89,7 @@ TEST(Generate, RefusesBadOptions) {
   EXPECT_THROW(generate(models::LanguageModel(other, 1), *tokenizer, "head", {}), UserError);
 }
 
-// How often each id is drawn in 4,000.
+// How often each id is drawn in 4,000 draws.
 std::map<std::int32_t, int> draws(const std::vector<float>& logits, const SampleOptions& options) {
   Random random(9);
   std::map<std::int32_t, int> count;

@@ -8,7 +8,7 @@ namespace block_test {
 
 constexpr std::int64_t kRows = 3, kTokens = 5, kWidth = 16;
 
-// A block without an attention to speak of, half of whose MLP's output is dropped.
+// A block whose attention outputs 0 and whose MLP output has dropout 0.5.
 struct Half {
   nn::Parameters parameters;
   std::unique_ptr<Block> block;
@@ -28,7 +28,7 @@ struct Half {
     parameters.at("attention.w_o").zero_();
   }
 
-  // What the MLP adds to `h`.
+  // The MLP's output.
   at::Tensor added(const at::Tensor& h, bool training) const {
     nn::Context context;
     context.training = training;
@@ -38,7 +38,7 @@ struct Half {
   }
 };
 
-// Each number of the output is left out or doubled, unless something was dropped before it was computed.
+// Each element of the output is 0 or doubled, unless hidden dropout changed it.
 TEST(Block, TheMlpsHiddenLayerHasADropoutOfItsOwn) {
   const at::Tensor h =
       at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);

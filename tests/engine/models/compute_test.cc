@@ -21,7 +21,7 @@ TEST(Device, WhatIsNotThereIsRefusedInASentence) {
   EXPECT_THROW(resolve("cuda:99"), UserError);
   if (!at::globalContext().hasCUDART()) {
     EXPECT_EQ(complaint_of([] { resolve("cuda"); }),
-              "device cuda: this torch is built without CUDA: take a CUDA build of torch, or device cpu");
+              "device cuda: this torch is built without CUDA; install a CUDA build of torch, or use device cpu");
   }
 }
 

@@ -1,4 +1,4 @@
-// Sequences side by side: what each gets is what it gets alone, whichever others come and go.
+// Batched decoding is batch-invariant while rows come and go.
 #include "headroom/models/decoding.h"
 
 #include <gtest/gtest.h>
@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "decode.h"
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "language_models.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace decoding_test {
@@ -24,14 +23,14 @@ Tokens random_tokens(std::int64_t n, std::int64_t vocabulary) {
   return {drawn.const_data_ptr<std::int64_t>(), drawn.const_data_ptr<std::int64_t>() + n};
 }
 
-// A sequence, and how many of its tokens each call reads.
+// A sequence, and the number of its tokens that each call reads.
 struct Sequence {
   Tokens tokens;
   std::vector<std::int64_t> pieces;
   std::int64_t joins = 0;  // at this call of the others
 };
 
-// The logits [V] after each piece, of `sequences` decoded together; the order of rows changes from call to call.
+// The logits [V] after each piece of `sequences`, decoded together; the order of rows changes with every call.
 std::vector<std::vector<at::Tensor>> decode_all(const LanguageModel& model, const std::vector<Sequence>& sequences,
                                                 const nn::Context& context) {
   std::vector<DecodeState> states(sequences.size(), model.start_decoding());
@@ -68,7 +67,7 @@ std::vector<std::vector<at::Tensor>> decode_all(const LanguageModel& model, cons
   }
 }
 
-// Sequences of other lengths, that begin and end at other times, read several tokens now and then, and fill chunks.
+// Sequences that differ in length, start and end; some calls read several tokens, and chunks fill up.
 std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
   std::vector<Sequence> all;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -84,7 +83,7 @@ std::vector<Sequence> company(std::int64_t count, std::int64_t vocabulary) {
   return all;
 }
 
-// Wide enough for vectors of numbers, with some left over.
+// Wider than a vector register, and not a multiple of it.
 config::ModelOptions wider(config::ModelOptions o) {
   o.vocabulary_size = 301;
   o.d_model = 132;
@@ -124,8 +123,8 @@ TEST(Decoding, ASequenceIsWhatItIsAloneBitForBit) {
   }
 }
 
-// Going back leaves what the shorter pieces left, or nothing is touched; a row's logits after each token are those of
-// reading them one after another, and reading without asking is reading.
+// rewind() restores the state after shorter pieces or changes nothing; decode_each() equals decode() token by token;
+// read() equals decode().
 TEST(Decoding, GoingBackIsNotHavingRead) {
   for (const auto& [name, options] : testing::language_models()) {
     const LanguageModel model(options, 3);
@@ -155,7 +154,7 @@ TEST(Decoding, GoingBackIsNotHavingRead) {
   }
 }
 
-// Copies share what they hold and part from there: each is a sequence that was read from its beginning.
+// Copies of a state continue independently.
 TEST(Decoding, CopiesGoTheirOwnWays) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : testing::language_models()) {
@@ -171,7 +170,7 @@ TEST(Decoding, CopiesGoTheirOwnWays) {
         if (static_cast<std::size_t>(*std::max_element(rows.begin(), rows.end())) >= states.size()) {
           continue;
         }
-        states = chosen_states(states, rows);
+        states = gather_states(states, rows);
         const at::Tensor next = at::randint(options.vocabulary_size, {std::ssize(rows), 1}, at::kLong);
         written = at::cat({written.index_select(0, at::tensor(rows, at::kLong)), next}, 1);
         const at::Tensor step = testing::decode(model, next, states);

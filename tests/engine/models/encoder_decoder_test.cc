@@ -4,12 +4,10 @@
 
 #include <vector>
 
-#include "decode.h"
 #include "engine/ops/gradients.h"
-#include "gradients_reach.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "tiny.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace encoder_decoder_test {
@@ -147,7 +145,7 @@ TEST(EncoderDecoder, DecodingStepByStepEqualsTheFullPass) {
   }
 }
 
-// Rows that change places, come twice or go away: each goes on as the sequence that it then is.
+// Rows may be reordered, repeated and removed.
 TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   auto all = kinds();
@@ -167,7 +165,7 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
     for (const std::vector<std::int64_t>& rows :
          {std::vector<std::int64_t>{0, 0, 1, 1}, {1, 0, 2, 3}, {1, 1, 3, 2}, {3, 2}, {0}}) {
       const at::Tensor order = at::tensor(rows, at::kLong);
-      states = chosen_states(states, rows);
+      states = gather_states(states, rows);
       from = from.index_select(0, order);
       written = at::cat({written.index_select(0, order), random_tokens(std::ssize(rows), 1)}, 1);
       const at::Tensor step = decode(model, written.narrow(1, written.size(1) - 1, 1), states);
@@ -178,7 +176,7 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
   }
 }
 
-// Translations of sources of other lengths, one of which is written already: bit for bit what each is alone.
+// Sources of different lengths, one of them with a longer target: bit for bit the same as each alone.
 TEST(EncoderDecoder, ATranslationIsWhatItIsAlone) {
   for (auto [name, options] : kinds()) {
     options.d_model = 132;
@@ -272,7 +270,7 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   const SequencePair pair{
       .source = random_tokens(2, 7), .target = random_tokens(2, 8), .valid_target = first_of(8, {8, 5})};
   model.loss(pair, random_tokens(2, 8), 0.0, context);
-  // Routers begin even, so that each layer's loss is 1: two encoder layers, and two routers in three decoder layers.
+  // Routers start uniform, so each router's loss is 1: two encoder layers, and two routers in three decoder layers.
   EXPECT_NEAR(losses.at("switch").item<double>(), 8.0, 1e-12);
   ASSERT_EQ(usage.size(), 8U);
   EXPECT_EQ(usage.at("encoder.layer1.attention.select").sum().item<std::int64_t>(), 2 * 14);
@@ -338,7 +336,7 @@ TEST(EncoderDecoder, Bfloat16ProductsStayNearFloat) {
     nn::Context half;
     half.compute_dtype = at::kBFloat16;
     const double exact = model.loss(pair, next, 0.1, {}).cross_entropy.item<double>();
-    // Products of 8 bits after five layers, on a loss of about 3.
+    // bf16 matmuls in five layers, and a loss of about 3.
     EXPECT_NEAR(model.loss(pair, next, 0.1, half).cross_entropy.item<double>(), exact, 0.1) << name;
   }
 }

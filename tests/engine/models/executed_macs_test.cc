@@ -1,4 +1,4 @@
-// The multiply-accumulates that `cost` says a forward pass executes are those that its matrix products really do.
+// The multiply-accumulates that `cost` counts equal those of the matmuls that a forward pass executes.
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace executed_macs_test {
 
 std::int64_t counted = 0;
 
-// m x k times k x n, in a batch or not: the last two operands' shapes tell.
+// m x k times k x n, batched or not.
 std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& call) {
   const std::string name = call.name();
   const bool product = name == "aten::mm" || name == "aten::bmm" || name == "aten::addmm" || name == "aten::baddbmm";
@@ -32,7 +32,7 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
   return nullptr;
 }
 
-// The products of one call.
+// The matmuls of one call.
 std::int64_t products_of(const std::function<void(const nn::Context&)>& call) {
   const at::NoGradGuard no_grad;
   nn::Context context;
@@ -112,7 +112,7 @@ TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {
   EXPECT_EQ(executed(m), claimed(m));
 }
 
-// The kinds without memory, with all parts that they allow.
+// The kinds of models without memory, with all parts that they allow.
 TEST(ExecutedMacs, OfTheOtherKinds) {
   std::int64_t checked = 0;
   for (const testing::Choice& projection : testing::projections()) {

@@ -1,4 +1,4 @@
-// How models are initialised around and inside their layers.
+// Initialisation of models around and inside their layers.
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
@@ -49,8 +49,7 @@ TEST(Initialisation, LanguageModels) {
   expect_start("norm_f.bias", p.at("norm_f.bias"), constant(0));
 }
 
-// Every layer of a composed model, its MLP, embedding and head as in the dense one: two models that are compared differ
-// by what they are, not by how they start.
+// A composed model has the same initial values as the dense one in its layers, MLP, embedding and head.
 TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   const double in = std::sqrt(2.0 / (3 * kWidth));
   for (const auto composition : {"none", "dynamic"}) {
@@ -74,7 +73,7 @@ TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
   }
 }
 
-// As in Transformer-MGK's Long Range Arena: PyTorch's layers around smaller embeddings.
+// Transformer-MGK's Long Range Arena: PyTorch's initialisation with smaller embeddings.
 TEST(Initialisation, EmbeddingsMayHaveADeviationOfTheirOwn) {
   config::ModelOptions o = small(config::ModelKind::classifier);
   o.attention.position = "learned";
@@ -88,7 +87,7 @@ TEST(Initialisation, EmbeddingsMayHaveADeviationOfTheirOwn) {
   expect_start("w_q", model.parameters().at("layer0.attention.w_q"), uniform(fan(kWidth)));
 }
 
-// Deviations of GPT-NeoX's "small" and "wang", which Pythia's models start at.
+// GPT-NeoX's "small" and "wang", which Pythia uses.
 TEST(Initialisation, PythiaStartsItsOutputsSmaller) {
   config::ModelOptions o = small();
   o.initialisation = config::Initialisation::pythia;

@@ -4,13 +4,11 @@
 
 #include <vector>
 
-#include "decode.h"
 #include "engine/ops/gradients.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "language_models.h"
 #include "one_thread.h"
-#include "tiny.h"
+#include "small_models.h"
 #include "training/cost/cache.h"
 
 namespace headroom::models {
@@ -86,7 +84,7 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   std::vector<DecodeState> state(1, model.start_decoding());
   const at::Tensor after_nine = decode(model, tokens, state);
   Memory none;
-  // The ninth token follows the last half of the full context.
+  // The ninth token continues the last half of the full context.
   const at::Tensor expected = model.logits(tokens.narrow(1, 4, 5), none, {}).select(1, 4);
   EXPECT_LE(relative_error(after_nine, expected), 1e-12);
 }
@@ -143,7 +141,7 @@ TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
     nn::Context half;
     half.compute_dtype = at::kBFloat16;
     const Loss exact = model.loss(tokens, a, {}), rounded = model.loss(tokens, b, half);
-    // Logits of size ~1 after two layers of 8-bit products: a few times 2^-8.
+    // Logits of about 1 after two layers in bf16 (8 bits): a few times 2^-8.
     EXPECT_NEAR(rounded.cross_entropy.item<float>(), exact.cross_entropy.item<float>(), 0.05) << name;
     rounded.total().backward();
     for (const nn::Parameter& p : model.parameters().all()) {

@@ -5,10 +5,9 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
-#include "gradients_reach.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "tiny.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace masked_language_model_test {
@@ -59,7 +58,7 @@ TEST(MaskedLanguageModel, PaddingAndOtherRowsChangeNothing) {
     valid[0].narrow(0, 5, 3).fill_(false);
     const at::Tensor alone = model.logits(tokens, {}, {})[0], beside = model.logits(padded, valid, {})[0];
     EXPECT_LE(relative_error(beside.narrow(0, 0, 5), alone), 1e-12) << name;
-    // Both ways: what comes later is seen.
+    // Later tokens are visible.
     tokens[0][4] = (tokens[0][4] + 1) % 23;
     EXPECT_GT(relative_error(model.logits(tokens, {}, {})[0][0], alone[0]), 1e-6) << name;
   }
@@ -82,7 +81,7 @@ TEST(MaskedLanguageModel, LossCountsHiddenPlacesOnly) {
     const bool balances = name == "moa" || name == "switchall";
     ASSERT_EQ(loss.regulariser.defined(), balances) << name;
     loss.total().backward();
-    // The softmax does not see a bias that all keys share; learned positions of rare words may be small, but are there.
+    // A bias that all keys share cancels in the softmax.
     testing::expect_gradients(model.parameters(), name, {"b_k"});
     const Loss nothing = model.loss(tokens, valid, at::full({3, 8}, -1, at::kLong), {});
     EXPECT_EQ(nothing.cross_entropy.item<double>(), 0.0) << name;
@@ -104,7 +103,7 @@ TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   ASSERT_EQ(losses.size(), 2U);
   EXPECT_NEAR(loss.regulariser.item<double>(),
               0.5 * losses.at("switch").item<double>() + 0.25 * losses.at("z").item<double>(), 1e-14);
-  // Routers begin even: E sum_e (1/E) F_e = 1 a layer, and logsumexp of E zeros.
+  // Routers start uniform: E sum_e (1/E) F_e = 1 for each layer, and logsumexp of E zeros.
   EXPECT_NEAR(losses.at("switch").item<double>(), 2.0, 1e-12);
   EXPECT_NEAR(losses.at("z").item<double>(), 2.0 * std::pow(std::log(4.0), 2), 1e-12);
 }

@@ -46,7 +46,7 @@ TEST_P(EveryKind, TrainsByTheOneInterface) {
   EXPECT_EQ(batch.targets.size(), 4U);
   Memory memory;
   const Loss loss = model->loss(batch, memory, {});
-  // Random targets: about the logarithm of how many there are to choose from, exactly that where the head begins at 0.
+  // Random targets: about log of the number of classes, exactly that if the head is initialised to 0.
   const double choices = static_cast<double>(options.has_classes() ? options.n_classes : options.vocabulary_size);
   EXPECT_NEAR(loss.cross_entropy.item<double>(), std::log(choices), 1.0);
   EXPECT_TRUE(memory.layers.empty());

@@ -1,20 +1,19 @@
-// Names of what an observer sees in whole models, at once and token by token.
+// Observed values of whole models, for full passes and decoding.
 #include "headroom/nn/observer.h"
 
 #include <gtest/gtest.h>
 
-#include "decode.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
-#include "tiny.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace observer_test {
 
 using Values = std::map<std::string, std::vector<at::Tensor>>;
 
-// Every value in the order it came.
+// Every value, in order.
 struct Everything : nn::Observer {
   Values values;
   bool wants(std::string_view) const override { return true; }
@@ -36,8 +35,8 @@ bool per_token(const std::string& name) {  // [B T, ...] of the call's tokens
   return name.find(".select") != std::string::npos;
 }
 
-// One value of all tokens is what the values of each token are side by side. Those of pairs, and of maps over the keys,
-// have every key there is at the time: their last queries are compared with what those had seen.
+// Values of decoding, concatenated, equal those of the full pass. Values of pairs and key maps cover the keys read so
+// far, so only the last query's are compared.
 void expect_same(const std::string& name, const std::vector<at::Tensor>& whole, const std::vector<at::Tensor>& steps,
                  std::int64_t n_tokens) {
   ASSERT_EQ(whole.size(), 1U) << name;

@@ -1,4 +1,4 @@
-// Built models have as many parameters as the printed tables say (SwitchHead, Tables 1, 2, 5, 9) and as cost counts.
+// Built models have as many parameters as SwitchHead's Tables 1, 2, 5 and 9 print and as cost counts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace headroom::models {
 namespace parameter_count_test {
 
-// Shapes only: nothing of the 262 million numbers is allocated.
+// On the meta device, without allocating 262 million elements.
 std::unique_ptr<Model> shapes(const config::ModelOptions& options) {
   return make_model(options, 1, at::TensorOptions(at::kFloat).device(at::kMeta));
 }
@@ -25,7 +25,7 @@ std::int64_t built(const config::ModelOptions& options) {
   return shapes(options)->parameters().count();
 }
 
-// Numbers of each tensor, in ascending order, and whether it is a hidden matrix.
+// Elements of each tensor, in ascending order, and whether it is a hidden matrix.
 using Tensors = std::vector<std::pair<std::int64_t, bool>>;
 
 Tensors tensors(const config::ModelOptions& options) {

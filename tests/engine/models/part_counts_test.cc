@@ -1,11 +1,10 @@
-// Parameters, hidden matrices and the numbers that decoding keeps, as cost counts them for every part, are those of
-// built models.
+// For every part, cost counts the same parameters, hidden matrices and cache elements as a built model has.
 #include <gtest/gtest.h>
 
-#include "decode.h"
 #include "engine/nn/combinations.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
+#include "small_models.h"
 #include "training/cost/cache.h"
 #include "training/cost/cost.h"
 

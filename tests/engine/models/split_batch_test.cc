@@ -1,4 +1,4 @@
-// A batch in parts is the batch: random numbers by place, and buffers that change once after all parts.
+// Splitting a batch does not change the result: random numbers depend on the place, buffers are updated once.
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"

@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
-#include "gradients_reach.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "tiny.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace vision_transformer_test {
@@ -51,7 +50,7 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   return all;
 }
 
-// The head begins at 0: gives it something to say.
+// The head is initialised to 0; this gives it random values.
 void wake_head(VisionTransformer& model) {
   const at::NoGradGuard no_grad;
   const at::Tensor w = model.parameters().at("head.w_down");
@@ -72,7 +71,7 @@ TEST(VisionTransformer, ReadsPatchesRowByRow) {
   wake_head(model);
   const nn::Parameters& p = model.parameters();
   const at::Tensor images = at::randn({2, 3, 6, 6}, at::kDouble);
-  // The same as a convolution whose kernel is a patch.
+  // Equals a convolution with the patch as its kernel.
   const at::Tensor kernel = p.at("patch.w").t().view({12, 3, 2, 2});
   at::Tensor h = at::conv2d(images, kernel, at::Tensor(), /*stride=*/2).flatten(2).transpose(1, 2);
   h = h + grid_sinusoids(3, 12, 10000.0, at::kDouble);

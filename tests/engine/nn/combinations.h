@@ -11,13 +11,13 @@
 
 namespace headroom::testing {
 
-// A value on one axis of the table: its name on the page, and what it sets.
+// A choice on one axis of the table: its name in docs/combinations.md, and the options that it sets.
 struct Choice {
   std::string name;
   std::function<void(config::ModelOptions&)> set;
 };
 
-// Every part that there is, in the settings that it names itself.
+// Every part in the settings of its examples().
 template <class Part>
 std::vector<Choice> choices_of(config::PartName<Part> config::AttentionOptions::*slot) {
   std::vector<Choice> all;
@@ -57,7 +57,7 @@ inline const std::vector<Choice>& output_gates() {
   return kAll;
 }
 
-// Output gates come after all else: every projection with every one of them, by dot products, covers the rest.
+// Output gates apply last, so it suffices to combine them with every projection under dot scores.
 inline std::vector<Choice> gated_projections() {
   std::vector<Choice> all;
   for (const Choice& projection : projections()) {
@@ -103,7 +103,7 @@ inline config::ModelOptions small_model() {
   return m;
 }
 
-// Why a model cannot be, or nothing.
+// Why config::check() refuses a model; empty if it does not.
 inline std::string refusal(const config::ModelOptions& model) {
   try {
     config::check(model, "config");

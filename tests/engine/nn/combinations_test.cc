@@ -1,5 +1,5 @@
-// Every combination of projection, score, composition, position and mask either works, or is refused with a sentence;
-// docs/combinations.md says which.
+// Every combination of projection, score, composition, position and mask either works or is refused with a message.
+// docs/combinations.md lists them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ struct Layer {
                    .context_length = m.context_length,
                    .memory_length = m.memory_length},
                   Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kDouble)) {
-    // Some parameters start at 0 (routers, biases u and v) or nearly (factors): every term shall count.
+    // Some parameters are initialised to 0 (routers, biases u and v) or nearly (factors); here every term matters.
     const at::NoGradGuard no_grad;
     const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
     for (const Parameter& p : parameters.all()) {
@@ -101,8 +101,8 @@ void expect_gradient(Layer& layer, const std::string& name) {
     return value;
   };
   const double difference = (moved(kStep) - moved(-kStep)) / (2.0 * kStep);
-  // The difference's own error is third derivatives (up to 1e9 here: scores of 50 pass exp) times step^2 / 6, and
-  // rounding / step.
+  // The error of the difference is a third derivative (up to 1e9: scores of 50 in exp) times step^2 / 6, plus rounding
+  // divided by step.
   EXPECT_NEAR(along, difference, 1e-6 * std::max(1.0, std::abs(difference))) << name;
 }
 
@@ -121,7 +121,7 @@ void expect_decoding(const Layer& layer, const std::string& name) {
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
-// What follows padding, and what comes later, changes nothing.
+// Padding and later tokens do not change the result.
 void expect_blindness(const Layer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer);
@@ -142,7 +142,7 @@ void expect_blindness(const Layer& layer, const std::string& name) {
   }
 }
 
-// Names whose `text` is the same, joined, each with that text; in order.
+// Joins the names that have the same `text`, in order.
 std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice>& choices,
                                                         const std::function<std::string(const std::string&)>& text) {
   std::vector<std::pair<std::string, std::string>> groups;
@@ -158,7 +158,7 @@ std::vector<std::pair<std::string, std::string>> merged(const std::vector<Choice
   return groups;
 }
 
-// Sentences numbered as they turn up, and the table of cells.
+// The table of cells, and the messages, numbered in order of appearance.
 class Page {
  public:
   std::string note(const std::string& sentence) {

@@ -1,5 +1,5 @@
-// The maps of composed heads against their equation (DCMHA Eq. 3-8, App. D), one pair of tokens at a time.
-#include "headroom/nn/composition.h"
+// Composition of heads against its equation (DCMHA Eq. 3-8, App. D), pair by pair.
+#include "headroom/nn/attention_parts.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -13,7 +13,7 @@ using config::AttentionOptions;
 
 constexpr std::int64_t kWidth = 5, kBatch = 2, kQueries = 3, kKeys = 4;
 
-// What a token x [d] adds to the map of a stage, [H, H] from head to head: in each group sum_r u_r w_r^T with
+// The factors of a token x [d] as a matrix [H, H] from head to head: in each group sum_r u_r w_r^T with
 // (u, w) = act(x W_1) W_2 and u_r divided by sqrt(mean u_r^2 + 1e-6), and diag(tanh(x W_g)).
 at::Tensor map_of_token(const Parameters& p, const std::string& side, const at::Tensor& x, const AttentionOptions& o,
                         bool low_rank, bool gate) {

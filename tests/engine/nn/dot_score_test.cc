@@ -1,5 +1,5 @@
-// A learned sink in a whole layer against its equation. Gradients, decoding, padding and what it combines with are
-// checked with every other score's (combinations_test.cc), the fused kernels in ops (sink_test.cc).
+// A learned sink in a layer against its equation. combinations_test.cc covers gradients, decoding, padding and
+// combinations; sink_test.cc in ops covers the fused kernels.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
@@ -72,7 +72,7 @@ TEST(DotScore, ASinkTakesAShareOfEachSoftmax) {
   EXPECT_LE(relative_error(whole(layer, all), at::einsum("bhte,hed->btd", {o, layer.parameters.at("w_o")})), 1e-13);
 }
 
-// Few queries, as in decoding, by the fused kernels: each row equals that of the whole pass by the reference.
+// The decode path of the fused kernels: each row equals that of the full pass by the reference.
 TEST(DotScore, DecodingWithASinkEqualsTheWhole) {
   const at::NoGradGuard no_grad;
   for (const std::string position : {"none", "rope", "relative"}) {
@@ -108,7 +108,7 @@ TEST(DotScore, SinksHaveGradients) {
   }
   const at::Tensor exact = gradient(wide, tokens(at::kFloat).to(at::kDouble), Implementation::automatic);
   EXPECT_GT(exact.abs().min().item<double>(), 1e-4);
-  // Sums of 10 rows' products.
+  // Sums over 10 rows.
   EXPECT_LE(relative_error(gradient(layer, tokens(at::kFloat), Implementation::fused), exact), 1e-5);
 }
 

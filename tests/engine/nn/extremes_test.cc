@@ -1,4 +1,4 @@
-// What every kind of layer gives at the edges: huge scores, nothing visible, one token, no valid token at all.
+// Every kind of layer at the edges: huge scores, no visible key, one token, no valid token.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "combinations.h"

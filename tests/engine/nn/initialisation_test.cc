@@ -1,4 +1,4 @@
-// How every part of a layer is initialised. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or
+// The initialisation of every part of a layer. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or
 // mixture keys, m heads of a group.
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -20,7 +20,7 @@ using testing::uniform;
 
 constexpr std::int64_t kLayers = 5, kWidth = 96, kHeads = 32, kHead = 8, kExperts = 4;
 
-// sqrt(2 / (L fan_in)): the rule of dense layers and, without the cut, of SwitchHead's (section 2.2).
+// sqrt(2 / (L fan_in)): truncated for dense layers, not truncated for SwitchHead (section 2.2).
 double scaled(std::int64_t fan_in) {
   return std::sqrt(2.0 / static_cast<double>(kLayers * fan_in));
 }
@@ -101,8 +101,8 @@ TEST(Initialisation, GatedHeads) {
   expect_layer(o, projections(truncated) + Starts{{"select", normal(scaled(kWidth))}}, "gated heads");
 }
 
-// As SwitchHead's layers where these are compared with them; by MoA's own code Glorot's uniform law for each expert,
-// 1 / sqrt 2 of it for the shared head, and a router that knows nothing.
+// Like SwitchHead under `scaled`; under `glorot` as in MoA's code: Glorot's uniform law for each expert, 1 / sqrt 2 of
+// it for the shared head, and a router of zeros.
 TEST(Initialisation, RoutedHeads) {
   AttentionOptions o = base();
   o.projection = "routed_heads";
@@ -151,19 +151,20 @@ TEST(Initialisation, RulesOfWholeModels) {
                "glorot", {.rule = config::Initialisation::glorot});
   expect_layer(o, layer(normal(0.07), normal(0.03), normal(0.07), constant(0), constant(0)), "pythia",
                {.rule = config::Initialisation::pythia, .std = 0.07, .stream_std = 0.03});
-  // 96 numbers are too few for the law of b_o, whose bound is another's.
+  // 96 values are too few to test the law of b_o, which has another bound.
   o.bias = false;
   Starts plain = layer(uniform(root(kWidth)), uniform(root(heads)), uniform(root(kWidth)), {}, {});
   std::erase_if(plain, [](const auto& entry) { return entry.first.starts_with("b_"); });
   expect_layer(o, plain, "torch", {.rule = config::Initialisation::torch});
   const Initialisation torch{.rule = config::Initialisation::torch};
-  EXPECT_EQ(torch.bias({}, 16)->law, nn::Start::Law::uniform);
+  EXPECT_EQ(torch.bias({}, 16)->law, nn::Distribution::Law::uniform);
   EXPECT_DOUBLE_EQ(torch.bias({}, 16)->scale, 0.25);
   EXPECT_DOUBLE_EQ(torch.embedding({}, 16).scale, 1.0);
-  EXPECT_FALSE(Initialisation{.rule = config::Initialisation::glorot}.bias(nn::Start::uniform(1.0), 16).has_value());
+  EXPECT_FALSE(
+      Initialisation{.rule = config::Initialisation::glorot}.bias(nn::Distribution::uniform(1.0), 16).has_value());
 }
 
-// The maps are initialised as DCMHA's; q, k, v and o as in the layer without them, dense or of experts.
+// Maps are initialised as in DCMHA; q, k, v and o as in the layer without maps, dense or of experts.
 TEST(Initialisation, ComposedLayers) {
   AttentionOptions o = base();
   o.composition = "static";

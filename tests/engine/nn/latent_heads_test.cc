@@ -1,5 +1,5 @@
-// Multi-head latent attention against its equation, and what decoding does of it. Gradients, padding and what it
-// combines with are checked with every other projection's (combinations_test.cc).
+// Multi-head latent attention against its equation, and its decoding. combinations_test.cc covers gradients, padding
+// and combinations.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -61,7 +61,7 @@ at::Tensor whole(const Layer& layer, const at::Tensor& all, std::int64_t n = kTo
   return layer.attention({.x = all.narrow(1, all.size(1) - n, n), .source = all}, context);
 }
 
-// One token after the other, `first` of them at once.
+// Reads `first` tokens at once, then one by one.
 at::Tensor decoded(const Layer& layer, const at::Tensor& all, std::int64_t first, RowCaches& cache) {
   std::vector<at::Tensor> rows;
   for (std::int64_t at = 0; at < all.size(1);) {
@@ -76,7 +76,7 @@ at::Tensor rms(const at::Tensor& x, const at::Tensor& gain) {
   return x / (x.square().mean(-1, true) + 1e-6).sqrt() * gain;
 }
 
-// Channels (c, c + p/2) of one vector at a position turn by position * base^(-2c/p).
+// Rotates channels (c, c + p/2) of a vector by position * base^(-2c/p).
 at::Tensor turned(const at::Tensor& x, std::int64_t position) {
   at::Tensor y = x.clone();
   for (std::int64_t c = 0; c < kRotary / 2; ++c) {
@@ -132,7 +132,7 @@ TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
   testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "latent");
 }
 
-// Prompts of several lengths, which make the heads' keys or meet the latents, then steps, which meet the latents.
+// Prompts of several lengths, with projected keys or absorbed projections, then steps with absorbed projections.
 TEST(LatentHeads, DecodingEqualsTheWhole) {
   const at::NoGradGuard no_grad;
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
@@ -143,7 +143,7 @@ TEST(LatentHeads, DecodingEqualsTheWhole) {
         RowCaches cache(layer.attention, all.size(0));
         const at::Tensor rows = decoded(layer, all, first, cache).narrow(1, kMemory, kTokens);
         EXPECT_LE(relative_error(rows, whole(layer, all)), type == at::kDouble ? 1e-13 : 1e-5) << window << first;
-        EXPECT_EQ(cache.numbers(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
+        EXPECT_EQ(cache.elements(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
       }
     }
   }
@@ -177,7 +177,7 @@ TEST(LatentHeads, AStepNeverMakesTheHeadsKeys) {
   EXPECT_EQ(counted, 2 * expected);  // of two sequences
 }
 
-// Widths of DeepSeek-V3: 576 numbers a token and layer, 187.1M parameters.
+// DeepSeek-V3: 576 cached elements a token and layer, 187.1M parameters.
 TEST(LatentHeads, OfDeepSeekV3) {
   config::AttentionOptions o;
   o.projection = "latent";
@@ -194,9 +194,9 @@ TEST(LatentHeads, OfDeepSeekV3) {
   const Layer layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
   RowCaches cache(layer.attention, all.size(0));
-  // Latents of 512 numbers: scores are sums of 576 products.
+  // Scores are sums of 576 products.
   EXPECT_LE(relative_error(decoded(layer, all, 3, cache).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-4);
-  EXPECT_EQ(cache.numbers(), (kMemory + kTokens) * 576);
+  EXPECT_EQ(cache.elements(), (kMemory + kTokens) * 576);
 }
 
 TEST(LatentHeads, OtherValuesThanKeysAreRefused) {

@@ -1,4 +1,4 @@
-// Linear attention layers against their equations written out (Katharopoulos et al.; MLK and sMLK, Transformer-MGK
+// Linear attention layers against their equations (Katharopoulos et al.; MLK and sMLK, Transformer-MGK
 // Eq. 13), with every scale, feature map and mixing point.
 #include <ATen/CPUGeneratorImpl.h>
 

@@ -1,4 +1,4 @@
-// What an observer sees of an attention layer, and what becomes of that which it returns.
+// Observed values of an attention layer, and the effect of replacing them.
 #include "headroom/nn/observer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -21,7 +21,7 @@ constexpr std::int64_t kRows = 2, kTokens = 7, kWidth = 12, kHeads = 4, kHead = 
 using Names = std::set<std::string, std::less<>>;
 using Change = std::function<at::Tensor(std::string_view, at::Tensor)>;
 
-// Wants the names it is told and changes their values.
+// Replaces the values of the given names.
 struct Changes : Observer {
   Names names;
   Change change;
@@ -85,7 +85,7 @@ TEST_F(Observed, PatternsStopAtDots) {
   EXPECT_FALSE(matches("", "q"));
 }
 
-// Every name of the header that a layer of this kind has, of its shape; and looking changes nothing.
+// A layer has the names of the header, in their shapes, and observing changes nothing.
 TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
   using Shapes = std::map<std::string, std::vector<std::int64_t>>;
   const std::vector<std::int64_t> head{kRows, kHeads, kTokens, kHead}, pair{kRows, kHeads, kTokens, kTokens};
@@ -180,7 +180,7 @@ TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
   EXPECT_THROW(layer(&pairs, Implementation::fused), UserError);
 }
 
-// A head whose result is 0 is one that w_o does not read.
+// Setting a head output to 0 equals zeros in w_o.
 TEST_F(Observed, AHeadIsSwitchedOff) {
   for (const char* projection : {"dense", "experts", "gated_heads"}) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
@@ -200,7 +200,7 @@ TEST_F(Observed, AHeadIsSwitchedOff) {
   }
 }
 
-// Weight 0 is what an expert's matrices of zeros give.
+// Weight 0 equals an expert with matrices of zeros.
 TEST_F(Observed, AnExpertIsSwitchedOff) {
   constexpr std::int64_t kOff = 2;
   at::Tensor index;
@@ -236,7 +236,7 @@ TEST_F(Observed, AnExpertIsSwitchedOff) {
 
 const Names kOnlyShown = {"x", "source", "gate", "responsibilities"};
 
-// Every value that is used: with another in its place the layer's result is another.
+// Replacing a value that is used changes the layer's output.
 TEST_F(Observed, ResultsAreUsed) {
   config::AttentionOptions mixture = small();
   mixture.score = "gaussian_mixture";
@@ -267,7 +267,7 @@ TEST_F(Observed, ResultsAreUsed) {
   EXPECT_THROW(layer(&wrong), Error);
 }
 
-// Gradients pass through what an observer puts in the place of a value.
+// Gradients pass through a replacement.
 TEST(ObservedGradients, PassThroughChanges) {
   const Layer layer(small());
   Changes half({"o"}, [](std::string_view, const at::Tensor& o) { return o * 0.5; });

@@ -1,5 +1,5 @@
-// Gated attention against its equation, on projections of every kind: the same layer without a gate gives the heads'
-// results. Gradients, decoding, padding and costs are checked with every other part's (combinations_test.cc).
+// Gated attention against its equation, for every kind of projection: the layer without a gate gives the head outputs.
+// combinations_test.cc covers gradients, decoding, padding and combinations.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
   }
 }
 
-// Weights that decide nothing: half of each head's result is left.
+// Zero weights halve each head output.
 TEST(OutputGate, OfNothingIsAHalf) {
   const at::NoGradGuard no_grad;
   config::ModelOptions m = testing::small_model();

@@ -14,10 +14,10 @@ at::Generator seeded() {
 }
 
 void build_all(const Builder& build, at::IntArrayRef shape) {
-  build.started("normal", shape, Start::normal(0.5));
-  build.started("truncated", shape, Start::truncated_normal(0.5));
-  build.started("uniform", shape, Start::uniform(0.5));
-  build.made("made", shape, [&] { return build.draw(shape, Start::normal(0.5)).mul_(2.0); });
+  build.random("normal", shape, Distribution::normal(0.5));
+  build.random("truncated", shape, Distribution::truncated_normal(0.5));
+  build.random("uniform", shape, Distribution::uniform(0.5));
+  build.custom("made", shape, [&] { return build.draw(shape, Distribution::normal(0.5)).mul_(2.0); });
   build.constant("constant", shape, 3.0);
   build.buffer("buffer", shape, 4.0);
 }
@@ -51,26 +51,26 @@ TEST(Builder, ASeedMeansTheSameNumbersOnEveryDevice) {
 
 TEST(Builder, TakesGivenTensorsInTheOrderTheyAreMade) {
   Parameters first, second;
-  build_all(Builder(first, Beginning(7)), {3, 2});
+  build_all(Builder(first, ParameterSource(7)), {3, 2});
   std::vector<at::Tensor> tensors;
-  for (const Parameter& p : first.made()) {
+  for (const Parameter& p : first.in_creation_order()) {
     tensors.push_back(p.tensor);
   }
-  const Builder again(second, Beginning(tensors));
+  const Builder again(second, ParameterSource(tensors));
   build_all(again, {3, 2});
   again.require_all_taken();
-  ASSERT_EQ(second.made().size(), 6U);
+  ASSERT_EQ(second.in_creation_order().size(), 6U);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    EXPECT_TRUE(second.made()[i].tensor.is_same(tensors[i]));
-    EXPECT_EQ(second.made()[i].name, first.made()[i].name);
-    EXPECT_EQ(second.made()[i].buffer, first.made()[i].name == "buffer");
+    EXPECT_TRUE(second.in_creation_order()[i].tensor.is_same(tensors[i]));
+    EXPECT_EQ(second.in_creation_order()[i].name, first.in_creation_order()[i].name);
+    EXPECT_EQ(second.in_creation_order()[i].buffer, first.in_creation_order()[i].name == "buffer");
   }
 }
 
 TEST(Builder, RefusesOtherTensorsThanItMakes) {
   const auto make_two = [](std::vector<at::Tensor> tensors) {
     Parameters parameters;
-    const Builder build(parameters, Beginning(std::move(tensors)));
+    const Builder build(parameters, ParameterSource(std::move(tensors)));
     build.constant("a", {3}, 0.0);
     build.constant("b", {2}, 0.0);
     build.require_all_taken();

@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "headroom/nn/position.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace position_table_test {

@@ -1,5 +1,5 @@
-// Priors that replace themselves (soft-E, Transformer-MGK section 2) against their definition, pair by pair.
-#include "engine/nn/attention/prior.h"
+// Soft-E priors (Transformer-MGK, section 2) against their definition.
+#include "engine/nn/attention/gaussian_mixture.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -20,7 +20,7 @@ struct Sum {
 };
 
 // resp_r = pi_r exp(s_r) / (sum_r pi_r exp(s_r) + epsilon), averaged over pairs of valid tokens (or over all pairs),
-// all heads of a group, and what the table does not tell apart: [R - 1, G, S] of sums and numbers of pairs.
+// all heads of a group, and the axes that the table lacks: sums and counts of pairs, [R - 1, G, S].
 std::vector<std::vector<std::vector<Sum>>> sums(const std::vector<at::Tensor>& components, const at::Tensor& prior,
                                                 const at::Tensor& valid_keys, const at::Tensor& valid_queries) {
   std::vector all(kMixtures - 1, std::vector(kGroups, std::vector<Sum>(kKeys)));
@@ -51,7 +51,7 @@ std::vector<std::vector<std::vector<Sum>>> sums(const std::vector<at::Tensor>& c
   return all;
 }
 
-// What the table of R - 1 components becomes.
+// The updated table of R - 1 components.
 at::Tensor expected(config::Prior kind, double epsilon, const at::Tensor& table,
                     const std::vector<std::vector<std::vector<Sum>>>& all) {
   at::Tensor after = table.clone();
@@ -125,7 +125,7 @@ TEST(SoftE, IsItsDefinition) {
   }
 }
 
-// One that the others have displaced goes through subnormal numbers on its way to 0, whose inverse is infinite.
+// A vanishing component passes through subnormal numbers, whose inverse is infinite.
 TEST(SoftE, AComponentThatFadesLeavesGradientsFinite) {
   config::AttentionOptions o;
   o.score = "gaussian_mixture";

@@ -24,7 +24,7 @@ double average(const at::Tensor& x) {
   return x.mean().item<double>();
 }
 
-// Of two sets of a million numbers with mean 0 and variance 1, in standard deviations of the mean product.
+// Correlation of two samples of mean 0 and variance 1, in standard deviations of the mean product.
 double correlation(const at::Tensor& a, const at::Tensor& b) {
   return average(a * b) * std::sqrt(static_cast<double>(a.numel()));
 }
@@ -81,7 +81,7 @@ TEST(Random, FloatingTypesSeeTheSameNumbers) {
 }
 
 TEST(Random, PartsOfABatchDrawWhatTheWholeDraws) {
-  // Folded axes too: 6 rows of 5 tokens, 4 numbers each.
+  // Folded axes: 6 rows of 5 tokens with 4 elements each.
   const at::Tensor whole = at::zeros({30, 4}), part = at::zeros({10, 4});
   const at::Tensor u = uniform(whole, drawing(1, 0, 6), "a"), z = normal(whole, drawing(1, 0, 6), "a"),
                    d = dropout(at::ones({6, 5, 4}), 0.5, drawing(1, 0, 6), "a");
@@ -94,7 +94,7 @@ TEST(Random, PartsOfABatchDrawWhatTheWholeDraws) {
   }
 }
 
-// A sequence drops the same places whatever its batch is padded to.
+// The dropout mask of a sequence does not depend on the padding of its batch.
 TEST(Random, RowsDoNotDependOnTheirLength) {
   const at::Tensor longer = dropout(at::ones({4, 9, 8}), 0.5, drawing(1, 0, 4), "a");
   EXPECT_TRUE(dropout(at::ones({4, 5, 8}), 0.5, drawing(1, 0, 4), "a").equal(longer.narrow(1, 0, 5)));

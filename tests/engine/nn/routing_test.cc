@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "engine/nn/attention/routing_losses.h"
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
+#include "headroom/nn/routing.h"
 #include "one_thread.h"
 
 namespace headroom::nn {
@@ -16,11 +16,11 @@ using config::AttentionOptions;
 using testing::relative_error;
 
 TEST(RoutingLosses, AreTheirDefinitions) {
-  // Three tokens, two experts, one chosen: expert 0 twice; the last token is padding.
+  // Three tokens, two experts, top 1: expert 0 twice; the last token is padding.
   const at::Tensor prob = at::tensor({0.75, 0.25, 0.5, 0.5, 0.0, 0.0}, at::kDouble).view({3, 2});
   // P = (1.25, 0.75) / 2, F = (2, 0) / 2.
   EXPECT_NEAR(switch_loss(prob, at::tensor({2, 0}, at::kLong)).item<double>(), 2 * 0.625, 1e-15);
-  // Two sequences of two tokens, two slots: slot 0 saw experts {1} and {0, 2}, slot 1 {0, 2} and {1}.
+  // Two sequences of two tokens, two slots: slot 0 has experts {1} and {0, 2}, slot 1 {0, 2} and {1}.
   const at::Tensor index = at::tensor({1, 0, 1, 2, 0, 1, 2, 1}, at::kLong).view({4, 2});
   EXPECT_TRUE(at::equal(slot_counts(index, 2, 3), at::tensor({3.0, 3.0, 0.0}, at::kDouble)));
   // n1 = (0.25, 0.75): mean 0.5, unbiased variance 0.125.
@@ -30,7 +30,7 @@ TEST(RoutingLosses, AreTheirDefinitions) {
   const at::Tensor even = at::zeros({2, 4}, at::kDouble);
   EXPECT_NEAR(z_loss(even).item<double>(), std::pow(std::log(4.0), 2), 1e-14);
   EXPECT_NEAR(entropy_loss(even).item<double>(), -std::log(4.0), 1e-14);
-  // Nothing but padding: no shares, no NaN.
+  // Only padding: 0 instead of NaN.
   EXPECT_EQ(switch_loss(at::zeros({2, 2}, at::kDouble), at::zeros({2}, at::kLong)).item<double>(), 0.0);
 }
 
@@ -81,7 +81,7 @@ TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
 }
 
 TEST(RoutedHeads, AllHeadsWithEqualGatesAreMultiQueryAttention) {
-  // Every head is chosen with weight 1/4: the mean of four heads that share keys and values.
+  // Every head is routed to with weight 1/4: the mean of four heads that share keys and values.
   AttentionOptions o = routed(4), plain = routed(4);
   plain.projection = "dense";
   plain.n_kv_heads = 1;

@@ -1,4 +1,4 @@
-// Decoding a batch in the tests of layers: a cache for each row.
+// Decodes a batch with one layer in tests: a cache for each row.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ class RowCaches {
     step.caches = each_;
     return layer(step, context);
   }
-  // Held at capacity by each row.
-  std::int64_t numbers() const { return all_.front().numbers(); }
+  // Of each row, at capacity.
+  std::int64_t elements() const { return all_.front().elements(); }
 
  private:
   std::vector<AttentionCache> all_;

@@ -1,5 +1,4 @@
-// Sigmoid attention against its equation written out. Gradients, decoding, padding and what it combines with are
-// checked with every other score's (combinations_test.cc).
+// Sigmoid attention against its equation. combinations_test.cc covers gradients, decoding, padding and combinations.
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
@@ -91,7 +90,7 @@ TEST(SigmoidScore, IsItsEquation) {
   }
 }
 
-// With all scores 0 the weights of n keys are 1 / (n + 1) each: half of a lone key's value, nearly all of many alike.
+// With all scores 0 each of n keys has the weight 1 / (n + 1).
 TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
   const at::NoGradGuard no_grad;
   const Layer layer(true, 0.0);

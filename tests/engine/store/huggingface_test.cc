@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/stored_tensor.h"
+#include "engine/store/stored_tensors.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "headroom/store/run_folder.h"
 #include "tiny.h"
 
 namespace headroom::store {
@@ -16,7 +16,7 @@ namespace huggingface_test {
 
 namespace fs = std::filesystem;
 
-// Models that transformers made, with its logits (make.py there).
+// Models and logits written by transformers (huggingface/make.py).
 const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 const fs::path kTokenizer = kModels / "tokenizer.json";
 constexpr const char* kNames[] = {"gpt2",    "gpt_neox", "gpt_neox_sequential", "llama", "llama_biases",
@@ -48,7 +48,7 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
   EXPECT_GT(expected.std().item<double>(), 0.3);
   EXPECT_LT(difference(logits_of(imported.checkpoint, tokens), expected), 1e-5);
 
-  // As a checkpoint file.
+  // Through a checkpoint file.
   const tiny::Folder folder;
   save_checkpoint(imported.checkpoint, folder / "model.safetensors");
   const Checkpoint read = read_checkpoint(folder / "model.safetensors");
@@ -70,7 +70,7 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Huggingface, testing::ValuesIn(kNames),
                          [](const auto& one) { return std::string(one.param); });
 
-// A copy of a model's folder whose config.json and tensors a test changes.
+// A copy of a model's folder, for tests that change its config.json and tensors.
 class HuggingfaceFolder : public testing::Test {
  protected:
   void copy(const std::string& name) {
@@ -83,7 +83,7 @@ class HuggingfaceFolder : public testing::Test {
     json[Json::json_pointer(pointer)] = Json::parse(value);
     write_text_file(path_ / "config.json", json.dump());
   }
-  // The tensors, each changed, taken out (undefined) or added, in `files` shards (1: a single file).
+  // Rewrites the tensors after `change`, which may remove some (undefined) or add others, in `files` shards.
   template <class Change>
   void rewrite(Change&& change, std::size_t files = 1) {
     std::map<std::string, at::Tensor> tensors;
@@ -162,7 +162,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
     EXPECT_TRUE(tensor.equal(whole.tensors.at(name))) << name;
   }
   rewrite([](auto& tensors) { tensors["lm_head.weight"] = tensors["lm_head.weight"] + 1; });
-  EXPECT_SAYS(refusal(), "tensor \"lm_head.weight\" is not the embedding, but config.json says tie_word_embeddings");
+  EXPECT_SAYS(refusal(), "tensor \"lm_head.weight\" differs from the embedding");
 
   copy("llama");
   set("/rope_theta", "700.0");
@@ -228,14 +228,14 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
     Json index = parse_json(good, "index");
     index["weight_map"]["transformer.wte.weight"] = name;
     write_text_file(path_ / "model.safetensors.index.json", index.dump());
-    EXPECT_SAYS(refusal(), "must be the name of one in this folder");
+    EXPECT_SAYS(refusal(), "must be in this folder");
   }
   Json index = parse_json(good, "index");
   index["weight_map"]["other"] = "model-0.safetensors";
   write_text_file(path_ / "model.safetensors.index.json", index.dump());
   EXPECT_SAYS(refusal(), "weight_map: model-0.safetensors has no tensor \"other\"");
   write_text_file(path_ / "model.safetensors.index.json", "{}");
-  EXPECT_SAYS(refusal(), "must hold an object weight_map");
+  EXPECT_SAYS(refusal(), "weight_map must be an object");
   fs::remove(path_ / "model.safetensors.index.json");
   EXPECT_SAYS(refusal(), "holds neither model.safetensors nor model.safetensors.index.json");
   fs::remove(path_ / "config.json");
@@ -249,7 +249,7 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
 
   copy("gpt2");
   rewrite([](auto& tensors) { tensors["transformer.ln_f.bias"][0] = INFINITY; });
-  EXPECT_SAYS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" holds numbers that are not finite");
+  EXPECT_SAYS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" has values that are not finite");
 }
 
 TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
@@ -263,7 +263,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
     }
     return std::string("no error");
   };
-  EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection: no model");
+  EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
   EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "model.head_bias");
   EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
   EXPECT_SAYS(says([](auto& o) { o.attention.rope_fraction = 0.5; }),
@@ -285,7 +285,7 @@ TEST_F(HuggingfaceFolder, ExportReplacesItsOwnAlone) {
   EXPECT_THROW(export_huggingface(checkpoint, own, "run"), UserError) << "a config that belongs to other weights";
 }
 
-// Biases that a kind always has are written as zeros where the model has none.
+// Biases that an architecture always has are written as zeros if the model has none.
 TEST_F(HuggingfaceFolder, ExportFillsBiasesWithZeros) {
   config::Config config = tiny::config();
   config::ModelOptions& o = config.model;

@@ -1,10 +1,9 @@
-#include "headroom/store/special_tokens.h"
+#include "headroom/store/huggingface.h"
 
 #include <gtest/gtest.h>
 
 #include "data/text/text.h"
 #include "headroom/core/files.h"
-#include "headroom/store/huggingface.h"
 #include "tiny.h"
 
 namespace headroom::store {
@@ -16,7 +15,7 @@ const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "s
 
 class SpecialTokensTest : public testing::Test {
  protected:
-  // A folder of a model that is not from here; its tokenizer has "<|end|>" as token 39.
+  // A folder of another program; token 39 of its tokenizer is "<|end|>".
   void SetUp() override {
     set_log_level(LogLevel::quiet);
     fs::copy(kModels / "gpt2", theirs_);
@@ -82,7 +81,7 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
   const Imported imported = import_huggingface(theirs_);
   save_checkpoint(imported.checkpoint, folder_ / "model.safetensors");
   const Checkpoint read = read_checkpoint(folder_ / "model.safetensors");
-  const std::optional<SpecialTokens> kept = kept_special_tokens(read);
+  const std::optional<SpecialTokens> kept = stored_special_tokens(read);
   ASSERT_TRUE(kept);
   EXPECT_TRUE(kept->in_front);
   EXPECT_EQ(kept->id("bos_token", *read.tokenizer), 39);
@@ -98,7 +97,7 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
   EXPECT_EQ(settings["add_bos_token"], true);
   EXPECT_TRUE(settings.at("pad_token").is_null());
   EXPECT_FALSE(settings.contains("chat_template"));
-  EXPECT_TRUE(kept_special_tokens(import_huggingface(back_).checkpoint)->in_front);
+  EXPECT_TRUE(stored_special_tokens(import_huggingface(back_).checkpoint)->in_front);
 }
 
 TEST_F(SpecialTokensTest, OnlyWhatIsSaidIsKept) {
@@ -106,7 +105,7 @@ TEST_F(SpecialTokensTest, OnlyWhatIsSaidIsKept) {
   config_["eos_token_id"] = nullptr;
   put("config.json", config_);
   const Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
-  const SpecialTokens kept = kept_special_tokens(checkpoint).value();
+  const SpecialTokens kept = stored_special_tokens(checkpoint).value();
   EXPECT_FALSE(kept.in_front);
   EXPECT_EQ(kept.id("bos_token", *checkpoint.tokenizer), -1);
   export_huggingface(checkpoint, back_, "test");
@@ -117,7 +116,7 @@ TEST_F(SpecialTokensTest, OnlyWhatIsSaidIsKept) {
 
 TEST_F(SpecialTokensTest, ATemplateMayPutOneInFront) {
   put("tokenizer_config.json", {{"bos_token", "<|end|>"}});
-  const auto in_front = [&] { return kept_special_tokens(import_huggingface(theirs_).checkpoint)->in_front; };
+  const auto in_front = [&] { return stored_special_tokens(import_huggingface(theirs_).checkpoint)->in_front; };
   EXPECT_FALSE(in_front());
   put("tokenizer_config.json", {{"bos_token", "<|end|>"}, {"add_bos_token", true}});
   EXPECT_FALSE(in_front()) << "a tokenizer.json says all";
@@ -167,7 +166,7 @@ TEST_F(SpecialTokensTest, ModelsTrainedHereHaveNone) {
   EXPECT_EQ(json["model"]["vocab"]["\n"], checkpoint.tokenizer->line_end_id());
 
   const Checkpoint again = import_huggingface(back_).checkpoint;
-  EXPECT_FALSE(kept_special_tokens(again)) << "its texts still begin after a line end";
+  EXPECT_FALSE(stored_special_tokens(again)) << "its texts still begin after a line end";
   EXPECT_EQ(again.tokenizer->name(), checkpoint.tokenizer->name());
 }
 

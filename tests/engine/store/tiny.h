@@ -1,4 +1,4 @@
-// A folder that goes away, a little text, and a model small enough to train in a test.
+// A temporary folder, a short text, and a model small enough to train in a test.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -16,7 +16,7 @@
 
 namespace headroom::tiny {
 
-// Models this small are faster on one thread, and on a busy machine much faster.
+// Small models are faster on one thread, especially on a busy machine.
 inline const bool kOneThread = (at::set_num_threads(1), true);
 
 class Folder {
@@ -38,7 +38,7 @@ class Folder {
   std::filesystem::path path_;
 };
 
-// Sentences of a few words in a fixed random order: something to learn.
+// Sentences of a few words in a fixed random order.
 inline std::string text(std::size_t bytes, std::uint64_t seed = 1) {
   constexpr const char* kWords[] = {"the", "head", "room", "attends", "to", "every", "token", "twice", "and", "rests"};
   Random random(seed);
@@ -50,7 +50,7 @@ inline std::string text(std::size_t bytes, std::uint64_t seed = 1) {
   return out.substr(0, bytes - 1) + "\n";
 }
 
-// Two layers of SwitchHead attention with memory and every dropout on: all that a resumed run must get right.
+// Two layers of SwitchHead attention with memory and all kinds of dropout, which a resumed run must restore.
 inline config::Config config() {
   config::Config config;
   config.model.vocabulary_size = 256;
@@ -82,7 +82,7 @@ inline std::shared_ptr<const tokenizers::Tokenizer> bytes_tokenizer() {
   return tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "test");
 }
 
-// Writes `content` to `name`.txt in the folder and its bytes as a token file.
+// Writes `content` to `name`.txt in the folder and returns its bytes as a token file.
 inline std::shared_ptr<const data::TokenFile> token_file(const Folder& folder, const std::string& name,
                                                          const std::string& content) {
   const std::filesystem::path source = folder / (name + ".txt"), target = folder / (name + ".tokens");

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/models/tiny.h"
+#include "engine/models/small_models.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/store/open_model.h"
 #include "one_thread.h"

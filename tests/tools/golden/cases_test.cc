@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/nn/attention/routing_losses.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
+#include "headroom/nn/routing.h"
 #include "one_thread.h"
 #include "tools/golden/golden.h"
 

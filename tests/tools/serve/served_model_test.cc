@@ -20,7 +20,7 @@ class TokenTextTest : public ScratchFolder {
     return tokenizers::train_tokenizer(options, *data::open_text({put("t.txt", text).string()}, {}));
   }
   static TokenText spelled(const tokenizers::Tokenizer& tokenizer) {
-    return TokenText(tokenizer, store::own_special_tokens(tokenizer));
+    return TokenText(tokenizer, store::default_special_tokens(tokenizer));
   }
 };
 

@@ -3,7 +3,7 @@
 
 #include "data/synthetic/listops.h"
 #include "engine/store/tiny.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "small_classes.h"
 #include "training/tasks/classes/classification.h"
 

@@ -7,7 +7,7 @@
 #include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 #include "training/train/loop/resume.h"
 
 namespace headroom::train {

@@ -176,7 +176,7 @@ TEST(Step, DropoutDiffersFromStepToStep) {
   Trained trained(config, 0);
   const at::Tensor tokens = random_tokens(4, 9, 1);
   const double first = train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss;
-  trained.state.memory.forget();
+  trained.state.memory.reset();
   EXPECT_NE(train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss, first);
 }
 
@@ -208,7 +208,7 @@ TEST(Step, Bf16ProductsTrainFp32Parameters) {
     const nn::Context context = models::make_context(how, at::kCPU);
     std::vector<double> all;
     for (int i = 0; i < 30; ++i) {
-      trained.state.memory.forget();
+      trained.state.memory.reset();
       all.push_back(
           train_step(trained.model, batch_of(random_tokens(4, 9, 1)), trained.state, config.train, context).loss);
     }

@@ -11,7 +11,6 @@
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "headroom/store/run_folder.h"
 #include "training/tasks/language/language_modelling.h"
 
 namespace headroom::train {

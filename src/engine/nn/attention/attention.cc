@@ -11,11 +11,12 @@
 namespace headroom::nn {
 namespace {
 
-void refuse_other_sequence(const config::AttentionOptions& o, const AttentionPlace& place) {
+void check_cross_attention(const config::AttentionOptions& o, const AttentionPlace& place) {
   if (place.cross && (o.position->has_distances() || place.causal || place.window > 0)) {
     user_error(
-        "model.attention: cross-attention has no order between its two sequences: position must be none, learned or "
-        "sinusoidal, and there is no causal mask and no window");
+        "model.attention: cross-attention has no distances between its two sequences: position must be none, learned "
+        "or "
+        "sinusoidal, without a causal mask or a window");
   }
 }
 
@@ -33,9 +34,21 @@ void observe_heads(Heads& heads, const Context& context) {
 
 }  // namespace
 
+template <class Make>
+std::map<std::string, Make, std::less<>>& factories() {
+  static std::map<std::string, Make, std::less<>> table;  // constructed when the first part registers itself
+  return table;
+}
+
+template std::map<std::string, MakeProjection, std::less<>>& factories();
+template std::map<std::string, MakePosition, std::less<>>& factories();
+template std::map<std::string, MakeScore, std::less<>>& factories();
+template std::map<std::string, MakeComposition, std::less<>>& factories();
+template std::map<std::string, MakeOutputGate, std::less<>>& factories();
+
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
     : options_(options), place_(place) {
-  refuse_other_sequence(options, place);
+  check_cross_attention(options, place);
   projection_ = factory_of<MakeProjection>(options.projection.name())(options, {place.d_model, place.n_layers}, build);
   position_ = factory_of<MakePosition>(options.position.name())(options, {place.d_model, place.n_layers}, build);
   const ScorePlace score_place{.n_positions = place.memory_length + place.context_length,
@@ -91,9 +104,9 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
     for (const AttentionCache* cache : caches) {
       first.push_back(cache->next_position());
     }
-    heads.q = rotary->turn_rows(heads.q, first);
+    heads.q = rotary->rotate_rows(heads.q, first);
     for (at::Tensor& k : heads.keys) {
-      k = rotary->turn_rows(k, first);
+      k = rotary->rotate_rows(k, first);
     }
     return;
   }
@@ -103,22 +116,22 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
   }
 }
 
-ScoreCall Attention::call_of(const Queries& queries) const {
+ScoreCall Attention::score_call(const Queries& queries) const {
   ScoreCall call;
   call.valid_queries = queries.valid_queries;
-  if (place_.cross && !queries.valid_queries) {  // the keys are no queries
+  if (place_.cross && !queries.valid_queries) {  // by default the last T keys, which here are another sequence
     call.valid_queries =
         at::ones_symint({queries.x.sym_size(0), queries.x.sym_size(1)}, queries.x.options().dtype(at::kBool));
   }
   return call;
 }
 
-std::vector<at::Tensor*> Attention::Seen::tensors() {
+std::vector<at::Tensor*> Attention::KeysValues::tensors() {
   std::vector<at::Tensor*> all;
   for (at::Tensor& key : keys) {
     all.push_back(&key);
   }
-  for (at::Tensor* tensor : {&v, &factors, &marks}) {
+  for (at::Tensor* tensor : {&v, &factors, &features}) {
     if (tensor->defined()) {
       all.push_back(tensor);
     }
@@ -126,11 +139,12 @@ std::vector<at::Tensor*> Attention::Seen::tensors() {
   return all;
 }
 
-Attention::Seen Attention::seen_of(const Heads& heads, const at::Tensor& source, const Context& context) const {
+Attention::KeysValues Attention::keys_values(const Heads& heads, const at::Tensor& source,
+                                             const Context& context) const {
   return {.keys = heads.keys,
           .v = heads.v,
           .factors = composition_ != nullptr ? composition_->key_factors(source, context) : at::Tensor(),
-          .marks = position_->marks(source, context)};
+          .features = position_->key_features(source, context)};
 }
 
 void Attention::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
@@ -139,34 +153,37 @@ void Attention::read_source(const at::Tensor& source, const std::optional<at::Te
   Heads heads = projection_->project({.x = {}, .source = source, .source_value = source, .cross = true}, context);
   normalise_and_rotate(heads, {}, context);
   observe_heads(heads, context);
-  const Seen seen = seen_of(heads, source, context);
-  cache.source() = seen.keys;
-  cache.source().push_back(seen.v);
-  cache.source().push_back(seen.factors);
+  const KeysValues tokens = keys_values(heads, source, context);
+  cache.source() = tokens.keys;
+  cache.source().push_back(tokens.v);
+  cache.source().push_back(tokens.factors);
   cache.valid_source() = valid;
 }
 
-Attention::Seen Attention::source_of(AttentionCache& cache) {
-  const std::vector<at::Tensor>& kept = cache.source();
-  if (kept.empty()) {
-    fail("attention: a source must be read before queries meet it");
+Attention::KeysValues Attention::cached_source(AttentionCache& cache) {
+  const std::vector<at::Tensor>& cached = cache.source();
+  if (cached.empty()) {
+    fail("attention: cross-attention decodes after read_source(), but the cache holds no source");
   }
-  return {.keys = {kept.begin(), kept.end() - 2}, .v = kept[kept.size() - 2], .factors = kept.back(), .marks = {}};
+  return {.keys = {cached.begin(), cached.end() - 2},
+          .v = cached[cached.size() - 2],
+          .factors = cached.back(),
+          .features = {}};
 }
 
-Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCall& call) const {
+Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const {
   if (!place_.causal) {
-    fail("attention: only causal layers decode token by token");
+    fail("attention: decoding needs a causal layer");
   }
-  const std::int64_t n = fresh.keys[0].size(2);
+  const std::int64_t n = tokens.keys[0].size(2);
   if (options_.score->state_numbers(options_) && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
     call.linear = &cache.linear();
-    cache.count(n);
-    return fresh;
+    cache.advance(n);
+    return tokens;
   }
-  const std::int64_t read = cache.next_position() + n, known = cache.first_index() + cache.size() + n;
-  const std::vector<at::Tensor*> tensors = fresh.tensors();
+  const std::int64_t end_position = cache.next_position() + n, end_index = cache.first_index() + cache.size() + n;
+  const std::vector<at::Tensor*> tensors = tokens.tensors();
   std::vector<at::Tensor> all;
   for (const at::Tensor* tensor : tensors) {
     all.push_back(*tensor);
@@ -175,18 +192,18 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
   for (std::size_t i = 0; i < all.size(); ++i) {
     *tensors[i] = all[i];
   }
-  call.first_position = read - fresh.keys[0].size(2);
-  call.first_index = known - fresh.keys[0].size(2);
-  return fresh;
+  call.first_position = end_position - tokens.keys[0].size(2);
+  call.first_index = end_index - tokens.keys[0].size(2);
+  return tokens;
 }
 
-ops::AttentionInputs Attention::assemble(const Queries& queries, const Heads& met, const Seen& seen,
-                                         const Context& context) const {
-  ops::AttentionInputs in{.q = met.q, .k = met.keys[0], .v = met.v};
+ops::AttentionInputs Attention::operator_inputs(const Queries& queries, const Heads& operands, const KeysValues& tokens,
+                                                const Context& context) const {
+  ops::AttentionInputs in{.q = operands.q, .k = operands.keys[0], .v = operands.v};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = queries.valid_keys};
-  position_->add_to(in, seen.marks, queries.cache, context);
+  position_->add_to(in, tokens.features, queries.cache, context);
   if (composition_ != nullptr) {
-    Composition::Maps maps = composition_->maps(queries.x, seen.factors, context);
+    Composition::Maps maps = composition_->maps(queries.x, tokens.factors, context);
     context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
     context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
     context.show("key_terms", [&] { return head_terms(maps, MapSide::key, in.q.size(1)); });
@@ -197,15 +214,16 @@ ops::AttentionInputs Attention::assemble(const Queries& queries, const Heads& me
   return in;
 }
 
-at::Tensor Attention::attend(const Queries& queries, Seen seen, const Context& context) const {
-  ScoreCall call = call_of(queries);
+at::Tensor Attention::attend(const Queries& queries, KeysValues tokens, const Context& context) const {
+  ScoreCall call = score_call(queries);
   if (queries.cache != nullptr && !place_.cross) {
-    seen = look_back(std::move(seen), *queries.cache, call);
+    tokens = append_to_cache(std::move(tokens), *queries.cache, call);
   }
-  Heads met{.q = queries.q, .keys = seen.keys, .v = seen.v};
-  projection_->expand(met, /*decoding=*/queries.cache != nullptr, context);
-  call.more_keys.assign(met.keys.begin() + 1, met.keys.end());
-  return projection_->results((*score_)(assemble(queries, met, seen, context), call, context), met, context);
+  Heads operands{.q = queries.q, .keys = tokens.keys, .v = tokens.v};
+  projection_->expand(operands, /*decoding=*/queries.cache != nullptr, context);
+  call.more_keys.assign(operands.keys.begin() + 1, operands.keys.end());
+  const at::Tensor o = (*score_)(operator_inputs(queries, operands, tokens, context), call, context);
+  return projection_->results(o, operands, context);
 }
 
 at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -219,51 +237,51 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
                           .valid_queries = {},
                           .cache = &cache};
     if (place_.cross) {
-      rows.push_back(attend(queries, source_of(cache), context));
+      rows.push_back(attend(queries, cached_source(cache), context));
       continue;
     }
     if (const at::Tensor& offsets = input.caches[0]->offsets(); offsets.defined()) {
-      cache.offsets() = offsets;  // held once for all
+      cache.offsets() = offsets;  // shared by all caches
     }
     Heads own;
     std::transform(heads.keys.begin(), heads.keys.end(), std::back_inserter(own.keys), part);
     own.v = heads.v.defined() ? part(heads.v) : at::Tensor();
-    rows.push_back(attend(queries, seen_of(own, queries.x, context), context));
+    rows.push_back(attend(queries, keys_values(own, queries.x, context), context));
   }
   return rows.size() == 1 ? rows[0] : at::cat(rows);
 }
 
-bool Attention::rows_differ_in_keys(const AttentionInput& input, const Heads& heads, const Context& context) const {
-  return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->takes_sequences() &&
+bool Attention::can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const {
+  return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->supports_sequences() &&
          composition_ == nullptr && !projection_->expands() && !pair_values(context) &&
-         !position_->marks(input.x, context).defined();
+         !position_->key_features(input.x, context).defined();
 }
 
-at::Tensor Attention::attend_sequences(const AttentionInput& input, const Heads& heads, const Context& context) const {
+at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const {
   ops::AttentionInputs in{.q = heads.q};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = {}};
-  std::size_t most = 0;
-  at::Tensor offsets;  // held once for all
+  std::size_t longest_row = 0;
+  at::Tensor offsets;  // shared by all caches
   for (std::size_t row = 0; row < input.caches.size(); ++row) {
     AttentionCache& cache = *input.caches[row];
     if (place_.cross) {
-      const Seen seen = source_of(cache);
-      in.sequences.push_back({seen.keys[0], seen.v, 0, seen.keys[0].size(2), cache.valid_source()});
+      const KeysValues source = cached_source(cache);
+      in.sequences.push_back({source.keys[0], source.v, 0, source.keys[0].size(2), cache.valid_source()});
     } else {
-      const AttentionCache::Held held =
-          cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row), !position_->orders_keys());
-      in.sequences.push_back({held.tensors[0], held.tensors[1], held.begin, held.size});
+      const AttentionCache::Visible visible = cache.append_row({heads.keys[0], heads.v}, static_cast<std::int64_t>(row),
+                                                               !position_->depends_on_key_order());
+      in.sequences.push_back({visible.tensors[0], visible.tensors[1], visible.begin, visible.size});
     }
-    most = in.sequences[row].size > in.sequences[most].size ? row : most;
+    longest_row = in.sequences[row].size > in.sequences[longest_row].size ? row : longest_row;
     offsets = offsets.defined() ? offsets : cache.offsets();
   }
-  const ops::SequenceKeys& longest = in.sequences[most];
+  const ops::SequenceKeys& longest = in.sequences[longest_row];
   in.k = longest.k.narrow(2, longest.begin, longest.size);
   in.v = longest.v.narrow(2, longest.begin, longest.size);
-  input.caches[most]->offsets() = offsets;
-  position_->add_to(in, {}, input.caches[most], context);
+  input.caches[longest_row]->offsets() = offsets;
+  position_->add_to(in, {}, input.caches[longest_row], context);
   for (AttentionCache* cache : input.caches) {
-    cache->offsets() = input.caches[most]->offsets();
+    cache->offsets() = input.caches[longest_row]->offsets();
   }
   return (*score_)(std::move(in), {}, context);
 }
@@ -271,7 +289,7 @@ at::Tensor Attention::attend_sequences(const AttentionInput& input, const Heads&
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const bool decodes = !input.caches.empty();
   if (decodes && static_cast<std::int64_t>(input.caches.size()) != input.x.size(0)) {
-    fail("attention: decoding needs a cache for each row, got {} for {}", input.caches.size(), input.x.size(0));
+    fail("attention: decoding needs one cache a row, got {} for {} rows", input.caches.size(), input.x.size(0));
   }
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
   const bool reads_source = !(decodes && place_.cross);
@@ -284,10 +302,10 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   observe_heads(heads, context);
   at::Tensor o =
       decodes
-          ? rows_differ_in_keys(input, heads, context) ? attend_sequences(input, heads, context)
-                                                       : attend_by_row(input, heads, context)
+          ? can_batch_rows(input, heads, context) ? attend_batched(input, heads, context)
+                                                  : attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
-                   seen_of(heads, source, context), context);
+                   keys_values(heads, source, context), context);
   if (heads.gate.defined()) {
     context.show("gate", [&] { return heads.gate; });
     o = context.observe("value_sum", std::move(o)) * heads.gate;

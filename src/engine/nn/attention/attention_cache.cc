@@ -7,17 +7,17 @@
 
 namespace headroom::nn {
 
-std::vector<at::Tensor> AttentionCache::held() const {
-  std::vector<at::Tensor> ordered;
+std::vector<at::Tensor> AttentionCache::ordered() const {
+  std::vector<at::Tensor> tokens;
   const std::int64_t until_end = std::min(size_, capacity_ - start_);
   for (const at::Tensor& slot : slots_) {
     const at::Tensor older = slot.narrow(2, start_, until_end);
-    ordered.push_back(until_end == size_ ? older : at::cat({older, slot.narrow(2, 0, size_ - until_end)}, 2));
+    tokens.push_back(until_end == size_ ? older : at::cat({older, slot.narrow(2, 0, size_ - until_end)}, 2));
   }
-  return ordered;
+  return tokens;
 }
 
-void AttentionCache::own() {
+void AttentionCache::unshare() {
   const std::int64_t used = std::min(capacity_, start_ + size_);
   for (at::Tensor& slot : slots_) {
     if (slot.use_count() > 1) {
@@ -36,7 +36,7 @@ void AttentionCache::make_slots(const std::vector<at::Tensor>& fresh) {
   }
 }
 
-// A few hundred numbers: an operator's call would take longer than copying them does.
+// memcpy, because a torch operator costs more than copying a few hundred elements.
 void AttentionCache::write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot) {
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     const at::Tensor &from = fresh[i], &to = slots_[i];
@@ -50,25 +50,25 @@ void AttentionCache::write_row(const std::vector<at::Tensor>& fresh, std::int64_
   }
 }
 
-AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row,
-                                                bool any_order) {
+AttentionCache::Visible AttentionCache::append_row(const std::vector<at::Tensor>& fresh, std::int64_t row,
+                                                   bool any_order) {
   const bool plain = std::all_of(fresh.begin(), fresh.end(), [](const at::Tensor& t) {
     return t.is_cpu() && (t.stride(3) == 1 || t.size(3) == 1);
   });
-  const bool replaces = any_order && sliding_ && size_ == capacity_;  // the oldest
-  if (!plain || (start_ + size_ >= capacity_ && !replaces)) {
+  const bool replaces_oldest = any_order && sliding_ && size_ == capacity_;
+  if (!plain || (start_ + size_ >= capacity_ && !replaces_oldest)) {
     std::vector<at::Tensor> own_row;
     for (const at::Tensor& t : fresh) {
       own_row.push_back(t.narrow(0, row, 1));
     }
-    Held all{.tensors = append(own_row)};
+    Visible all{.tensors = append(own_row)};
     all.size = all.tensors[0].size(2);
     return all;
   }
   make_slots(fresh);
-  own();
+  unshare();
   ++next_position_;
-  if (replaces) {
+  if (replaces_oldest) {
     write_row(fresh, row, start_);
     start_ = (start_ + 1) % capacity_;
     ++first_index_;
@@ -82,24 +82,24 @@ AttentionCache::Held AttentionCache::append_row(const std::vector<at::Tensor>& f
 std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fresh) {
   const std::int64_t n = fresh.front().size(2);
   if (!sliding_ && size_ + n > capacity_) {
-    fail("attention cache: {} tokens do not fit: it holds {} of {}", n, size_, capacity_);
+    fail("attention cache: has room for {} tokens and holds {}, got {} more", capacity_, size_, n);
   }
   make_slots(fresh);
-  own();
+  unshare();
   next_position_ += n;
   if (start_ + size_ + n <= capacity_) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
       slots_[i].narrow(2, start_ + size_, n).copy_(fresh[i]);
     }
     size_ += n;
-    return held();
+    return ordered();
   }
-  // The oldest make room; the first of several new tokens still sees capacity - 1 before it.
-  std::vector<at::Tensor> seen = held();
+  // The oldest tokens are dropped; the first of several new tokens still sees capacity - 1 tokens before it.
+  std::vector<at::Tensor> visible_tokens = ordered();
   const std::int64_t all = size_ + n, visible = std::min(all, capacity_ - 1 + n), kept = std::min(all, capacity_);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const at::Tensor whole = at::cat({seen[i], fresh[i]}, 2);
-    seen[i] = whole.narrow(2, all - visible, visible);
+    const at::Tensor whole = at::cat({visible_tokens[i], fresh[i]}, 2);
+    visible_tokens[i] = whole.narrow(2, all - visible, visible);
     if (n < capacity_) {
       for (std::int64_t token = 0; token < n; ++token) {
         slots_[i].select(2, (start_ + size_ + token) % capacity_).copy_(fresh[i].select(2, token));
@@ -111,7 +111,7 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
   start_ = n < capacity_ ? (start_ + all - kept) % capacity_ : 0;
   first_index_ += all - kept;
   size_ = kept;
-  return seen;
+  return visible_tokens;
 }
 
 bool AttentionCache::rewind(std::int64_t count) {
@@ -125,26 +125,26 @@ bool AttentionCache::rewind(std::int64_t count) {
 
 void AttentionCache::keep_last(std::int64_t count) {
   if (count < size_) {
-    own();
-    const std::vector<at::Tensor> ordered = held();
+    unshare();
+    const std::vector<at::Tensor> tokens = ordered();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      slots_[i].narrow(2, 0, count).copy_(ordered[i].narrow(2, size_ - count, count).clone());
+      slots_[i].narrow(2, 0, count).copy_(tokens[i].narrow(2, size_ - count, count).clone());
     }
     start_ = 0;
     size_ = count;
   }
-  const std::int64_t length = std::min(next_position_, count);  // of the sequence that begins now
+  const std::int64_t length = std::min(next_position_, count);  // of the new chunk's memory
   first_index_ = length - size_;
 }
 
-void AttentionCache::forget() {
+void AttentionCache::reset() {
   size_ = start_ = next_position_ = first_index_ = 0;
   linear_ = {};
   source_.clear();
   valid_source_.reset();
 }
 
-std::int64_t AttentionCache::numbers() const {
+std::int64_t AttentionCache::elements() const {
   std::int64_t total = 0;
   const auto add = [&](const at::Tensor& t) { total += t.defined() ? t.numel() : 0; };
   for (const at::Tensor& slot : slots_) {

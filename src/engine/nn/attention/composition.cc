@@ -1,4 +1,8 @@
-#include "headroom/nn/composition.h"
+// Head maps: fixed, and computed from the tokens (DCMHA Eq. 3-8, App. D). The factors of a token are those of
+// ops::head_map_factors; without the dynamic part only the fixed map remains.
+//
+// Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
+#include "headroom/nn/attention_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,16 +22,13 @@ double glorot(std::int64_t in, std::int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
 }
 
-// Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
-// The dynamic factors of a token are ops::head_map_factors'. Without a dynamic part there are none, and the fixed map
-// remains.
 class HeadMaps : public Composition {
  public:
   // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
   // and post, sides q and k.
   HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build);
 
-  // F: (2 R H + H) a stage with both low rank and gates.
+  // F = 2 R H + H for each stage with low-rank maps and gates.
   at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
   Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
 
@@ -42,7 +43,7 @@ class HeadMaps : public Composition {
 
   Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
   Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
-  // One side of all stages, side by side: [B, n, F].
+  // One side's factors of all stages, concatenated: [B, n, F].
   at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const;
   std::vector<const Stage*> stages() const;
   ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
@@ -66,8 +67,8 @@ HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const B
   Stage stage;
   const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
   if (!dynamic || options_.compose_static) {
-    stage.fixed =
-        build.started("wb", {groups, m, m}, Start::normal(0.1 / std::sqrt(static_cast<double>(options_.n_heads))));
+    stage.fixed = build.random("wb", {groups, m, m},
+                               Distribution::normal(0.1 / std::sqrt(static_cast<double>(options_.n_heads))));
   }
   if (dynamic) {
     stage.query = make_side("query", d_model, build.in("q"));
@@ -81,12 +82,12 @@ HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const
   const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
   const std::int64_t m = h / groups, hidden = 2 * rank * m;
   if (names(options_.compose_low_rank, name)) {
-    side.w1 = build.for_products().started("w1", {groups, d_model, hidden}, Start::normal(glorot(d_model, hidden)));
+    side.w1 = build.for_matmul().random("w1", {groups, d_model, hidden}, Distribution::normal(glorot(d_model, hidden)));
     const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
-    side.w2 = build.for_products().started("w2", {groups, hidden, 2, rank, m}, Start::normal(0.02 / spread));
+    side.w2 = build.for_matmul().random("w2", {groups, hidden, 2, rank, m}, Distribution::normal(0.02 / spread));
   }
   if (names(options_.compose_gates, name)) {
-    side.wg = build.for_products().started("wg", {d_model, h}, Start::normal(0.05 * glorot(d_model, h)));
+    side.wg = build.for_matmul().random("wg", {d_model, h}, Distribution::normal(0.05 * glorot(d_model, h)));
   }
   return side;
 }
@@ -177,7 +178,7 @@ const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);
 }  // namespace
 
 at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
-  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // of the one token that the map's other side has
+  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // of the other side's single token
   std::vector<at::Tensor> stages;
   for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
     if (!*stage) {
@@ -188,7 +189,7 @@ at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64
     ops::HeadMapSide& other = side == MapSide::query ? map.key : map.query;
     other = ops::HeadMapSide();
     const std::int64_t b = factors.size(0), n = factors.size(1), h = n_heads;
-    // Row m of the matrix is what the map makes of a pair whose heads are all 0 but the m-th.
+    // Row m of the matrix is the map's result for the m-th unit vector.
     const at::Tensor unit = at::eye(h, factors.options()).view({h, 1, h, 1}).expand({h, b, h, n});
     std::vector<at::Tensor> rows;
     for (std::int64_t m = 0; m < h; ++m) {
@@ -209,9 +210,9 @@ at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t 
     const std::int64_t h = n_heads, m = h / (*stage)->n_groups;
     const at::Tensor group = at::floor_divide(at::arange(h, of.factors.options().dtype(at::kLong)), m);
     const at::Tensor inside = group.unsqueeze(1).eq(group.unsqueeze(0));
-    const at::Tensor none = at::zeros({of.factors.size(0), of.factors.size(1), h, h}, of.factors.options());
-    const at::Tensor low_rank = of.rank > 0 ? of.u().transpose(2, 3).matmul(of.w()) * inside : none;
-    stages.push_back(at::stack({low_rank, of.has_gate ? at::diag_embed(of.gate()) : none}, 2));
+    const at::Tensor zeros = at::zeros({of.factors.size(0), of.factors.size(1), h, h}, of.factors.options());
+    const at::Tensor low_rank = of.rank > 0 ? of.u().transpose(2, 3).matmul(of.w()) * inside : zeros;
+    stages.push_back(at::stack({low_rank, of.has_gate ? at::diag_embed(of.gate()) : zeros}, 2));
   }
   return at::stack(stages, 2);
 }

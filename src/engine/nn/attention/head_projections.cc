@@ -1,10 +1,10 @@
 // Dense, grouped and expert projections: each of q, k, v and o is one matrix a head or a bank of experts a head
-// (SwitchHead Eq. 7-10).
+// (SwitchHead Eq. 7-10); and gated heads, which are dense projections with a routed gate (SwitchHead Eq. 4-6).
 #include <cmath>
 
 #include "engine/nn/linear.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/nn/projection.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
@@ -19,7 +19,7 @@ class HeadProjections : public Projection {
     o_ = output_side(init, build);
     const auto router = [&](const char* name) {
       return build.matrix(name, {init.d_model, options.n_heads, options.n_experts},
-                          Start::normal(init.scaled(init.d_model)),
+                          Distribution::normal(init.scaled(init.d_model)),
                           {.in = init.d_model, .out = options.n_heads * options.n_experts});
     };
     if (options.selects_source() && !options.shared_selection) {
@@ -33,10 +33,10 @@ class HeadProjections : public Projection {
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     const bool reads_source = input.source.defined();
-    const std::optional<Selection> on_source = reads_source ? select_source(input.source, context) : std::nullopt;
+    const std::optional<Routing> on_source = reads_source ? route_source(input.source, context) : std::nullopt;
     if (input.x.defined()) {
-      heads.destination = select_destination(input, on_source, context);
-      heads.q = apply(q_, 0, input.x, heads.destination, context);
+      heads.query_routing = route_queries(input, on_source, context);
+      heads.q = apply(q_, 0, input.x, heads.query_routing, context);
     }
     if (!reads_source) {
       return heads;
@@ -55,29 +55,30 @@ class HeadProjections : public Projection {
       return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
     }
     const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.d_head});
-    return grouped(o_.w, o_.bias, rows, *heads.destination, /*sum_heads=*/true, context).view_symint({b, t, d_model_});
+    return grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context)
+        .view_symint({b, t, d_model_});
   }
 
  private:
   struct Matrix {
-    at::Tensor
-        w;  // [d, H, e] or a bank [H, E, d, e], with R in front of several copies; output [H, e, d], [H, E, e, d]
+    // Input side [d, H, e] or a bank [H, E, d, e], preceded by R if there are several copies; output side [H, e, d] or
+    // [H, E, e, d].
+    at::Tensor w;
     at::Tensor bias;
     bool bank = false;
     std::int64_t n_heads = 0;
-    std::int64_t copies = 1;  // keys of a mixture: R projections
+    std::int64_t copies = 1;  // R key projections of a mixture
 
     at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
     at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  // A layer of experts is initialised normal in all its projections, any other truncated normal: composed layers as the
-  // dense ones that they are compared with.
+  // Expert layers are initialised normal in all their projections, all others truncated normal.
   at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
                         const Fan& fan, const Builder& build) const {
     const double std = init.scaled(fan.in);
     const bool truncated = options_.projection->starts_truncated();
-    return build.matrix(name, shape, truncated ? Start::truncated_normal(std) : Start::normal(std), fan);
+    return build.matrix(name, shape, truncated ? Distribution::truncated_normal(std) : Distribution::normal(std), fan);
   }
 
   Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
@@ -95,7 +96,7 @@ class HeadProjections : public Projection {
       bias.insert(bias.begin(), copies);
     }
     const MatrixAxes axes{.batch = (m.bank ? 2 : 0) + (copies > 1 ? 1 : 0)};
-    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kThirdOfAMatrix},
+    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kQkvGain},
                      build.for_hidden(axes));
     if (options_.bias) {
       m.bias = build.bias(std::string{'b', '_', which}, bias, d);
@@ -117,72 +118,103 @@ class HeadProjections : public Projection {
     return m;
   }
 
-  Selection choose(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
-    const SelectionOptions chosen{.n_heads = options_.n_heads,
-                                  .n_experts = options_.n_experts,
-                                  .top_k = options_.top_k,
-                                  .gate = options_.gate,
-                                  .expert_dropout = options_.expert_dropout};
-    return select_experts(x.reshape({-1, d_model_}), w, chosen, context, name);
+  Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
+    const RoutingOptions routing{.n_heads = options_.n_heads,
+                                 .n_experts = options_.n_experts,
+                                 .top_k = options_.top_k,
+                                 .gate = options_.gate,
+                                 .expert_dropout = options_.expert_dropout};
+    return route_tokens(x.reshape({-1, d_model_}), w, routing, context, name);
   }
 
-  std::optional<Selection> select_source(const at::Tensor& source, const Context& context) const {
+  std::optional<Routing> route_source(const at::Tensor& source, const Context& context) const {
     if (!options_.selects_source()) {
       return std::nullopt;
     }
-    return choose(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
+    return route(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
   }
 
-  std::optional<Selection> select_destination(const ProjectionInput& input, const std::optional<Selection>& on_source,
-                                              const Context& context) const {
+  std::optional<Routing> route_queries(const ProjectionInput& input, const std::optional<Routing>& on_source,
+                                       const Context& context) const {
     if (!options_.selects_destination()) {
       return std::nullopt;
     }
     if (options_.shared_selection && on_source && !input.cross) {
-      // The queries are the last tokens of the source, chosen for already.
+      // The queries are the last tokens of the source, which has been routed already.
       const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
-      Selection same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
+      Routing same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
       same.index = context.observe("select_out.index", same.index);
       same.weight = context.observe("select_out.weight", same.weight);
       return same;
     }
-    return choose(input.x, select_out_, context, "select_out");
+    return route(input.x, select_out_, context, "select_out");
   }
 
-  at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Selection>& selection,
+  at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Routing>& routing,
                    const Context& context) const {
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
-    const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *selection, /*sum_heads=*/false, context)
+    const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *routing, /*sum_heads=*/false, context)
                                 : linear(x, w, bias, context);
     return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
   }
 
   // `bank` [H, E, in, out].
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
-                            const Selection& selection, bool sum_heads, const Context& context) {
-    at::Tensor y = expert_product({.input = to_compute(rows, context),
-                                   .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
-                                   .index = selection.bank_index(),
-                                   .weight = selection.weight,
-                                   .sum_heads = sum_heads},
-                                  context);
+                            const Routing& routing, bool sum_heads, const Context& context) {
+    at::Tensor y = expert_matmul({.input = to_compute(rows, context),
+                                  .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
+                                  .index = routing.bank_index(),
+                                  .weight = routing.weight,
+                                  .sum_heads = sum_heads},
+                                 context);
     return bias.defined() ? y + to_compute(bias, context) : y;
   }
 
   config::AttentionOptions options_;
   std::int64_t d_model_;
   Matrix q_, k_, v_, o_;
-  at::Tensor select_in_, select_out_;  // [d, H, E]; shared selection uses select_out for both sides
+  at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides
 };
 
-const Factory<MakeProjection> kDenseHeads("dense", make_head_projections);
-const Factory<MakeProjection> kExpertHeads("experts", make_head_projections);
+// All heads are computed; the head outputs are gated by the top k of the query's token, others by 0 (SwitchHead Eq.
+// 4-6, a baseline that saves no computation).
+class GatedHeads : public Projection {
+ public:
+  GatedHeads(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
+      : heads_(options, init, build),
+        routing_{.n_heads = 1,
+                 .n_experts = options.n_heads,
+                 .top_k = options.top_k,
+                 .gate = options.gate,
+                 .expert_dropout = options.expert_dropout} {
+    select_ = build.matrix("select", {init.d_model, options.n_heads}, Distribution::normal(init.scaled(init.d_model)),
+                           {.in = init.d_model, .out = options.n_heads});
+  }
+
+  Heads project(const ProjectionInput& input, const Context& context) const override {
+    Heads heads = heads_.project(input, context);
+    if (input.x.defined()) {
+      const Routing routed = route_tokens(input.x.flatten(0, 1), select_, routing_, context, "select");
+      const at::Tensor gate = at::zeros_like(routed.score).scatter(-1, routed.index, routed.weight);  // [B T, 1, H]
+      const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
+      heads.gate = to_compute(gate.view_symint({b, t, -1}).transpose(1, 2).unsqueeze(3), context);
+    }
+    return heads;
+  }
+
+  at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
+    return heads_.combine(o, heads, context);
+  }
+
+ private:
+  HeadProjections heads_;
+  RoutingOptions routing_;
+  at::Tensor select_;  // [d, H]
+};
+
+const Factory<MakeProjection> kDenseHeads("dense", make_part<Projection, HeadProjections>);
+const Factory<MakeProjection> kExpertHeads("experts", make_part<Projection, HeadProjections>);
+const Factory<MakeProjection> kGatedHeads("gated_heads", make_part<Projection, GatedHeads>);
 
 }  // namespace
-
-std::unique_ptr<Projection> make_head_projections(const config::AttentionOptions& options, const LayerInit& init,
-                                                  const Builder& build) {
-  return std::make_unique<HeadProjections>(options, init, build);
-}
-
 }  // namespace headroom::nn

@@ -1,18 +1,18 @@
 // Multi-head latent attention (DeepSeek-V2, section 2.1; V3's released code): with x_j a token of the source,
 //   c_j = RMS(x_j W_down) g,   k_j^h = (R_j x_j W_rotary, c_j W_K^h),   v_j^h = c_j W_V^h
-// R the rotation by position, of one key that all heads share; q_i^h = (R_i of the first channels, the others), of x_i
-// or of RMS(x_i W_q_down) g_q. While decoding c_j and the rotated key are all that is kept, and few queries need no
-// keys and values of the heads: with q = (q_R, q_N),
+// R_j rotates by position; the rotated key is shared by all heads. Queries are projected from x_i or from
+// RMS(x_i W_q_down) g_q, and their first channels are rotated. The cache holds c_j and the rotated key only. For few
+// queries the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
 #include "engine/nn/linear.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/projection.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
 
-// Letters as in projection.h; r kv_rank, q q_rank, p channels that rotate, n = e - p those that do not.
+// Letters as in attention_parts.h; r kv_rank, q q_rank, p rotated channels, n = e - p the others.
 class LatentHeads : public Projection {
  public:
   // Parameters "w_q" [d or q, H, e], with q_rank "w_q_down" [d, q] and "q_down_norm" [q]; "w_kv_down" [d, r], "kv_norm"
@@ -28,25 +28,25 @@ class LatentHeads : public Projection {
     const Builder hidden = build.for_hidden({});
     const auto matrix = [&](const Builder& by, const char* name, const std::vector<std::int64_t>& shape,
                             std::int64_t in, std::int64_t out) {
-      return by.matrix(name, shape, Start::truncated_normal(init.scaled(in)), {.in = in, .out = out});
+      return by.matrix(name, shape, Distribution::truncated_normal(init.scaled(in)), {.in = in, .out = out});
     };
     if (q > 0) {
       w_q_down_ = matrix(hidden, "w_q_down", {d, q}, d, q);
       q_down_norm_ = build.constant("q_down_norm", {q}, 1.0);
     }
-    const std::int64_t queries_of = q > 0 ? q : d;
-    w_q_ = matrix(hidden, "w_q", {queries_of, heads_, e}, queries_of, heads_ * e);
+    const std::int64_t q_in = q > 0 ? q : d;
+    w_q_ = matrix(hidden, "w_q", {q_in, heads_, e}, q_in, heads_ * e);
     w_kv_down_ = matrix(hidden, "w_kv_down", {d, rank_}, d, rank_);
     kv_norm_ = build.constant("kv_norm", {rank_}, 1.0);
     w_k_rotary_ = matrix(hidden, "w_k_rotary", {d, rotary_}, d, rotary_);
     w_k_ = matrix(hidden, "w_k", {rank_, heads_, rest_}, rank_, heads_ * rest_);
     w_v_ = matrix(hidden, "w_v", {rank_, heads_, width_}, rank_, heads_ * width_);
     w_o_ = build.for_hidden({.rows = 2})
-               .matrix("w_o", {heads_, width_, d}, Start::truncated_normal(init.scaled(heads_ * width_)),
+               .matrix("w_o", {heads_, width_, d}, Distribution::truncated_normal(init.scaled(heads_ * width_)),
                        {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
-  // Keys: the shared key, which the layer rotates, and the latent, [B, 1, S, p + r].
+  // Keys: the shared key (rotated by the layer) and the latent, [B, 1, S, p + r].
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     if (input.x.defined()) {
@@ -58,8 +58,7 @@ class LatentHeads : public Projection {
       return heads;
     }
     if (!input.source_value.is_same(input.source)) {
-      fail(
-          "attention: with projection = \"latent\" keys and values are computed from one latent, not from two sources");
+      fail("attention: source_value must be source with projection = \"latent\", whose keys and values share a latent");
     }
     const at::Tensor latent = normalised(linear(input.source, w_kv_down_, {}, context), kv_norm_, context);
     heads.keys = {at::cat({linear(input.source, w_k_rotary_, {}, context), latent}, 2).unsqueeze(1)};
@@ -67,17 +66,17 @@ class LatentHeads : public Projection {
   }
 
   void expand(Heads& heads, bool decoding, const Context& context) const override {
-    const at::Tensor kept = heads.keys[0], latent = kept.narrow(3, rotary_, rank_);
-    context.show("rotary", [&] { return kept.narrow(3, 0, rotary_).squeeze(1); });
+    const at::Tensor cached = heads.keys[0], latent = cached.narrow(3, rotary_, rank_);
+    context.show("rotary", [&] { return cached.narrow(3, 0, rotary_).squeeze(1); });
     context.show("latent", [&] { return latent.squeeze(1); });
-    if (decoding && absorbing_is_less(heads.q.size(2), kept.size(2))) {
+    if (decoding && absorbing_is_cheaper(heads.q.size(2), cached.size(2))) {
       const at::Tensor rest = times_each(heads.q.narrow(3, rotary_, rest_), w_k_.permute({1, 2, 0}), context);
       heads.q = at::cat({heads.q.narrow(3, 0, rotary_), rest}, 3);
       heads.v = latent;
       heads.absorbed = true;
       return;
     }
-    const at::Tensor tokens = latent.squeeze(1), rotary = kept.narrow(3, 0, rotary_);
+    const at::Tensor tokens = latent.squeeze(1), rotary = cached.narrow(3, 0, rotary_);
     const at::Tensor rest = by_head(linear(tokens, w_k_, {}, context));
     heads.keys = {at::cat({rotary.expand_symint({-1, heads_, -1, -1}), rest}, 3)};
     heads.v = by_head(linear(tokens, w_v_, {}, context));
@@ -108,11 +107,11 @@ class LatentHeads : public Projection {
     return to_compute(rows, context).matmul(to_compute(matrices, context));
   }
 
-  // Whether T queries of S tokens take fewer multiply-accumulates on latents than by making the heads' keys and values:
+  // Whether T queries of S tokens cost fewer multiply-accumulates on the latents than with projected keys and values:
   // T r (n + w) + T S (2 r + p) against S r (n + w) + T S (n + p + w), for each head.
-  bool absorbing_is_less(std::int64_t t, std::int64_t s) const {
-    const std::int64_t making = rank_ * (rest_ + width_);
-    return t * making + t * s * (2 * rank_ + rotary_) <= s * making + t * s * (rest_ + rotary_ + width_);
+  bool absorbing_is_cheaper(std::int64_t t, std::int64_t s) const {
+    const std::int64_t projecting = rank_ * (rest_ + width_);
+    return t * projecting + t * s * (2 * rank_ + rotary_) <= s * projecting + t * s * (rest_ + rotary_ + width_);
   }
 
   std::int64_t heads_, rotary_, rest_, width_, rank_;
@@ -120,11 +119,7 @@ class LatentHeads : public Projection {
   at::Tensor w_q_down_, q_down_norm_, w_q_, w_kv_down_, kv_norm_, w_k_rotary_, w_k_, w_v_, w_o_;
 };
 
-const Factory<MakeProjection> kLatentHeads("latent",
-                                           [](const config::AttentionOptions& options, const LayerInit& init,
-                                              const Builder& build) -> std::unique_ptr<Projection> {
-                                             return std::make_unique<LatentHeads>(options, init, build);
-                                           });
+const Factory<MakeProjection> kLatentHeads("latent", make_part<Projection, LatentHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

@@ -1,12 +1,11 @@
-// Linear attention: feature maps instead of a softmax, with one key or a mixture of keys at each position (linear
-// Transformers; MLK and sMLK, Transformer-MGK Eq. 13).
+// Linear attention: feature maps instead of a softmax, with one key or a mixture of keys at each position
+// (Katharopoulos et al.; MLK and sMLK, Transformer-MGK Eq. 13).
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "gaussian_mixture.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/score.h"
-#include "prior.h"
-#include "shift.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
@@ -42,7 +41,7 @@ class LinearScore : public Score {
                                                                        : positive;
   }
 
-  // psi_j: the mixture's features, [B, G, S, e].
+  // psi_j, the features of the mixture of keys, [B, G, S, e].
   at::Tensor key_features(const ops::AttentionInputs& in, const ScoreCall& call) const {
     const std::int64_t n = options_.key_components();
     if (n == 1) {
@@ -65,7 +64,7 @@ class LinearScore : public Score {
     return after ? sum : feature(sum);
   }
 
-  // What each query takes of each value, [B, H, T, S], which the operator never forms.
+  // The weights [B, H, T, S] of the values, for observers; the operator never forms them.
   static at::Tensor weights(const ops::LinearAttentionInputs& in) {
     const std::int64_t h = in.q.size(1), t = in.q.size(2), s = in.k.size(2);
     at::Tensor a = in.q.matmul(in.k.repeat_interleave(h / in.k.size(1), 1).transpose(2, 3)) * in.factor;
@@ -101,11 +100,7 @@ class LinearScore : public Score {
   ScorePlace place_;
 };
 
-const Factory<MakeScore> kLinearScore("linear",
-                                      [](const config::AttentionOptions& options, const ScorePlace& place,
-                                         const Builder& build) -> std::unique_ptr<Score> {
-                                        return std::make_unique<LinearScore>(options, place, build);
-                                      });
+const Factory<MakeScore> kLinearScore("linear", make_part<Score, LinearScore>);
 
 }  // namespace
 }  // namespace headroom::nn

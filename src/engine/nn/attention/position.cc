@@ -1,35 +1,151 @@
-// Positions outside the layer: vectors added to the embeddings, or none.
-#include "headroom/nn/position.h"
+// Position tables, and the positions that add no term to the scores: none, position vectors added to the embeddings
+// (learned, sinusoidal), and rotary ones (RoPE; Su et al. 2021).
+#include <c10/core/InferenceMode.h>
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
 
+#include "engine/ops/traced.h"
+#include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 
 namespace headroom::nn {
 namespace {
 
-class OutsidePosition : public Position {
+struct CachedTable {
+  std::int64_t first = 0, end = 0;
+  at::Tensor rows;
+};
+
+// The range of `table` extended to [first, end); at least doubled, so that a growing sequence seldom extends it.
+CachedTable extended(const CachedTable& table, std::int64_t first, std::int64_t end) {
+  if (!table.rows.defined()) {
+    return {first, end, {}};
+  }
+  const std::int64_t n = table.end - table.first;
+  return {first < table.first ? std::min(first, table.first - n) : table.first,
+          end > table.end ? std::max(end, table.end + n) : table.end,
+          {}};
+}
+
+}  // namespace
+
+at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base) {
+  const at::TensorOptions wide(at::kDouble);
+  const at::Tensor frequency =
+      at::pow(at::full({}, base, wide), at::arange(count, wide) * (-2.0 / static_cast<double>(width)));
+  return at::arange(at::Scalar(first), at::Scalar(first + n), wide).unsqueeze(1) * frequency;
+}
+
+at::Tensor rows_of(const PositionTable& table, const c10::SymInt& first, const c10::SymInt& n,
+                   const at::TensorOptions& options, bool traced) {
+  if (traced) {
+    return table.make(first, n, table.width, table.base).to(options);
+  }
+  const std::int64_t begin = first.expect_int(), end = begin + n.expect_int();
+  using Key = std::tuple<decltype(table.make), std::int64_t, double, at::ScalarType, std::string>;
+  static std::mutex mutex;
+  static auto& tables = *new std::map<Key, CachedTable>;  // never destroyed: its tensors need torch
+  const std::lock_guard lock(mutex);
+  CachedTable& cached =
+      tables[{table.make, table.width, table.base, c10::typeMetaToScalarType(options.dtype()), options.device().str()}];
+  if (!cached.rows.defined() || begin < cached.first || end > cached.end) {
+    cached = extended(cached, begin, end);
+    const c10::InferenceMode usable_in_training(false);
+    cached.rows = table.make(cached.first, cached.end - cached.first, table.width, table.base).to(options);
+  }
+  return cached.rows.narrow(1, begin - cached.first, end - begin);
+}
+
+namespace {
+
+class AddedPosition : public Position {
  public:
+  AddedPosition(const config::AttentionOptions& /*options*/, const LayerInit& /*init*/, const Builder& /*build*/) {}
   std::optional<Rotary> rotary() const override { return std::nullopt; }
-  bool orders_keys() const override { return false; }
+  bool depends_on_key_order() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
 };
 
-std::unique_ptr<Position> make_outside_position(const config::AttentionOptions&, const LayerInit&, const Builder&) {
-  return std::make_unique<OutsidePosition>();
-}
-
-const Factory<MakePosition> kNoPosition("none", make_outside_position);
-const Factory<MakePosition> kLearnedPosition("learned", make_outside_position);
-const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_outside_position);
+const Factory<MakePosition> kNoPosition("none", make_part<Position, AddedPosition>);
+const Factory<MakePosition> kLearnedPosition("learned", make_part<Position, AddedPosition>);
+const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_part<Position, AddedPosition>);
 
 }  // namespace
 
 at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
                      at::TensorOptions options) {
   if (options.device().is_meta()) {
-    return at::empty_symint({n, width}, options);  // only the shape: the table may be larger than memory
+    return at::empty_symint({n, width}, options);  // a shape without memory
   }
   const at::Tensor angle = angles(first, n, (width + 1) / 2, width, base);
   return at::stack({angle.sin(), angle.cos()}, 2).flatten(1).narrow(1, 0, width).to(options);
+}
+
+namespace {
+
+// Cosines and sines [2, n, width / 2].
+at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
+  const at::Tensor angle = angles(first, n, width / 2, width, base);
+  return at::stack({angle.cos(), angle.sin()});
+}
+
+class RotaryPosition : public Position {
+ public:
+  RotaryPosition(const config::AttentionOptions& o, const LayerInit& /*init*/, const Builder& /*build*/)
+      : rotary_{o.rope_channels(), o.rope_base} {}
+  std::optional<Rotary> rotary() const override { return rotary_; }
+  bool depends_on_key_order() const override { return false; }
+  void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
+
+ private:
+  Rotary rotary_;
+};
+
+const Factory<MakePosition> kRotaryPosition("rope", make_part<Position, RotaryPosition>);
+
+// Rotates x [B, H, n, e] by cosines and sines [n, channels / 2] or [B, 1, n, channels / 2].
+at::Tensor rotated(const at::Tensor& x, std::int64_t channels, const at::Tensor& cos, const at::Tensor& sin) {
+  const std::int64_t half = channels / 2, rest = x.sym_size(3).guard_int(__FILE__, __LINE__) - channels;
+  const at::ScalarType type = x.scalar_type(), wide = cos.scalar_type();
+  const at::Tensor a = x.narrow(3, 0, half).to(wide), b = x.narrow(3, half, half).to(wide);
+  std::vector<at::Tensor> pieces = {(a * cos - b * sin).to(type), (b * cos + a * sin).to(type)};
+  if (rest > 0) {
+    pieces.push_back(x.narrow(3, channels, rest));
+  }
+  return at::cat(pieces, 3);
+}
+
+at::TensorOptions at_least_single(const at::Tensor& x) {
+  return x.options().dtype(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
+  const at::Tensor rotations =
+      rows_of({make_rotations, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_numbers(x));
+  return rotated(x, channels, rotations[0], rotations[1]);
+}
+
+at::Tensor Rotary::rotate_rows(const at::Tensor& x, at::IntArrayRef first) const {
+  const auto [least, most] = std::minmax_element(first.begin(), first.end());
+  if (*least == *most) {
+    return (*this)(x, *least);
+  }
+  const std::int64_t n = x.size(2), count = *most - *least + n;
+  const at::Tensor all = rows_of({make_rotations, channels, base}, *least, count, at_least_single(x), /*traced=*/false);
+  std::vector<std::int64_t> places;
+  for (const std::int64_t position : first) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      places.push_back(position - *least + i);
+    }
+  }
+  const at::Tensor rotations = all.index_select(1, at::tensor(places, at::kLong).to(all.device()))
+                                   .view({2, std::ssize(first), 1, n, channels / 2});
+  return rotated(x, channels, rotations[0], rotations[1]);
 }
 
 }  // namespace headroom::nn

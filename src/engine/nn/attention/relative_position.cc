@@ -1,23 +1,22 @@
-// Transformer-XL's relative positions: scores gain (q_i + v) . p(delta) W_pos, and the content term's queries become
-// q_i + u (SwitchHead section 2.2).
+// Transformer-XL's relative positions: (q_i + v) . p(delta) W_pos is added to the scores, and the content term uses the
+// queries q_i + u (Dai et al., section 3.3; SwitchHead, section 2.2).
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "engine/ops/shapes.h"
+#include "engine/ops/traced.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/nn/position.h"
+#include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 
 namespace headroom::nn {
 namespace {
 
-// Heads that differ from token to token share one W_pos, u and v.
 class RelativePosition : public Position {
  public:
-  // Parameters "w_pos" [d, H, e] (shared: [d, e]), and "u", "v" [H, e] (shared: [1, e]) with position_bias.
+  // Parameters "w_pos" [d, H, e] and, with position_bias, "u" and "v" [H, e]. Routed heads share them: [d, e], [1, e].
   RelativePosition(const config::AttentionOptions& options, const LayerInit& init, const Builder& build);
   std::optional<Rotary> rotary() const override { return std::nullopt; }
-  void add_to(ops::AttentionInputs& in, const at::Tensor& marks, AttentionCache* cache,
+  void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* cache,
               const Context& context) const override;
 
  private:
@@ -37,8 +36,9 @@ RelativePosition::RelativePosition(const config::AttentionOptions& o, const Laye
       shared ? std::vector<std::int64_t>{d, e} : std::vector<std::int64_t>{d, o.n_heads, e};
   const std::int64_t width = shared ? e : o.n_heads * e;
   w_pos_ =
-      build.matrix("w_pos", shape, o.projection->starts_truncated() ? Start::truncated_normal(std) : Start::normal(std),
-                   {.in = d, .out = width, .gain = kThirdOfAMatrix});
+      build.matrix("w_pos", shape,
+                   o.projection->starts_truncated() ? Distribution::truncated_normal(std) : Distribution::normal(std),
+                   {.in = d, .out = width, .gain = kQkvGain});
   if (o.position_bias) {
     u_ = build.constant("u", {o.projection->position_heads(o), e}, 0.0);
     v_ = build.constant("v", {o.projection->position_heads(o), e}, 0.0);
@@ -49,30 +49,30 @@ at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::i
   return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
 }
 
-// Row c of n is p(delta) W_pos for delta = c - (n_keys - 1): [H or 1, n, e].
+// [H or 1, n, e]: row c of n is p(delta) W_pos, delta = c - (n_keys - 1).
 at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
   const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
   const at::Tensor p =
-      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_values(w_pos_))[0];
-  Context all_together = context;  // no rows of the call: the same whoever asks first
-  all_together.batch_invariant = false;
-  return linear(p, w_pos_, {}, all_together).view_symint({n, -1, options_.d_head}).transpose(0, 1);
+      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_numbers(w_pos_))[0];
+  Context not_by_row = context;  // the n rows are offsets, not sequences
+  not_by_row.batch_invariant = false;
+  return linear(p, w_pos_, {}, not_by_row).view_symint({n, -1, options_.d_head}).transpose(0, 1);
 }
 
-void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*marks*/, AttentionCache* cache,
+void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*key_features*/, AttentionCache* cache,
                               const Context& context) const {
   const c10::SymInt n_keys = in.k.sym_size(2), n_offsets = in.mask.causal ? n_keys : n_keys + in.q.sym_size(2) - 1;
   if (cache == nullptr) {
     in.r = offsets(n_keys, n_offsets, context);
   } else {
-    // Offsets of a causal layer end at 0: those of fewer keys are the last of those of many. A window's are as many as
-    // its cache has room for, but for the first of several queries.
-    const std::int64_t n = n_offsets.expect_int(), kept = cache->capacity();
-    at::Tensor& known = cache->offsets();
-    if (n <= kept && !known.defined()) {
-      known = offsets(kept, kept, context);
+    // A causal layer's offsets end at 0, so those of fewer keys are the last rows of those of `capacity` keys. A window
+    // exceeds the capacity only when several queries are read at once.
+    const std::int64_t n = n_offsets.expect_int(), capacity = cache->capacity();
+    at::Tensor& cached = cache->offsets();
+    if (n <= capacity && !cached.defined()) {
+      cached = offsets(capacity, capacity, context);
     }
-    in.r = n <= kept ? known.narrow(1, kept - n, n) : offsets(n, n, context);
+    in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
   }
   in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
   in.q_position = in.q;
@@ -82,11 +82,7 @@ void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*mark
   }
 }
 
-const Factory<MakePosition> kRelativePosition("relative",
-                                              [](const config::AttentionOptions& options, const LayerInit& init,
-                                                 const Builder& build) -> std::unique_ptr<Position> {
-                                                return std::make_unique<RelativePosition>(options, init, build);
-                                              });
+const Factory<MakePosition> kRelativePosition("relative", make_part<Position, RelativePosition>);
 
 }  // namespace
 }  // namespace headroom::nn

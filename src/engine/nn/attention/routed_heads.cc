@@ -1,13 +1,12 @@
-// Mixture of Attention Heads: a router chooses which heads a token's queries use; one key and one value head serve them
-// all (MoA Eq. 6-17).
+// Mixture of Attention Heads: each token's queries are routed to k heads, which share one key and one value head (MoA
+// Eq. 6-17).
 #include <ATen/Functions.h>
 
 #include <cmath>
 
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
-#include "headroom/nn/projection.h"
-#include "routing_losses.h"
+#include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
@@ -16,8 +15,9 @@ class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {
     const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
-    const Start in = Start::normal(init.scaled(d)), out = Start::normal(init.scaled(o.n_heads * e));
-    const Fan shared{.in = d, .out = e, .gain = kThirdOfAMatrix};
+    const Distribution in = Distribution::normal(init.scaled(d)),
+                       out = Distribution::normal(init.scaled(o.n_heads * e));
+    const Fan shared{.in = d, .out = e, .gain = kQkvGain};
     const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
     w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
     w_k_ = r == 1 ? one.matrix("w_k", {d, e}, in, shared) : several.matrix("w_k", {r, d, e}, in, shared);
@@ -29,7 +29,7 @@ class RoutedHeads : public Projection {
       b_v_ = build.bias("b_v", {e}, d);
       b_o_ = build.bias("b_o", {n, d}, e);
     }
-    // By MoA's own rule the router begins knowing nothing; with SwitchHead's, as theirs does.
+    // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
     select_ = build.initialisation().rule == config::Initialisation::glorot
                   ? build.constant("select", {d, n}, 0.0)
                   : build.matrix("select", {d, n}, in, {.in = d, .out = n});
@@ -56,16 +56,16 @@ class RoutedHeads : public Projection {
   }
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
-    const Selection& chosen = *heads.destination;
-    at::Tensor y = expert_product({.input = o.transpose(1, 2).flatten(0, 1),
-                                   .bank = to_compute(w_o_, context),
-                                   .index = chosen.index.transpose(1, 2),
-                                   .weight = chosen.weight.transpose(1, 2),
-                                   .sum_heads = true},
-                                  context);
+    const Routing& routing = *heads.query_routing;
+    at::Tensor y = expert_matmul({.input = o.transpose(1, 2).flatten(0, 1),
+                                  .bank = to_compute(w_o_, context),
+                                  .index = routing.index.transpose(1, 2),
+                                  .weight = routing.weight.transpose(1, 2),
+                                  .sum_heads = true},
+                                 context);
     if (b_o_.defined()) {
-      const at::Tensor gate = at::zeros_like(chosen.score).scatter(-1, chosen.index, chosen.weight).squeeze(1);
-      y = y + plain_product(to_compute(gate, context), to_compute(b_o_, context), context);
+      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).squeeze(1);
+      y = y + torch_matmul(to_compute(gate, context), to_compute(b_o_, context), context);
     }
     return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
   }
@@ -73,11 +73,11 @@ class RoutedHeads : public Projection {
  private:
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
-    heads.destination = route(rows, input, context);
-    // Each chosen head is a slot of its own: [N, 1, k] becomes [N, k, 1].
-    const at::Tensor slots = heads.destination->index.transpose(1, 2);
-    at::Tensor q = expert_product(
-        {.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
+    heads.query_routing = route(rows, input, context);
+    // Each routed head becomes a slot: [N, 1, k] -> [N, k, 1].
+    const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
+    at::Tensor q =
+        expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
     if (b_q_.defined()) {
       q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
     }
@@ -90,28 +90,28 @@ class RoutedHeads : public Projection {
     return linear(x, w, bias, context).unsqueeze(1);
   }
 
-  Selection route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
+  Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
     const at::Tensor wide = rows.to(select_.scalar_type());
-    at::Tensor score = plain_product(wide, select_, context);
+    at::Tensor score = torch_matmul(wide, select_, context);
     if (select_noise_.defined() && (context.training || input.router_noise)) {
       score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
     }
-    SelectionOptions choice{.n_heads = 1,
-                            .n_experts = options_.n_experts,
-                            .top_k = options_.top_k,
-                            .gate = options_.gate,
-                            .expert_dropout = options_.expert_dropout};
+    RoutingOptions options{.n_heads = 1,
+                           .n_experts = options_.n_experts,
+                           .top_k = options_.top_k,
+                           .gate = options_.gate,
+                           .expert_dropout = options_.expert_dropout};
     if (input.valid_queries) {
-      choice.valid = input.valid_queries->reshape({-1});
+      options.valid = input.valid_queries->reshape({-1});
     }
-    Selection chosen = choose_experts(score.unsqueeze(1), choice, context, "select");
+    Routing routing = route_scores(score.unsqueeze(1), options, context, "select");
     if (context.losses != nullptr) {
-      const Selection by_slot = input.router_slots
-                                    ? chosen.in_order_of(input.router_slots->reshape_symint(chosen.index.sym_sizes()))
-                                    : chosen;
-      add_routing_losses(by_slot, choice.valid, input.x.sym_size(0), options_, context);
+      const Routing by_slot = input.router_slots
+                                  ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
+                                  : routing;
+      add_routing_losses(by_slot, options.valid, input.x.sym_size(0), options_, context);
     }
-    return chosen;
+    return routing;
   }
 
   static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
@@ -127,11 +127,7 @@ class RoutedHeads : public Projection {
   at::Tensor select_, select_noise_;  // [d, E]
 };
 
-const Factory<MakeProjection> kRoutedHeads("routed_heads",
-                                           [](const config::AttentionOptions& options, const LayerInit& init,
-                                              const Builder& build) -> std::unique_ptr<Projection> {
-                                             return std::make_unique<RoutedHeads>(options, init, build);
-                                           });
+const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

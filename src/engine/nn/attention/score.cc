@@ -1,4 +1,4 @@
-#include "headroom/nn/score.h"
+#include "headroom/nn/attention_parts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -57,9 +57,9 @@ at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const C
   const bool drops = context.training && dropout > 0.0;
   const ops::Visit observed = pair_values(context);
   if (drops) {
-    ops::choose("attention", context.implementation, "dropped weights have the reference only");
+    ops::choose("attention", context.implementation, "dropout of weights needs the reference implementation");
   } else if (observed) {
-    ops::choose("attention", context.implementation, "observed scores and weights have the reference only");
+    ops::choose("attention", context.implementation, "observing scores and weights needs the reference implementation");
   } else if (!visit) {
     return ops::attention(in, context.implementation);
   }
@@ -72,4 +72,38 @@ at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const C
   });
 }
 
+namespace {
+
+// The scaled dot product of query and key. With a sink b (gpt-oss, 2025) the weights of head h are
+//   p_ij = exp(s_ij) / (exp(b_h) + sum over visible j of exp(s_ij)),
+// which sum to less than 1. b is neither scaled nor masked.
+class DotScore : public Score {
+ public:
+  DotScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
+      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
+        dropout_(options.dropout),
+        learned_(make_scale(options, build)) {
+    if (options.sink) {
+      sink_ = build.random("sink", {options.n_heads}, Distribution::normal(0.02));
+    }
+  }
+
+  at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
+    apply_scale(in, learned_, fixed_, context);
+    if (sink_.defined()) {
+      in.sink = sink_;
+    }
+    return run_attention(in, dropout_, context);
+  }
+  bool supports_sequences() const override { return true; }
+
+ private:
+  double fixed_, dropout_;
+  at::Tensor learned_;
+  at::Tensor sink_;  // [H]
+};
+
+const Factory<MakeScore> kDotScore("dot", make_part<Score, DotScore>);
+
+}  // namespace
 }  // namespace headroom::nn

@@ -1,11 +1,11 @@
-// Sigmoid attention: every pair of query and key is weighed by itself,
+// Sigmoid attention (Ramapuram et al. 2024): each query-key pair is weighted independently,
 //   o_i = sum over visible j of sigmoid(scale q_i . k_j - log n_i) v_j
-// with n_i the keys that query i sees. The bias makes the weights of a query sum to about 1 where scores are small, as
-// a softmax's do. n_i counts what the mask leaves of memory, past, window and padding, not the keys of the call: the
-// next token therefore sees the same n_i in a cache as in the whole sequence.
+// with n_i the number of keys visible to query i. The bias makes a query's weights sum to about 1 at small scores, as
+// with a softmax. n_i follows the mask (memory, causality, window, padding), so it is the same with a cache as for the
+// whole sequence.
 #include <cmath>
 
-#include "headroom/nn/score.h"
+#include "headroom/nn/attention_parts.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::nn {
@@ -21,13 +21,13 @@ at::Tensor weigh(const at::Tensor& scores, const at::Tensor& visible) {
 
 class SigmoidScore : public Score {
  public:
-  SigmoidScore(const config::AttentionOptions& options, const Builder& build)
+  SigmoidScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
       : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {}
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& /*call*/, const Context& context) const override {
-    ops::choose("sigmoid_attention", context.implementation, "sigmoid attention has the reference only");
+    ops::choose("sigmoid_attention", context.implementation, "sigmoid attention needs the reference implementation");
     apply_scale(in, learned_, fixed_, context);
     const auto weigh_and_drop = [&](const at::Tensor& scores, const at::Tensor& visible) {
       return drop_weights(weigh(scores, visible), dropout_, context);
@@ -40,11 +40,7 @@ class SigmoidScore : public Score {
   at::Tensor learned_;
 };
 
-const Factory<MakeScore> kSigmoidScore("sigmoid",
-                                       [](const config::AttentionOptions& options, const ScorePlace&,
-                                          const Builder& build) -> std::unique_ptr<Score> {
-                                         return std::make_unique<SigmoidScore>(options, build);
-                                       });
+const Factory<MakeScore> kSigmoidScore("sigmoid", make_part<Score, SigmoidScore>);
 
 }  // namespace
 }  // namespace headroom::nn

@@ -12,12 +12,12 @@ std::span<const Architecture* const> architectures() {
   return kAll;
 }
 
-at::Tensor Link::in(const at::Tensor& tensor_of_file) const {
-  at::Tensor place = view.empty() ? tensor_of_file : tensor_of_file.view(view);
+at::Tensor Mapping::parameter_of(const at::Tensor& stored_tensor) const {
+  at::Tensor values = view.empty() ? stored_tensor : stored_tensor.view(view);
   if (part) {
-    place = place.select(part->first, part->second);
+    values = values.select(part->first, part->second);
   }
-  return order.empty() ? place : place.permute(order);
+  return order.empty() ? values : values.permute(order);
 }
 
 std::string first_of(std::initializer_list<Obstacle> obstacles) {
@@ -38,54 +38,53 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {o.head_bias, "head_bias"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
                    {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
-                   {a.projection.name() != plain.projection.name(), "attention.projection"},
-                   {a.score.name() != plain.score.name(), "attention.score"},
-                   {a.composition.name() != plain.composition.name(), "attention.composition"},
+                   {a.projection != plain.projection, "attention.projection"},
+                   {a.score != plain.score, "attention.score"},
+                   {a.composition != plain.composition, "attention.composition"},
                    {a.position_bias, "attention.position_bias"},
                    {a.scale != plain.scale, "attention.scale"},
                    {a.qk_norm, "attention.qk_norm"}});
 }
 
-std::vector<Link> Architecture::links(const config::ModelOptions& o) const {
-  const Outside names = outside();
-  std::vector<Link> links = {same("embed", names.embedding + ".weight", {o.vocabulary_size, o.d_model})};
+std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
+  const TopLevelNames names = top_level_names();
+  std::vector<Mapping> mappings = {same("embed", names.embedding + ".weight", {o.vocabulary_size, o.d_model})};
   if (!names.positions.empty()) {
-    links.push_back(same("position", names.positions + ".weight", {o.context_length, o.d_model}));
+    mappings.push_back(same("position", names.positions + ".weight", {o.context_length, o.d_model}));
   }
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    link_layer(links, o, fmt::format("layer{}.", l), fmt::format("{}{}.", names.layers, l));
+    map_layer(mappings, o, fmt::format("layer{}.", l), fmt::format("{}{}.", names.layers, l));
   }
-  link_norm(links, o, "norm_f", names.last_norm);
+  map_norm(mappings, o, "norm_f", names.last_norm);
   if (!o.tied_embeddings) {
-    links.push_back(transposed("head.w", names.head + ".weight", o.d_model, o.vocabulary_size));
+    mappings.push_back(transposed("head.w", names.head + ".weight", o.d_model, o.vocabulary_size));
   }
-  return links;
+  return mappings;
 }
 
-void link_norm(std::vector<Link>& links, const config::ModelOptions& o, const std::string& parameter,
-               const std::string& tensor) {
-  links.push_back(same(parameter + ".scale", tensor + ".weight", {o.d_model}));
+void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
+              const std::string& tensor) {
+  mappings.push_back(same(parameter + ".scale", tensor + ".weight", {o.d_model}));
   if (o.norm == config::Norm::layer) {
-    links.push_back(same(parameter + ".bias", tensor + ".bias", {o.d_model}));
+    mappings.push_back(same(parameter + ".bias", tensor + ".bias", {o.d_model}));
   }
 }
 
-Link transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out) {
-  return {.parameter = std::move(parameter),
-          .tensor = std::move(tensor),
-          .stored = {out, in},
-          .view = {},
-          .part = {},
-          .order = {1, 0}};
+void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs) {
+  const std::string weight = theirs.name + ".weight", parameter = ours.prefix + "w" + ours.suffix;
+  mappings.push_back(theirs.stored == Stored::out_in ? transposed(parameter, weight, theirs.in, theirs.out)
+                                                     : same(parameter, weight, {theirs.in, theirs.out}));
+  if (theirs.bias) {
+    mappings.push_back(same(ours.prefix + "b" + ours.suffix, theirs.name + ".bias", {theirs.out}));
+  }
 }
 
-Link same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape) {
-  return {.parameter = std::move(parameter),
-          .tensor = std::move(tensor),
-          .stored = std::move(shape),
-          .view = {},
-          .part = {},
-          .order = {}};
+Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out) {
+  return {.parameter = std::move(parameter), .tensor = std::move(tensor), .stored = {out, in}, .order = {1, 0}};
+}
+
+Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape) {
+  return {.parameter = std::move(parameter), .tensor = std::move(tensor), .stored = std::move(shape)};
 }
 
 }  // namespace headroom::store

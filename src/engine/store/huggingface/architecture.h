@@ -1,4 +1,4 @@
-// The kinds of models that both sides know: how options and tensors of one are those of the other.
+// Hugging Face architectures with a Headroom equivalent: how options and tensors of one map to those of the other.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,74 +18,89 @@
 
 namespace headroom::store {
 
-// One parameter and the tensor of a file that holds its numbers, read either way: the tensor's axes are taken apart
-// (`view`), of one of them a single index is taken where the tensor holds several parameters (`part`: axis, index), and
-// the rest is put in the parameter's order.
-struct Link {
-  std::string parameter;             // "layer0.attention.w_q"
-  std::string tensor;                // "transformer.h.0.attn.c_attn.weight"
-  std::vector<std::int64_t> stored;  // the tensor's shape
-  std::vector<std::int64_t> view;    // empty: as stored
-  std::optional<std::pair<std::int64_t, std::int64_t>> part;
-  std::vector<std::int64_t> order;  // empty: as it is
-  bool may_be_absent = false;       // a file without the tensor means zeros
+// The file of a model that is not split into shards.
+inline constexpr const char* kWeightsFile = "model.safetensors";
+// Keys of its metadata: the folder was exported by Headroom and may be overwritten; Headroom trained the model.
+inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
-  // The place of the parameter in such a tensor, which it shares.
-  at::Tensor in(const at::Tensor& tensor_of_file) const;
+// One parameter and the tensor of a file that holds its values, for reading and writing: the tensor is viewed in the
+// shape `view`; if it holds several parameters, index `part->second` of axis `part->first` is selected; then the axes
+// are permuted to the parameter's order.
+struct Mapping {
+  std::string parameter;                // "layer0.attention.w_q"
+  std::string tensor;                   // "transformer.h.0.attn.c_attn.weight"
+  std::vector<std::int64_t> stored;     // the tensor's shape
+  std::vector<std::int64_t> view = {};  // empty: as stored
+  std::optional<std::pair<std::int64_t, std::int64_t>> part = {};
+  std::vector<std::int64_t> order = {};  // empty: as viewed
+  bool optional = false;                 // zeros if the file lacks the tensor
+
+  // The view of the parameter in such a tensor.
+  at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
 };
 
-// What keeps options from being of an architecture: the first obstacle is named.
+// An option that an architecture lacks.
 struct Obstacle {
   bool stands = false;
   const char* option = nullptr;  // "attention.window"
 };
-std::string first_of(std::initializer_list<Obstacle> obstacles);  // empty: none
+// The first obstacle that stands; empty: none.
+std::string first_of(std::initializer_list<Obstacle> obstacles);
 
 class Architecture {
  public:
   virtual ~Architecture() = default;
   virtual std::span<const std::string_view> kinds() const = 0;  // model_types
-  // What base models, saved without their head, leave out in front of the names of tensors: "transformer.".
+  // Prefix of the tensor names, which base models saved without their head lack: "transformer.".
   virtual std::string_view prefix() const = 0;
-  // Throws UserError naming the setting that has no equivalent.
+  // Options from a config.json. Throws UserError naming a setting that has no equivalent.
   virtual config::ModelOptions read(const Settings& settings) const = 0;
-  // The option in the way of being one of them, beyond common_obstacle(); empty where there is none.
+  // The option that keeps a model from being exported as this architecture, beyond common_obstacle(); empty: none.
   virtual std::string obstacle(const config::ModelOptions& options) const = 0;
-  // config.json, but for what every model has.
+  // config.json without the keys that all architectures share.
   virtual Json write(const config::ModelOptions& options) const = 0;
-  // Every tensor of such a file. Of tensors that the options have no parameter for, zeros; likewise the other way round
-  // with the parameters that no link names.
-  std::vector<Link> links(const config::ModelOptions& options) const;
-  // Tensors that older files hold and that say nothing: names that end so.
+  // All tensors of such a file. Tensors without a parameter, and parameters without a tensor, are zeros.
+  std::vector<Mapping> mappings(const config::ModelOptions& options) const;
+  // Suffixes of tensors in older files that carry no information.
   virtual std::span<const std::string_view> ignored() const = 0;
 
  protected:
-  // What a file calls the parts of a model outside its layers, without ".weight"; `layers` in front of a layer's
-  // number.
-  struct Outside {
+  // Tensor names outside the layers, without ".weight"; `layers` precedes a layer's number.
+  struct TopLevelNames {
     std::string embedding, layers, last_norm, head;
-    std::string positions = {};  // a table of them; empty: there is none
+    std::string positions = {};  // empty: none
   };
-  virtual Outside outside() const = 0;
-  // The parameters of a layer; `ours`: "layer0.", `theirs`: the same in the file.
-  virtual void link_layer(std::vector<Link>& links, const config::ModelOptions& options, const std::string& ours,
-                          const std::string& theirs) const = 0;
+  virtual TopLevelNames top_level_names() const = 0;
+  // Adds the parameters of a layer; `ours`: "layer0.", `theirs`: its prefix in the file.
+  virtual void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& options, const std::string& ours,
+                         const std::string& theirs) const = 0;
 };
 
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
-// All of them, in the order that a model to be written is tried with them.
+// All architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 
-// What every architecture asks of a model: the option in the way, or nothing.
+// The option that keeps a model from being exported as any architecture; empty: none.
 std::string common_obstacle(const config::ModelOptions& options);
 
-// Links that the architectures share. `layer`: "layer0."; `tensor`: without ".weight" and ".bias".
-void link_norm(std::vector<Link>& links, const config::ModelOptions& o, const std::string& parameter,
-               const std::string& tensor);
+// Mappings that the architectures share.
+void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
+              const std::string& tensor);
+enum class Stored { in_out, out_in };
+struct LinearNames {
+  std::string prefix, suffix;  // "layer0.ffn.", "_up": parameters layer0.ffn.w_up and layer0.ffn.b_up
+};
+struct StoredLinear {
+  std::string name;  // without ".weight" and ".bias"
+  std::int64_t in, out;
+  bool bias;
+  Stored stored;
+};
+void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
 // A matrix stored [out, in].
-Link transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
-Link same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);
+Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
+Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);
 
 }  // namespace headroom::store

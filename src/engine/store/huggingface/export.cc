@@ -4,22 +4,21 @@
 #include <utility>
 
 #include "architecture.h"
-#include "engine/store/stored_tensor.h"
-#include "folder.h"
+#include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
-#include "headroom/store/special_tokens.h"
 
 namespace headroom::store {
 namespace {
 
-// The architecture that the options are. Throws UserError saying what no known one has.
+// The architecture of the options. Throws UserError naming the option that none of them has.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    user_error("{}: model.{}: no model of Hugging Face that is known here has this setting", origin, obstacle);
+    user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting", origin,
+               obstacle);
   }
   std::string tried;
   for (const Architecture* architecture : architectures()) {
@@ -29,37 +28,38 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     }
     tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
   }
-  user_error("{}: is no model of Hugging Face that is known here: it differs from {}", origin, tried);
+  user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}", origin, tried);
 }
 
-// A parameter that no tensor of the architecture is made from would be lost.
-void require_links(const Checkpoint& checkpoint, const std::vector<Link>& links, const std::string& origin) {
+// Throws UserError for a parameter that no tensor of the architecture holds.
+void require_mappings(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings, const std::string& origin) {
   for (const auto& [name, tensor] : checkpoint.tensors) {
-    const bool linked = !name.starts_with("model.") || std::any_of(links.begin(), links.end(), [&](const Link& link) {
-      return name == "model." + link.parameter;
-    });
-    if (!linked) {
-      user_error("{}: parameter {}: no model of Hugging Face that is known here has it", origin, name.substr(6));
+    const bool mapped = !name.starts_with("model.") ||
+                        std::any_of(mappings.begin(), mappings.end(),
+                                    [&](const Mapping& mapping) { return name == "model." + mapping.parameter; });
+    if (!mapped) {
+      user_error("{}: parameter {}: cannot export, no supported Hugging Face architecture has it", origin,
+                 name.substr(6));
     }
   }
 }
 
-// Every tensor of the file, zeros where the model has no such parameter.
-std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Link>& links) {
+// All tensors of the file; zeros if the model has no such parameter.
+std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings) {
   std::map<std::string, at::Tensor> tensors;
-  for (const Link& link : links) {
-    at::Tensor& tensor = tensors[link.tensor];
+  for (const Mapping& mapping : mappings) {
+    at::Tensor& tensor = tensors[mapping.tensor];
     if (!tensor.defined()) {
-      tensor = at::zeros(link.stored, at::TensorOptions(at::kFloat));
+      tensor = at::zeros(mapping.stored, at::TensorOptions(at::kFloat));
     }
-    if (const auto found = checkpoint.tensors.find("model." + link.parameter); found != checkpoint.tensors.end()) {
-      link.in(tensor).copy_(found->second);
+    if (const auto found = checkpoint.tensors.find("model." + mapping.parameter); found != checkpoint.tensors.end()) {
+      mapping.parameter_of(tensor).copy_(found->second);
     }
   }
   return tensors;
 }
 
-// Nobody else's model is replaced.
+// Throws UserError if the folder holds a model that Headroom did not export.
 void require_own(const std::filesystem::path& folder) {
   std::error_code unknown;
   if (!std::filesystem::exists(folder / "config.json", unknown) &&
@@ -72,7 +72,7 @@ void require_own(const std::filesystem::path& folder) {
   } catch (const Error&) {  // missing or damaged
   }
   if (!own) {
-    user_error("{}: holds a model that was not exported from here: choose another folder", printable(folder.string()));
+    user_error("{}: holds a model that Headroom did not export; choose another folder", printable(folder.string()));
   }
 }
 
@@ -82,9 +82,9 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
                                const std::string& origin) {
   const config::ModelOptions& o = checkpoint.config.model;
   const Architecture& architecture = architecture_of(o, origin);
-  const std::vector<Link> links = architecture.links(o);
-  require_links(checkpoint, links, origin);
-  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, links);
+  const std::vector<Mapping> mappings = architecture.mappings(o);
+  require_mappings(checkpoint, mappings, origin);
+  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, mappings);
 
   make_folder(folder);
   require_own(folder);
@@ -94,8 +94,8 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   }
   writer.set_metadata("format", "pt");
   writer.set_metadata(kWrittenBy, "headroom");
-  const std::optional<SpecialTokens> kept = kept_special_tokens(checkpoint);
-  if (!kept) {
+  const std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
+  if (!stored) {
     writer.set_metadata(kTrainedHere, "true");
   }
   writer.write(folder / kWeightsFile);
@@ -104,26 +104,21 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings["vocab_size"] = o.vocabulary_size;
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
-  // Of what a config.json does not say, transformers has ideas of its own, which are those of the original or none.
-  settings.update(kept ? kept->config
-                       : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
+  // transformers has defaults for missing keys, so unset special tokens are written as null.
+  settings.update(stored ? stored->config
+                         : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
-  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder,
-                   kept.value_or(own_special_tokens(*checkpoint.tokenizer)));
+  export_tokenizer(*checkpoint.tokenizer, o.context_length, folder, stored);
   return settings.at("model_type");
 }
 
 void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
-                      const std::filesystem::path& folder) {
-  export_tokenizer(tokenizer, context_length, folder, own_special_tokens(tokenizer));
-}
-
-void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
-                      const std::filesystem::path& folder, const SpecialTokens& tokens) {
+                      const std::filesystem::path& folder, const std::optional<SpecialTokens>& given) {
   if (tokenizer.kind() == config::TokenizerKind::words) {
-    log_warning("{}: its tokenizer {} has no equivalent and is left out", folder.string(), tokenizer.name());
+    log_warning("{}: its tokenizer {} has no equivalent and is not exported", folder.string(), tokenizer.name());
     return;
   }
+  const SpecialTokens tokens = given ? *given : default_special_tokens(tokenizer);
   Json settings = tokens.tokenizer;
   tokenizers::SpecialNames special{.names = {}, .in_front = tokens.in_front ? tokens.name("bos_token") : ""};
   for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {

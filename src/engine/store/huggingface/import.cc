@@ -1,8 +1,11 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "architecture.h"
-#include "folder.h"
+#include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -11,6 +14,104 @@
 
 namespace headroom::store {
 namespace {
+
+// The safetensors files of a folder as one set of tensors.
+class ModelFolder {
+ public:
+  // Opens model.safetensors, or the shards that model.safetensors.index.json names. Throws UserError.
+  explicit ModelFolder(const std::filesystem::path& folder);
+
+  bool contains(const std::string& name) const { return files_.contains(name); }
+  std::vector<std::string> names() const;
+  // A view in the file's type. Throws UserError unless the tensor exists, is floating-point and finite, and has
+  // `shape`.
+  at::Tensor at(const std::string& name, const std::vector<std::int64_t>& shape) const;
+  const std::string& origin() const { return origin_; }
+
+ private:
+  void open(const std::filesystem::path& path);
+  void open_shards(const std::filesystem::path& index);
+
+  std::string origin_;
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files_;  // by tensor
+};
+
+ModelFolder::ModelFolder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path whole = folder / kWeightsFile, index = folder / "model.safetensors.index.json";
+  if (std::filesystem::exists(whole, ignored)) {
+    origin_ = whole.string();
+    open(whole);
+  } else if (std::filesystem::exists(index, ignored)) {
+    origin_ = index.string();
+    open_shards(index);
+  } else {
+    user_error("{}: holds neither model.safetensors nor model.safetensors.index.json; other formats are not supported",
+               folder.string());
+  }
+}
+
+void ModelFolder::open(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const SafetensorsFile>(path);
+  for (const auto& [name, stored] : file->tensors()) {
+    if (!files_.emplace(name, file).second) {
+      user_error("{}: tensor \"{}\" is also in another shard", path.string(), name);
+    }
+  }
+}
+
+void ModelFolder::open_shards(const std::filesystem::path& index) {
+  const SortedJson document = parse_sorted_json(read_text_file(index), origin_);
+  if (!document.is_object() || !document.contains("weight_map") || !document.at("weight_map").is_object()) {
+    user_error("{}: weight_map must be an object of tensor and file names", origin_);
+  }
+  std::set<std::string> shards;
+  for (const auto& [name, shard] : document.at("weight_map").items()) {
+    const std::string file = shard.is_string() ? shard.get<std::string>() : std::string();
+    if (file.empty() || file == "." || file == ".." || file.find_first_of("/\\") != std::string::npos) {
+      user_error("{}: weight_map: the file of \"{}\" must be in this folder", origin_, name);
+    }
+    shards.insert(file);
+  }
+  for (const std::string& shard : shards) {
+    open(index.parent_path() / shard);
+  }
+  for (const auto& [name, shard] : document.at("weight_map").items()) {
+    const auto found = files_.find(name);
+    if (found == files_.end() || found->second->path().filename() != shard.get<std::string>()) {
+      user_error("{}: weight_map: {} has no tensor \"{}\"", origin_, shard.get<std::string>(), name);
+    }
+  }
+}
+
+std::vector<std::string> ModelFolder::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, file] : files_) {
+    all.push_back(name);
+  }
+  return all;
+}
+
+at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64_t>& shape) const {
+  const auto found = files_.find(name);
+  if (found == files_.end()) {
+    user_error("{}: tensor \"{}\" is missing, but config.json asks for it", origin_, name);
+  }
+  const StoredTensor& stored = found->second->at(name);
+  if (stored.shape != shape) {
+    user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(),
+               name, fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
+  }
+  at::Tensor tensor = view_of(found->second, name, stored);
+  if (!tensor.is_floating_point()) {
+    user_error("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
+               name_of(stored.dtype));
+  }
+  if (!at::isfinite(tensor.to(at::kFloat)).all().item<bool>()) {
+    user_error("{}: tensor \"{}\" has values that are not finite in float32", found->second->path().string(), name);
+  }
+  return tensor;
+}
 
 const Architecture& architecture_of(const Settings& settings) {
   const std::string kind = settings.text("model_type", "");
@@ -26,7 +127,7 @@ const Architecture& architecture_of(const Settings& settings) {
   settings.refuse("model_type", "must be one of " + known);
 }
 
-// The names of a folder's tensors: base models are saved without the prefix.
+// Names of tensors in a folder, without the prefix if the folder holds a base model.
 class TensorNames {
  public:
   TensorNames(const ModelFolder& folder, std::string_view prefix) : prefix_(prefix) {
@@ -45,47 +146,47 @@ class TensorNames {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-// Every link's parameter in float32.
-Tensors read_parameters(const ModelFolder& folder, const std::vector<Link>& links, const TensorNames& names) {
+// All parameters in float32.
+Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names) {
   Tensors parameters;
-  for (const Link& link : links) {
-    const std::string name = names(link.tensor);
-    const bool absent = link.may_be_absent && !folder.contains(name);
-    const at::Tensor stored = absent ? at::zeros(link.stored) : folder.at(name, link.stored);
-    // Copied in any case: the folder's files are not to be needed later.
-    const at::Tensor parameter = at::empty(link.in(stored).sizes(), at::TensorOptions(at::kFloat));
-    parameters["model." + link.parameter] = parameter.copy_(link.in(stored));
+  for (const Mapping& mapping : mappings) {
+    const std::string name = names(mapping.tensor);
+    const bool absent = mapping.optional && !folder.contains(name);
+    const at::Tensor stored = absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored);
+    // Always a copy, so that the folder's files are not needed later.
+    const at::Tensor parameter = at::empty(mapping.parameter_of(stored).sizes(), at::TensorOptions(at::kFloat));
+    parameters["model." + mapping.parameter] = parameter.copy_(mapping.parameter_of(stored));
   }
   return parameters;
 }
 
-// A tensor that no link names would be left out of the model.
-void require_all_used(const ModelFolder& folder, const std::vector<Link>& links, const TensorNames& names,
+// Throws UserError for a tensor that no parameter is read from.
+void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names,
                       const Architecture& architecture) {
   std::set<std::string> used;
-  for (const Link& link : links) {
-    used.insert(names(link.tensor));
+  for (const Mapping& mapping : mappings) {
+    used.insert(names(mapping.tensor));
   }
   for (const std::string& name : folder.names()) {
-    const auto says_nothing = [&](std::string_view end) { return name.ends_with(end); };
+    const auto is_ignored_suffix = [&](std::string_view end) { return name.ends_with(end); };
     if (!used.contains(name) &&
-        std::none_of(architecture.ignored().begin(), architecture.ignored().end(), says_nothing)) {
+        std::none_of(architecture.ignored().begin(), architecture.ignored().end(), is_ignored_suffix)) {
       user_error("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
     }
   }
 }
 
-// A tied head that is stored nevertheless must be the embedding.
+// With tied embeddings, a stored head must equal the embedding.
 void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const config::ModelOptions& o,
-                    std::vector<Link>& links) {
+                    std::vector<Mapping>& mappings) {
   for (const char* head : {"lm_head.weight", "embed_out.weight"}) {
     if (o.tied_embeddings && folder.contains(head)) {
       const at::Tensor stored = folder.at(head, {o.vocabulary_size, o.d_model}).to(at::kFloat);
       if (!stored.equal(parameters.at("model.embed"))) {
-        user_error("{}: tensor \"{}\" is not the embedding, but config.json says tie_word_embeddings", folder.origin(),
-                   head);
+        user_error("{}: tensor \"{}\" differs from the embedding, but config.json sets tie_word_embeddings",
+                   folder.origin(), head);
       }
-      links.push_back({.parameter = "embed", .tensor = head, .stored = {}, .view = {}, .part = {}, .order = {}});
+      mappings.push_back({.parameter = "embed", .tensor = head, .stored = {}});
     }
   }
 }
@@ -127,18 +228,18 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
                files.origin(), files.names().size());
   }
   const TensorNames names(files, architecture.prefix());
-  std::vector<Link> links = architecture.links(config.model);
-  imported.checkpoint.tensors = read_parameters(files, links, names);
-  drop_tied_head(files, imported.checkpoint.tensors, config.model, links);
-  require_all_used(files, links, names, architecture);
+  std::vector<Mapping> mappings = architecture.mappings(config.model);
+  imported.checkpoint.tensors = read_parameters(files, mappings, names);
+  drop_tied_head(files, imported.checkpoint.tensors, config.model, mappings);
+  require_all_used(files, mappings, names, architecture);
 
   imported.checkpoint.tokenizer = read_tokenizer(tokenizer.empty() ? folder : tokenizer, config.model);
   if (!was_trained_here(folder)) {
-    keep_special_tokens(read_special_tokens(folder, document, *imported.checkpoint.tokenizer), imported.checkpoint);
+    store_special_tokens(read_special_tokens(folder, document, *imported.checkpoint.tokenizer), imported.checkpoint);
   }
   config.tokenizer.kind = imported.checkpoint.tokenizer->kind();
   config.tokenizer.vocabulary_size = config.model.vocabulary_size;
-  config.train.precision = config::Precision::fp32;  // the logits are to be those of the original, on any machine
+  config.train.precision = config::Precision::fp32;  // so that the logits equal the original's on any machine
   return imported;
 }
 

@@ -1,5 +1,5 @@
-// LLaMA and its kin: RMS norms, gated MLPs, rotary positions, fewer heads for keys and values. Mistral adds a window,
-// Qwen2 biases of queries, keys and values.
+// LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
+// window, Qwen2 biases of queries, keys and values.
 #include "architecture.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -43,7 +43,7 @@ class Llama : public Architecture {
     const config::AttentionOptions& a = o.attention;
     const bool window = a.window != 0;
     return first_of(
-        {{a.position.name() != "rope", "attention.position"},
+        {{a.position != "rope", "attention.position"},
          {o.norm != config::Norm::rms, "norm"},
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
@@ -77,7 +77,7 @@ class Llama : public Architecture {
   }
 
  private:
-  Outside outside() const override {
+  TopLevelNames top_level_names() const override {
     return {.embedding = "model.embed_tokens", .layers = "model.layers.", .last_norm = "model.norm", .head = "lm_head"};
   }
 
@@ -94,48 +94,39 @@ class Llama : public Architecture {
     }
   }
 
-  void link_layer(std::vector<Link>& links, const config::ModelOptions& o, const std::string& ours,
-                  const std::string& theirs) const override {
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
     const config::AttentionOptions& a = o.attention;
     const std::int64_t d = o.d_model, e = a.d_head, g = o.mlp.d_hidden;
-    link_norm(links, o, ours + "norm_1", theirs + "input_layernorm");
-    link_norm(links, o, ours + "norm_2", theirs + "post_attention_layernorm");
+    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
+    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
     for (const char which : {'q', 'k', 'v'}) {
       const std::int64_t h = which == 'q' ? a.n_heads : a.kv_heads();
       const std::string name = fmt::format("{}self_attn.{}_proj", theirs, which);
-      links.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
-                       .tensor = name + ".weight",
-                       .stored = {h * e, d},
-                       .view = {h, e, d},
-                       .part = {},
-                       .order = {2, 0, 1}});
+      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
+                          .tensor = name + ".weight",
+                          .stored = {h * e, d},
+                          .view = {h, e, d},
+                          .order = {2, 0, 1}});
       if (a.bias) {
-        Link bias = same(fmt::format("{}attention.b_{}", ours, which), name + ".bias", {h * e});
+        Mapping bias = same(fmt::format("{}attention.b_{}", ours, which), name + ".bias", {h * e});
         bias.view = {h, e};
-        links.push_back(bias);
+        mappings.push_back(bias);
       }
     }
-    links.push_back({.parameter = ours + "attention.w_o",
-                     .tensor = theirs + "self_attn.o_proj.weight",
-                     .stored = {d, a.n_heads * e},
-                     .view = {d, a.n_heads, e},
-                     .part = {},
-                     .order = {1, 2, 0}});
+    mappings.push_back({.parameter = ours + "attention.w_o",
+                        .tensor = theirs + "self_attn.o_proj.weight",
+                        .stored = {d, a.n_heads * e},
+                        .view = {d, a.n_heads, e},
+                        .order = {1, 2, 0}});
     if (a.bias) {
-      links.push_back(same(ours + "attention.b_o", theirs + "self_attn.o_proj.bias", {d}));
-      links.back().may_be_absent = true;
+      mappings.push_back(same(ours + "attention.b_o", theirs + "self_attn.o_proj.bias", {d}));
+      mappings.back().optional = true;
     }
-    const std::pair<const char*, const char*> wide[] = {{"gate", "gate_proj"}, {"up", "up_proj"}};
-    for (const auto& [our, their] : wide) {
-      links.push_back(
-          transposed(fmt::format("{}ffn.w_{}", ours, our), fmt::format("{}mlp.{}.weight", theirs, their), d, g));
-      if (o.mlp.bias) {
-        links.push_back(same(fmt::format("{}ffn.b_{}", ours, our), fmt::format("{}mlp.{}.bias", theirs, their), {g}));
-      }
-    }
-    links.push_back(transposed(ours + "ffn.w_down", theirs + "mlp.down_proj.weight", g, d));
-    if (o.mlp.bias) {
-      links.push_back(same(ours + "ffn.b_down", theirs + "mlp.down_proj.bias", {d}));
+    for (const char* which : {"gate", "up", "down"}) {
+      const bool down = which == std::string_view("down");
+      map_linear(mappings, {ours + "ffn.", fmt::format("_{}", which)},
+                 {fmt::format("{}mlp.{}_proj", theirs, which), down ? g : d, down ? d : g, o.mlp.bias, Stored::out_in});
     }
   }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 constexpr std::size_t kShownValue = 80;
 
-// What the field calls each; the first name of an activation is the one that is written.
+// Names of activations; the first one of each is written.
 constexpr std::pair<std::string_view, config::Activation> kActivations[] = {
     {"gelu_new", config::Activation::gelu_tanh},  {"gelu_pytorch_tanh", config::Activation::gelu_tanh},
     {"gelu_fast", config::Activation::gelu_tanh}, {"gelu", config::Activation::gelu},
@@ -101,15 +101,15 @@ config::Activation Settings::activation(const std::string& key, const std::strin
       return activation;
     }
   }
-  refuse(key, "must be an activation that has an equivalent: gelu, gelu_new, gelu_pytorch_tanh, relu or silu");
+  refuse(key, "must be a supported activation: gelu, gelu_new, gelu_pytorch_tanh, relu or silu");
 }
 
 Settings Settings::in(const std::string& key) const {
   return {at(key), origin_, place_ + key + "."};
 }
 
-void Settings::require(const std::string& key, bool nothing) const {
-  if (has(key) && !nothing) {
+void Settings::require(const std::string& key, bool no_effect) const {
+  if (has(key) && !no_effect) {
     refuse(key, "has no equivalent");
   }
 }
@@ -121,11 +121,11 @@ struct KeyPlace {
   std::string key;
 };
 
-// The first that has a value, or the last.
-KeyPlace where_said(std::initializer_list<KeyPlace> places) {
-  const auto* said = std::find_if(places.begin(), places.end() - 1,
-                                  [](const KeyPlace& place) { return place.settings.has(place.key); });
-  return *said;
+// The first key with a value, or the last.
+KeyPlace first_set(std::initializer_list<KeyPlace> places) {
+  const auto* found = std::find_if(places.begin(), places.end() - 1,
+                                   [](const KeyPlace& place) { return place.settings.has(place.key); });
+  return *found;
 }
 
 }  // namespace
@@ -139,13 +139,13 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
     place.require("factor", place.number("factor", 1.0) == 1.0);
   }
   attention.position = "rope";
-  const KeyPlace base = where_said({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
+  const KeyPlace base = first_set({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
   attention.rope_base = base.settings.number(base.key, 10000.0);
   if (!(attention.rope_base > 1.0)) {
     base.settings.refuse(base.key, "must be above 1");
   }
   const KeyPlace part =
-      where_said({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
+      first_set({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
   attention.rope_fraction = part.settings.number(part.key, fraction);
   if (!(attention.rope_fraction > 0.0 && attention.rope_fraction <= 1.0)) {
     part.settings.refuse(part.key, "must be above 0 and at most 1");
@@ -158,7 +158,7 @@ std::string activation_name(config::Activation activation) {
       return std::string(name);
     }
   }
-  fail("activation: has no name elsewhere");
+  fail("activation: has no Hugging Face equivalent");
 }
 
 }  // namespace headroom::store

@@ -1,4 +1,4 @@
-// A config.json, read with suspicion: every complaint names the file and the key.
+// Reading a config.json; every error names the file and the key.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,17 @@ namespace headroom::store {
 
 class Settings {
  public:
-  // `values` must outlive it; `place` is what the keys are inside of: "" or "rope_parameters.".
+  // `values` must outlive the object. `place` precedes the keys in messages: "" or "rope_parameters.".
   Settings(const SortedJson& values, std::string origin, std::string place = "");
 
+  // Throws UserError "<origin>: <place><key> <why>, got <value>".
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const;
-  // Whether there is a value other than null.
+  // Whether the key has a value other than null.
   bool has(const std::string& key) const;
-  // Throw UserError where the value is of another type or range, or missing where there is no `otherwise`.
+  // These throw UserError if the value has a wrong type or range, or is missing and has no default `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
-  // The width of each of the heads that share a model's: throws UserError where it cannot be shared evenly.
+  // d_model / n_heads. Throws UserError if n_heads does not divide d_model.
   using Size = std::pair<const char*, std::int64_t>;  // its key and value
   std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
   double number(const std::string& key, double otherwise) const;   // finite
@@ -31,12 +32,11 @@ class Settings {
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
-  // The object under a key; null's settings where there is none.
+  // The object of a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
-  const std::string& origin() const { return origin_; }
 
-  // Throws UserError naming the key, unless it is absent, null, or what does nothing.
-  void require(const std::string& key, bool nothing) const;
+  // Throws UserError "has no equivalent" unless the key is missing, null, or has no effect.
+  void require(const std::string& key, bool no_effect) const;
 
  private:
   const SortedJson& at(const std::string& key) const;
@@ -44,11 +44,11 @@ class Settings {
   std::string origin_, place_;
 };
 
-// Rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top or in rope_parameters.
-// `fraction` of the channels turns where nothing is said. Refuses every kind of scaling.
+// Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level or in
+// rope_parameters. `fraction` is the default fraction of rotated channels. Throws UserError for any scaling.
 void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction);
 
-// As config.json spells it.
+// The name in config.json.
 std::string activation_name(config::Activation activation);
 
 }  // namespace headroom::store

@@ -1,4 +1,4 @@
-#include "headroom/store/special_tokens.h"
+#include "headroom/store/huggingface.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,7 +38,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
     }
     const SortedJson& value = config.at(key);
     const bool list = value.is_array() && std::all_of(value.begin(), value.end(), is_id);
-    const bool none = value.is_null() || value == SortedJson(-1);  // as some write none
+    const bool none = value.is_null() || value == SortedJson(-1);  // some files write -1 for none
     if (!none && !is_id(value) && !list) {
       user_error("{}: {} must be an id, a list of ids or null, got {}", origin, key, to_json_line(Json(value)));
     }
@@ -47,7 +47,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
   return ids;
 }
 
-// A token is its text, or an object of its text and flags.
+// A token is a string, or an object with the string as "content".
 Json token_of(const SortedJson& value, const std::string& origin, const char* key) {
   const SortedJson& text = value.is_object() && value.contains("content") ? value.at("content") : value;
   if (!text.is_string() && !text.is_null()) {
@@ -58,7 +58,7 @@ Json token_of(const SortedJson& value, const std::string& origin, const char* ke
 
 Json tokenizer_settings(const std::filesystem::path& folder) {
   Json settings = Json::object();
-  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter counts
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter takes precedence
     const std::string origin = (folder / name).string();
     const SortedJson document = read_object(folder / name);
     for (const char* key : kTokens) {
@@ -78,7 +78,7 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
   return settings;
 }
 
-// Whether a text as it is processed after it was encoded begins with a token of its own.
+// Whether the post-processor of a tokenizer.json puts a special token in front of every text.
 bool puts_in_front(const SortedJson& processor) {
   if (!processor.is_object()) {
     return false;
@@ -91,7 +91,7 @@ bool puts_in_front(const SortedJson& processor) {
          single->front().contains("SpecialToken");
 }
 
-// As transformers goes by them: a tokenizer.json says all, without one the settings count.
+// As in transformers: tokenizer.json decides; without one, tokenizer_config.json.
 bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
                         const tokenizers::Tokenizer& tokenizer) {
   const SortedJson document = read_object(folder / "tokenizer.json");
@@ -101,7 +101,7 @@ bool has_begin_in_front(const std::filesystem::path& folder, const Json& setting
   if (settings.contains("add_bos_token")) {
     return settings.at("add_bos_token").get<bool>();
   }
-  // LLaMA's class does so unless it is told otherwise.
+  // The default of LLaMA's tokenizer class.
   const std::string kind = settings.value("tokenizer_class", std::string("LlamaTokenizer"));
   return tokenizer.kind() == config::TokenizerKind::sentencepiece && kind.find("Llama") != std::string::npos;
 }
@@ -135,27 +135,27 @@ SpecialTokens read_special_tokens(const std::filesystem::path& folder, const Sor
   return tokens;
 }
 
-void keep_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint) {
+void store_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint) {
   checkpoint.metadata[kSpecialTokens] =
       to_json_line({{"config", tokens.config}, {"tokenizer", tokens.tokenizer}, {"in_front", tokens.in_front}});
 }
 
-std::optional<SpecialTokens> kept_special_tokens(const Checkpoint& checkpoint) {
+std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint) {
   const auto found = checkpoint.metadata.find(kSpecialTokens);
   if (found == checkpoint.metadata.end()) {
     return std::nullopt;
   }
-  const Json kept = parse_json(found->second, kSpecialTokens);
-  if (!kept.is_object() || !kept.contains("config") || !kept.at("config").is_object() || !kept.contains("tokenizer") ||
-      !kept.at("tokenizer").is_object()) {
-    user_error("{}: metadata of the checkpoint: must be an object of config and tokenizer", kSpecialTokens);
+  const Json stored = parse_json(found->second, kSpecialTokens);
+  if (!stored.is_object() || !stored.contains("config") || !stored.at("config").is_object() ||
+      !stored.contains("tokenizer") || !stored.at("tokenizer").is_object()) {
+    user_error("{}: metadata of the checkpoint: must be an object with config and tokenizer", kSpecialTokens);
   }
-  return SpecialTokens{.config = kept.at("config"),
-                       .tokenizer = kept.at("tokenizer"),
-                       .in_front = kept.value("in_front", Json()) == true};
+  return SpecialTokens{.config = stored.at("config"),
+                       .tokenizer = stored.at("tokenizer"),
+                       .in_front = stored.value("in_front", Json()) == true};
 }
 
-SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {
+SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer) {
   SpecialTokens tokens;
   const auto name = [&](const char* key, const std::string& token) {
     tokens.tokenizer[key] = tokenizer.id_of(token) >= 0 ? Json(token) : Json();
@@ -165,7 +165,7 @@ SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {
       name("bos_token", "<s>");
       name("eos_token", "</s>");
       name("unk_token", "<unk>");
-      tokens.tokenizer["split_special_tokens"] = true;  // a text's "<s>" is no such token
+      tokens.tokenizer["split_special_tokens"] = true;  // "<s>" in a text is not the special token
       break;
     case config::TokenizerKind::bytes:
     case config::TokenizerKind::bpe: {
@@ -182,8 +182,8 @@ SpecialTokens own_special_tokens(const tokenizers::Tokenizer& tokenizer) {
 }
 
 SpecialTokens special_tokens_of(const Checkpoint& checkpoint) {
-  std::optional<SpecialTokens> kept = kept_special_tokens(checkpoint);
-  return kept ? std::move(*kept) : own_special_tokens(*checkpoint.tokenizer);
+  std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
+  return stored ? std::move(*stored) : default_special_tokens(*checkpoint.tokenizer);
 }
 
 }  // namespace headroom::store

@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "engine/decode/vocabulary.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/decode/generate.h"
 #include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {
@@ -99,7 +99,7 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
     : name_(std::move(name)),
       opened_(std::move(opened)),
       model_(language_model_of(opened_)),
-      imported_(store::kept_special_tokens(opened_.checkpoint).has_value()),
+      imported_(store::stored_special_tokens(opened_.checkpoint).has_value()),
       special_(store::special_tokens_of(opened_.checkpoint)),
       token_text_(tokenizer(), special_),
       // One more than the context: the last token of an answer is never read.

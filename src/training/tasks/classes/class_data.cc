@@ -5,7 +5,7 @@
 
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "training/tasks/add_up.h"
 
 namespace headroom::tasks {

@@ -12,7 +12,7 @@ namespace headroom::tasks {
 double mixing_share(double alpha, std::uint64_t seed);
 
 // Row b of "images" becomes share * row b + (1 - share) * row b - 1 (the last row's for the first one); the batch gets
-// "other_label", the labels of these, and "label_share" [B], the share (models/class_model.h). By up to `threads`
+// "other_label", the labels of these, and "label_share" [B], the share (models/classifier.h). By up to `threads`
 // threads.
 void mix_rows(models::Batch& batch, double share, std::size_t threads);
 

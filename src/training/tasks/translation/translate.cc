@@ -2,12 +2,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/decode/vocabulary.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/beam_search.h"
+#include "headroom/decode/generate.h"
 #include "pair_batch.h"
 #include "training/tasks/gather.h"
 #include "translation.h"

@@ -6,7 +6,7 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::train {

@@ -119,7 +119,7 @@ StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
   const models::Batch batch = data_.training->next();
   if (batch.starts_afresh) {
-    state_.memory.forget();
+    state_.memory.reset();
   }
   const StepOutcome outcome =
       train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *exchange_);

@@ -172,7 +172,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& aro
       if (is_whole(pieces[k], parameter.tensor)) {
         checkpoint.tensors[key] = tensor;
       } else {
-        checkpoint.pieces[key].push_back({.begin = pieces[k].begin, .numbers = tensor});
+        checkpoint.shards[key].push_back({.begin = pieces[k].begin, .values = tensor});
       }
     };
     hold("model." + parameter.name, piece_of(parameter.tensor, pieces[k]));

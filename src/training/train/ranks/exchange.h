@@ -12,7 +12,7 @@
 
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
-#include "headroom/nn/buffer_updates.h"
+#include "headroom/nn/context.h"
 #include "shares.h"
 #include "training/parallel/gloo_group.h"
 

@@ -51,7 +51,7 @@ class OrderedExchange : public Exchange {
           "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
           model.device().str());
     }
-    for (const nn::Parameter& made : parameters_.made()) {
+    for (const nn::Parameter& made : parameters_.in_creation_order()) {
       if (made.buffer) {
         buffers_.emplace(made.name, made.tensor);
       }

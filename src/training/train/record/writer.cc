@@ -7,7 +7,7 @@
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 #include "metrics.h"
 #include "tensorboard.h"
 

@@ -1,4 +1,4 @@
-"""Makes the folders beside it: small randomly initialised models of transformers, and the logits that it gives for them.
+"""Makes the folders here: small random models of transformers, with their logits.
 
     python make.py        # needs transformers and torch
 """
@@ -43,7 +43,7 @@ def make(name, config):
     config.bos_token_id = config.eos_token_id = 0
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # biases and norms begin as zeros and ones, which would hide mistakes
+        for parameter in model.parameters():  # zeros and ones in biases and norms would hide mistakes
             parameter.add_(torch.randn_like(parameter) * 0.2)
     tokens = torch.randint(VOCABULARY, (2, LENGTH))
     model.save_pretrained(HERE / name)
@@ -53,7 +53,7 @@ def make(name, config):
 
 
 def make_tokenizer():
-    """A character an id: letters, digits, signs."""
+    """A tokenizer with one id for each character."""
     characters = "abcdefghijklmnopqrstuvwxyz0123456789.,:;"
     assert len(characters) == VOCABULARY
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}

@@ -1,0 +1,63 @@
+// Keys that are mixtures of several components at each position (Transformer-MGK): shifted keys and mixture priors, for
+// the scores `gaussian_mixture` and `linear`.
+//
+// Letters: R components, G key/value heads, P positions of a whole source, e d_head.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <optional>
+#include <vector>
+
+#include "headroom/config/attention_options.h"
+#include "headroom/nn/attention_parts.h"
+
+namespace headroom::nn {
+
+// Shifted keys: component r's key is the projected key minus a learned vector (sMGK, Transformer-MGK Eq. 12).
+class KeyShift {
+ public:
+  // Parameter "shift" [R, G, e] with keys = "shifted", otherwise none. Component 1 starts at 0, the others are normal.
+  KeyShift(const config::AttentionOptions& options, const Builder& build);
+
+  // [R, G, 1 or n_keys, e], to be subtracted from the keys at positions from `first_position`, rotated by `rotary`. Not
+  // set if keys are not shifted.
+  std::optional<at::Tensor> of_keys(const c10::SymInt& n_keys, std::int64_t first_position,
+                                    const std::optional<Rotary>& rotary) const;
+
+ private:
+  at::Tensor shift_;
+};
+
+// Added to sums of responsibilities (soft E-step).
+inline constexpr double kResponsibilityEpsilon = 1e-6;
+
+// Weights of the components (Transformer-MGK, section 2): fixed, learned by gradient, or set after each batch to their
+// mean responsibilities (soft-E).
+class MixturePrior {
+ public:
+  // Parameter "prior" ([R], [R, G] or [R, G, P]) if learned by gradient; with soft-E a buffer "prior" of the first
+  // R - 1 components, the last being 1 minus their sum. Neither if options.has_prior() is false.
+  MixturePrior(const config::AttentionOptions& options, std::int64_t n_positions, const Builder& build);
+
+  // [R, G, 1 or n_keys] for keys from `first_index` of the source. Not set: all 1. Throws Error for keys beyond P.
+  std::optional<at::Tensor> weights(std::int64_t first_index, const c10::SymInt& n_keys) const;
+
+  // soft-E: reports to context.updates the mean responsibilities pi_r exp(s_r) / sum_r of a call's components s_r
+  // [B, H, T, S], whose keys begin with the source's first. `valid_queries` [B, T]; by default the last T of
+  // `valid_keys` [B, S].
+  void measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
+               const std::optional<at::Tensor>& valid_queries, const Context& context) const;
+  bool updates() const { return update_ == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }
+
+ private:
+  at::Tensor broadcast(const at::Tensor& table) const;  // to [*, G, P or 1]
+
+  config::Prior kind_;
+  config::PriorUpdate update_;
+  config::SoftEPairs pairs_;
+  bool clamp_;
+  std::int64_t n_components_, n_heads_;
+  at::Tensor table_;
+};
+
+}  // namespace headroom::nn

@@ -1,0 +1,209 @@
+#include "headroom/nn/routing.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "engine/nn/linear.h"
+#include "engine/nn/random.h"
+#include "headroom/core/error.h"
+
+namespace headroom::nn {
+namespace {
+
+void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& context, const std::string& name) {
+  const at::Tensor counts = at::bincount(bank_index.reshape({-1}), {}, n);
+  at::Tensor& sum = (*context.usage)[name];
+  sum = sum.defined() ? sum + counts : counts;
+}
+
+// gate_weights() elementwise, for batch-invariant decoding on the CPU: vectorised tensor operations round an element
+// depending on its place in the tensor, and one operation a row would be slower. score [N, H, E], index [N, H, K].
+at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
+  const at::Tensor scores = score.to(at::kFloat).contiguous(), indices = index.contiguous();
+  const at::Tensor weights = at::empty(index.sizes(), scores.options());
+  const std::int64_t n_experts = score.size(2), top_k = index.size(2);
+  const float* x = scores.const_data_ptr<float>();
+  const std::int64_t* routed = indices.const_data_ptr<std::int64_t>();
+  float* to = weights.mutable_data_ptr<float>();
+  for (std::int64_t row = 0; row < index.size(0) * index.size(1); ++row, x += n_experts, routed += top_k, to += top_k) {
+    const auto each = [&](const auto& value) {
+      for (std::int64_t i = 0; i < top_k; ++i) {
+        to[i] = value(x[routed[i]]);
+      }
+    };
+    if (gate == config::Gate::sigmoid) {
+      each([](float s) { return 1.0F / (1.0F + std::exp(-s)); });
+      continue;
+    }
+    const bool routed_only = gate == config::Gate::softmax_top_k;
+    const float most = x[routed[0]];  // the indices are in decreasing score
+    float sum = 0.0F;
+    for (std::int64_t i = 0; i < (routed_only ? top_k : n_experts); ++i) {
+      sum += std::exp(x[routed_only ? routed[i] : i] - most);
+    }
+    each([&](float s) { return std::exp(s - most) / sum; });
+    if (gate == config::Gate::softmax_renormalised) {
+      const float all = std::accumulate(to, to + top_k, 0.0F) + static_cast<float>(kRenormaliseEpsilon);
+      std::transform(to, to + top_k, to, [&](float p) { return p / all; });
+    }
+  }
+  return weights.to(score.scalar_type());
+}
+
+}  // namespace
+
+at::Tensor Routing::bank_index() const {
+  const c10::SymInt heads = index.sym_size(1), experts = score.sym_size(2);
+  return heads == 1 ? index : index + (at::arange(heads, index.options()) * at::Scalar(experts)).view({1, -1, 1});
+}
+
+Routing Routing::narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const {
+  const auto rows = [&](const at::Tensor& t) {
+    return t.view_symint({batch, -1, t.sym_size(1), t.sym_size(2)}).narrow_symint(1, begin, count).flatten(0, 1);
+  };
+  return {rows(score), rows(index), rows(weight)};
+}
+
+Routing Routing::in_order_of(const at::Tensor& other) const {
+  return {score, other, at::zeros_like(score).scatter(-1, index, weight).gather(-1, other)};
+}
+
+at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
+  switch (gate) {
+    case config::Gate::sigmoid:
+      return score.gather(-1, index).sigmoid();
+    case config::Gate::softmax_top_k:
+      return score.gather(-1, index).softmax(-1);
+    case config::Gate::softmax:
+      return score.softmax(-1).gather(-1, index);
+    case config::Gate::softmax_renormalised: {
+      const at::Tensor p = score.softmax(-1).gather(-1, index);
+      return p / (p.detach().sum(-1, /*keepdim=*/true) + kRenormaliseEpsilon);
+    }
+  }
+  fail("gate: unknown");
+}
+
+Routing route_tokens(const at::Tensor& x, const at::Tensor& w, const RoutingOptions& options, const Context& context,
+                     const std::string& name) {
+  const at::Tensor score = matmul_rows(x, w.reshape({w.size(0), -1}), {}, context);
+  return route_scores(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
+}
+
+Routing route_scores(const at::Tensor& score, const RoutingOptions& options, const Context& context,
+                     const std::string& name) {
+  Routing routing;
+  routing.score = context.observe(name + ".score", score);
+  at::Tensor ranked = routing.score.detach(), dropped;
+  if (context.training && options.expert_dropout > 0.0) {
+    dropped = uniform(ranked, context, name + ".dropout").lt(options.expert_dropout);
+    ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());
+  }
+  routing.index = context.observe(name + ".index", std::get<1>(ranked.topk(options.top_k, -1)));
+  const bool by_row = context.batch_invariant && score.is_cpu() && score.scalar_type() != at::kDouble;
+  routing.weight = (by_row ? gate_weights_by_row : gate_weights)(routing.score, routing.index, options.gate);
+  if (dropped.defined() && options.zero_dropped) {
+    routing.weight = routing.weight.masked_fill(dropped.gather(-1, routing.index), 0.0);
+  }
+  if (options.valid) {
+    routing.weight = routing.weight.masked_fill(options.valid->logical_not().view({-1, 1, 1}), 0.0);
+  }
+  routing.weight = context.observe(name + ".weight", routing.weight);
+  if (context.usage != nullptr) {
+    const at::Tensor index = routing.bank_index();
+    count_usage(options.valid ? index.index({*options.valid}) : index, options.n_heads * options.n_experts, context,
+                context.scope + name);
+  }
+  return routing;
+}
+
+namespace {
+
+// a / sum(a); all 0 if the sum is 0.
+at::Tensor to_sum_one(const at::Tensor& a) {
+  const at::Tensor sum = a.sum();
+  return a / sum.masked_fill(sum.detach().eq(0.0), 1.0);
+}
+
+// [N, E] with `values` at `index`, 0 elsewhere.
+at::Tensor scatter_to_experts(const at::Tensor& index, const at::Tensor& values, std::int64_t n_experts) {
+  return at::zeros_symint({index.sym_size(0), n_experts}, values.options()).scatter(-1, index, values);
+}
+
+}  // namespace
+
+at::Tensor switch_loss(const at::Tensor& prob, const at::Tensor& counts) {
+  const at::Tensor share = to_sum_one(prob.sum(0)), used = to_sum_one(counts.to(prob.scalar_type()));
+  return (share * used).sum() * static_cast<double>(prob.sym_size(1).guard_int(__FILE__, __LINE__));
+}
+
+at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::int64_t n_experts) {
+  const std::int64_t k = index.sym_size(1).guard_int(__FILE__, __LINE__);
+  const at::Tensor by_sequence = index.view_symint({batch, -1, k}).transpose(1, 2);  // [B, k, T]
+  const at::Tensor hit =
+      at::zeros_symint({batch, k, n_experts}, index.options().dtype(at::kDouble)).scatter(2, by_sequence, 1.0);
+  return at::constant_pad_nd(hit.sum(at::IntArrayRef{0, 2}), {0, n_experts - k});
+}
+
+at::Tensor cv_loss(const at::Tensor& weights) {
+  const at::Tensor share = to_sum_one(weights.sum(0));
+  if (share.sym_size(0) == 1) {
+    return share.sum() * 0.0;  // one expert has no variance
+  }
+  return share.var() / (share.mean().square() + 1e-10);
+}
+
+at::Tensor z_loss(const at::Tensor& score) {
+  return score.logsumexp(at::IntArrayRef{-1}).square().mean();
+}
+
+at::Tensor entropy_loss(const at::Tensor& score) {
+  const at::Tensor rows = at::scalar_tensor(at::Scalar(score.sym_size(0)), score.options().dtype(at::kDouble));
+  const at::Tensor log_mean = score.log_softmax(-1).logsumexp(at::IntArrayRef{0}) - rows.log().to(score.scalar_type());
+  return (log_mean.exp() * log_mean).sum();
+}
+
+at::Tensor tokens_per_expert(const Routing& routing, const std::optional<at::Tensor>& valid) {
+  const at::Tensor index = routing.index.flatten(1);  // [N, k]
+  at::Tensor ones = at::ones_like(index);
+  if (valid) {
+    ones = ones * valid->unsqueeze(1);
+  }
+  return scatter_to_experts(index, ones, routing.score.sym_size(2).guard_int(__FILE__, __LINE__)).sum(0);
+}
+
+void add_loss(const Context& context, const std::string& kind, const at::Tensor& value) {
+  at::Tensor& sum = (*context.losses)[kind];
+  sum = sum.defined() ? sum + value : value;
+}
+
+void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
+                        const config::AttentionOptions& options, const Context& context) {
+  const std::int64_t n = options.n_experts;
+  const at::Tensor score = routing.score.squeeze(1), index = routing.index.squeeze(1);
+  at::Tensor prob = score.softmax(-1);
+  if (valid) {
+    prob = prob.masked_fill(valid->logical_not().unsqueeze(1), 0.0);
+  }
+  prob = context.observe("select.prob", prob);
+  const at::Tensor counts = context.observe("select.count", tokens_per_expert(routing, valid));
+  if (options.switch_coefficient > 0.0) {
+    add_loss(context, "switch", switch_loss(prob, counts));
+  }
+  if (options.switch_slots_coefficient > 0.0) {
+    add_loss(context, "switch_slots", switch_loss(prob, slot_counts(index, batch, n)));
+  }
+  if (options.cv_coefficient > 0.0) {
+    add_loss(context, "cv", cv_loss(scatter_to_experts(index, routing.weight.squeeze(1), n)));
+  }
+  if (options.z_coefficient > 0.0) {
+    add_loss(context, "z", z_loss(score));
+  }
+  if (options.entropy_coefficient > 0.0) {
+    add_loss(context, "routing_entropy", entropy_loss(score));
+  }
+}
+
+}  // namespace headroom::nn

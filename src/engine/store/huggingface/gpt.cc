@@ -1,0 +1,215 @@
+// GPT-2: learned positions, layer norms before attention and MLP, one matrix for queries, keys and values; matrices
+// stored [in, out]. GPT-NeoX (Pythia): layer norms, rotary positions of a part of the channels, attention and MLP in
+// parallel or in sequence, one matrix for queries, keys and values, grouped by head.
+#include "architecture.h"
+#include "headroom/config/attention_part.h"
+
+namespace headroom::store {
+namespace {
+
+std::string gpt_obstacle(const config::ModelOptions& o, const char* position) {
+  const config::AttentionOptions& a = o.attention;
+  return first_of({{a.position != position, "attention.position"},
+                   {o.norm != config::Norm::layer, "norm"},
+                   {a.position == "learned" && o.arrangement != config::Arrangement::sequential, "arrangement"},
+                   {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
+                   {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
+                   {a.window != 0, "attention.window"},
+                   {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
+}
+
+class Gpt2 : public Architecture {
+ public:
+  std::span<const std::string_view> kinds() const override { return kKinds; }
+  std::string_view prefix() const override { return "transformer."; }
+  std::span<const std::string_view> ignored() const override { return kIgnored; }
+
+  config::ModelOptions read(const Settings& s) const override {
+    s.require("scale_attn_weights", s.flag("scale_attn_weights", true));
+    s.require("scale_attn_by_inverse_layer_idx", !s.flag("scale_attn_by_inverse_layer_idx", false));
+    s.require("add_cross_attention", !s.flag("add_cross_attention", false));
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size", 50257);
+    o.n_layers = s.size("n_layer", 12);
+    o.d_model = s.size("n_embd", 768);
+    o.context_length = s.size("n_positions", 1024);
+    o.norm = config::Norm::layer;
+    o.norm_epsilon = s.epsilon("layer_norm_epsilon", 1e-5);
+    o.tied_embeddings = s.flag("tie_word_embeddings", true);
+    o.head_bias = false;
+    o.attention.n_heads = s.size("n_head", 12);
+    o.attention.d_head = s.head_share({"n_head", o.attention.n_heads}, {"n_embd", o.d_model});
+    o.attention.bias = true;
+    o.attention.position = "learned";
+    o.mlp.kind = config::MlpKind::dense;
+    o.mlp.d_hidden = s.size("n_inner", 4 * o.d_model);
+    o.mlp.activation = s.activation("activation_function", "gelu_new");
+    o.mlp.bias = true;
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "learned"); }
+
+  Json write(const config::ModelOptions& o) const override {
+    return {{"model_type", "gpt2"},
+            {"architectures", {"GPT2LMHeadModel"}},
+            {"n_layer", o.n_layers},
+            {"n_embd", o.d_model},
+            {"n_head", o.attention.n_heads},
+            {"n_positions", o.context_length},
+            {"n_inner", o.mlp.d_hidden},
+            {"activation_function", activation_name(o.mlp.activation)},
+            {"layer_norm_epsilon", o.norm_epsilon},
+            {"resid_pdrop", o.dropout},
+            {"embd_pdrop", o.dropout},
+            {"attn_pdrop", 0.0}};
+  }
+
+ private:
+  TopLevelNames top_level_names() const override {
+    return {.embedding = "transformer.wte",
+            .layers = "transformer.h.",
+            .last_norm = "transformer.ln_f",
+            .head = "lm_head",
+            .positions = "transformer.wpe"};
+  }
+
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
+    const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
+    map_norm(mappings, o, ours + "norm_1", theirs + "ln_1");
+    map_norm(mappings, o, ours + "norm_2", theirs + "ln_2");
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const char which = "qkv"[i];
+      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
+                          .tensor = theirs + "attn.c_attn.weight",
+                          .stored = {d, 3 * d},
+                          .view = {d, 3, h, e},
+                          .part = {{1, i}}});
+      mappings.push_back({.parameter = fmt::format("{}attention.b_{}", ours, which),
+                          .tensor = theirs + "attn.c_attn.bias",
+                          .stored = {3 * d},
+                          .view = {3, h, e},
+                          .part = {{0, i}}});
+    }
+    Mapping output = same(ours + "attention.w_o", theirs + "attn.c_proj.weight", {d, d});
+    output.view = {h, e, d};
+    mappings.push_back(output);
+    mappings.push_back(same(ours + "attention.b_o", theirs + "attn.c_proj.bias", {d}));
+    map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.c_fc", d, g, true, Stored::in_out});
+    map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.c_proj", g, d, true, Stored::in_out});
+  }
+
+  static constexpr std::string_view kKinds[] = {"gpt2"};
+  static constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};  // masks
+};
+
+class GptNeox : public Architecture {
+ public:
+  std::span<const std::string_view> kinds() const override { return kKinds; }
+  std::string_view prefix() const override { return "gpt_neox."; }
+  std::span<const std::string_view> ignored() const override { return kIgnored; }
+
+  config::ModelOptions read(const Settings& s) const override {
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size", 50432);
+    o.n_layers = s.size("num_hidden_layers", 44);
+    o.d_model = s.size("hidden_size", 6144);
+    o.context_length = s.size("max_position_embeddings", 2048);
+    o.arrangement =
+        s.flag("use_parallel_residual", true) ? config::Arrangement::parallel : config::Arrangement::sequential;
+    o.norm = config::Norm::layer;
+    o.norm_epsilon = s.epsilon("layer_norm_eps", 1e-5);
+    o.tied_embeddings = s.flag("tie_word_embeddings", false);
+    o.head_bias = false;
+    o.attention.n_heads = s.size("num_attention_heads", 64);
+    o.attention.d_head = s.head_share({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
+    o.attention.bias = s.flag("attention_bias", true);
+    read_rope(s, o.attention, 0.25);
+    o.mlp.kind = config::MlpKind::dense;
+    o.mlp.d_hidden = s.size("intermediate_size", 24576);
+    o.mlp.activation = s.activation("hidden_act", "gelu");
+    o.mlp.bias = true;
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "rope"); }
+
+  Json write(const config::ModelOptions& o) const override {
+    const config::AttentionOptions& a = o.attention;
+    return {{"model_type", "gpt_neox"},
+            {"architectures", {"GPTNeoXForCausalLM"}},
+            {"num_hidden_layers", o.n_layers},
+            {"hidden_size", o.d_model},
+            {"num_attention_heads", a.n_heads},
+            {"max_position_embeddings", o.context_length},
+            {"intermediate_size", o.mlp.d_hidden},
+            {"hidden_act", activation_name(o.mlp.activation)},
+            {"layer_norm_eps", o.norm_epsilon},
+            {"use_parallel_residual", o.arrangement == config::Arrangement::parallel},
+            {"attention_bias", a.bias},
+            {"rotary_pct", a.rope_fraction},
+            {"rotary_emb_base", a.rope_base},
+            {"rope_parameters",
+             {{"rope_type", "default"}, {"rope_theta", a.rope_base}, {"partial_rotary_factor", a.rope_fraction}}},
+            {"hidden_dropout", o.dropout}};
+  }
+
+ private:
+  TopLevelNames top_level_names() const override {
+    return {.embedding = "gpt_neox.embed_in",
+            .layers = "gpt_neox.layers.",
+            .last_norm = "gpt_neox.final_layer_norm",
+            .head = "embed_out"};
+  }
+
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
+    const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
+    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
+    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const char which = "qkv"[i];
+      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
+                          .tensor = theirs + "attention.query_key_value.weight",
+                          .stored = {3 * d, d},
+                          .view = {h, 3, e, d},
+                          .part = {{1, i}},
+                          .order = {2, 0, 1}});
+      if (o.attention.bias) {
+        mappings.push_back({.parameter = fmt::format("{}attention.b_{}", ours, which),
+                            .tensor = theirs + "attention.query_key_value.bias",
+                            .stored = {3 * d},
+                            .view = {h, 3, e},
+                            .part = {{1, i}}});
+      }
+    }
+    Mapping output = same(ours + "attention.w_o", theirs + "attention.dense.weight", {d, d});
+    output.view = {d, h, e};
+    output.order = {1, 2, 0};
+    mappings.push_back(output);
+    if (o.attention.bias) {
+      mappings.push_back(same(ours + "attention.b_o", theirs + "attention.dense.bias", {d}));
+    }
+    map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.dense_h_to_4h", d, g, true, Stored::out_in});
+    map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.dense_4h_to_h", g, d, true, Stored::out_in});
+  }
+
+  static constexpr std::string_view kKinds[] = {"gpt_neox"};
+  static constexpr std::string_view kIgnored[] = {".attention.bias", ".attention.masked_bias",
+                                                  ".attention.rotary_emb.inv_freq"};  // masks, angles
+};
+
+}  // namespace
+
+const Architecture& gpt2() {
+  static const Gpt2 kGpt2;
+  return kGpt2;
+}
+
+const Architecture& gpt_neox() {
+  static const GptNeox kGptNeox;
+  return kGptNeox;
+}
+
+}  // namespace headroom::store

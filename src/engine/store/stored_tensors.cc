@@ -1,0 +1,172 @@
+#include "stored_tensors.h"
+
+#include <ATen/Parallel.h>
+#include <zlib.h>
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
+#include "headroom/core/json.h"
+#include "headroom/core/process_group.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr std::pair<DType, at::ScalarType> kTypes[] = {
+    {DType::f64, at::kDouble}, {DType::f32, at::kFloat},   {DType::f16, at::kHalf},  {DType::bf16, at::kBFloat16},
+    {DType::i64, at::kLong},   {DType::i32, at::kInt},     {DType::i16, at::kShort}, {DType::i8, at::kChar},
+    {DType::u8, at::kByte},    {DType::boolean, at::kBool}};
+
+at::ScalarType scalar_type(DType type, const SafetensorsFile& file, const std::string& name) {
+  for (const auto& [stored, scalar] : kTypes) {
+    if (stored == type) {
+      return scalar;
+    }
+  }
+  user_error("{}: tensor \"{}\" has type {}, which torch lacks", file.path().string(), name, name_of(type));
+}
+
+}  // namespace
+
+DType stored_type(at::ScalarType type, const std::string& name) {
+  for (const auto& [stored, scalar] : kTypes) {
+    if (scalar == type) {
+      return stored;
+    }
+  }
+  fail("checkpoint: tensor \"{}\" has type {}, which cannot be stored", name, c10::toString(type));
+}
+
+at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std::string& name,
+                   const StoredTensor& stored) {
+  const at::ScalarType type = scalar_type(stored.dtype, *file, name);
+  if (reinterpret_cast<std::uintptr_t>(stored.data.data()) % size_of(stored.dtype) != 0 || stored.data.empty()) {
+    const at::Tensor copy = at::empty(stored.shape, at::TensorOptions(type));
+    if (!stored.data.empty()) {
+      std::memcpy(copy.data_ptr(), stored.data.data(), stored.data.size());
+    }
+    return copy;
+  }
+  void* data = const_cast<std::byte*>(stored.data.data());  // from_blob takes no const pointer
+  return at::from_blob(
+      data, stored.shape, [file](void*) {}, at::TensorOptions(type));
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+namespace {
+
+// Blocks of a large tensor are computed in parallel; combining them gives the CRC of the whole.
+uLong crc32_of(const at::Tensor& tensor) {
+  constexpr std::int64_t kBlock = std::int64_t{1} << 22;
+  const auto* bytes = static_cast<const Bytef*>(tensor.const_data_ptr());
+  const auto size = static_cast<std::int64_t>(tensor.nbytes()), blocks = (size + kBlock - 1) / kBlock;
+  std::vector<uLong> sums(static_cast<std::size_t>(blocks));
+  const auto length_of = [&](std::int64_t block) { return std::min(kBlock, size - block * kBlock); };
+  at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t block = begin; block < end; ++block) {
+      sums[static_cast<std::size_t>(block)] =
+          crc32_z(0, bytes + block * kBlock, static_cast<z_size_t>(length_of(block)));
+    }
+  });
+  uLong sum = crc32_z(0, nullptr, 0);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    sum = crc32_combine(sum, sums[static_cast<std::size_t>(block)], static_cast<z_off_t>(length_of(block)));
+  }
+  return sum;
+}
+
+std::string hex(uLong sum) {
+  return fmt::format("{:08x}", sum);
+}
+
+// Whether `was` is the CRC of several copies of the tensor, as earlier versions wrote it for buffers that all ranks
+// held.
+bool is_repeated(uLong sum, std::size_t size, const std::string& was) {
+  constexpr int kMostRanks = 1024;
+  uLong joined = sum;
+  for (int copies = 2; copies <= kMostRanks; ++copies) {
+    joined = crc32_combine(joined, sum, static_cast<z_off_t>(size));
+    if (hex(joined) == was) {
+      return true;
+    }
+  }
+  return false;
+}
+
+struct Sum {
+  std::size_t begin = 0, size = 0;
+  uLong crc = 0;
+};
+
+}  // namespace
+
+std::string checksums_of(const std::vector<OwnedBytes>& owned) {
+  Json sums = Json::array();
+  for (const OwnedBytes& one : owned) {
+    sums.push_back({one.name, one.begin, one.values.nbytes(), crc32_of(one.values)});
+  }
+  return to_json_line(sums);
+}
+
+std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes) {
+  std::map<std::string, std::vector<Sum>> all;
+  for (const std::string& part : parts) {
+    for (const Json& one : parse_json(part, "checksums")) {
+      all[one.at(0).get<std::string>()].push_back(
+          {one.at(1).get<std::size_t>(), one.at(2).get<std::size_t>(), one.at(3).get<uLong>()});
+    }
+  }
+  Json sums = Json::object();
+  for (const auto& [name, size] : sizes) {
+    std::vector<Sum>& shards = all[name];
+    std::sort(shards.begin(), shards.end(), [](const Sum& a, const Sum& b) { return a.begin < b.begin; });
+    uLong sum = crc32_z(0, nullptr, 0);
+    std::size_t end = 0;
+    bool once = !shards.empty();
+    for (const Sum& shard : shards) {
+      once = once && shard.begin == end;
+      sum = crc32_combine(sum, shard.crc, static_cast<z_off_t>(shard.size));
+      end += shard.size;
+    }
+    if (!once || end != size) {
+      throw SharedError(fmt::format(
+          "checkpoint: tensor \"{}\": every one of its {} bytes must be written by exactly one rank", name, size));
+    }
+    sums[name] = hex(sum);
+  }
+  return to_json_line(sums);
+}
+
+void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::set<std::string>& buffers,
+                      const std::string& stored, const std::string& origin) {
+  const Json sums = parse_json(stored, origin + ": checksums");
+  bool warned = false;
+  for (const auto& [name, tensor] : tensors) {
+    if (!sums.is_object() || !sums.contains(name) || !sums.at(name).is_string()) {
+      user_error("{}: tensor \"{}\" has no checksum", origin, name);
+    }
+    const uLong sum = crc32_of(tensor.contiguous());
+    const std::string is = hex(sum), was = sums.at(name).get<std::string>();
+    if (is != was && buffers.contains(name) && is_repeated(sum, tensor.nbytes(), was)) {
+      if (!warned) {
+        log_warning(
+            "{}: its soft-E priors are intact, but an earlier version that trained on several ranks wrote wrong "
+            "checksums of "
+            "them; `--resume` writes checkpoints with correct ones",
+            origin);
+      }
+      warned = true;
+    } else if (is != was) {
+      user_error("{}: tensor \"{}\" is damaged: its checksum is {}, but was {} when it was written", origin, name, is,
+                 was);
+    }
+  }
+}
+
+}  // namespace headroom::store

@@ -1,0 +1,150 @@
+// Small models, and helpers for their decoding and gradients.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headroom/config/model_options.h"
+#include "headroom/models/decoding.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::testing {
+
+inline config::ModelOptions tiny_model(config::ModelKind kind = config::ModelKind::language_model) {
+  config::ModelOptions o;
+  o.kind = kind;
+  o.vocabulary_size = 23;
+  o.n_layers = 2;
+  o.d_model = 12;
+  o.context_length = 8;
+  o.attention.n_heads = 2;
+  o.attention.d_head = 6;
+  o.attention.n_experts = 4;
+  o.attention.top_k = 2;
+  o.mlp.d_hidden = 16;
+  o.mlp.n_experts = 4;
+  o.mlp.top_k = 2;
+  return o;
+}
+
+inline config::ModelOptions three_experts() {
+  config::ModelOptions o = tiny_model();
+  o.attention.n_experts = 3;
+  return o;
+}
+
+// Language models that differ in their decoding state and in where chunks end.
+inline std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  config::ModelOptions o = three_experts();
+  all.emplace_back("rope", o);
+  o.arrangement = config::Arrangement::parallel;
+  o.norm = config::Norm::rms;
+  o.mlp.kind = config::MlpKind::gated;
+  all.emplace_back("parallel rms gated", o);
+  o = three_experts();
+  o.norm_position = config::NormPosition::post;
+  o.attention.position = "learned";
+  o.tied_embeddings = true;
+  all.emplace_back("post learned tied", o);
+  o = three_experts();
+  o.attention.position = "sinusoidal";
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  all.emplace_back("sinusoidal windows", o);
+  o = three_experts();
+  o.attention.position = "relative";
+  o.memory_length = 8;
+  all.emplace_back("dense xl", o);
+  o.attention.projection = "experts";
+  o.attention.position_bias = true;
+  o.mlp.kind = config::MlpKind::experts;
+  all.emplace_back("switchall xl", o);
+  o.attention.position = "rope";
+  o.attention.position_bias = false;
+  all.emplace_back("switchall rope with memory", o);
+  o = three_experts();
+  o.attention.projection = "routed_heads";
+  o.attention.position = "relative";
+  o.attention.scale = config::Scale::learned;
+  o.memory_length = 8;
+  all.emplace_back("moa xl", o);
+  o = three_experts();
+  o.attention.composition = "dynamic";
+  o.attention.qk_norm = true;
+  o.attention.window = 3;
+  o.attention.window_pattern = "1:1";
+  all.emplace_back("dcformer local and global", o);
+  o = three_experts();
+  o.attention.score = "gaussian_mixture";
+  o.attention.keys = config::Keys::shifted;
+  o.attention.prior = config::Prior::head_position;
+  o.memory_length = 8;
+  all.emplace_back("shifted mixture with memory", o);
+  o.attention.window = 5;
+  o.attention.keys = config::Keys::own;
+  all.emplace_back("own mixture with memory and window", o);
+  o = three_experts();
+  o.attention.score = "linear";
+  o.attention.output_scale = config::OutputScale::inv_sqrt_length;
+  all.emplace_back("mixture of linear keys", o);
+  o.attention.position = "none";
+  o.attention.keys = config::Keys::single;
+  o.memory_length = 8;
+  all.emplace_back("linear with memory", o);
+  o = three_experts();
+  o.attention.projection = "experts";
+  o.attention.composition = "dynamic";
+  o.attention.score = "gaussian_mixture";
+  o.adaptive_cutoffs = {5, 11};
+  all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
+  o = tiny_model();
+  o.attention.projection = "latent";
+  o.attention.kv_rank = 5;
+  o.attention.q_rank = 6;
+  o.attention.d_rotary = 2;
+  o.attention.d_value = 3;
+  all.emplace_back("latent", o);
+  o.attention.gate_output = "element";
+  o.attention.sink = true;
+  o.attention.composition = "dynamic";
+  o.memory_length = 8;
+  o.attention.window = 5;
+  all.emplace_back("latent, gated, sink, composed, with memory and window", o);
+  o = three_experts();
+  o.attention.projection = "experts";
+  o.attention.position = "relative";
+  o.attention.gate_output = "head";
+  o.attention.sink = true;
+  o.memory_length = 8;
+  all.emplace_back("gated switchhead xl with a sink", o);
+  return all;
+}
+
+// Expects a finite gradient of every parameter that is not 0, except for parameters whose last name is in
+// `may_be_zero`.
+inline void expect_gradients(const nn::Parameters& parameters, const std::string& model,
+                             const std::set<std::string>& may_be_zero = {}) {
+  for (const nn::Parameter& p : parameters.all()) {
+    ASSERT_TRUE(p.tensor.grad().defined()) << model << ": " << p.name;
+    EXPECT_TRUE(p.tensor.grad().isfinite().all().item<bool>()) << model << ": " << p.name;
+    const std::string last = p.name.substr(p.name.rfind('.') + 1);
+    if (!may_be_zero.contains(last)) {
+      EXPECT_GT(p.tensor.grad().abs().max().item<double>(), 1e-9) << model << ": " << p.name;
+    }
+  }
+}
+
+// The logits [N, V] after tokens [N, n].
+template <class Model>
+at::Tensor decode(const Model& model, const at::Tensor& tokens, std::vector<models::DecodeState>& states,
+                  const nn::Context& context = {}) {
+  const at::Tensor dense = tokens.contiguous();
+  return model.decode(models::decode_rows(dense, states), context);
+}
+
+}  // namespace headroom::testing
