@@ -80,12 +80,12 @@ int run_cost(const CostOptions& options, const Output& output) {
   Json list = Json::array();
   for (const auto& [name, config] : configs) {
     list.push_back(cost::cost_json(name, config));
-    if (!options.devices.processes.empty()) {
-      list.back()["processes"] = cost::processes_json(config, options.devices);
+    if (!options.devices.ranks.empty()) {
+      list.back()["processes"] = cost::ranks_json(config, options.devices);
     }
   }
-  const bool alone = options.devices.processes.empty();
-  output.text(alone ? cost::cost_table(configs) : cost::processes_table(configs, options.devices));
+  const bool alone = options.devices.ranks.empty();
+  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, options.devices));
   output.document(list);
   return 0;
 }
@@ -108,7 +108,7 @@ void add_cost(Program& program) {
       ->check(not_empty())
       ->type_name("FILE");
   command
-      .add_option("--processes", options->devices.processes,
+      .add_option("--processes", options->devices.ranks,
                   "what each of so many processes holds and sends in a training step, one number or several")
       ->delimiter(',')
       ->type_name("N,...");

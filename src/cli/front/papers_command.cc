@@ -14,13 +14,13 @@ std::string papers_text(const std::vector<cost::Paper>& papers) {
   const std::size_t width = help_width();
   std::string text;
   for (const cost::Paper& paper : papers) {
-    text += (text.empty() ? "" : "\n") + wrapped(std::string(paper.title), width, 0) + "\n";
+    text += (text.empty() ? "" : "\n") + wrapped(paper.title, width, 0) + "\n";
     for (const cost::PaperItem& item : paper.items) {
       text += "\n" + wrapped(fmt::format("{}: {}", item.item, item.shows), width, 2) + "\n";
       if (!item.recipes.empty()) {
-        text += "  " + wrapped(std::string(item.recipes), width - 2, 2) + "\n";
+        text += "  " + wrapped(item.recipes, width - 2, 2) + "\n";
       }
-      text += "  " + wrapped(std::string(item.how), width - 2, 2) + "\n";
+      text += "  " + wrapped(item.how, width - 2, 2) + "\n";
     }
   }
   return text;

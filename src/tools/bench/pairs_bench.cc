@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "timing.h"
-#include "training/cost/cache.h"
 #include "training/cost/cost.h"
+#include "training/cost/memory.h"
 #include "worker.h"
 
 namespace headroom::bench {
@@ -49,7 +49,7 @@ std::vector<Row> compare_models(const std::vector<Model>& models, const BenchOpt
 // Numbers that one more token must read: without a past a product reads each of its weights once, and does one
 // multiply-accumulate with it; of `keys` tokens, all that the cache keeps.
 double numbers_read(config::ModelOptions o, std::int64_t keys) {
-  const auto kept = static_cast<double>(cost::decoding_cache_numbers(o));
+  const auto kept = static_cast<double>(cost::decoding_cache_elements(o));
   const auto room = static_cast<double>(o.memory_length + o.context_length);
   o.context_length = 1;
   o.memory_length = 0;

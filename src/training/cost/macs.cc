@@ -20,11 +20,11 @@ Exact mlp_macs(const MlpOptions& mlp, Exact td) {
   user_error("cost: model.mlp.kind has no cost formula");
 }
 
-// Everything before and after the blocks, for one example.
+// Everything outside the blocks, for one example.
 Exact outer_macs(const ModelOptions& model) {
   const Exact d = model.d_model, t = tokens_of(model);
   if (model.has_classes()) {
-    const Exact patches = model.kind == ModelKind::vision ? t * patch_numbers(model) * d : 0;
+    const Exact patches = model.kind == ModelKind::vision ? t * patch_elements(model) * d : 0;
     const Exact hidden = model.d_head_hidden;
     return patches + (model.d_head_hidden > 0 ? hidden * (features_of(model) + model.n_classes)
                                               : features_of(model) * model.n_classes);
@@ -34,12 +34,12 @@ Exact outer_macs(const ModelOptions& model) {
   return t * d * (transform + classes + model.vocabulary_size);
 }
 
-// What a training step does of the head: for hidden tokens alone where the others are not asked for.
+// The head in a training step: a masked language model computes it for hidden tokens only.
 Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
   if (model.kind != ModelKind::masked_language_model) {
     return head;
   }
-  const std::int64_t hundreds = head.value() / 100, rest = head.value() % 100;  // apart, so that no head is too large
+  const std::int64_t hundreds = head.value() / 100, rest = head.value() % 100;  // split to avoid an overflow
   return hundreds * kHiddenPercent + rest * kHiddenPercent / 100;
 }
 
@@ -80,6 +80,15 @@ std::optional<double> step_flops(const config::Config& config) {
 std::optional<double> training_flops(const config::Config& config) {
   const std::optional<double> step = step_flops(config);
   return step ? std::optional(*step * static_cast<double>(config.train.steps)) : std::nullopt;
+}
+
+PaperCost paper_cost(const ModelOptions& model) {
+  const AttentionOptions& a = model.attention;
+  const Exact tokens = tokens_of(model);
+  const PaperSizes sizes{.t = tokens, .s = tokens + model.memory_length, .d = model.d_model};
+  const PaperTerms terms = a.projection->paper(a, sizes) + a.score->paper(a, sizes) + a.composition->paper(a, sizes) +
+                           a.position->paper(a, sizes) + paper_output_gate(a, sizes);
+  return {.attention_macs = terms.macs.value(), .attention_memory = terms.memory.value()};
 }
 
 }  // namespace headroom::cost
