@@ -8,7 +8,7 @@
 #include "headroom/models/compute.h"
 #include "one_thread.h"
 #include "pretended_cuda.h"
-#include "training/train/loop/step.h"
+#include "training/train/step/step.h"
 
 namespace headroom::pretended_cuda {
 namespace waits_test {
@@ -23,7 +23,7 @@ Counts step_counts(const config::Config& config) {
   const at::Device device = models::resolve("cuda");
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   const models::Batch batch = models::make_model(config.model, 1)->example(2, 1);
-  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  train::TrainState state = train::initial_state(model->parameters(), config.train.optimizer);
   const nn::Context context = models::make_context(config.train, device);
   for (int step = 0; step < 2; ++step) {  // the first makes what later ones find
     reset_counts();

@@ -71,7 +71,7 @@ def test_more_processes_than_micro_batches(config, tmp_path):
     more = [*SHARED, *settings("train.accumulate=1", "train.batch_size=6")]
     done = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in done] == [0, 0, 0]
-    assert "train.accumulate = 3 gives the same with one process" in done[0][2]
+    assert "train.accumulate = 3 gives the same result on one rank" in done[0][2]
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings("train.accumulate=3"))
     assert json.loads(done[0][1])["parameters_sha256"] == alone["parameters_sha256"]
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still says 1
@@ -241,7 +241,7 @@ def test_misuse_is_said_once_and_not_tried_again(config, tmp_path):
     group = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run",
                             *settings("train.batch_size=4", "train.accumulate=1"))
     said = "".join(err for _, _, err in group.finish())
-    assert "train.batch_size: 4 sequences cannot be shared out among 3 processes" in said_once(said)
+    assert "train.batch_size: must be a multiple of the number of ranks, 3, got 4" in said_once(said)
     assert "3 or 6" in said
     assert group.store.check(["headroom/final"])
 
@@ -270,7 +270,7 @@ def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path
     group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *SHARED,
                             *settings(f'data.train=["{text}"]'), before={1: hide})
     said = said_once("".join(err for _, _, err in group.finish()))
-    assert "the training data is " in said and "in rank 1 (on " in said
+    assert "the training data is " in said and "on rank 1 (on " in said
 
 
 def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_path):

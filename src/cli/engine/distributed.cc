@@ -82,9 +82,9 @@ void leave_for_torchrun(const std::string& message) {
   }
 }
 
-[[noreturn]] void end_together(const End& end, parallel::GlooGroup& world) {
-  const std::string message = end.own ? fmt::format("{}: {}", world.name_of(world.rank()), end.message) : end.message;
-  if (world.announce(message, end.final)) {
+[[noreturn]] void end_together(const End& end, parallel::GlooGroup& group) {
+  const std::string message = end.own ? fmt::format("{}: {}", group.name_of(group.rank()), end.message) : end.message;
+  if (group.announce(message, end.final)) {
     std::fprintf(stderr, "headroom: %s\n", printable(message, kLongest).c_str());
     leave_for_torchrun(message);
   } else {
@@ -102,8 +102,8 @@ int together(const EngineRequest& request, const std::function<int()>& run) {
   } catch (const c10::Error& error) {
     fail("torch: {}", first_line(error.what_without_backtrace()));
   }
-  parallel::GlooGroup& world = parallel::default_group();
-  if (world.size() == 1) {
+  parallel::GlooGroup& group = parallel::default_group();
+  if (group.size() == 1) {
     try {
       return run();
     } catch (const c10::Error& error) {
@@ -111,8 +111,8 @@ int together(const EngineRequest& request, const std::function<int()>& run) {
     }
   }
   if (log_level() == LogLevel::debug) {
-    set_log_prefix(fmt::format("rank {}: ", world.rank()));
-  } else if (!world.leads()) {
+    set_log_prefix(fmt::format("rank {}: ", group.rank()));
+  } else if (!group.leads()) {
     set_log_level(LogLevel::quiet);
   }
   int status = 0;
@@ -121,9 +121,9 @@ int together(const EngineRequest& request, const std::function<int()>& run) {
       user_error("torchrun: only train, evaluate, compare and sweep run in several processes");
     }
     status = run();
-    world.gather("");  // nobody leaves while another one still needs it
+    group.gather("");  // nobody leaves while another one still needs it
   } catch (...) {
-    end_together(end_of(std::current_exception()), world);
+    end_together(end_of(std::current_exception()), group);
   }
   std::fflush(nullptr);
   return status;

@@ -51,7 +51,7 @@ class Ddp {
     command.insert(command.end(), {"--precision", precision, "--size", to_json_line(size)});
     for (int rank = 0; rank < processes; ++rank) {
       processes_.push_back(std::make_unique<YardstickProcess>(
-          command, processes > 1 ? meeting_.variables(rank, processes) : YardstickProcess::Environment()));
+          command, processes > 1 ? rendezvous_.variables(rank, processes) : YardstickProcess::Environment()));
     }
   }
 
@@ -84,7 +84,7 @@ class Ddp {
   }
 
  private:
-  parallel::Rendezvous meeting_;
+  parallel::Rendezvous rendezvous_;
   std::vector<std::unique_ptr<YardstickProcess>> processes_;
 };
 

@@ -5,7 +5,7 @@
 
 #include "engine/kernels/cpu/products/tile_product.h"
 #include "timing.h"
-#include "training/train/loop/product_rate.h"
+#include "training/train/loop/machine.h"
 
 namespace headroom::bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "training/train/loop/step.h"
-#include "training/train/ranks/exchange.h"
+#include "training/train/ranks/gradient_reducer.h"
+#include "training/train/step/step.h"
 
 namespace headroom::bench {
 
@@ -30,9 +30,9 @@ class TrainingStep {
   models::Batch batch_;
   nn::Context context_;
   config::TrainOptions options_;
-  train::Shares shares_;
+  train::Sharding sharding_;
   train::TrainState state_;
-  std::unique_ptr<train::Exchange> exchange_;
+  std::unique_ptr<train::GradientReducer> reducer_;
 };
 
 }  // namespace headroom::bench

@@ -174,7 +174,7 @@ Workers::Workers(const WorkerSpec& spec, int processes, std::int64_t threads) {
   for (int rank = 0; rank < processes; ++rank) {
     processes_.push_back(std::make_unique<YardstickProcess>(
         worker_command(spec, threads),
-        processes > 1 ? meeting_.variables(rank, processes) : YardstickProcess::Environment()));
+        processes > 1 ? rendezvous_.variables(rank, processes) : YardstickProcess::Environment()));
   }
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "headroom/config/model_options.h"
-#include "training/parallel/rendezvous.h"
+#include "training/parallel/gloo_group.h"
 #include "yardstick_process.h"
 
 namespace headroom::bench {
@@ -52,7 +52,7 @@ class Workers {
   std::vector<std::int64_t> memory();  // of each
 
  private:
-  parallel::Rendezvous meeting_;
+  parallel::Rendezvous rendezvous_;
   std::vector<std::unique_ptr<YardstickProcess>> processes_;
 };
 

@@ -24,7 +24,7 @@
 #include "tools/compare/run/replace.h"
 #include "tools/compare/run/single_run.h"
 #include "training/tasks/task.h"
-#include "training/train/loop/starting_parameters.h"
+#include "training/train/loop/initial_parameters.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::compare {
@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 void add_samples(Record& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
   record.prompts = request.prompts;
   if (record.prompts.empty()) {
-    const std::string beginning = task.open(request.configs.front().config, request.cache).validation->beginning();
+    const std::string beginning = task.open(request.configs.front().config, request.cache).validation->sample_prompt();
     if (!beginning.empty()) {
       record.prompts.push_back(beginning);
     }
@@ -54,7 +54,7 @@ void add_samples(Record& record, const CompareRequest& request, Runs& runs, cons
 
 struct Place {
   fs::path out, cache;
-  parallel::GlooGroup* world;  // may be null
+  parallel::GlooGroup* group;  // may be null
 };
 
 // The folder of a comparison, waited for: several processes of the same command, which share its runs out among
@@ -81,15 +81,15 @@ std::unique_ptr<FolderLock> hold(const fs::path& out, std::string_view command) 
 template <class Finish>
 CompareResult conduct(Record record, const std::vector<std::string>& prompts, const Place& place,
                       const Finish& finish) {
-  const auto& [out, cache, world] = place;
-  const bool leads = world == nullptr || world->leads(), together = world != nullptr && world->size() > 1;
+  const auto& [out, cache, group] = place;
+  const bool leads = group == nullptr || group->leads(), together = group != nullptr && group->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan, record.plan.command);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
   refuse_to_lose(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
-  Runs runs(task, cache, world);
+  Runs runs(task, cache, group);
   std::unique_ptr<FolderLock> lock = leads ? hold(out, record.plan.command) : nullptr;
   check_folders(record.plan);
   if (leads) {
@@ -101,8 +101,8 @@ CompareResult conduct(Record record, const std::vector<std::string>& prompts, co
   if (!together) {
     lock.reset();  // others may come and help
   }
-  if (world != nullptr) {
-    world->gather("");  // nobody trains before all is checked
+  if (group != nullptr) {
+    group->gather("");  // nobody trains before all is checked
   }
   const Outcome outcome = carry_out(record.plan, runs, task);
   if (leads && !together) {
@@ -130,7 +130,7 @@ CompareResult compare(const CompareRequest& request) {
   check_families(request.configs);
   Record record{.kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
-  return conduct(std::move(record), request.prompts, {request.out, request.cache, request.world},
+  return conduct(std::move(record), request.prompts, {request.out, request.cache, request.group},
                  [&](Record& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
 }
 
@@ -138,7 +138,7 @@ CompareResult sweep(const SweepRequest& request) {
   Record record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return conduct(std::move(record), {}, {request.out, request.cache, request.world},
+  return conduct(std::move(record), {}, {request.out, request.cache, request.group},
                  [](Record&, Runs&, const tasks::Task&) {});
 }
 
@@ -179,7 +179,8 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = train::with_start(config::load_config(path, overrides))});
+    configs.push_back(
+        {.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});
   }
   return configs;
 }

@@ -44,7 +44,7 @@ struct CompareRequest {
   std::string about;    // sentences on what is compared, shown on the page
   std::string command;  // how this comparison was asked for, shown on the page
   Kind kind = Kind::comparison;
-  parallel::GlooGroup* world = nullptr;  // those that train each run together; null: this process alone
+  parallel::GlooGroup* group = nullptr;  // those that train each run together; null: this process alone
 };
 
 struct SweepRequest {
@@ -53,7 +53,7 @@ struct SweepRequest {
   std::int64_t seeds = 1;       // trainings of each
   std::filesystem::path out, cache;
   std::string command;
-  parallel::GlooGroup* world = nullptr;
+  parallel::GlooGroup* group = nullptr;
 };
 
 // First every model is trained with its first seed, with each combination of tuned values, and keeps the one whose last

@@ -105,7 +105,7 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
     trained.machine = describe_machine(run.config.train);
     trained.program = program();
     trained.finished = now();
-    const bool leads = world_ == nullptr || world_->leads();
+    const bool leads = group_ == nullptr || group_->leads();
     if (leads && !trained.result.interrupted) {
       write_result(trained, task_, run.folder / kResultFile);
     }
@@ -116,7 +116,7 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
                   .resume = true,
                   .cache = cache_,
                   .title = title,
-                  .world = world_,
+                  .group = group_,
                   .begins =
                       [&] {
                         if (is_carried_out(run)) {  // another process has come to its end just now
@@ -134,8 +134,8 @@ TrainedRun Runs::train_anew(const PlannedRun& run, const std::string& title) con
     trained.result.parameters = cost::count_parameters(folder_config(run.folder).model);
     finish();
   }
-  if (world_ != nullptr) {
-    world_->gather("");  // whether a run has finished is read from its folder
+  if (group_ != nullptr) {
+    group_->gather("");  // whether a run has finished is read from its folder
   }
   return trained;
 }

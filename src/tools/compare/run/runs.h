@@ -23,8 +23,8 @@ void check_folder(const PlannedRun& run);
 class Runs {
  public:
   // `world`: those that train together; null: this process alone.
-  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* world = nullptr)
-      : task_(task), cache_(std::move(cache)), world_(world) {}
+  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* group = nullptr)
+      : task_(task), cache_(std::move(cache)), group_(group) {}
 
   // The finished run, one that was interrupted, as result.interrupted says, or one that diverged, as `diverged` does;
   // null while another process trains it. `title` is in front of the progress bar.
@@ -36,7 +36,7 @@ class Runs {
   TrainedRun train_anew(const PlannedRun& run, const std::string& title) const;
   const tasks::Task& task_;
   std::filesystem::path cache_;
-  parallel::GlooGroup* world_;
+  parallel::GlooGroup* group_;
   std::map<std::filesystem::path, TrainedRun> known_;
 };
 

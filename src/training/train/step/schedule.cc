@@ -1,30 +1,29 @@
-// The learning rate over a run's steps.
+#include "schedule.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "train.h"
-
 namespace headroom::train {
 namespace {
 
-// How PyTorch's OneCycleLR begins and where its peak lies by default: the papers' runs used it.
+// Defaults of PyTorch's OneCycleLR, which the papers' runs used: the initial factor, and the peak's place in the run.
 constexpr double kOneCycleStart = 1.0 / 25.0;
 constexpr double kOneCyclePeak = 0.3;
 
-double between(double from, double to, double share) {
-  return from + (to - from) * std::clamp(share, 0.0, 1.0);
+double interpolate(double from, double to, double fraction) {
+  return from + (to - from) * std::clamp(fraction, 0.0, 1.0);
 }
 
 double one_cycle(const config::TrainOptions& o, std::int64_t step) {
   const auto steps = static_cast<double>(o.steps);
   const double rise = o.warmup_steps > 0 ? static_cast<double>(o.warmup_steps) : std::floor(kOneCyclePeak * steps);
-  const double peak = std::max(rise - 1.0, 0.0);  // the step at which the full rate is reached
+  const double peak = std::max(rise - 1.0, 0.0);  // the step with the full rate
   const auto at = static_cast<double>(step);
   if (at < peak) {
-    return between(kOneCycleStart, 1.0, at / peak);
+    return interpolate(kOneCycleStart, 1.0, at / peak);
   }
-  return between(1.0, o.final_learning_rate, (at - peak) / std::max(steps - 1.0 - peak, 1.0));
+  return interpolate(1.0, o.final_learning_rate, (at - peak) / std::max(steps - 1.0 - peak, 1.0));
 }
 
 }  // namespace
@@ -38,14 +37,15 @@ double learning_rate(const config::TrainOptions& o, std::int64_t step) {
   }
   const bool whole = o.schedule == config::Schedule::cosine && o.cosine_period == config::CosinePeriod::steps;
   const std::int64_t period = whole ? o.steps : std::max(o.steps - o.warmup_steps, std::int64_t{1});
-  const double share = static_cast<double>(step - o.warmup_steps) / static_cast<double>(period);
+  const double fraction = static_cast<double>(step - o.warmup_steps) / static_cast<double>(period);
   double factor = 1.0;
   switch (o.schedule) {
     case config::Schedule::cosine:
-      factor = between(o.final_learning_rate, 1.0, 0.5 + 0.5 * std::cos(std::numbers::pi * std::min(share, 1.0)));
+      factor =
+          interpolate(o.final_learning_rate, 1.0, 0.5 + 0.5 * std::cos(std::numbers::pi * std::min(fraction, 1.0)));
       break;
     case config::Schedule::linear:
-      factor = between(1.0, o.final_learning_rate, share);
+      factor = interpolate(1.0, o.final_learning_rate, fraction);
       break;
     case config::Schedule::inverse_sqrt: {
       const auto peak = static_cast<double>(std::max(o.warmup_steps, std::int64_t{1}));

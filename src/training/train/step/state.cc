@@ -19,7 +19,7 @@ constexpr const char* kStateKey = "train_state";
 constexpr const char* kDataKey = "train_data";
 
 Json to_json(const TrainState& state) {
-  const Interval& interval = state.interval;
+  const LogInterval& interval = state.interval;
   return {{"epoch", state.position.epoch},
           {"epoch_step", state.position.step},
           {"tokens", state.tokens},
@@ -35,7 +35,7 @@ Json to_json(const TrainState& state) {
             {"regulariser", interval.regulariser}}}};
 }
 
-// Numbers of a JSON object that comes from outside.
+// Checked access to a JSON object from a file.
 struct Reader {
   const Json& object;
   const std::string& origin;
@@ -68,12 +68,12 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
   all.read("seconds", state.seconds);
   all.read("steady_tokens", state.steady_tokens);
   all.read("steady_seconds", state.steady_seconds);
-  if (std::int64_t threads = 0; json.contains("threads")) {  // files of earlier versions have none
+  if (std::int64_t threads = 0; json.contains("threads")) {  // not in files of earlier versions
     all.read("threads", threads);
     if (threads != at::get_num_threads()) {
       log_warning(
-          "{}: was computed with {} threads a process, and goes on with {}: sums round otherwise, so that the run "
-          "will not be the one, bit for bit, that it would have been",
+          "{}: was trained with {} threads per rank, and continues with {}: sums round differently, so the result will "
+          "not be bit-identical to an uninterrupted run",
           origin, threads, at::get_num_threads());
     }
   }
@@ -88,13 +88,13 @@ void from_json(const Json& json, const std::string& origin, TrainState& state) {
 const std::string& metadata_at(const store::Checkpoint& checkpoint, const char* key, const std::string& origin) {
   const auto found = checkpoint.metadata.find(key);
   if (found == checkpoint.metadata.end()) {
-    user_error("{}: cannot be resumed: it has no \"{}\"", origin, key);
+    user_error("{}: cannot be resumed: \"{}\" is missing", origin, key);
   }
   return found->second;
 }
 
-// A copy of a piece of the checkpoint's tensor, whose own memory is the mapped file.
-at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const Piece& piece,
+// A copy of a shard of the checkpoint's tensor, whose memory is the mapped file.
+at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const Shard& shard,
                    const at::Tensor& like, const std::string& origin) {
   const auto found = checkpoint.tensors.find(name);
   if (found == checkpoint.tensors.end()) {
@@ -105,8 +105,8 @@ at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name,
                c10::toString(found->second.scalar_type()), c10::str(found->second.sizes()),
                c10::toString(like.scalar_type()), c10::str(like.sizes()));
   }
-  const at::Tensor own = piece_of(like, piece);
-  return at::empty_like(own, own.options().requires_grad(false)).copy_(piece_of(found->second, piece));
+  const at::Tensor own = view_of(like, shard);
+  return at::empty_like(own, own.options().requires_grad(false)).copy_(view_of(found->second, shard));
 }
 
 models::Memory read_memory(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin) {
@@ -137,12 +137,12 @@ std::string memory_name(std::size_t layer) {
   return fmt::format("memory.layer{}", layer);
 }
 
-TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optimizer, const Share& share) {
+TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer, const OwnedShards& owned) {
   TrainState state;
-  for (const Piece& piece : share.pieces(parameters)) {
-    const nn::Parameter& parameter = parameters.all()[piece.tensor];
+  for (const Shard& shard : owned.of(parameters)) {
+    const nn::Parameter& parameter = parameters.all()[shard.tensor];
     const bool squares = config::has_second_moment(optimizer, parameter.hidden.has_value());
-    const at::Tensor own = piece_of(parameter.tensor, piece);
+    const at::Tensor own = view_of(parameter.tensor, shard);
     const at::Tensor zeros = at::zeros_like(own, own.options().requires_grad(false));
     state.moments.m.push_back(zeros);
     state.moments.v.push_back(squares ? at::zeros_like(zeros) : at::Tensor());
@@ -150,11 +150,11 @@ TrainState fresh_state(const nn::Parameters& parameters, config::Optimizer optim
   return state;
 }
 
-store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& around) {
-  const config::Config& config = around.config;
+store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& parts) {
+  const config::Config& config = parts.config;
   store::Checkpoint checkpoint{
-      .config = config, .step = state.step, .tokenizer = around.tokenizer, .tensors = {}, .metadata = {}};
-  const nn::Parameters& parameters = around.model.parameters();
+      .config = config, .step = state.step, .tokenizer = parts.tokenizer, .tensors = {}, .metadata = {}};
+  const nn::Parameters& parameters = parts.model.parameters();
   const auto shape_of = [](const at::Tensor& tensor) {
     return at::empty(tensor.sizes(), tensor.options().device(at::kMeta).requires_grad(false));
   };
@@ -165,45 +165,45 @@ store::Checkpoint to_checkpoint(const TrainState& state, const Surroundings& aro
       checkpoint.tensors.emplace("optimizer.v." + parameter.name, shape_of(parameter.tensor));
     }
   }
-  const std::vector<Piece> pieces = around.share.pieces(parameters);
-  for (std::size_t k = 0; k < pieces.size(); ++k) {
-    const nn::Parameter& parameter = parameters.all()[pieces[k].tensor];
-    const auto hold = [&](const std::string& key, const at::Tensor& tensor) {
-      if (is_whole(pieces[k], parameter.tensor)) {
+  const std::vector<Shard> shards = parts.owned.of(parameters);
+  for (std::size_t k = 0; k < shards.size(); ++k) {
+    const nn::Parameter& parameter = parameters.all()[shards[k].tensor];
+    const auto add = [&](const std::string& key, const at::Tensor& tensor) {
+      if (is_whole(shards[k], parameter.tensor)) {
         checkpoint.tensors[key] = tensor;
       } else {
-        checkpoint.pieces[key].push_back({.begin = pieces[k].begin, .numbers = tensor});
+        checkpoint.pieces[key].push_back({.begin = shards[k].begin, .numbers = tensor});
       }
     };
-    hold("model." + parameter.name, piece_of(parameter.tensor, pieces[k]));
-    hold("optimizer.m." + parameter.name, state.moments.m[k]);
+    add("model." + parameter.name, view_of(parameter.tensor, shards[k]));
+    add("optimizer.m." + parameter.name, state.moments.m[k]);
     if (state.moments.v[k].defined()) {
-      hold("optimizer.v." + parameter.name, state.moments.v[k]);
+      add("optimizer.v." + parameter.name, state.moments.v[k]);
     }
   }
   for (const nn::Parameter& stored : parameters.stored()) {
-    // Parameters are there already. Every rank has the same buffers, of which the leading one writes all.
-    checkpoint.tensors.emplace("model." + stored.name, around.share.leads() ? stored.tensor : shape_of(stored.tensor));
+    // Buffers: every rank has the same ones. (Parameters have been added above.)
+    checkpoint.tensors.emplace("model." + stored.name, parts.owned.leads() ? stored.tensor : shape_of(stored.tensor));
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
   }
   checkpoint.metadata.emplace(kStateKey, to_json_line(to_json(state)));
-  checkpoint.metadata.emplace(kDataKey, around.data);
+  checkpoint.metadata.emplace(kDataKey, parts.data);
   return checkpoint;
 }
 
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
-                           const Share& share) {
+                           const OwnedShards& owned) {
   const at::NoGradGuard no_grad;
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
   const config::Optimizer optimizer = checkpoint.config.train.optimizer;
-  for (const Piece& piece : share.pieces(model.parameters())) {
-    const nn::Parameter& parameter = model.parameters().all()[piece.tensor];
+  for (const Shard& shard : owned.of(model.parameters())) {
+    const nn::Parameter& parameter = model.parameters().all()[shard.tensor];
     const auto copy = [&](const char* kind) {
-      return copy_of(checkpoint, kind + parameter.name, piece, parameter.tensor, origin);
+      return copy_of(checkpoint, kind + parameter.name, shard, parameter.tensor, origin);
     };
     const bool squares = config::has_second_moment(optimizer, parameter.hidden.has_value());
     state.moments.m.push_back(copy("optimizer.m."));
@@ -216,7 +216,7 @@ TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Mo
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin) {
   const std::string& was = metadata_at(checkpoint, kDataKey, origin);
   if (was != identity) {
-    user_error("{}: cannot be resumed: it was trained on other data ({}) than data.train gives now ({})", origin, was,
+    user_error("{}: cannot be resumed: it was trained on other data ({}) than data.train has now ({})", origin, was,
                identity);
   }
 }

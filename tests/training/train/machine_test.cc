@@ -1,13 +1,13 @@
-#include "training/train/loop/product_rate.h"
+#include "training/train/loop/machine.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 namespace headroom::train {
-namespace product_rate_test {
+namespace machine_test {
 
-// The chosen size, and the largest that was multiplied to find it, at a speed in floating-point operations a second.
+// The chosen size, and the largest size tried, at a speed in FLOP/s.
 struct Chosen {
   std::int64_t size = 0, largest_tried = 0;
 };
@@ -34,5 +34,5 @@ TEST(ProductRate, AFastDeviceMultipliesTheLargest) {
   EXPECT_EQ(at_speed(1e12, 1024).size, 1024);
 }
 
-}  // namespace product_rate_test
+}  // namespace machine_test
 }  // namespace headroom::train

@@ -1,5 +1,5 @@
-// Runs that begin with the parameters of a checkpoint.
-#include "training/train/loop/starting_parameters.h"
+// Runs with train.start_from.
+#include "training/train/loop/initial_parameters.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/run_folder.h"
-#include "training/train/loop/state.h"
 #include "training/train/loop/train.h"
+#include "training/train/step/state.h"
 
 namespace headroom::train {
 namespace start_test {
@@ -39,7 +39,7 @@ class StartTest : public ::testing::Test {
   store::Checkpoint checkpoint(const std::string& run) const {
     return store::read_checkpoint(store::find_checkpoint(folder_ / run));
   }
-  // What begins with this key given this value, in a file, is refused with.
+  // The message that refuses a run with this key set in a file.
   std::string refusal(const std::string& assignment) const {
     config::Config config = next_;
     config.given[config::set_key(config, assignment)] = "next.toml:7";
@@ -58,7 +58,7 @@ class StartTest : public ::testing::Test {
 
 TEST_F(StartTest, TakesParametersModelAndTokenizer) {
   next_.train.steps = 3;
-  next_.train.learning_rate = 1e-30;  // float32 has nothing to add
+  next_.train.learning_rate = 1e-30;  // too small to change a float32 parameter
   const TrainResult after = train(request(next_, "after"));
   EXPECT_EQ(after.parameters_sha256, before_.parameters_sha256);
   EXPECT_EQ(after.steps, 3);
@@ -70,7 +70,7 @@ TEST_F(StartTest, TakesParametersModelAndTokenizer) {
   EXPECT_EQ(is.config.tokenizer.kind, config::TokenizerKind::words);
   EXPECT_EQ(is.config.train.start_from, (folder_ / "before").string());
   EXPECT_EQ(is.config.train.start_sha256, before_.parameters_sha256);
-  // Its recorded config begins the same run, and no other once the parameters are others.
+  // The recorded config repeats the run, but not with other parameters.
   const std::string toml = config::to_toml(is.config);
   const config::Config recorded = config::parse_config(toml, "config.toml");
   EXPECT_EQ(train(request(recorded, "again")).parameters_sha256, after.parameters_sha256);
@@ -89,7 +89,7 @@ TEST_F(StartTest, OptimizerAndPositionAreFresh) {
   train(request(next_, "after"));
   const store::Checkpoint was = checkpoint("before"), is = checkpoint("after");
   EXPECT_EQ(is.step, 1);
-  // The first step's means are a tenth of its gradient and 0.001 of its square: nothing of the run before is in them.
+  // After the first step the moments are 0.1 of its gradient and 0.001 of its square: they start from zero.
   double most = 0.0;
   for (const auto& [name, m] : is.tensors) {
     if (name.starts_with("optimizer.m.")) {
@@ -110,7 +110,7 @@ TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
   fs::copy(folder_ / "whole" / "checkpoints" / "step_5.safetensors", folder_ / "rest" / "checkpoints");
   EXPECT_EQ(train(request(next_, "rest", true)).parameters_sha256, whole.parameters_sha256);
   EXPECT_EQ(config::to_toml(checkpoint("rest").config), config::to_toml(checkpoint("whole").config));
-  // Not as another run, and not as one that began elsewhere.
+  // Not with another key, and not with other initial parameters.
   next_.train.start_from = (folder_ / "elsewhere").string();
   EXPECT_THROW(train(request(next_, "rest", true)), UserError);
 }
@@ -149,7 +149,7 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
     }
     EXPECT_FALSE(fs::exists(folder_ / "refused" / "config.toml")) << assignment;
   }
-  // A tokenizer file of its own.
+  // A separate tokenizer file.
   tokenizers::save_tokenizer(*tiny::bytes_tokenizer(), folder_ / "bytes.tokenizer");
   const std::string message = refusal("tokenizer.model=" + (folder_ / "bytes.tokenizer").string());
   EXPECT_NE(message.find("bytes-256-"), std::string::npos) << message;
@@ -172,7 +172,7 @@ TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
   }
 }
 
-// A vector for each position has to fit.
+// Tables with a row for each position must fit.
 TEST_F(StartTest, LearnedPositionsKeepTheirLength) {
   config::Config config = of(tiny::config(), "first.txt");
   config.model.memory_length = 0;
@@ -186,13 +186,13 @@ TEST_F(StartTest, LearnedPositionsKeepTheirLength) {
 }
 
 TEST_F(StartTest, WithoutACheckpointAConfigStaysAsItIs) {
-  EXPECT_EQ(config::to_toml(with_start(first_)), config::to_toml(first_));
-  const config::Config begun = with_start(next_);
+  EXPECT_EQ(config::to_toml(with_initial_parameters(first_)), config::to_toml(first_));
+  const config::Config begun = with_initial_parameters(next_);
   EXPECT_EQ(begun.model.d_model, 16);
-  EXPECT_EQ(config::to_toml(with_start(begun)), config::to_toml(begun));
+  EXPECT_EQ(config::to_toml(with_initial_parameters(begun)), config::to_toml(begun));
 }
 
-// Bit for bit, whatever the number of times that it was interrupted.
+// Bit-identical for any number of interruptions.
 TEST_F(StartTest, AMixtureResumesExactly) {
   config::Config config = of(tiny::config(), "first.txt");
   config.data.train.push_back((folder_ / "second.txt").string());
