@@ -20,23 +20,23 @@ namespace headroom::cli {
 namespace {
 
 // What texts begin with, as is wished or as they did in training.
-tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
+tasks::Prefix beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
-  tasks::Beginning beginning{.kind = tasks::Begin::line_end,
-                             .bos = tokens.id("bos_token", tokenizer),
-                             .stand_in = tokens.id("bos_token", tokenizer)};
+  tasks::Prefix beginning{.kind = tasks::PrefixKind::line_end,
+                          .bos = tokens.id("bos_token", tokenizer),
+                          .stand_in = tokens.id("bos_token", tokenizer)};
   if (beginning.stand_in < 0) {
     beginning.stand_in = tokens.id("eos_token", tokenizer);
   }
   if (kept) {
-    beginning.kind = kept->in_front ? tasks::Begin::bos : tasks::Begin::none;
+    beginning.kind = kept->in_front ? tasks::PrefixKind::bos : tasks::PrefixKind::none;
   }
-  for (const auto& [begin, name] : tasks::kBegins) {
+  for (const auto& [begin, name] : tasks::kPrefixKinds) {
     beginning.kind = wished == name ? begin : beginning.kind;
   }
-  if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {
+  if (beginning.kind == tasks::PrefixKind::bos && beginning.bos < 0) {
     user_error("evaluate: --begin: must be none or line_end: tokenizer {} has no bos token", tokenizer.name());
   }
   return beginning;
@@ -78,7 +78,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                  .options = {.batch_size = command.batch_size,
                                              .context = opened.context,
                                              .show_progress = true,
-                                             .peers = &parallel::default_group()}});
+                                             .group = &parallel::default_group()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
@@ -153,7 +153,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
                                  .stride = command.stride,
                                  .context = opened.context,
                                  .show_progress = true,
-                                 .peers = &parallel::default_group()};
+                                 .group = &parallel::default_group()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {

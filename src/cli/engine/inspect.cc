@@ -11,7 +11,7 @@
 #include "tools/analyse/reader.h"
 #include "tools/inspector/inspector_page.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/evaluation_text.h"
+#include "training/tasks/language/text_data.h"
 
 namespace headroom::cli {
 

@@ -8,7 +8,7 @@
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/evaluation_text.h"
+#include "training/tasks/language/text_data.h"
 
 namespace headroom::inspect {
 namespace {

@@ -86,8 +86,7 @@ ZeroShotResult evaluate_puzzles(const models::LanguageModel& model, const tokeni
   std::vector<std::size_t> counts;  // sequences of each row
   for (const NamedRow& row : rows) {
     std::vector<Sequence> answers = answers_of(
-        row.row,
-        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .beginning = request.beginning});
+        row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.beginning});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "headroom/tokenizers/tokenizer.h"
-#include "training/tasks/language/puzzles.h"
+#include "training/tasks/language/composition.h"
 #include "zero_shot.h"
 
 namespace headroom::tasks::zero_shot {

@@ -13,19 +13,19 @@ double standard_error(double p, std::int64_t n) {
   return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
 }
 
-std::string_view begin_name(Begin begin) {
-  const auto* const found =
-      std::find_if(std::begin(kBegins), std::end(kBegins), [&](const auto& entry) { return entry.first == begin; });
+std::string_view begin_name(PrefixKind begin) {
+  const auto* const found = std::find_if(std::begin(kPrefixKinds), std::end(kPrefixKinds),
+                                         [&](const auto& entry) { return entry.first == begin; });
   return found->second;
 }
 
-std::string_view in_words(Begin begin) {
+std::string_view in_words(PrefixKind begin) {
   switch (begin) {
-    case Begin::none:
+    case PrefixKind::none:
       return "nothing in front of texts";
-    case Begin::line_end:
+    case PrefixKind::line_end:
       return "texts after a line end";
-    case Begin::bos:
+    case PrefixKind::bos:
       return "texts after bos";
   }
   return "";

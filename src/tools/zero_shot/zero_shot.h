@@ -30,7 +30,7 @@ struct ZeroShotRequest {
   std::int64_t shots = 0;      // solved examples in front of each question
   // A file, folder or archive that they are drawn from; empty: the other questions of `data`, which is said.
   std::filesystem::path shots_from;
-  Beginning beginning;
+  Prefix beginning;
   bool items = false;     // whether the result has them
   bool by_shots = false;  // "composition": whether the result has by_shots
   EvaluateOptions options;
@@ -50,7 +50,7 @@ struct ZeroShotResult {
   std::string task;
   std::int64_t shots = 0;
   std::string shots_from;  // where they were drawn from
-  Begin begin = Begin::line_end;
+  PrefixKind begin = PrefixKind::line_end;
   bool normalised = false, perplexity = false;  // whether the task has these figures
   bool of_tokens = false;                       // perplexity: of a token; false: of a whole answer
   bool mean_of_subsets = true;                  // what accuracy() is; false: all questions count alike

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-#include "class_data.h"
 #include "classification.h"
 #include "data/images/augmentation.h"
 #include "data/images/pictures.h"
@@ -14,7 +14,6 @@
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "mixup.h"
-#include "training/tasks/ahead.h"
 
 namespace headroom::tasks {
 namespace {
@@ -41,7 +40,7 @@ class ImageExamples : public ClassExamples {
                                : data::RunShuffle{};
   }
 
-  // A picture that cannot be read is left out.
+  // Leaves out images that cannot be read.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
@@ -63,7 +62,7 @@ class ImageExamples : public ClassExamples {
     return batch;
   }
 
-  // In place of a picture that cannot be read comes the one after it.
+  // Replaces an image that cannot be read by the next one.
   models::Batch training_batch(const TrainingRows& rows) const override {
     const at::Tensor images = empty_images(std::ssize(rows.examples));
     std::vector<std::int32_t> labels(rows.examples.size(), 0);
@@ -83,7 +82,7 @@ class ImageExamples : public ClassExamples {
     models::Batch batch = labelled_batch(labels, all, model_.patches());
     batch.tensors["images"] = images;
     if (mixup_ > 0.0) {
-      mix_rows(batch, mixing_share(mixup_, mix(rows.seed, "mixup")), threads_);
+      mix_rows(batch, mixup_lambda(mixup_, mix(rows.seed, "mixup")), threads_);
     }
     return batch;
   }
@@ -94,7 +93,7 @@ class ImageExamples : public ClassExamples {
   static std::int64_t decode_threads(const config::DataOptions& data) {
     return data.decode_threads > 0 ? data.decode_threads : own_cores();
   }
-  // A thread that has less than this to do is not worth its start.
+  // Starting a thread is not worth it for fewer rows.
   std::size_t threads_for(std::size_t rows) const {
     constexpr std::size_t kRows = 4;
     return std::min(threads_, (rows + kRows - 1) / kRows);
@@ -106,12 +105,12 @@ class ImageExamples : public ClassExamples {
   float* row_of(const at::Tensor& images, std::size_t row) const {
     return images.data_ptr<float>() + static_cast<std::int64_t>(row) * row_size();
   }
-  // A row that is mixed into the one after it is needed with that one.
+  // With mixup, a row is also needed if the next row is, into which it is mixed.
   bool is_needed(const std::vector<bool>& needed, std::size_t row) const {
     return needed.empty() || needed[row] || (mixup_ > 0.0 && needed[(row + 1) % needed.size()]);
   }
 
-  // Nothing for a picture that cannot be read, where these are to be left out.
+  // Nothing if the image cannot be read and data.skip_bad_rows is set.
   std::optional<data::DecodedPicture> read(std::int64_t example) const {
     try {
       return pictures_->picture(example);
@@ -120,7 +119,7 @@ class ImageExamples : public ClassExamples {
         throw;
       }
       if (!warned_.exchange(true)) {
-        log_warning("a picture is left out, as others like it will be without a word: {}", error.what());
+        log_warning("skipping an unreadable image (later ones are skipped without a warning): {}", error.what());
       }
       return std::nullopt;
     }
@@ -133,7 +132,7 @@ class ImageExamples : public ClassExamples {
         return {std::move(*picture), pictures_->label(place)};
       }
     }
-    user_error("data.train: {} pictures in a row cannot be read", kMostInARow);
+    user_error("data.train: {} consecutive images cannot be read", kMostInARow);
   }
 
   std::shared_ptr<const data::Pictures> pictures_;
@@ -150,7 +149,7 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                                           std::string_view key) {
   if (files.empty()) {
     user_error(
-        "{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+        "{}: names no files; images are read from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
         key);
   }
   const config::ModelOptions& model = config.model;
@@ -164,13 +163,59 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                                          config);
 }
 
+// The same batches and positions. A background thread prepares each batch while the step before it is computed. Errors
+// are thrown by the next() to which they belong.
+class Prefetched : public TrainingData {
+ public:
+  explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {}
+
+  models::Batch next() override {
+    if (!pending_.valid()) {
+      prepare();
+    }
+    Prepared batch = pending_.get();
+    position_ = batch.after;
+    prepare();
+    return std::move(batch.batch);
+  }
+  data::DataPosition position() const override { return position_; }
+  void seek(data::DataPosition position) override {
+    pending_ = {};  // waits for the batch in preparation
+    data_->seek(position);
+    position_ = position;
+  }
+  const std::string& identity() const override { return data_->identity(); }
+  void need_only(const std::vector<bool>& rows) override {
+    seek(position_);  // discards the batch in preparation
+    data_->need_only(rows);
+  }
+
+ private:
+  struct Prepared {
+    models::Batch batch;
+    data::DataPosition after;
+  };
+
+  void prepare() {
+    pending_ = std::async(std::launch::async, [this] {
+      Prepared prepared{.batch = data_->next(), .after = {}};
+      prepared.after = data_->position();
+      return prepared;
+    });
+  }
+
+  std::unique_ptr<TrainingData> data_;
+  data::DataPosition position_;
+  std::future<Prepared> pending_;  // last member: its destructor waits for the thread
+};
+
 class ImageClassification : public ClassTask {
  public:
   std::string_view name() const override { return "image classification"; }
   std::string_view protocol() const override {
-    return "accuracy is the fraction of the validation pictures whose likeliest class is the right one, top-5 accuracy "
-           "of those whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
-           "pictures are not augmented";
+    return "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 accuracy "
+           "the fraction whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
+           "images are not augmented";
   }
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = [] {
@@ -182,7 +227,7 @@ class ImageClassification : public ClassTask {
   }
   TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
     TaskData opened;
-    opened.training = prepared_ahead(train_on(read(config.data.train, config, "data.train"), config));
+    opened.training = std::make_unique<Prefetched>(train_on(read(config.data.train, config, "data.train"), config));
     opened.validation = evaluate_on(read(config.data.validation, config, "data.validation"), /*top_five=*/true);
     return opened;
   }

@@ -1,4 +1,4 @@
-#include "training/tasks/language/puzzles.h"
+#include "training/tasks/language/composition.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ namespace headroom::tasks {
 namespace puzzles_test {
 
 Figures figures_of(const Evaluation& evaluation) {
-  return puzzles().figures_of(evaluation.sums);
+  return composition().figures_of(evaluation.sums);
 }
 
 class PuzzlesTask : public ::testing::Test {
@@ -31,7 +31,7 @@ class PuzzlesTask : public ::testing::Test {
   }
 
   TaskData open() const { return task_for(config_, "test").open(config_, folder_.path()); }
-  // A model that always says "Ada".
+  // A model that always predicts "Ada".
   std::unique_ptr<models::Model> ada(const tokenizers::Tokenizer& tokenizer) const {
     config::ModelOptions options = config_.model;
     options.vocabulary_size = tokenizer.vocabulary_size();
@@ -80,7 +80,7 @@ TEST_F(PuzzlesTask, ValidatesWithItsAnswers) {
   EXPECT_EQ(figures_of(data.validation->evaluate(*model, {.batch_size = 3})).at("accuracy"),
             figures_of(evaluation).at("accuracy"));
   const EvaluationRequest request{.config = config_, .tokenizer = data.tokenizer, .files = {}, .cache = folder_.path()};
-  EXPECT_EQ(figures_of(puzzles().open_evaluation(request)->evaluate(*model, {})), figures_of(evaluation));
+  EXPECT_EQ(figures_of(composition().open_evaluation(request)->evaluate(*model, {})), figures_of(evaluation));
 }
 
 TEST_F(PuzzlesTask, ReadsABoundedNumberOfRows) {
@@ -98,7 +98,7 @@ TEST_F(PuzzlesTask, ReadsABoundedNumberOfRows) {
 }
 
 TEST_F(PuzzlesTask, ComparesModelsByAccuracy) {
-  const std::vector<FigureKind>& kinds = puzzles().figures();
+  const std::vector<FigureKind>& kinds = composition().figures();
   EXPECT_EQ(headline(kinds).name, "accuracy");
   EXPECT_EQ(headline(kinds).better, Better::higher);
   EXPECT_EQ(kinds.front().name, "loss") << "what training makes smaller";
@@ -111,10 +111,10 @@ TEST_F(PuzzlesTask, OtherTextHasNoAnswers) {
   const TaskData data = open();
   const auto model = ada(*data.tokenizer);
   write_text_file(folder_ / "other.txt", tiny::text(500));
-  const auto other = puzzles().open_evaluation({.config = config_,
-                                                .tokenizer = data.tokenizer,
-                                                .files = {(folder_ / "other.txt").string()},
-                                                .cache = folder_.path()});
+  const auto other = composition().open_evaluation({.config = config_,
+                                                    .tokenizer = data.tokenizer,
+                                                    .files = {(folder_ / "other.txt").string()},
+                                                    .cache = folder_.path()});
   const Figures figures = figures_of(other->evaluate(*model, {}));
   EXPECT_TRUE(figures.contains("perplexity"));
   EXPECT_FALSE(figures.contains("accuracy"));

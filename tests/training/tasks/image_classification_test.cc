@@ -1,4 +1,4 @@
-// Classification of pictures: held in memory, and in shards that are read as they are needed.
+// Classification of images in memory, and in shards that are read on demand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ TEST(PictureClassification, GoesOnFromAnyPosition) {
 TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
   const tiny::Folder folder;
   config::Config config = pictures_config(folder);
-  config.train.batch_size = 40;  // an epoch a batch: the same pictures in another order
+  config.train.batch_size = 40;  // one batch per epoch: the same images in another order
   const auto brightness = [&](const TaskData& data) {
     const at::Tensor images = data.training->next().at("images");
     return std::get<0>(images.sum({1, 2, 3}).sort());
@@ -39,7 +39,7 @@ TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
   EXPECT_EQ(figures_of(plain.validation->evaluate(*model, {})), figures_of(augmented.validation->evaluate(*model, {})));
 }
 
-// The head of a new model is zero, so that it finds all classes alike: now they differ, and from picture to picture.
+// A new model's head is zero, so all classes are equally likely. This makes them differ, also between images.
 void tell_classes_apart(models::Model& model, const std::vector<double>& bias) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -53,7 +53,7 @@ TEST(PictureClassification, CountsTheFiveLikeliestOfMoreClasses) {
   const auto evaluate = [&](std::int64_t classes) {
     config.model.n_classes = classes;
     const auto model = models::make_model(config.model, 5);
-    std::vector<double> bias;  // of the labels 0 is the likeliest class, 1 about the fifth, and 2 the last
+    std::vector<double> bias;  // label 0 is the likeliest class, 1 about the fifth, and 2 the last
     for (std::int64_t c = 0; c < classes; ++c) {
       bias.push_back(-3.0 * static_cast<double>(c < 2 ? 4 * c : c == 2 ? 19 : c < 6 ? c - 2 : c - 1));
     }
@@ -93,8 +93,7 @@ TEST(PictureClassification, NeedsFilesToValidateOn) {
   EXPECT_HAS(refusal(config), "data.validation: names no files");
 }
 
-// Shards of grey pictures of several sizes, whose brightest row tells their label; in their middle, one that is
-// damaged.
+// Shards of grey images of several sizes, whose brightest row encodes the label; one in the middle is damaged.
 config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
   config::Config config = pictures_config(folder);
   Random random(2);
@@ -138,7 +137,7 @@ TEST(PicturesInShards, GoOnFromAnyPositionWithAnyThreads) {
   EXPECT_EQ(figures_of(one.validation->evaluate(*model, {})), figures_of(four.validation->evaluate(*model, {})));
 }
 
-// What a process of several reads of a batch is what one process has there.
+// With several ranks, a rank's rows of a batch equal those of a single rank.
 TEST(PicturesInShards, RowsThatAreNotNeededStayEmpty) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
@@ -214,17 +213,17 @@ TEST(Mixup, SharesAreThoseOfBeta) {
   for (const double alpha : {0.2, 1.0, 3.0}) {
     double mean = 0.0, square = 0.0;
     for (int i = 0; i < kDraws; ++i) {
-      const double share = mixing_share(alpha, static_cast<std::uint64_t>(i));
+      const double share = mixup_lambda(alpha, static_cast<std::uint64_t>(i));
       ASSERT_TRUE(share >= 0.5 && share <= 1.0);
       mean += share / kDraws;
-      square += (share - 0.5) * (share - 0.5) / kDraws;  // the same of either side
+      square += (share - 0.5) * (share - 0.5) / kDraws;  // symmetric
     }
     EXPECT_NEAR(square, 1.0 / (4.0 * (2.0 * alpha + 1.0)), 0.006) << alpha;
     if (alpha == 1.0) {
       EXPECT_NEAR(mean, 0.75, 0.01) << "evenly from 0.5 to 1";
     }
   }
-  EXPECT_EQ(mixing_share(1e-6, 3), 1.0);
+  EXPECT_EQ(mixup_lambda(1e-6, 3), 1.0);
 }
 
 }  // namespace picture_classification_test

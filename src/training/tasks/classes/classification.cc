@@ -1,4 +1,4 @@
-#include "class_data.h"
+#include "classification.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "headroom/models/class_model.h"
-#include "training/tasks/add_up.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace {
@@ -48,7 +48,7 @@ class ClassTraining : public TrainingData {
   data::ExampleOrder order_;
 };
 
-constexpr const char* kRightClasses = "right";  // examples whose likeliest class is the right one
+constexpr const char* kRightClasses = "right";
 constexpr const char* kRightInFive = "right_in_five";
 constexpr std::int64_t kFive = 5;
 
@@ -76,25 +76,26 @@ class ClassEvaluation : public EvaluationData {
       : examples_(std::move(examples)), top_five_(top_five) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
-    const auto* chooser = dynamic_cast<const models::ClassModel*>(&model);
-    if (chooser == nullptr) {
-      fail("classification: the model puts nothing into classes");
+    const auto* classifier = dynamic_cast<const models::ClassModel*>(&model);
+    if (classifier == nullptr) {
+      fail("classification: the model is not a classifier");
     }
     const std::vector<std::int64_t> order = by_length(options.most_tokens);
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
     std::size_t done = 0;
-    return add_up(options, {.unit = "example", .units = std::ssize(order), .shows_loss = false},
-                  [&](const nn::Context& context) -> std::optional<Measured> {
-                    if (done == order.size()) {
-                      return std::nullopt;
-                    }
-                    const auto chosen = std::span(order).subspan(done, std::min(rows, order.size() - done));
-                    done += chosen.size();
-                    const auto measure = [&, chosen] {
-                      return score(*chooser, examples_->batch(chosen).to(model.device()), context, top_five_);
-                    };
-                    return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
-                  });
+    return run_evaluation(options, {.unit = "example", .units = std::ssize(order), .shows_loss = false},
+                          [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
+                            if (done == order.size()) {
+                              return std::nullopt;
+                            }
+                            const auto examples = std::span(order).subspan(done, std::min(rows, order.size() - done));
+                            done += examples.size();
+                            const auto measure = [&, examples] {
+                              return score(*classifier, examples_->batch(examples).to(model.device()), context,
+                                           top_five_);
+                            };
+                            return BatchEvaluation{.sums = measure, .done = static_cast<std::int64_t>(done)};
+                          });
   }
   double rows(const config::Config& config) const override {
     return static_cast<double>(count(config.train.evaluate_tokens));
@@ -106,7 +107,7 @@ class ClassEvaluation : public EvaluationData {
     return most > 0 ? std::min(most, examples_->size()) : examples_->size();
   }
 
-  // The first `most` examples (0: all), from the shortest to the longest: the less is padding.
+  // The first `most` examples (0: all), sorted by length to reduce padding.
   std::vector<std::int64_t> by_length(std::int64_t most) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(count(most)));
     std::iota(order.begin(), order.end(), 0);

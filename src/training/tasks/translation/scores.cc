@@ -1,4 +1,4 @@
-#include "bleu.h"
+#include "scores.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,9 +45,9 @@ bool is_ascii_blank(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// By bytes and without overlaps, as the regular expression of the published scores: of "a-b-c" only the first hyphen is
-// between two characters that no other match has.
-std::string with_compounds_apart(std::string_view text) {
+// By bytes and without overlapping matches, like the regular expression behind the published scores: in "a-b-c" only
+// the first hyphen is split.
+std::string split_compounds(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     const bool joins =
@@ -69,10 +69,10 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-// A pair of neighbours that both conditions hold for are set apart by blanks, `before` and `after` them as well.
+// Puts a blank between neighbours that satisfy the two conditions, `before` before them and `after` after them.
 template <class First, class Second>
-std::string with_pairs_apart(std::string_view text, const First& first, const Second& second, std::string_view before,
-                             std::string_view after) {
+std::string separate_pairs(std::string_view text, const First& first, const Second& second, std::string_view before,
+                           std::string_view after) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (i + 1 < text.size() && first(text[i]) && second(text[i + 1])) {
@@ -88,7 +88,7 @@ std::string with_pairs_apart(std::string_view text, const First& first, const Se
   return out;
 }
 
-// mteval-v13a.pl, by bytes: all that it looks at is ASCII.
+// mteval-v13a.pl, by bytes, because it examines only ASCII characters.
 std::vector<std::string> tokens_13a(std::string_view line) {
   std::string text = replaced(std::string(line), "<skipped>", "");
   text = replaced(std::move(text), "-\n", "");
@@ -105,9 +105,9 @@ std::vector<std::string> tokens_13a(std::string_view line) {
   }
   apart += ' ';
   const auto no_digit = [](char c) { return !is_digit(c); };
-  apart = with_pairs_apart(apart, no_digit, is_point, "", " ");
-  apart = with_pairs_apart(apart, is_point, no_digit, " ", "");
-  apart = with_pairs_apart(
+  apart = separate_pairs(apart, no_digit, is_point, "", " ");
+  apart = separate_pairs(apart, is_point, no_digit, " ", "");
+  apart = separate_pairs(
       apart, is_digit, [](char c) { return c == '-'; }, "", " ");
   return split_at_blanks(apart);
 }
@@ -117,7 +117,7 @@ Ngrams count_ngrams(const std::vector<std::string>& tokens, std::size_t order) {
   for (std::size_t begin = 0; begin + order <= tokens.size(); ++begin) {
     std::string key;
     for (std::size_t i = begin; i < begin + order; ++i) {
-      key += tokens[i] + ' ';  // no token holds a blank
+      key += tokens[i] + ' ';  // tokens contain no blanks
     }
     ++counts[key];
   }
@@ -145,9 +145,9 @@ std::vector<std::string> bleu_tokens(std::string_view text, BleuTokens tokens) {
     case BleuTokens::blanks:
       return split_at_blanks(text);
     case BleuTokens::compounds:
-      return split_at_blanks(with_compounds_apart(text));
+      return split_at_blanks(split_compounds(text));
   }
-  fail("bleu: tokens must be 13a's, what blanks separate or that without compounds");
+  fail("bleu: unknown kind of tokens");
 }
 
 BleuCounts count_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
@@ -195,6 +195,87 @@ Bleu bleu_of(const BleuCounts& counts, const BleuOptions& options) {
 Bleu corpus_bleu(const std::vector<std::string>& translations, const std::vector<std::string>& references,
                  const BleuOptions& options) {
   return bleu_of(count_bleu(translations, references, options.tokens), options);
+}
+
+namespace {
+
+using CharacterNgrams = std::unordered_map<std::string_view, std::int64_t>;
+
+std::string without_blanks(std::string_view text) {
+  std::string all;
+  for (const std::string& word : bleu_tokens(text, BleuTokens::blanks)) {
+    all += word;
+  }
+  return all;
+}
+
+// The byte offsets of the characters of UTF-8 text, and its size.
+std::vector<std::size_t> character_places(std::string_view text) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0U) != 0x80U) {
+      places.push_back(i);
+    }
+  }
+  places.push_back(text.size());
+  return places;
+}
+
+CharacterNgrams count_ngrams(std::string_view text, const std::vector<std::size_t>& places, std::size_t order) {
+  CharacterNgrams counts;
+  for (std::size_t i = 0; i + order < places.size(); ++i) {
+    ++counts[text.substr(places[i], places[i + order] - places[i])];
+  }
+  return counts;
+}
+
+std::int64_t ngrams_in(const std::vector<std::size_t>& places, std::size_t order) {
+  return std::max<std::int64_t>(std::ssize(places) - static_cast<std::int64_t>(order), 0);
+}
+
+}  // namespace
+
+ChrfCounts count_chrf(const std::vector<std::string>& translations, const std::vector<std::string>& references) {
+  if (translations.size() != references.size()) {
+    fail("chrF: each translation must have a reference, got {} and {}", translations.size(), references.size());
+  }
+  ChrfCounts counts;
+  for (std::size_t i = 0; i < translations.size(); ++i) {
+    const std::string translation = without_blanks(translations[i]), reference = without_blanks(references[i]);
+    const std::vector<std::size_t> ours = character_places(translation), theirs = character_places(reference);
+    for (std::size_t order = 1; order <= ChrfCounts::kOrders; ++order) {
+      const std::int64_t wanted = ngrams_in(theirs, order);
+      counts.reference[order - 1] += wanted;
+      if (wanted == 0) {
+        continue;
+      }
+      counts.all[order - 1] += ngrams_in(ours, order);
+      const CharacterNgrams there = count_ngrams(reference, theirs, order);
+      for (const auto& [ngram, count] : count_ngrams(translation, ours, order)) {
+        const auto found = there.find(ngram);
+        counts.right[order - 1] += found == there.end() ? 0 : std::min(count, found->second);
+      }
+    }
+  }
+  return counts;
+}
+
+double chrf_of(const ChrfCounts& counts) {
+  constexpr double kRecallWeight = 4.0;  // beta^2 with beta = 2
+  double precision = 0.0, recall = 0.0, orders = 0.0;
+  for (std::size_t n = 0; n < ChrfCounts::kOrders; ++n) {
+    if (counts.all[n] > 0 && counts.reference[n] > 0) {
+      precision += static_cast<double>(counts.right[n]) / static_cast<double>(counts.all[n]);
+      recall += static_cast<double>(counts.right[n]) / static_cast<double>(counts.reference[n]);
+      orders += 1.0;
+    }
+  }
+  if (precision + recall == 0.0) {
+    return 0.0;
+  }
+  precision /= orders;
+  recall /= orders;
+  return 100.0 * (1.0 + kRecallWeight) * precision * recall / (kRecallWeight * precision + recall);
 }
 
 }  // namespace headroom::tasks

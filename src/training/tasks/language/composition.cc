@@ -1,4 +1,4 @@
-#include "puzzles.h"
+#include "composition.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,19 +15,19 @@
 namespace headroom::tasks {
 namespace {
 
-// Adds the answers as one sequence, or one by one where a tokenizer joins one of them to what follows it.
-void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all) {
+// Adds the answers as one sequence, or as one each if the tokenizer merges an answer with the text after it.
+void add_sequences(std::span<const Sequence> answers, std::vector<Sequence>& all) {
   if (answers.empty()) {
     return;
   }
-  // Text up to an answer's end has the same tokens as the beginning of the longest of them.
+  // One sequence works if each answer's tokens are a prefix of the last one's.
   Sequence whole = answers.back();
   whole.scored.clear();
   for (const Sequence& answer : answers) {
-    const bool begins =
+    const bool is_prefix =
         std::equal(answer.tokens.begin(), answer.tokens.end(), whole.tokens.begin(),
                    whole.tokens.begin() + std::min(std::ssize(answer.tokens), std::ssize(whole.tokens)));
-    if (!begins) {
+    if (!is_prefix) {
       all.insert(all.end(), answers.begin(), answers.end());
       return;
     }
@@ -36,7 +36,7 @@ void add_together(std::span<const Sequence> answers, std::vector<Sequence>& all)
   all.push_back(std::move(whole));
 }
 
-// The validation rows of a run whose answers its model is asked for.
+// The validation rows whose answers are scored.
 class AnswerRows {
  public:
   AnswerRows(const config::Config& config, const tokenizers::Tokenizer& tokenizer) {
@@ -49,7 +49,7 @@ class AnswerRows {
     }
   }
 
-  // As many from the beginning as have at most so many tokens together, at least one; 0: all.
+  // The first rows with at most this many tokens together, at least one; 0: all.
   std::vector<Sequence> within(std::int64_t most_tokens) const {
     std::vector<Sequence> chosen;
     std::int64_t tokens = 0;
@@ -103,7 +103,7 @@ class AnswerEvaluation : public EvaluationData {
     }
     const auto start = std::chrono::steady_clock::now();
     EvaluateOptions for_answers = options;
-    for_answers.context.usage = nullptr;  // experts are counted on the text
+    for_answers.context.usage = nullptr;  // expert usage is counted on the text only
     const Scores scores = score(models::as_language_model(model, "composition"), rows_.within(options.most_tokens),
                                 for_answers, "answers");
     result.complete = scores.complete;
@@ -121,7 +121,7 @@ class AnswerEvaluation : public EvaluationData {
     return text_->rows(config) + static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
   }
   std::string identity() const override { return fmt::format("{}; {}", text_->identity(), rows_.identity()); }
-  std::string beginning() const override { return text_->beginning(); }
+  std::string sample_prompt() const override { return text_->sample_prompt(); }
 
  private:
   std::unique_ptr<EvaluationData> text_;
@@ -145,11 +145,11 @@ std::vector<FigureKind> kinds() {
                                  .words = "perplexity of answers",
                                  .unit = "",
                                  .shown = Shown::table};
-  all.insert(all.begin() + 1, {accuracy, perplexity});  // after what training makes smaller
+  all.insert(all.begin() + 1, {accuracy, perplexity});  // after the training loss
   return all;
 }
 
-class Puzzles : public Task {
+class Composition : public Task {
  public:
   std::string_view name() const override { return "composition"; }
   const std::vector<FigureKind>& figures() const override {
@@ -157,13 +157,13 @@ class Puzzles : public Task {
     return kFigures;
   }
   std::string_view protocol() const override {
-    return "accuracy is the share of the answers of up to 256 validation rows that greedy decoding would write, and "
-           "their perplexity exp(-mean log-probability of an answer); perplexity is exp(cross-entropy a token) over "
-           "the whole validation text";
+    return "accuracy is the fraction of the answers in up to 256 validation rows that greedy decoding would generate; "
+           "their perplexity is exp(-mean log-probability of an answer); perplexity is exp(cross-entropy per token) "
+           "over the whole validation text";
   }
   Figures figures_of(const Sums& sums) const override {
     Figures figures = language_modelling().figures_of(sums);
-    if (sums.contains(kRightAnswers)) {  // other text has no answers
+    if (sums.contains(kRightAnswers)) {  // text from files has no answers
       figures["accuracy"] = mean(sums, kRightAnswers);
       figures["answer_perplexity"] = std::exp(-mean(sums, kAnswerLogProbability));
     }
@@ -198,20 +198,20 @@ std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader
     const std::size_t blank = text.substr(0, answer.begin).ends_with(' ') ? 1 : 0;
     answers.push_back(to_sequence(reader.tokenizer, text.substr(0, answer.begin - blank),
                                   text.substr(answer.begin - blank, answer.end - answer.begin + blank), reader.where,
-                                  reader.beginning));
+                                  reader.prefix));
   }
   const config::ModelOptions& model = reader.model;
   const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
     return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
   });
   std::vector<Sequence> all;
-  add_together({answers.begin(), beyond}, all);
+  add_sequences({answers.begin(), beyond}, all);
   std::move(beyond, answers.end(), std::back_inserter(all));
   return all;
 }
 
-const Task& puzzles() {
-  static const Puzzles kTask;
+const Task& composition() {
+  static const Composition kTask;
   return kTask;
 }
 

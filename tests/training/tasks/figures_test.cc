@@ -1,4 +1,4 @@
-#include "training/tasks/sums.h"
+#include "training/tasks/figures.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,9 @@
 #include "headroom/models/language_model.h"
 #include "small_classes.h"
 #include "training/tasks/classes/classification.h"
+#include "training/tasks/language/composition.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
-#include "training/tasks/language/puzzles.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::tasks {
@@ -25,7 +25,7 @@ Sums added(const std::vector<Sums>& parts) {
   return all;
 }
 
-// Counts exactly, sums of float32 losses of some hundred predictions to rounding, and so all figures.
+// Counts must be equal; sums of float32 losses, and so the figures, up to rounding.
 void expect_same(const Task& task, const Sums& got, const Sums& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [name, sum] : expected) {
@@ -37,7 +37,7 @@ void expect_same(const Task& task, const Sums& got, const Sums& expected) {
   }
 }
 
-// The lines of a file and of two files that share them out.
+// A file, and two files that divide its lines.
 struct Shared {
   std::string whole, first, second;
   Shared(const tiny::Folder& folder, const std::string& ending, const std::string& text) {
@@ -66,7 +66,7 @@ TEST(Sums, AddNameByName) {
 }
 
 TEST(Sums, OfNothingTellNothing) {
-  const std::vector<const Task*> all = {&language_modelling(),      &masked_language_modelling(), &puzzles(),
+  const std::vector<const Task*> all = {&language_modelling(),      &masked_language_modelling(), &composition(),
                                         &sequence_classification(), &image_classification(),      &translation()};
   for (const Task* task : all) {
     for (const Sums& nothing : {Sums(), Sums{{std::string(kCrossEntropy), {}}}}) {
@@ -88,7 +88,7 @@ TEST(Sums, TellTheStandardErrorOfAMean) {
     return sums;
   };
   const auto error = [](const Sums& sums) { return standard_error(sums, kCrossEntropy, kSquaredCrossEntropy); };
-  // Deviation of the four: sqrt(20 / 3); of their mean, half of that.
+  // The standard deviation of the four is sqrt(20 / 3); the standard error of their mean is half of that.
   EXPECT_NEAR(error(of({1.0, 3.0, 5.0, 7.0})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
   EXPECT_NEAR(error(added({of({1.0, 7.0}), of({3.0, 5.0})})), std::sqrt(20.0 / 3.0) / 2.0, 1e-12) << "of shards alike";
   EXPECT_EQ(error(of({2.0, 2.0, 2.0})), 0.0);
@@ -97,13 +97,12 @@ TEST(Sums, TellTheStandardErrorOfAMean) {
   const Figures figures = loss_and_perplexity(of({1.0, 3.0, 5.0, 7.0}));
   EXPECT_NEAR(figure(figures, "loss_error"), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
   EXPECT_EQ(describe(figures, language_modelling().figures()), "loss 4.0000 \u00b1 1.3, perplexity 54.598");
-  EXPECT_NE(uncertainty(figures).find("the loss 4.0000 has a standard error of 1.3 from so few predictions"),
-            std::string::npos);
+  EXPECT_NE(uncertainty(figures).find("the loss 4.0000 has a standard error of 1.3"), std::string::npos);
   EXPECT_EQ(uncertainty({{"loss", 4.0}, {"loss_error", 0.009}}), "");
   EXPECT_EQ(uncertainty({{"loss", 4.0}}), "");
 }
 
-// Every task's evaluation, the windows that overlap among them, squares the losses that it adds up.
+// Every task's evaluation, and sliding windows, also sum the squares of the losses.
 TEST(Sums, SquareWhatTheyAddUp) {
   const tiny::Folder folder;
   for (const bool adaptive : {false, true}) {
@@ -135,8 +134,8 @@ TEST(Sums, SquareWhatTheyAddUp) {
   }
 }
 
-// A model without memory reads chunks that do not see each other: cut between two of them, with the token that the
-// first one ends with and the second begins with in both.
+// A model without memory reads independent chunks, so the text may be cut between two of them; their common token is in
+// both parts.
 TEST(Sums, OfATextsPartsAddUp) {
   const tiny::Folder folder;
   config::ModelOptions options = tiny::config().model;
@@ -151,7 +150,7 @@ TEST(Sums, OfATextsPartsAddUp) {
   Sums parts = added({sums("first", text.substr(0, cut + 1)), sums("second", text.substr(cut))});
   EXPECT_EQ(sum_of(whole, kCrossEntropy).count, 402);
   for (auto& [name, sum] : parts) {
-    if (!name.ends_with(kCrossEntropy)) {  // the file's own counts, over its tokens
+    if (!name.ends_with(kCrossEntropy)) {  // counts of the file itself
       EXPECT_EQ(sum.count, 404) << name;
       sum.count -= 1;
       sum.sum -= name == "text_bytes" ? 1.0 : 0.0;
@@ -203,7 +202,7 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   const TaskData data = translation().open(config, folder / "cache");
   const auto model = models::make_model(config.model, 5);
   {
-    const at::NoGradGuard no_grad;  // a model that writes one word, some of which are right
+    const at::NoGradGuard no_grad;  // a model that generates one word, which is sometimes right
     model->parameters().at("head.b")[data.tokenizer->encode("one").back()].fill_(2.0);
   }
   const auto sums = [&](const std::string& file) {
@@ -218,8 +217,8 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   expect_same(translation(), added({sums(files.first), sums(files.second)}), whole);
 }
 
-// What is hidden follows from a row's place in its file, and puzzles have no files: two data sets are parts of one that
-// there is no file of, whose mean is that of all predictions.
+// The parts are two data sets without a common file, because hidden tokens depend on a row's place in its file, and
+// generated rows have no file. Their sums give the mean over all predictions.
 TEST(Sums, OfTwoDataSetsGiveTheMeanOverBoth) {
   const auto loss = [](const Sums& sums) { return mean(sums, kCrossEntropy); };
   const Sums a = {{std::string(kCrossEntropy), {.sum = 6.0, .count = 2}}},
@@ -249,7 +248,7 @@ TEST(Sums, OfTwoDataSetsGiveTheMeanOverBoth) {
   const Sums few = {{"right_answers", {.sum = 1.0, .count = 4}}, {"answer_log_probability", {.sum = -4.0, .count = 4}}},
              many = {{"right_answers", {.sum = 5.0, .count = 8}},
                      {"answer_log_probability", {.sum = -20.0, .count = 8}}};
-  const Figures figures = puzzles().figures_of(added({few, many}));
+  const Figures figures = composition().figures_of(added({few, many}));
   EXPECT_EQ(figures.at("accuracy"), 0.5);
   EXPECT_EQ(figures.at("answer_perplexity"), std::exp(2.0));
 }
