@@ -102,8 +102,7 @@ class LanguageModelling : public Task {
 
   std::string_view protocol() const override {
     return "perplexity is exp(cross-entropy per token) over the whole validation data, read as contiguous text; bits "
-           "per "
-           "byte are over the bytes to which the tokens decode, and bytes of unknown words cost 8 bits each";
+           "per byte are over the bytes to which the tokens decode, and bytes of unknown words cost 8 bits each";
   }
 
   Figures figures_of(const Sums& sums) const override { return text_figures(sums); }

@@ -214,9 +214,8 @@ class PairEvaluation : public EvaluationData {
     }
     if (order.size() < pairs) {
       log_info(
-          "evaluate: {} of {} pairs have a side of more than {} tokens; they are excluded from the loss, and their "
-          "sources "
-          "are cut for BLEU",
+          "evaluate: {} of {} pairs have a side of more than {} tokens; they are excluded from the loss, and "
+          "their sources are cut for BLEU",
           pairs - order.size(), pairs, context_length - 1);
     }
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
@@ -283,8 +282,7 @@ class Translation : public Task {
 
   std::string_view protocol() const override {
     return "BLEU (13a tokens, cased) and chrF are sacreBLEU's, over the whole validation data translated by beam "
-           "search; "
-           "perplexity is exp(cross-entropy per target token) without label smoothing";
+           "search; perplexity is exp(cross-entropy per target token) without label smoothing";
   }
 
   Figures figures_of(const Sums& sums) const override {

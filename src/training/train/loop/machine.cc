@@ -70,8 +70,7 @@ void check_machine(const config::Config& config) {
   if (available > 0 && needed.total > available) {
     user_error(
         "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
-        "only "
-        "{} are available; try a smaller model or train.batch_size, or a larger train.accumulate",
+        "only {} are available; try a smaller model or train.batch_size, or a larger train.accumulate",
         text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),
         text(needed.activations), text(available));
   }

@@ -64,8 +64,7 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
     }
     log_info(
         "train.parts: raised from {} to {}, because each of {} ranks needs one; the same value gives the same result "
-        "on "
-        "one rank",
+        "on one rank",
         was, train.parts, n);
     return;
   }
