@@ -43,9 +43,9 @@ class MaskedText : public testing::Test {
   config::Config config_ = masked_config();
 };
 
-std::vector<std::int32_t> ids_of(const data::TokenFile& file, const Stretch& stretch) {
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(stretch.length));
-  file.copy(stretch.begin, stretch.length, ids.data());
+std::vector<std::int32_t> ids_of(const data::TokenFile& file, const RowSpan& span) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(span.length));
+  file.copy(span.begin, span.length, ids.data());
   return ids;
 }
 
@@ -53,17 +53,17 @@ TEST(PackSentences, FillsRowsWithWholeSentences) {
   const tiny::Folder folder;
   const auto file = tiny::token_file(folder, "text", "ab\ncd\n\nefghijklmnopq\nrs\ntuvw\nx");
   std::vector<std::string> rows;
-  for (const Stretch& stretch : pack_sentences(*file, line_ends(*file->tokenizer()), 6)) {
-    const std::vector<std::int32_t> ids = ids_of(*file, stretch);
+  for (const RowSpan& span : pack_sentences(*file, line_ends(*file->tokenizer()), 6)) {
+    const std::vector<std::int32_t> ids = ids_of(*file, span);
     rows.emplace_back(ids.begin(), ids.end());
   }
   // "rs" follows the rest of the long sentence; "tuvw" no longer fits.
   EXPECT_EQ(rows, (std::vector<std::string>{"ab\ncd\n", "\n", "efghij", "klmnop", "q\nrs\n", "tuvw\nx"}));
   std::int64_t place = 0;
-  for (const Stretch& stretch : pack_sentences(*file, {}, 6)) {
-    EXPECT_EQ(stretch.begin, place);
-    place += stretch.length;
-    EXPECT_TRUE(stretch.length == 6 || place == file->size());
+  for (const RowSpan& span : pack_sentences(*file, {}, 6)) {
+    EXPECT_EQ(span.begin, place);
+    place += span.length;
+    EXPECT_TRUE(span.length == 6 || place == file->size());
   }
   EXPECT_EQ(place, file->size());
 }

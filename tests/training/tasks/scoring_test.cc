@@ -109,10 +109,10 @@ TEST(Score, ATieIsNoWin) {
   EXPECT_FALSE(scores.spans[0][0].likeliest);
 }
 
-TEST(Sequences, BeginAsTheyAreToldTo) {
+TEST(Sequences, StartWithTheirPrefix) {
   const auto bytes = tiny::bytes_tokenizer();
-  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
-    return to_sequence(*bytes, context, continuation, "f:1", beginning);
+  const auto sequence = [&](const Prefix& prefix, const std::string& context, const std::string& continuation) {
+    return to_sequence(*bytes, context, continuation, "f:1", prefix);
   };
   const auto scored = [](const Sequence& made) {
     return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
@@ -120,7 +120,7 @@ TEST(Sequences, BeginAsTheyAreToldTo) {
   const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
   const Prefix nothing{.kind = PrefixKind::none, .bos = '^', .stand_in = '$'}, bos{.kind = PrefixKind::bos, .bos = '^'};
   const struct {
-    Prefix beginning;
+    Prefix prefix;
     const char *context, *continuation, *text, *scored;
   } all[] = {{{}, "the", " head", "\nthe head", " head"},
              {nothing, "the", " head", "the head", " head"},
@@ -135,7 +135,7 @@ TEST(Sequences, BeginAsTheyAreToldTo) {
              {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
               " \t\xe3\x80\x80\xc2\xa0 head"}};
   for (const auto& one : all) {
-    const Sequence made = sequence(one.beginning, one.context, one.continuation);
+    const Sequence made = sequence(one.prefix, one.context, one.continuation);
     EXPECT_EQ(text(made), one.text);
     EXPECT_EQ(scored(made), one.scored) << one.text;
   }

@@ -13,7 +13,7 @@
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "training/cost/recipe_list.h"
-#include "training/cost/recipes.h"
+#include "training/cost/small_model.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
