@@ -13,7 +13,7 @@ PAGE = train_runs.ROOT / "docs/scale.md"
 SETTINGS = ["model.n_layers=4", "model.d_model=512", "model.memory_length=0", "model.attention.d_head=64",
             "model.mlp.d_hidden=4096", "train.batch_size=4", "train.accumulate=4", "train.steps=3",
             "train.warmup_steps=0", "train.checkpoint_every=3", "train.evaluate_every=0", "train.evaluate_tokens=64"]
-SAID = re.compile(r"rank (\d+): (\d+) numbers looked after; (\d+) bytes sent and (\d+) received in (\d+) steps; "
+SAID = re.compile(r"rank (\d+): (\d+) elements owned; (\d+) bytes sent and (\d+) received in (\d+) steps; "
                   r"peak memory (\d+) bytes")
 
 
@@ -60,4 +60,4 @@ def test_what_makes_no_sense_is_refused(headroom):
     refused = lambda *more: headroom.refusal("cost", "switchhead/wt103_47m", *more)
     assert "--rate: must be above 0, got -1" in refused("--processes", 2, "--rate=-1")
     assert "1 to 65536 processes, got 0" in refused("--processes", 0)
-    assert "64 sequences cannot be shared out among 5 processes" in refused("--processes", 5)
+    assert "train.batch_size: must be a multiple of the number of ranks, 5, got 64" in refused("--processes", 5)

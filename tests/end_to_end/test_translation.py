@@ -169,7 +169,7 @@ def test_sides_have_a_vocabulary_each(headroom, separate):
     config = folder / "run" / "config.toml"
     begun = headroom("train", config, "--out", folder / "on", "--set", f'train.start_from="{folder}/run"', "--set",
                      "train.steps=1")
-    assert "begins with the parameters of" in begun.stderr
+    assert "starts with the parameters of" in begun.stderr
     refused = headroom.refusal("train", config, "--out", folder / "other", "--set", f'train.start_from="{folder}/run"',
                                "--set", "model.source_vocabulary_size=0")
     assert "model.source_vocabulary_size must be 290" in refused

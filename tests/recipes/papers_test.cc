@@ -1,5 +1,5 @@
-// Every recipe against what its paper prints: the tables in this folder, a file for each folder of recipes. A number
-// that the recipe does not have is an error unless a comment of the recipe has the paper's.
+// Every recipe against the values that its paper prints, in the tables of this folder, one file for each folder of
+// recipes. A recipe with another value must have the paper's value in a comment.
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,6 @@
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
-#include "training/cost/papers/paper.h"
 #include "training/cost/recipe_list.h"
 
 namespace headroom::cost {
@@ -47,7 +46,7 @@ Cells cells_of(const std::string& line) {
   return cells;
 }
 
-// A number as the paper prints it: of which recipes, in which table and row.
+// A value as the paper prints it, with its table, row and recipes.
 struct Printed {
   std::string where, recipes, row, key, value;
   double tokens_of_an_epoch = 0.0;
@@ -88,7 +87,7 @@ std::vector<Printed> read_tables(const std::string& folder) {
   return all;
 }
 
-// "0.5M", "8k", "1%", "3e-4", "8092 x 32"; with a unit, as many digits count as are printed.
+// "0.5M", "8k", "1%", "3e-4", "8092 x 32"; with a unit, only the printed digits count.
 struct Number {
   double value = 0.0, tolerance = 0.0;
 };
@@ -107,7 +106,7 @@ std::optional<Number> number_of(const std::string& text) {
                                                {"M", 1e6}, {"G", 1e9},  {"B", 1e9}};
   const double unit = units.at(found[3]);
   const double last_digit = std::pow(10.0, -static_cast<double>(found[2].length()));
-  // Half of the last digit, which is rounded up.
+  // Half of the last digit, slightly enlarged because halves are rounded up.
   return Number{std::stod(found[1]) * unit, unit == 1.0 ? 0.0 : 0.5000001 * last_digit * unit};
 }
 
@@ -130,7 +129,7 @@ double tokens_of_a_step(const Config& c) {
     return static_cast<double>(c.train.batch_tokens);
   }
   const bool pictures = c.model.kind == config::ModelKind::vision;
-  // Two markers of each row are not of the text.
+  // Each row has two markers that are not text.
   const std::int64_t markers = c.model.kind == config::ModelKind::masked_language_model ? 2 : 0;
   return static_cast<double>(c.train.batch_size * (pictures ? 1 : c.model.context_length - markers));
 }
@@ -139,7 +138,7 @@ std::string exactly(double value) {
   return fmt::format("{:.6f}", value);
 }
 
-// What the tables have besides keys of the config.
+// Columns that are not config keys.
 std::optional<std::string> derived(const Config& c, const Printed& printed) {
   const std::string& key = printed.key;
   const double steps = static_cast<double>(c.train.steps);
@@ -177,7 +176,7 @@ std::optional<std::string> derived(const Config& c, const Printed& printed) {
   return std::nullopt;
 }
 
-// The one key that is `short_name`, or ends with it: n_heads for model.attention.n_heads.
+// The only key that is `short_name` or ends with it: model.attention.n_heads for n_heads.
 std::pair<std::string, std::string> key_named(const Values& values, const std::string& short_name) {
   Values found;
   for (const auto& [key, value] : values) {
@@ -201,7 +200,7 @@ bool has_word(const std::string& text, const std::string& word) {
   return false;
 }
 
-// The text of the recipe, and of the bases that it names, nearest first.
+// The texts of the recipe and its bases, nearest first.
 std::vector<std::string> texts_of(const std::string& recipe) {
   std::vector<std::string> texts;
   std::smatch base;
@@ -212,8 +211,8 @@ std::vector<std::string> texts_of(const std::string& recipe) {
   return texts;
 }
 
-// Whether a comment of this text has the paper's value: on the line of the key, or in a line of its own that mentions
-// the paper. `sets_key`: whether the text gives the key a value.
+// Whether a comment of this text has the paper's value: on the line of the key, or on a separate line that mentions the
+// paper. `sets_key` becomes true if the text sets the key.
 bool says_so_in(const std::string& text, const std::string& key, const std::string& value, bool& sets_key) {
   const std::regex of_paper("paper|print|appendix|section|Table|A\\.\\d", std::regex::icase);
   std::string section, before;
@@ -222,7 +221,7 @@ bool says_so_in(const std::string& text, const std::string& key, const std::stri
     if (line.starts_with('[')) {
       section = line.substr(1, line.find(']') - 1);
     }
-    // A sentence may have begun in the line above.
+    // The sentence may start in the line above.
     const bool comment = hash == 0 && !line.starts_with("# paper:") && !line.starts_with("# table:") &&
                          !line.starts_with("# row:") && !line.starts_with("# about:");
     if (comment && has_word(line, value) && std::regex_search(before + line, of_paper)) {
@@ -239,7 +238,7 @@ bool says_so_in(const std::string& text, const std::string& key, const std::stri
   return false;
 }
 
-// Whether the recipe explains a value that differs from the paper's, itself or in the base that its own value is from.
+// Whether the recipe, or the base that sets the key, explains a value that differs from the paper's.
 bool says_so(const std::string& recipe, const std::string& key, const std::string& value) {
   bool sets_key = false;
   for (const std::string& text : texts_of(recipe)) {

@@ -52,7 +52,7 @@ int run(const Compare& command, const EngineRequest& request) {
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
-  job.world = &parallel::default_group();
+  job.group = &parallel::default_group();
   return print(compare::compare(job), request.output);
 }
 
@@ -67,7 +67,7 @@ int run(const Sweep& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  job.world = &parallel::default_group();
+  job.group = &parallel::default_group();
   return print(compare::sweep(job), request.output);
 }
 

@@ -13,7 +13,7 @@
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
-#include "training/train/loop/step.h"
+#include "training/train/step/step.h"
 
 namespace headroom::cli {
 
@@ -45,7 +45,7 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   nn::Context context;
   context.compute_dtype = compute_dtype;
-  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  train::TrainState state = train::initial_state(model->parameters(), config.train.optimizer);
   train::train_step(*model, model->example(1, 1), state, config.train, context);
 }
 

@@ -13,7 +13,7 @@
 #include "tools/analyse/model_reader.h"
 #include "tools/inspector/inspector.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/evaluation_text.h"
+#include "training/tasks/language/text_data.h"
 
 namespace headroom::cli {
 

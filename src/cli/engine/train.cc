@@ -17,7 +17,7 @@ int run(const Train& command, const EngineRequest& request) {
                           .out = out,
                           .resume = command.resume,
                           .cache = cache_folder(),
-                          .world = &parallel::default_group()};
+                          .group = &parallel::default_group()};
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 

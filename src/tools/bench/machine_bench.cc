@@ -6,7 +6,7 @@
 
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "timing.h"
-#include "training/train/loop/product_rate.h"
+#include "training/train/loop/machine.h"
 
 namespace headroom::bench {
 namespace {

@@ -13,7 +13,7 @@ using namespace config;
 
 namespace {
 
-// The largest multiple of `step` from `low` on for which `fits` holds, which must hold for `low` and be monotone.
+// The largest low + i * step for which `fits` holds. `fits` must be monotone and hold for `low`.
 template <class Fits>
 std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
   std::int64_t stride = step;
@@ -31,7 +31,7 @@ std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
 
 void require_fit(std::int64_t count, std::int64_t target, const char* key, std::int64_t width, const char* what) {
   if (count > target) {
-    user_error("match: even with {} = {} there are {} {}, the target has {}", key, width, count, what, target);
+    user_error("match: {}: even {} gives {} {}, more than the target's {}", key, width, count, what, target);
   }
 }
 
@@ -80,9 +80,9 @@ std::int64_t attention_macs(const ModelOptions& model) {
 void match_macs(ModelOptions& model, const ModelOptions& goal) {
   AttentionOptions& attention = model.attention;
   const std::int64_t target = attention_macs(goal);
-  // MACs are about proportional to n_heads x d_head: the same factor for both is the root.
+  // MACs are roughly proportional to n_heads x d_head, so each grows by the square root.
   const double factor = std::sqrt(static_cast<double>(target) / static_cast<double>(attention_macs(model)));
-  const std::int64_t unit = std::max<std::int64_t>(attention.n_kv_heads, 1);  // heads come in whole groups
+  const std::int64_t unit = std::max<std::int64_t>(attention.n_kv_heads, 1);  // heads per group must stay whole
   const std::int64_t groups = std::llround(static_cast<double>(attention.n_heads) * factor / static_cast<double>(unit));
   attention.projection->set_heads(attention, std::max(attention.n_heads, groups * unit));
   widen_heads(model, target, "attention MACs", attention_macs);
@@ -114,7 +114,7 @@ std::vector<Candidate> candidates(const ModelOptions& given, const ModelOptions&
 
 MatchResult match(const Config& config, const Config& target, MatchBy by) {
   if (config.model.kind != target.model.kind) {
-    user_error("match: the config is a {}, the target a {}: only models of one kind can be matched",
+    user_error("match: model.kind: is {}, but the target's is {}; only models of one kind can be matched",
                name_of(config.model.kind), name_of(target.model.kind));
   }
   MatchResult result{.config = config, .by = by, .candidates = {}};

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "cost.h"
 #include "model_parts.h"
@@ -13,13 +14,13 @@ namespace {
 
 constexpr std::int64_t kFloat = 4, kBfloat16 = 2;
 
-// Numbers that the backward pass reads, by what they are kept in.
-struct Kept {
-  Exact wide = 0;         // float32 in either precision: what norms read
-  Exact in_products = 0;  // what matrix products read or give
+// Elements that are saved for the backward pass, by their type.
+struct Saved {
+  Exact wide = 0;         // float32 in either precision: the inputs of norms
+  Exact in_products = 0;  // the operands and results of matrix multiplications, in the compute type
 };
 
-Exact mlp_numbers(const MlpOptions& mlp) {
+Exact mlp_elements(const MlpOptions& mlp) {
   const Exact hidden = mlp.d_hidden;
   const bool relu = mlp.activation == Activation::relu;
   switch (mlp.kind) {
@@ -33,44 +34,53 @@ Exact mlp_numbers(const MlpOptions& mlp) {
   user_error("cost: model.mlp.kind has no memory formula");
 }
 
-// Of one block and sequence.
-Kept block_numbers(const ModelOptions& model, const Stack& stack) {
+// Of one block, for one sequence.
+Saved block_elements(const ModelOptions& model, const Stack& stack) {
   const Exact d = model.d_model, norms = stack.norms * stack.tokens * d;
-  Kept kept{.wide = norms, .in_products = norms + stack.tokens * mlp_numbers(model.mlp)};
+  Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_elements(model.mlp)};
   for (std::size_t i = 0; i < stack.spans.size(); ++i) {
     const AttentionOptions& a = stack.attentions[i];
     const Span& span = stack.spans[i];
     const Exact keys = Exact(a.d_head) * a.key_projections();
-    kept.in_products += span.queries * a.n_heads * (Exact(a.d_head) + a.value_width());
+    saved.in_products += span.queries * a.n_heads * (Exact(a.d_head) + a.value_width());
     const std::int64_t gates = a.gate_output->gates(a);
-    kept.in_products += span.queries * a.n_heads * (gates > 0 ? Exact(gates) + a.value_width() : 0);
-    kept.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
+    saved.in_products += span.queries * a.n_heads * (gates > 0 ? Exact(gates) + a.value_width() : 0);
+    saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
   }
-  return kept;
+  return saved;
 }
 
-Kept model_numbers(const ModelOptions& model) {
+Saved model_elements(const ModelOptions& model) {
   const Exact last = outer_norms(model) * tokens_of(model) * model.d_model;
-  Kept kept{.wide = last, .in_products = last};
+  Saved saved{.wide = last, .in_products = last};
   for (const Stack& stack : stacks_of(model)) {
-    const Kept block = block_numbers(model, stack);
-    kept.wide += stack.layers * block.wide;
-    kept.in_products += stack.layers * block.in_products;
+    const Saved block = block_elements(model, stack);
+    saved.wide += stack.layers * block.wide;
+    saved.in_products += stack.layers * block.in_products;
   }
-  return kept;
+  return saved;
 }
 
-// Parameters that products read in their own type: all but the embedding and what has no matrix, which is little.
+// Parameters of which bf16 copies are made. Counts all but the embedding; vectors are negligible.
 Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
   const Exact tokens = Exact(model.vocabulary_size) + model.source_vocabulary_size;
   const Exact embedding = model.reads_tokens() ? tokens * model.d_model : 0;
   return std::max<std::int64_t>(parameters - embedding.value(), 0);
 }
 
-// Numbers that the optimizer remembers.
-Exact remembered(const Config& config, const Exact& parameters) {
+// Elements of the optimizer's state.
+Exact moments_of(const Config& config, const Exact& parameters) {
   const bool all_squares = has_second_moment(config.train.optimizer, true);
   return (parameters * 2).value() - (all_squares ? 0 : count_hidden_matrices(config.model));
+}
+
+// Of one layer that caches `tokens` tokens.
+Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memory) {
+  const std::optional<Exact> state = a.score->state_numbers(a);
+  if (state && !memory) {
+    return *state;
+  }
+  return (a.projection->cache_numbers(a) + a.composition->cache_numbers(a) + a.position->cache_numbers(a)) * tokens;
 }
 
 }  // namespace
@@ -80,15 +90,15 @@ StepMemory step_memory(const Config& config) {
   const bool narrow = config.train.precision == Precision::bf16;
   const Exact parameters = count_parameters(model);
   const Exact sequences = Exact(config.whole_sequences()) * sequences_of(model);
-  const Kept kept = model_numbers(model);
-  // Of a micro-batch.
-  const Exact rows = sequences.value() / config.train.accumulate;
+  const Saved saved = model_elements(model);
+  const Exact rows = sequences.value() / config.train.accumulate;  // of a micro-batch
   const Exact carried = Exact(2) * model.n_layers * model.memory_length * model.d_model * sequences;
 
   StepMemory bytes{.parameters = (parameters * kFloat).value(),
                    .gradients = (parameters * kFloat).value(),
-                   .moments = (remembered(config, parameters) * kFloat).value()};
-  Exact activations = rows * (kept.wide * kFloat + kept.in_products * (narrow ? kBfloat16 : kFloat)) + carried * kFloat;
+                   .moments = (moments_of(config, parameters) * kFloat).value()};
+  Exact activations =
+      rows * (saved.wide * kFloat + saved.in_products * (narrow ? kBfloat16 : kFloat)) + carried * kFloat;
   activations += narrow ? product_parameters(model, parameters.value()) * kBfloat16 : 0;
   bytes.activations = activations.value();
   bytes.carried = (carried * kFloat).value();
@@ -96,6 +106,23 @@ StepMemory step_memory(const Config& config) {
                                                     : Exact(std::max(bytes.gradients, bytes.activations));
   bytes.total = (Exact(bytes.parameters) + bytes.moments + passing).value();
   return bytes;
+}
+
+std::int64_t decoding_cache_elements(const ModelOptions& model) {
+  const bool translates = model.kind == ModelKind::encoder_decoder;
+  if (model.kind != ModelKind::language_model && !translates) {
+    return 0;
+  }
+  const AttentionOptions& a = model.attention;
+  const std::int64_t tokens = (Exact(model.context_length) + model.memory_length).value();
+  ModelOptions layers = model;
+  layers.n_layers = translates ? model.decoder_layers() : model.n_layers;
+  Exact n = 0;
+  for (const std::int64_t window : layer_windows(layers)) {
+    n += cached_elements(a, window > 0 ? std::min(window, tokens) : tokens, model.memory_length > 0);
+    n += translates ? cached_elements(a, model.context_length, false) : 0;
+  }
+  return n.value();
 }
 
 }  // namespace headroom::cost

@@ -8,7 +8,7 @@ Exact tokens_of(const ModelOptions& model) {
   return model.kind == ModelKind::vision ? model.patches() : model.context_length;
 }
 
-Exact patch_numbers(const ModelOptions& model) {
+Exact patch_elements(const ModelOptions& model) {
   return Exact(model.patch_size) * model.patch_size * model.image_channels;
 }
 
@@ -33,12 +33,43 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
 Exact outer_norms(const ModelOptions& model) {
   switch (model.kind) {
     case ModelKind::masked_language_model:
-      return 3;  // of the embedding, after the last layer, in the head
+      return 3;  // after the embedding, after the last layer, in the head
     case ModelKind::encoder_decoder:
       return model.norm_position == NormPosition::pre ? 2 : 0;  // after the last layers; post-norm blocks end with one
     default:
       return 1;  // after the last layer
   }
+}
+
+AttentionProducts attention_products(const AttentionOptions& a, Exact d, const Span& span) {
+  const ProjectionProducts projected = a.projection->products(a, d, span);
+  const Exact offsets = a.position->offsets(span) * a.d_head;
+  return {.projections = projected.projections,
+          .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
+          .selection = projected.selection,
+          .scores = a.score->products(a, span) + span.queries * offsets * a.n_heads,
+          .composition = a.composition->products(a, d, span),
+          .positions = offsets * d * a.projection->position_heads(a),
+          .noise = projected.noise};
+}
+
+PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
+  const Exact heads = z.t * a.n_heads, gates = heads * a.gate_output->gates(a);
+  const Exact results = a.gate_output->gates(a) > 0 ? heads * a.value_width() : 0;
+  return {.macs = gates * z.d + results, .memory = gates + results};
+}
+
+Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
+  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
+              a.position->tensors(a, d);
+  if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
+    all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);
+  }
+  return all + Sizes(a.qk_norm ? 2 : 0, a.d_head) + Sizes(a.scale == Scale::learned ? 1 : 0, 1);
+}
+
+Exact attention_parameters(const AttentionOptions& a, Exact d, Exact sources) {
+  return sum_of(a.projection->matrices(a, d)) + sum_of(other_attention_tensors(a, d, sources));
 }
 
 }  // namespace headroom::cost

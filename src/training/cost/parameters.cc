@@ -40,7 +40,7 @@ Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
 
 Sizes embedding_tensors(const ModelOptions& model, Exact d) {
   if (model.kind == ModelKind::vision) {
-    return with_bias(patch_numbers(model), d, true);
+    return with_bias(patch_elements(model), d, true);
   }
   Sizes all = {d * model.vocabulary_size};
   return model.source_vocabulary_size > 0 ? all + Sizes{d * model.source_vocabulary_size} : all;
@@ -50,9 +50,9 @@ Sizes vocabulary_head(const ModelOptions& model, Exact d) {
   Sizes all(model.tied_embeddings ? 0 : 1, d * model.vocabulary_size);
   all = all + Sizes(model.head_bias ? 1 : 0, model.vocabulary_size);
   if (const auto cutoffs = std::ssize(model.adaptive_cutoffs); cutoffs > 0) {
-    all = all + with_bias(d, cutoffs, true);  // one logit a class of rarer tokens
+    all = all + with_bias(d, cutoffs, true);  // one logit for each cluster of rarer tokens
   }
-  // A masked language model's head begins with a layer of its own.
+  // A masked language model's head starts with an additional layer.
   return model.kind == ModelKind::masked_language_model ? all + with_bias(d, d, true) : all;
 }
 
@@ -108,7 +108,7 @@ std::vector<ParameterTensor> parameter_tensors(const ModelOptions& model) {
   for (const Group& group : groups_of(model)) {
     for (std::int64_t i = 0; i < group.times.value(); ++i) {
       for (const Exact& size : group.sizes) {
-        all.push_back({.numbers = size.value(), .hidden = group.hidden});
+        all.push_back({.elements = size.value(), .hidden = group.hidden});
       }
     }
   }

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Reads "# key: value" lines up to the first line that is no comment.
+// Reads the "# key: value" comments at the top of the file.
 void read_header(std::string_view text, Recipe& recipe) {
   const std::pair<std::string_view, std::string*> keys[] = {{"# paper: ", &recipe.paper},
                                                             {"# table: ", &recipe.table},
@@ -52,7 +52,7 @@ std::vector<Recipe> list_recipes(const fs::path& folder) {
     recipes.push_back(std::move(recipe));
   }
   if (error) {
-    user_error("recipes: {}: cannot be listed: {}", folder.string(), error.message());
+    user_error("recipes: cannot list {}: {}", folder.string(), error.message());
   }
   std::sort(recipes.begin(), recipes.end(), [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
   return recipes;

@@ -1,4 +1,4 @@
-// The shipped configurations and the rows of the papers' tables that they reproduce.
+// The shipped recipes and the rows of the papers' tables that they reproduce.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +7,17 @@
 
 namespace headroom::cost {
 
-// From the first lines of a recipe: "# paper: ...", "# table: ...", "# row: ...", "# about: ...". Empty without one.
+// paper, table, row, about: from the comments at the top of the file, "# paper: ...", and so on; empty if missing.
 struct Recipe {
-  std::string name;  // "switchhead/wt103_47m": accepted for the file wherever a config is expected
+  std::string name;  // "switchhead/wt103_47m"; accepted wherever a config file is
   std::filesystem::path file;
   std::string paper, table, row, about;
 };
 
-// All *.toml below `folder`, by name. Throws UserError when the folder is missing or a file is unreadable.
+// All *.toml below `folder`, sorted by name. Throws UserError if the folder is missing or a file is unreadable.
 std::vector<Recipe> list_recipes(const std::filesystem::path& folder);
 
-// Those of home_folder()/recipes.
+// The recipes in home_folder()/recipes.
 std::vector<Recipe> list_recipes();
 
 }  // namespace headroom::cost

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <variant>
 
-#include "cache.h"
 #include "cost.h"
 #include "foundation/core/text/text_table.h"
 #include "headroom/core/error.h"
 #include "memory.h"
-#include "processes.h"
-#include "training/cost/papers/paper.h"
+#include "ranks.h"
+#include "training/cost/papers/figures.h"
 
 namespace headroom::cost {
 
@@ -26,7 +25,7 @@ std::string grouped(std::int64_t count) {
   return digits;
 }
 
-// Small models have a few MiB: three digits that count.
+// Three significant digits; small models need only a few MiB.
 std::string gibibytes(std::int64_t bytes) {
   const double number = static_cast<double>(bytes) / (1 << 30);
   return fmt::format("{:.{}f}", number, number < 0.1 ? 3 : number < 10 ? 2 : number < 100 ? 1 : 0);
@@ -44,7 +43,7 @@ Costs costs_of(const config::Config& config) {
   return {.parameters = count_parameters(config.model),
           .paper = paper_cost(config.model),
           .executed = executed_cost(config.model, config.whole_sequences()),
-          .cache = decoding_cache_numbers(config.model),
+          .cache = decoding_cache_elements(config.model),
           .memory = step_memory(config)};
 }
 
@@ -81,22 +80,22 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
                     short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
   }
   return text_table(rows, {true}) +
-         "\nMACs, floats: attention as the papers count it, a layer and sequence.\n"
-         "attention, MLP, head: MACs of the whole model for a sequence, forward; of\n"
-         "attention every pair of tokens counts, also those that a mask or a window\n"
-         "hides. step: a training step of train.batch_size sequences, or as many as\n"
-         "train.batch_tokens can hold. cache: numbers kept of a sequence while it is\n"
-         "continued token by token. GiB: what such a step needs at least of memory,\n"
-         "parameters, gradients, optimizer and activations.\n";
+         "\nMACs, floats: attention in the papers' accounting, per layer and sequence.\n"
+         "attention, MLP, head: MACs of the whole model per sequence, forward;\n"
+         "attention counts every pair of tokens, also those hidden by a mask or a\n"
+         "window. step: a training step of train.batch_size sequences, or of as many\n"
+         "as fit train.batch_tokens. cache: elements cached per sequence while\n"
+         "decoding. GiB: the least memory of such a step: parameters, gradients,\n"
+         "optimizer and activations.\n";
 }
 
-Json processes_json(const config::Config& config, const Devices& devices) {
+Json ranks_json(const config::Config& config, const Devices& devices) {
   Json list = Json::array();
-  for (const std::int64_t processes : devices.processes) {
-    const ProcessesCost cost = processes_cost(config, processes);
+  for (const std::int64_t n : devices.ranks) {
+    const RanksCost cost = ranks_cost(config, n);
     Json ranks = Json::array();
-    for (const ProcessCost& one : cost.all) {
-      ranks.push_back({{"numbers", one.numbers},
+    for (const RankCost& one : cost.all) {
+      ranks.push_back({{"numbers", one.elements},
                        {"memory",
                         {{"parameters", one.parameters},
                          {"gradients", one.gradients},
@@ -108,8 +107,8 @@ Json processes_json(const config::Config& config, const Devices& devices) {
                        {"sent", {{"gradients", one.gradients_sent}, {"parameters", one.parameters_sent}}},
                        {"received", {{"gradients", one.gradients_received}, {"parameters", one.parameters_received}}}});
     }
-    list.push_back({{"processes", processes},
-                    {"sums", cost.sums},
+    list.push_back({{"processes", n},
+                    {"sums", cost.accumulators},
                     {"rounds", cost.rounds},
                     {"imbalance", cost.imbalance()},
                     {"of_all_reduce", cost.of_all_reduce()},
@@ -122,14 +121,14 @@ Json processes_json(const config::Config& config, const Devices& devices) {
 
 namespace {
 
-std::string gibibytes_or_less(std::int64_t bytes) {
+std::string gibibytes_or_dash(std::int64_t bytes) {
   return bytes == 0 ? "-" : gibibytes(bytes);
 }
 
-// The most that a process sends or receives.
-std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::*sent, std::int64_t ProcessCost::*received) {
+// The most bytes that a rank sends or receives.
+std::int64_t most_of(const RanksCost& cost, std::int64_t RankCost::*sent, std::int64_t RankCost::*received) {
   std::int64_t most = 0;
-  for (const ProcessCost& one : cost.all) {
+  for (const RankCost& one : cost.all) {
     most = std::max({most, one.*sent, one.*received});
   }
   return most;
@@ -137,33 +136,32 @@ std::int64_t most_of(const ProcessesCost& cost, std::int64_t ProcessCost::*sent,
 
 }  // namespace
 
-std::string processes_table(const std::vector<NamedConfig>& configs, const Devices& devices) {
+std::string ranks_table(const std::vector<NamedConfig>& configs, const Devices& devices) {
   std::vector<Cells> rows = {{"model", "N", "K", "share", "weights", "grads", "moments", "sums", "staging", "activ.",
                               "GiB", "gradients", "parameters", "x", "Gbit/s"}};
   for (const auto& [name, config] : configs) {
-    for (const std::int64_t processes : devices.processes) {
-      const ProcessesCost cost = processes_cost(config, processes);
-      const ProcessCost& one = cost.largest();
-      rows.push_back(
-          {name, grouped(processes), grouped(cost.sums), fmt::format("{:.2f}", cost.imbalance()),
-           gibibytes(one.parameters), gibibytes(one.gradients), gibibytes(one.moments),
-           gibibytes_or_less(one.running_sums), gibibytes_or_less(one.staging), gibibytes(one.activations),
-           gibibytes(one.total),
-           gibibytes_or_less(most_of(cost, &ProcessCost::gradients_sent, &ProcessCost::gradients_received)),
-           gibibytes_or_less(most_of(cost, &ProcessCost::parameters_sent, &ProcessCost::parameters_received)),
-           fmt::format("{:.2f}", cost.of_all_reduce()),
-           fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
+    for (const std::int64_t n : devices.ranks) {
+      const RanksCost cost = ranks_cost(config, n);
+      const RankCost& one = cost.largest();
+      rows.push_back({name, grouped(n), grouped(cost.accumulators), fmt::format("{:.2f}", cost.imbalance()),
+                      gibibytes(one.parameters), gibibytes(one.gradients), gibibytes(one.moments),
+                      gibibytes_or_dash(one.running_sums), gibibytes_or_dash(one.staging), gibibytes(one.activations),
+                      gibibytes(one.total),
+                      gibibytes_or_dash(most_of(cost, &RankCost::gradients_sent, &RankCost::gradients_received)),
+                      gibibytes_or_dash(most_of(cost, &RankCost::parameters_sent, &RankCost::parameters_received)),
+                      fmt::format("{:.2f}", cost.of_all_reduce()),
+                      fmt::format("{:.1f}", cost.hiding_bandwidth(devices.macs_per_second) * 8e-9)});
     }
   }
   return text_table(rows, {true}) +
          fmt::format(
-             "\nOf N processes, GiB of the one that needs most. K: sums of gradients a step.\n"
-             "share: the largest process's part of the optimizer's work by the mean. sums,\n"
-             "staging: gradients added up so far, and on their way in. GiB: all of it and\n"
-             "the program. gradients, parameters: the most that a process sends or receives\n"
-             "of them a step; x: both together by an all-reduce of gradients that were\n"
-             "added up in any order. Gbit/s: at which gradients hide behind the backward\n"
-             "passes, each way, on devices of {:.3g} MACs a second.\n",
+             "\nMemory in GiB of the one of N ranks that needs most. K: gradient accumulators\n"
+             "of a step. share: the largest rank's part of the optimizer's work over the\n"
+             "mean. sums, staging: gradients reduced so far, and in transit. GiB: all of it\n"
+             "and the program. gradients, parameters: the most GiB that a rank sends or\n"
+             "receives in a step; x: both together over an unordered all-reduce of gradients.\n"
+             "Gbit/s: the bandwidth, each way, at which sending gradients takes no longer than\n"
+             "the backward passes, on devices of {:.3g} MACs a second.\n",
              devices.macs_per_second);
 }
 
@@ -194,13 +192,13 @@ std::string computed_text(const PaperFigure& figure) {
   return number == 0 && !figure.derivable ? "" : grouped(number);
 }
 
-// What there is to say of figures, each sentence once, with the first row that it is about.
+// The remarks on the figures, each once, with the first row that it is about.
 std::string remarks(const std::vector<PaperFigure>& figures) {
   std::string text;
-  std::vector<std::string> said;
+  std::vector<std::string> seen;
   for (const PaperFigure& figure : figures) {
-    if (!figure.reason.empty() && std::find(said.begin(), said.end(), figure.reason) == said.end()) {
-      said.push_back(figure.reason);
+    if (!figure.reason.empty() && std::find(seen.begin(), seen.end(), figure.reason) == seen.end()) {
+      seen.push_back(figure.reason);
       const auto same = [&](const PaperFigure& other) { return other.reason == figure.reason; };
       const auto more = std::count_if(figures.begin(), figures.end(), same) - 1;
       text += fmt::format("{}, {}{}: {}{}\n", figure.row, figure.quantity,
@@ -268,7 +266,7 @@ std::string match_summary(const MatchResult& result) {
                       fmt::format("{}", c.d_head), fmt::format("{}", c.d_hidden), grouped(c.parameters),
                       grouped(c.attention_macs)});
     }
-    text += "\nThe papers' order of trials (the first that reaches the target's perplexity is taken):\n" +
+    text += "\nThe papers try these in order and take the first that reaches the target's perplexity:\n" +
             text_table(rows, {});
   }
   return text;

@@ -1,21 +1,35 @@
 #include "gloo_group.h"
 
-#include <algorithm>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
 #include <array>
+#include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <type_traits>
 
-#include "connection.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/number.h"
 
 namespace headroom::parallel {
 namespace {
 
-constexpr std::uint32_t kGathering = kUncounted + (std::uint32_t{1} << 30) - 2;
-constexpr auto kOthersReact = std::chrono::milliseconds(500);
-constexpr auto kStoreAnswers = std::chrono::seconds(5);
+constexpr std::uint32_t kGatherTag = kFirstUncountedTag + (std::uint32_t{1} << 30) - 2;  // the length; + 1: the text
+constexpr auto kLongTimeout = std::chrono::hours(12);
+constexpr auto kConnectTimeout = std::chrono::minutes(5);
+constexpr auto kStoreTimeout = std::chrono::seconds(5);
+constexpr auto kReactionTime = std::chrono::milliseconds(500);  // for other ranks to report whom they wait for
 
 at::Tensor bytes_of(const void* data, std::size_t size) {
   const at::Tensor bytes = at::empty({static_cast<std::int64_t>(size)}, at::kByte);
@@ -25,45 +39,90 @@ at::Tensor bytes_of(const void* data, std::size_t size) {
   return bytes;
 }
 
-// The first line of what c10d or Gloo say, without the place in their source.
-std::string reason_of(const std::exception& error) {
-  std::string text = error.what();
-  text = text.substr(0, text.find('\n'));
-  const std::size_t place = text.rfind("] ");
-  return place == std::string::npos ? text : text.substr(place + 2);
+std::string first_line(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::string(text.substr(0, text.find('\n')));
 }
 
-// What `ask` returns, or nothing where it throws or the store's host is cut off, for which c10d would wait for minutes.
-// The thread that still waits then is left behind: the process is about to end. `ask` owns what it uses.
-template <class Ask>
-auto in_time(Ask ask) -> std::optional<std::invoke_result_t<Ask>> {
-  std::packaged_task<std::invoke_result_t<Ask>()> task(std::move(ask));
-  auto answer = task.get_future();
+// The first line of a c10d or Gloo error, without its source location.
+std::string reason_of(const std::exception& error) {
+  const std::string text = first_line(error);
+  const std::size_t location_end = text.rfind("] ");
+  return location_end == std::string::npos ? text : text.substr(location_end + 2);
+}
+
+// The result of `query`; nothing if it throws or takes too long (c10d waits minutes for an unreachable store). After a
+// timeout its thread is abandoned, because the process is about to exit; so `query` must own what it uses.
+template <class Query>
+auto with_store_timeout(Query query) -> std::optional<std::invoke_result_t<Query>> {
+  std::packaged_task<std::invoke_result_t<Query>()> task(std::move(query));
+  auto result = task.get_future();
   std::thread(std::move(task)).detach();
   try {
-    return answer.wait_for(kStoreAnswers) == std::future_status::ready ? std::optional(answer.get()) : std::nullopt;
+    return result.wait_for(kStoreTimeout) == std::future_status::ready ? std::optional(result.get()) : std::nullopt;
   } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
+// The value of an integer variable that torchrun sets; `absent` if it is not set.
+int integer_variable(const char* name, int low, int high, std::optional<int> absent = {}) {
+  const char* const text = std::getenv(name);
+  if (text == nullptr && absent) {
+    return *absent;
+  }
+  const std::string given = text == nullptr ? "" : text;
+  const auto value = as_number<int>(given);
+  if (!value || *value < low || *value > high) {
+    user_error("{}: must be an integer from {} to {}, as torchrun sets it, got \"{}\"", name, low, high, given);
+  }
+  return *value;
+}
+
+// Without torchrun nothing would end this process.
+void exit_with_parent() {
+  const pid_t parent = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) {
+    ::raise(SIGTERM);
+  }
+}
+
+void refuse_restart_after_final_failure(c10d::Store& store) {
+  if (store.check({"headroom/final"})) {
+    const std::string message = store.get_to_str("headroom/final");
+    log_debug("not restarted, because the run would fail in the same way: {}", message);
+    throw EndedError(1);
+  }
+}
+
 }  // namespace
+
+class GlooGroup::Connection {
+ public:
+  c10::intrusive_ptr<c10d::Store> unprefixed;  // shared by all restarts of the same torchrun
+  c10::intrusive_ptr<c10d::Store> store;       // of this start
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+  std::atomic<std::chrono::milliseconds> timeout{kLongTimeout};
+  std::mutex mutex;  // guards calls of `gloo`, and `traffic`
+  Traffic traffic;
+};
 
 class Transfer::Work {
  public:
-  Work(GlooGroup& of, int with, c10::intrusive_ptr<c10d::Work> work)
-      : world_(of), peer_(with), work_(std::move(work)) {}
+  Work(GlooGroup& group, int peer, c10::intrusive_ptr<c10d::Work> work)
+      : group_(group), peer_(peer), work_(std::move(work)) {}
 
   void wait() {
     try {
-      work_->wait(world_.connection_->timeout);
+      work_->wait(group_.timeout());
     } catch (const std::exception& error) {
-      world_.report_failed_peer(peer_, reason_of(error));
+      group_.report_failed_peer(peer_, reason_of(error));
     }
   }
 
  private:
-  GlooGroup& world_;
+  GlooGroup& group_;
   int peer_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
@@ -80,8 +139,8 @@ GlooGroup::~GlooGroup() = default;
 Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
-    const std::lock_guard lock(connection_->calls);
-    connection_->traffic.sent += tag < kUncounted ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    const std::lock_guard lock(connection_->mutex);
+    connection_->traffic.sent += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return Transfer(
         std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
   } catch (const std::exception& error) {
@@ -92,8 +151,8 @@ Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
 Transfer GlooGroup::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   std::vector<at::Tensor> one = {tensor.detach()};
   try {
-    const std::lock_guard lock(connection_->calls);
-    connection_->traffic.received += tag < kUncounted ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    const std::lock_guard lock(connection_->mutex);
+    connection_->traffic.received += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
     return Transfer(
         std::make_shared<Transfer::Work>(*this, from, connection_->gloo->recv(one, from, static_cast<int>(tag))));
   } catch (const std::exception& error) {
@@ -101,8 +160,8 @@ Transfer GlooGroup::receive(at::Tensor tensor, int from, std::uint32_t tag) {
   }
 }
 
-void GlooGroup::count(const Traffic& more) {
-  const std::lock_guard lock(connection_->calls);
+void GlooGroup::add_traffic(const Traffic& more) {
+  const std::lock_guard lock(connection_->mutex);
   connection_->traffic.sent += more.sent;
   connection_->traffic.received += more.received;
 }
@@ -111,7 +170,7 @@ GlooGroup::Traffic GlooGroup::traffic() const {
   if (connection_ == nullptr) {
     return {};
   }
-  const std::lock_guard lock(connection_->calls);
+  const std::lock_guard lock(connection_->mutex);
   return connection_->traffic;
 }
 
@@ -126,19 +185,19 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
   std::vector<Transfer> sent;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) {
-      sent.push_back(send(header, peer, kGathering));
+      sent.push_back(send(header, peer, kGatherTag));
       if (length > 0) {
-        sent.push_back(send(body, peer, kGathering + 1));
+        sent.push_back(send(body, peer, kGatherTag + 1));
       }
     }
   }
-  // All are asked for at once, so that a process that is gone is noticed by all others, whoever else is slow.
+  // All receives start at once, so that every rank notices one that has exited, however slow another one is.
   std::vector<std::pair<at::Tensor, Transfer>> headers(all.size());
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) {
       auto& [tensor, transfer] = headers[static_cast<std::size_t>(peer)];
       tensor = at::empty({static_cast<std::int64_t>(sizeof length)}, at::kByte);
-      transfer = receive(tensor, peer, kGathering);
+      transfer = receive(tensor, peer, kGatherTag);
     }
   }
   for (int peer = 0; peer < size_; ++peer) {
@@ -151,7 +210,7 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
     std::memcpy(&theirs, tensor.const_data_ptr(), sizeof theirs);
     if (theirs > 0) {
       const at::Tensor text = at::empty({theirs}, at::kByte);
-      receive(text, peer, kGathering + 1).wait();
+      receive(text, peer, kGatherTag + 1).wait();
       all[static_cast<std::size_t>(peer)].assign(static_cast<const char*>(text.const_data_ptr()),
                                                  static_cast<std::size_t>(theirs));
     }
@@ -167,31 +226,34 @@ std::string GlooGroup::name_of(int rank) const {
   return place < hosts_.size() ? fmt::format("rank {} (on {})", rank, hosts_[place]) : fmt::format("rank {}", rank);
 }
 
+std::chrono::milliseconds GlooGroup::timeout() const {
+  return connection_->timeout;
+}
+
 void GlooGroup::set_timeout(std::chrono::seconds timeout) {
   if (connection_ != nullptr) {
     connection_->timeout = timeout;
   }
 }
 
-// Who waits for a process that itself waits for another one would blame the wrong one: each says whom it waits for, and
-// the one to blame is the first that says nothing.
-void GlooGroup::report_failed_peer(int peer, const std::string& why) {
-  const std::optional<int> found = in_time([store = connection_->store, own = rank_, size = size_, peer] {
-    const auto waits_for = [](int rank) { return fmt::format("waits/{}", rank); };
-    store->set(waits_for(own), std::to_string(peer));
-    std::this_thread::sleep_for(kOthersReact);
-    int guilty = peer;
-    for (int hop = 0; hop < size && store->check({waits_for(guilty)}); ++hop) {
-      guilty = std::stoi(store->get_to_str(waits_for(guilty)));
-    }
-    return guilty;
-  });
-  // Without the store: who did not answer here.
-  throw PeerError(fmt::format("{} is gone or does not answer: {}", name_of(found.value_or(peer)), why));
+void GlooGroup::use_long_timeout() {
+  set_timeout(kLongTimeout);
 }
 
-void GlooGroup::use_long_timeout() {
-  set_timeout(kPatience);
+// A rank that waits for a waiting rank would report the wrong one. So each rank stores whom it waits for, and the
+// failed one is the first in the chain that has stored nothing.
+void GlooGroup::report_failed_peer(int peer, const std::string& why) {
+  const std::optional<int> failed = with_store_timeout([store = connection_->store, own = rank_, size = size_, peer] {
+    const auto key_of = [](int rank) { return fmt::format("waits/{}", rank); };
+    store->set(key_of(own), std::to_string(peer));
+    std::this_thread::sleep_for(kReactionTime);
+    int last = peer;
+    for (int hop = 0; hop < size && store->check({key_of(last)}); ++hop) {
+      last = std::stoi(store->get_to_str(key_of(last)));
+    }
+    return last;
+  });
+  throw PeerError(fmt::format("{} has exited or does not answer: {}", name_of(failed.value_or(peer)), why));
 }
 
 bool GlooGroup::announce(const std::string& message, bool final) {
@@ -199,19 +261,90 @@ bool GlooGroup::announce(const std::string& message, bool final) {
     return true;
   }
   const std::optional<bool> first =
-      in_time([store = connection_->store, unprefixed = connection_->unprefixed, message, final] {
+      with_store_timeout([store = connection_->store, unprefixed = connection_->unprefixed, message, final] {
         if (final) {
           unprefixed->set("headroom/final", message);
         }
         return store->add("said", 1) == 1;
       });
-  return first.value_or(true);  // rather twice than never
+  return first.value_or(true);  // twice is better than never
 }
 
-void GlooGroup::meet() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  hosts_ = gather(host.data());
+GlooGroup& default_group() {
+  static GlooGroup group;
+  return group;
+}
+
+void init_process_group() {
+  constexpr int kMostRanks = 65536;
+  if (std::getenv("RANK") == nullptr || std::getenv("WORLD_SIZE") == nullptr) {
+    return;
+  }
+  GlooGroup& group = default_group();
+  const int size = integer_variable("WORLD_SIZE", 1, kMostRanks);
+  const int rank = integer_variable("RANK", 0, size - 1);
+  group.restarts_ = integer_variable("TORCHELASTIC_RESTART_COUNT", 0, 1 << 30, 0);
+  share_cores(integer_variable("LOCAL_WORLD_SIZE", 1, size, size));
+  exit_with_parent();
+  if (size == 1) {
+    return;
+  }
+  const char* const address = std::getenv("MASTER_ADDR");
+  const std::string host = address == nullptr ? "localhost" : address;
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(integer_variable("MASTER_PORT", 1, 65535));
+  options.isServer = false;
+  options.timeout = kConnectTimeout;
+  auto connection = std::make_unique<GlooGroup::Connection>();
+  try {
+    connection->unprefixed = c10::make_intrusive<c10d::TCPStore>(host, options);
+    refuse_restart_after_final_failure(*connection->unprefixed);
+    connection->store =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("headroom/{}", group.restarts_), connection->unprefixed);
+    connection->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+        connection->store, rank, size, c10d::ProcessGroupGloo::Options::create_default(kConnectTimeout));
+  } catch (const EndedError&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail("rank {} of {}: cannot reach the other ranks through {}:{}: {}", rank, size, host, options.port,
+         first_line(error));
+  }
+  group.connection_ = std::move(connection);
+  group.rank_ = rank;
+  group.size_ = size;
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  group.hosts_ = group.gather(name.data());
+}
+
+class Rendezvous::Store {
+ public:
+  c10::intrusive_ptr<c10d::TCPStore> server;
+};
+
+Rendezvous::Rendezvous() : store_(std::make_unique<Store>()) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  try {
+    store_->server = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  } catch (const std::exception& error) {
+    fail("rendezvous: cannot open a port on 127.0.0.1: {}", first_line(error));
+  }
+}
+
+Rendezvous::~Rendezvous() = default;
+
+std::vector<std::pair<std::string, std::string>> Rendezvous::variables(int rank, int size) const {
+  const std::string ranks = std::to_string(size);
+  return {{"RANK", std::to_string(rank)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"WORLD_SIZE", ranks},
+          {"LOCAL_WORLD_SIZE", ranks},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(store_->server->getPort())},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 }
 
 }  // namespace headroom::parallel

@@ -1,5 +1,5 @@
-// The processes of one run, started by torchrun: who they are, how they send tensors to each other, and how they end
-// together. Transport and rendezvous are PyTorch's own (c10d: TCPStore, ProcessGroupGloo).
+// The ranks of one run, started by torchrun: point-to-point transfers between them, and a common end when one fails.
+// Transport and rendezvous are PyTorch's own (c10d: TCPStore, ProcessGroupGloo).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/error.h"
@@ -15,13 +16,11 @@
 
 namespace headroom::parallel {
 
-class Connection;
-
-// A tensor on its way. It must not be touched until wait() returns, which throws PeerError when it never will.
+// A tensor in transit. Do not touch the tensor until wait() returns. wait() throws PeerError if the peer fails.
 class Transfer {
  public:
   class Work;
-  Transfer() = default;  // of nothing: there at once
+  Transfer() = default;  // already complete
   explicit Transfer(std::shared_ptr<Work> work) : work_(std::move(work)) {}
   void wait();
 
@@ -29,15 +28,18 @@ class Transfer {
   std::shared_ptr<Work> work_;
 };
 
-// Another process is gone or does not answer.
+// Another rank has exited or does not answer.
 class PeerError : public Error {
  public:
   using Error::Error;
 };
 
+// Messages with this tag or a higher one are not counted as traffic.
+inline constexpr std::uint32_t kFirstUncountedTag = std::uint32_t{1} << 30;
+
 class GlooGroup : public ProcessGroup {
  public:
-  GlooGroup();  // this process alone
+  GlooGroup();  // a group of one
   ~GlooGroup() override;
 
   int rank() const override { return rank_; }
@@ -45,49 +47,62 @@ class GlooGroup : public ProcessGroup {
   std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
-  // Whether processes that went on before these were ended and started again by torchrun: a run goes on.
+  // Whether torchrun has restarted this run after a failure.
   bool restarted() const { return restarts_ > 0; }
 
-  // Contiguous tensors of the CPU. Between two processes and under one tag they arrive in the order that they were
-  // sent. Several threads may call these.
+  // Contiguous CPU tensors. Transfers between two ranks with one tag keep their order. Thread-safe.
   Transfer send(const at::Tensor& tensor, int to, std::uint32_t tag);
   Transfer receive(at::Tensor tensor, int from, std::uint32_t tag);
-  // Bytes of tensors that were sent and received so far, gather()'s apart.
+
+  // Bytes of tensors sent and received so far, without those of gather().
   struct Traffic {
     std::int64_t sent = 0, received = 0;
   };
   Traffic traffic() const;
-  void count(const Traffic& more);  // of what goes past send() and receive()
+  void add_traffic(const Traffic& more);  // for transfers that bypass send() and receive()
 
-  // From now on nobody waits longer than this for another process; before, and again afterwards, hours: one may prepare
-  // data, or write a page, while the others wait.
+  // Limits every wait for another rank. The default is hours, because one rank may prepare data or write a report while
+  // the others wait; use_long_timeout() restores it.
   void set_timeout(std::chrono::seconds timeout);
   void use_long_timeout();
 
-  // Ends this process's part: says `message` once for all processes, of which the first to call it prints it, and makes
-  // the others end too. `final`: a start by torchrun would end in the same way, so that it is refused.
-  // Returns whether this process is to print the message.
+  // Reports that this rank ends the run. Returns true on the first rank that calls it: that rank prints `message`.
+  // `final`: a restart would fail in the same way, so init_process_group() refuses it.
   bool announce(const std::string& message, bool final);
 
  private:
+  class Connection;
   friend void init_process_group();
   friend class Transfer::Work;
-  friend class Block;
-  void meet();  // once connected: who is where
+  friend class SharedBuffer;
+  std::chrono::milliseconds timeout() const;
+  // Throws PeerError. Names the rank at the root of a chain of waiting ranks, which may be another one than `peer`.
   [[noreturn]] void report_failed_peer(int peer, const std::string& why);
 
-  std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Connection> connection_;  // null for a group of one
   int rank_ = 0, size_ = 1, restarts_ = 0;
-  std::vector<std::string> hosts_;
+  std::vector<std::string> hosts_;  // by rank
 };
 
-// This process's; alone until init_process_group().
+// The group of this process: a group of one until init_process_group().
 GlooGroup& default_group();
 
-// Joins the other processes where torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) say that there are
-// some; those of this machine share its cores from then on. Throws UserError for variables that make no sense, Error
-// where the others cannot be reached, and EndedError where an earlier start came to an end that another start would
-// repeat.
+// Connects default_group() to the other ranks if torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) are
+// set; from then on, ranks on one machine share its cores. Throws UserError for invalid variables, Error if the other
+// ranks cannot be reached, and EndedError after a failure that was announced as final.
 void init_process_group();
+
+// A store on this machine through which processes find each other, for programs that start ranks without torchrun.
+class Rendezvous {
+ public:
+  Rendezvous();  // throws Error if no port can be opened
+  ~Rendezvous();
+  // The environment variables that torchrun would set for this rank.
+  std::vector<std::pair<std::string, std::string>> variables(int rank, int size) const;
+
+ private:
+  class Store;
+  std::unique_ptr<Store> store_;
+};
 
 }  // namespace headroom::parallel

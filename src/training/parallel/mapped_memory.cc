@@ -18,15 +18,14 @@
 namespace headroom::parallel {
 namespace {
 
-constexpr long kLongestWait = 20'000'000;  // nanoseconds, after which one looks whether the other process still lives
+constexpr long kLongestWait = 20'000'000;  // nanoseconds; then the caller checks that the other process still runs
 
-std::string fresh_name() {
+std::string unique_name() {
   std::random_device device;
   return fmt::format("headroom-{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
-// The path leads to what that process said it made. On another machine it leads nowhere, or to something that is to be
-// left alone.
+// Whether the path is the memory of that name. On another machine the path does not exist or is something else.
 bool leads_to(const std::string& path, const std::string& name) {
   std::array<char, 256> target{};
   return ::readlink(path.c_str(), target.data(), target.size() - 1) > 0 &&
@@ -57,21 +56,21 @@ std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t begin, s
   return {static_cast<std::byte*>(data), [size](std::byte* mapping) { ::munmap(mapping, size); }};
 }
 
-NamedMemory::NamedMemory(std::size_t size) : name(fresh_name()), file(::memfd_create(name.c_str(), MFD_CLOEXEC)) {
+NamedMemory::NamedMemory(std::size_t size) : name(unique_name()), file(::memfd_create(name.c_str(), MFD_CLOEXEC)) {
   if (file && ::ftruncate(file.get(), static_cast<off_t>(size)) == 0) {
     path = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
   }
 }
 
 PeerMemory::PeerMemory(int pid, const std::string& path, const std::string& name) {
-  Descriptor alive(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (alive && leads_to(path, name)) {
+  Descriptor running(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (running && leads_to(path, name)) {
     file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    process = std::move(alive);
+    process = std::move(running);
   }
 }
 
-bool PeerMemory::lives() const {
+bool PeerMemory::is_running() const {
   pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
   return ::poll(&ended, 1, 0) <= 0;
 }

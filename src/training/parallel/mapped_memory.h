@@ -1,4 +1,4 @@
-// Memory of this process that others of the same machine can open, and theirs.
+// Memory of this process that other processes on the same machine can read, and theirs.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 namespace headroom::parallel {
 
+// Owns a file descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -21,27 +22,27 @@ class Descriptor {
   int fd_;
 };
 
-// Mapped bytes [begin, begin + size) of a file; null where the system refuses.
+// Maps bytes [begin, begin + size) of a file; null if the system refuses.
 std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t begin, std::size_t size, bool writable);
 
-// A file in memory of so many zeros, under a name that no other process gives.
+// A zero-filled file in memory under a unique name.
 struct NamedMemory {
   explicit NamedMemory(std::size_t size);
-  std::string name, path;  // path: empty where the system has no such files
+  std::string name, path;  // path is empty if the system has no such files
   Descriptor file;
 };
 
-// Another process's, for reading; empty where it is not on this machine, or not to be seen from here.
+// Another process's NamedMemory, for reading. `file` is empty if that process is on another machine or not visible.
 struct PeerMemory {
   PeerMemory() = default;
   PeerMemory(int pid, const std::string& path, const std::string& name);
   Descriptor file, process;
-  bool lives() const;  // the process
-  // Returns what the system says of a failure, or nothing.
+  bool is_running() const;
+  // Returns an empty string, or the reason of a failure.
   std::string read(std::int64_t begin, void* into, std::size_t size) const;
 };
 
-// A word that processes share: waits, some time at most, until it is another one; wakes those that wait for it.
+// Waits until a word in shared memory is no longer `value`, or for a short time. wake_all() wakes such waits.
 void wait_while(const std::uint32_t* word, std::uint32_t value);
 void wake_all(const std::uint32_t* word);
 

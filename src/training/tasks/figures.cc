@@ -10,6 +10,37 @@
 
 namespace headroom::tasks {
 
+void Sum::add(double value, std::int64_t counted) {
+  sum += value;
+  count += counted;
+}
+
+void add(Sums& sums, const Sums& more) {
+  for (const auto& [name, sum] : more) {
+    sums[name].add(sum.sum, sum.count);
+  }
+}
+
+Sum sum_of(const Sums& sums, std::string_view name) {
+  const auto found = sums.find(name);
+  return found == sums.end() ? Sum() : found->second;
+}
+
+double mean(const Sums& sums, std::string_view name) {
+  const Sum sum = sum_of(sums, name);
+  return sum.count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum.sum / static_cast<double>(sum.count);
+}
+
+double standard_error(const Sums& sums, std::string_view name, std::string_view squares) {
+  const Sum values = sum_of(sums, name), squared = sum_of(sums, squares);
+  if (values.count < 2 || squared.count != values.count) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  const auto n = static_cast<double>(values.count);
+  const double average = values.sum / n;
+  return std::sqrt(std::max(0.0, squared.sum / n - average * average) / (n - 1.0));
+}
+
 FigureKind loss_kind(const std::string& token) {
   return {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a " + token, .decimals = 4};
 }
@@ -46,19 +77,19 @@ std::string uncertainty(const Figures& figures) {
   if (!std::isfinite(loss) || !(error >= kNotableError)) {
     return "";
   }
-  constexpr double kShare = 0.5;  // beyond, a percentage says no more
-  const std::string perplexity = figures.contains("perplexity") && error < kShare
-                                     ? fmt::format(", which is {:.2g}% of its perplexity", 100.0 * std::expm1(error))
+  constexpr double kMostAsPercentage = 0.5;
+  const std::string perplexity = figures.contains("perplexity") && error < kMostAsPercentage
+                                     ? fmt::format(", {:.2g}% of its perplexity", 100.0 * std::expm1(error))
                                      : "";
-  return fmt::format("the loss {} has a standard error of {:.2g} from so few predictions{}", format_decimal(loss, 4),
-                     error, perplexity);
+  return fmt::format("the loss {} has a standard error of {:.2g}, because there are few predictions{}",
+                     format_decimal(loss, 4), error, perplexity);
 }
 
 void complete(Figures& figures, const std::vector<FigureKind>& kinds) {
   const auto loss = figures.find("loss");
-  const bool has_one =
+  const bool has_perplexity =
       std::any_of(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.name == "perplexity"; });
-  if (has_one && loss != figures.end()) {
+  if (has_perplexity && loss != figures.end()) {
     figures["perplexity"] = std::exp(loss->second);
   }
 }
@@ -72,7 +103,7 @@ const FigureKind& headline(const std::vector<FigureKind>& kinds) {
   const auto found =
       std::find_if(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.shown == Shown::headline; });
   if (found == kinds.end()) {
-    fail("task: it names no figure to compare models by");
+    fail("task: has no headline figure");
   }
   return *found;
 }
@@ -91,7 +122,7 @@ std::string describe(const Figures& figures, const std::vector<FigureKind>& kind
     if (found == figures.end() || kind.name == kLossError) {
       continue;
     }
-    constexpr double kHuge = 1e9;  // has digits that say nothing
+    constexpr double kHuge = 1e9;  // from here on, decimals are meaningless
     const std::string value = std::abs(found->second) < kHuge ? format_decimal(found->second, kind.decimals)
                                                               : fmt::format("{:.4g}", found->second);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind.words, value);

@@ -1,4 +1,5 @@
-// Results of an evaluation by name, and what each name means: all that reports and comparisons know of a task.
+// Results of an evaluation: sums over the data, and the named figures that a task derives from them. Reports and
+// comparisons know tasks by their figures alone.
 #pragma once
 
 #include <cstdint>
@@ -9,66 +10,88 @@
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "sums.h"
 
 namespace headroom::tasks {
 
+struct Sum {
+  double sum = 0.0;
+  std::int64_t count = 0;
+
+  void add(double value, std::int64_t counted = 1);
+  bool operator==(const Sum&) const = default;
+};
+
+// Sums by name. Those of batches, shards of the data or ranks add up to the sums of the whole.
+using Sums = std::map<std::string, Sum, std::less<>>;
+
+// In every task: the cross-entropies of all predictions in nats.
+inline constexpr std::string_view kCrossEntropy = "cross_entropy";
+// Their squares, if the model yields the loss of each prediction.
+inline constexpr std::string_view kSquaredCrossEntropy = "squared_cross_entropy";
+
+// Adds name by name. Rounding depends on the order, so the same bits need the same order.
+void add(Sums& sums, const Sums& more);
+
+// A zero Sum for an unknown name.
+Sum sum_of(const Sums& sums, std::string_view name);
+// sum / count; NaN if count is 0.
+double mean(const Sums& sums, std::string_view name);
+// The standard error of that mean, from the sum of squares: sqrt((mean square - mean^2) / (n - 1)), as if the n values
+// were independent. NaN for n < 2, or if the counts differ.
+double standard_error(const Sums& sums, std::string_view name, std::string_view squares);
+
 enum class Better { neither, lower, higher };
 enum class Shown {
-  files,     // where numbers are kept
-  table,     // in a comparison's table as well
-  headline,  // the one that models are compared by
+  files,     // only in files
+  table,     // also in a comparison's table
+  headline,  // the figure by which models are compared
 };
 
 struct FigureKind {
   std::string name;    // "bits_per_byte"
-  std::string metric;  // its key in metrics.jsonl and in a run's result: "validation_loss"
+  std::string metric;  // key in metrics.jsonl and in a run's result: "validation_loss"
   std::string words;   // "bits per byte"
-  std::string unit;    // "nats a token"; empty: a pure number
+  std::string unit;    // "nats a token"; empty: dimensionless
   Better better = Better::lower;
   Shown shown = Shown::files;
   int decimals = 3;
-  bool always = true;  // null where there is none, rather than left out
+  bool always = true;  // a missing value is written as null; false: it is left out
 };
 
-// What tasks that predict tokens have in common: the cross-entropy a `token` ("token", "hidden token"), and its
-// exponential, "perplexity".
+// Of tasks that predict tokens: the cross-entropy per `token` ("token", "hidden token"), and its exponential.
 FigureKind loss_kind(const std::string& token);
 FigureKind perplexity_kind(Shown shown, const std::string& words = "perplexity");
 
-// "loss_error", in every task: the standard error of the loss, as far as it comes from how much the predictions differ.
-// Neighbours of a text are not independent of each other, so it is a lower bound. describe() shows it after the loss.
+// "loss_error", in every task: the standard error of the loss over its predictions. It is a lower bound, because
+// neighbouring tokens are not independent. describe() prints it after the loss.
 inline constexpr std::string_view kLossError = "loss_error";
 FigureKind loss_error_kind();
 
 // By FigureKind::name.
 using Figures = std::map<std::string, double, std::less<>>;
 
-// NaN where there is none.
+// NaN if it is missing.
 double figure(const Figures& figures, const std::string& name);
 const FigureKind& headline(const std::vector<FigureKind>& kinds);
-std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  // the headline among them
+std::vector<FigureKind> shown_in_tables(const std::vector<FigureKind>& kinds);  // including the headline
 
-// Of the tasks that predict tokens: "loss", the mean cross-entropy, with its error, and "perplexity".
+// Of tasks that predict tokens: "loss", the mean cross-entropy, with its error, and "perplexity".
 Figures loss_and_perplexity(const Sums& sums);
-// Where the sums tell it.
+// Adds "loss_error" if the sums contain the squares.
 void add_loss_error(const Sums& sums, Figures& figures);
 
-// How uncertain the loss of a small data set is: "the loss 4.9312 has a standard error of 0.031 from so few
-// predictions,
-// ..."; empty below kNotableError nats, and where nothing is known.
+// A note on the uncertainty of the loss of a small data set, such as "the loss 4.9312 has a standard error of 0.031,
+// ..."; empty if the error is below kNotableError nats or unknown.
 inline constexpr double kNotableError = 0.01;
 std::string uncertainty(const Figures& figures);
 
-// Fills in what follows from other figures, and files do not always hold: "perplexity", of the kinds that have one,
-// from "loss".
+// Adds figures that follow from others and may be missing in files: "perplexity", from "loss".
 void complete(Figures& figures, const std::vector<FigureKind>& kinds);
 
 // "loss 5.0519 ± 0.031, perplexity 156.322": in the order of `kinds`.
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);
 
-// The figures under their kinds' metric keys, and back; a missing figure becomes null, or is left out
-// where it is not always there; null or missing stays missing.
+// Writes figures under their metric keys (see FigureKind::always), and reads them; null is a missing figure.
 void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object);
 Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds);
 

@@ -2,7 +2,7 @@
 
 #include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/composition_modelling.h"
+#include "training/tasks/language/composition.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
 #include "training/tasks/translation/translation.h"
@@ -10,7 +10,8 @@
 namespace headroom::tasks {
 namespace {
 
-bool validates_on_rows(const config::DataOptions& data) {
+// Whether the validation data are generated rows, whose answers are known.
+bool validates_on_generated_rows(const config::DataOptions& data) {
   return data.generator == config::Generator::composition && data.validation.empty();
 }
 
@@ -19,7 +20,7 @@ bool validates_on_rows(const config::DataOptions& data) {
 const Task& task_for(const config::Config& config, std::string_view what) {
   switch (config.model.kind) {
     case config::ModelKind::language_model:
-      return validates_on_rows(config.data) ? composition_modelling() : language_modelling();
+      return validates_on_generated_rows(config.data) ? composition() : language_modelling();
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:

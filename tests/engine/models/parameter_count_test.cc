@@ -41,7 +41,7 @@ Tensors tensors(const config::ModelOptions& options) {
 Tensors counted_tensors(const config::ModelOptions& options) {
   Tensors all;
   for (const cost::ParameterTensor& tensor : cost::parameter_tensors(options)) {
-    all.emplace_back(tensor.numbers, tensor.hidden);
+    all.emplace_back(tensor.elements, tensor.hidden);
   }
   std::sort(all.begin(), all.end());
   return all;

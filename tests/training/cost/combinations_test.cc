@@ -1,4 +1,4 @@
-// Every legal combination of projection, score, keys, composition, position and mask has its costs.
+// Costs of every legal combination of projection, score, keys, composition, position and mask.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -6,8 +6,8 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "training/cost/cache.h"
 #include "training/cost/cost.h"
+#include "training/cost/memory.h"
 
 namespace headroom::cost {
 namespace combinations_test {
@@ -34,7 +34,7 @@ void each(PartName<Part>& slot, Visit visit) {
   slot = before;
 }
 
-// Calls `visit` with every model that the checks let through.
+// Calls `visit` for every model that passes the checks.
 int each_model(const std::function<void(const ModelOptions&)>& visit) {
   ModelOptions m;
   AttentionOptions& a = m.attention;
@@ -80,24 +80,24 @@ TEST(Combinations, AllHaveCosts) {
     EXPECT_GT(paper.attention_macs, 0);
     EXPECT_GT(paper.attention_memory, 0);
     EXPECT_GT(executed_cost(m, 2).attention_macs, 0);
-    EXPECT_GT(decoding_cache_numbers(m), 0);
+    EXPECT_GT(decoding_cache_elements(m), 0);
   });
   EXPECT_GT(legal, 1000);
 }
 
-// What the parts cost must not depend on how they are combined: an expert bank adds the same to every score.
+// The cost of a part does not depend on the others: an expert bank adds the same to every score.
 TEST(Combinations, PartsAddUp) {
   each_model([](const ModelOptions& m) {
     if (m.attention.projection != "dense") {
       return;
     }
     ModelOptions experts = m;
-    experts.attention.projection = "experts";  // v and o, 4 experts, 2 chosen
+    experts.attention.projection = "experts";  // v and o, 2 of 4 experts
     const std::int64_t layers = 4, source = 6 + m.memory_length, bank = 2 * 8 * 4, selection = 8 * 4 * 2;
     EXPECT_EQ(count_parameters(experts) - count_parameters(m), layers * 2 * (3 * bank + selection));
     EXPECT_EQ(executed_cost(experts, 1).attention_macs - executed_cost(m, 1).attention_macs,
               layers * (6 + source) * (bank + selection));
-    EXPECT_EQ(decoding_cache_numbers(experts), decoding_cache_numbers(m));
+    EXPECT_EQ(decoding_cache_elements(experts), decoding_cache_elements(m));
   });
 }
 

@@ -140,9 +140,9 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
   const std::int64_t t = 135, projections = 4 * (t * 10 * 12);
   m.attention.score = "linear";
   m.attention.keys = Keys::single;
-  // The first chunk finds no state, the last one leaves none.
+  // The first chunk reads no state, and the last one writes none.
   const std::int64_t inside = 2 * 3 * (64 * 64 + 64 * 64 + 7 * 7), state = (71 + 128) * 3 * 3;
-  const std::int64_t remembering = (t + t + 128) * 3 * 3;  // every query reads it, the memory goes in
+  const std::int64_t remembering = (t + t + 128) * 3 * 3;  // every query reads the state; the memory is added to it
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 4 * (inside + state));
   m.memory_length = t;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 2 * t * 10 * 12 + 4 * (inside + remembering));
@@ -224,7 +224,7 @@ TEST(Executed, RefusesAnEmptyBatch) {
   EXPECT_THROW(executed_cost(small(), 0), UserError);
 }
 
-// Without memory the two ways of counting differ in selection (H) and in the weighted averages only.
+// Without memory the two accountings differ only in selection (H) and in the weighted averages.
 TEST(Executed, AgreesWithThePapersWhereTheyCountTheSame) {
   ModelOptions m = small();
   m.memory_length = 0;

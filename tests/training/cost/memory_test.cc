@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace memory_test {
 
-// 2 layers, 3 sequences of 8 tokens; relu keeps one hidden layer.
+using namespace config;
+
+// 2 layers, 3 sequences of 8 tokens; relu saves one hidden layer.
 config::Config small_config() {
   config::Config config;
   config::ModelOptions& model = config.model;
@@ -32,8 +36,8 @@ TEST(StepMemory, IsCountedByHand) {
   EXPECT_EQ(bytes.parameters, 4 * parameters);
   EXPECT_EQ(bytes.gradients, 4 * parameters);
   EXPECT_EQ(bytes.moments, 8 * parameters);
-  // A token of a layer: two norms' inputs and results; q, k, v and what the heads give; the hidden layer. After the
-  // last layer: a norm's input and result.
+  // For each token and layer: inputs and results of two norms; q, k, v and head outputs; the hidden layer. After the
+  // last layer: input and result of a norm.
   const std::int64_t layer = 2 * 2 * 16 + 4 * 2 * 4 + 32, last = 2 * 16;
   EXPECT_EQ(bytes.activations, 4 * 3 * 8 * (2 * layer + last));
   EXPECT_EQ(bytes.total, bytes.parameters + bytes.moments + std::max(bytes.gradients, bytes.activations));
@@ -77,7 +81,7 @@ TEST(StepMemory, GrowsWithMemoryKeysAndExperts) {
   config.model.attention.position = "relative";
   const std::int64_t before = step_memory(config).activations;
   config.model.memory_length = 8;
-  // Keys and values of the memory in two layers; what is carried, before and after, of 3 sequences.
+  // Keys and values of the memory in two layers; the memory of 3 sequences before and after.
   EXPECT_EQ(step_memory(config).activations - before, 4 * 3 * (2 * 8 * 2 * 2 * 4 + 2 * 2 * 8 * 16));
   config.model.mlp.kind = config::MlpKind::experts;
   config.model.mlp.top_k = 4;
@@ -92,6 +96,91 @@ TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {
   EXPECT_GT(step_memory(config).total, std::int64_t{1} << 40);
   config.model.context_length = std::int64_t{1} << 60;
   EXPECT_THROW(step_memory(config), UserError);
+}
+
+// T = 5, L = 4, H = 4, e = 3.
+config::ModelOptions small_decoder() {
+  config::ModelOptions m;
+  m.n_layers = 4;
+  m.d_model = 10;
+  m.context_length = 5;
+  m.attention.n_heads = 4;
+  m.attention.d_head = 3;
+  m.attention.position = "none";
+  return m;
+}
+
+TEST(Cache, KeysAndValuesOfEveryToken) {
+  config::ModelOptions m = small_decoder();
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+  m.memory_length = 5;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 4 * 3));
+  m.attention.n_kv_heads = 2;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 2 * 3));
+  m.attention.projection = "routed_heads";
+  m.attention.n_kv_heads = 0;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 3));
+}
+
+TEST(Cache, LocalLayersForget) {
+  config::ModelOptions m = small_decoder();
+  m.attention.window = 2;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 2 * (2 * 4 * 3));
+  m.attention.window_pattern = "1:1";
+  EXPECT_EQ(decoding_cache_elements(m), 2 * (2 + 5) * (2 * 4 * 3));
+  m.attention.window = 100;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+}
+
+TEST(Cache, MixtureKeys) {
+  config::ModelOptions m = small_decoder();
+  m.attention.score = "gaussian_mixture";
+  m.attention.n_mixtures = 3;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * ((3 + 1) * 4 * 3));
+  m.attention.keys = Keys::shifted;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+}
+
+TEST(Cache, KeySideOfTheComposition) {
+  config::ModelOptions m = small_decoder();
+  m.attention.composition = "dynamic";
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 10 * 4));
+  m.attention.compose = {"pre"};
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
+  m.attention.compose_groups = 2;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
+  m.attention.compose_gates = {"query"};
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 4 * 4));
+  m.attention.compose_low_rank = {"query"};
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+  m.attention.composition = "static";
+  m.attention.compose_low_rank = {"key"};
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+}
+
+TEST(Cache, LinearAttentionKeepsAState) {
+  config::ModelOptions m = small_decoder();
+  m.attention.score = "linear";
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 4 * (3 * 3 + 3));
+  m.context_length = 5000;
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 4 * (3 * 3 + 3));
+  m.context_length = m.memory_length = 5;  // with memory the tokens are cached one by one
+  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * ((2 + 1) * 4 * 3));
+}
+
+TEST(Cache, OtherKinds) {
+  config::ModelOptions m = small_decoder();
+  m.kind = ModelKind::encoder_decoder;
+  m.n_decoder_layers = 3;
+  EXPECT_EQ(decoding_cache_elements(m), 3 * (5 + 5) * (2 * 4 * 3));
+  m.kind = ModelKind::classifier;
+  EXPECT_EQ(decoding_cache_elements(m), 0);
+}
+
+TEST(Cache, CountsBeyond63BitsAreRefused) {
+  config::ModelOptions m = small_decoder();
+  m.attention.d_head = std::numeric_limits<std::int64_t>::max() / 8;
+  EXPECT_THROW(decoding_cache_elements(m), UserError);
 }
 
 }  // namespace memory_test

@@ -1,5 +1,5 @@
-// The printed tables, figure by figure.
-#include "training/cost/papers/paper.h"
+// The computed figures against the printed tables.
+#include "training/cost/papers/figures.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,13 @@
 #include <string>
 
 #include "headroom/core/error.h"
-#include "recipes.h"
+#include "small_model.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace paper_test {
 
-// Worked out by hand from the formulas; next to them the SwitchHead draft's Tables 2, 3 and 5 print these rounded.
+// Computed by hand from the formulas; the SwitchHead draft's Tables 2, 3 and 5 print them rounded.
 const std::map<std::string, std::pair<std::int64_t, std::int64_t>> kExact = {
     {"Transformer-XL 47M H=10", {453'427'200, 3'461'120}},
     {"Transformer-XL 47M H=2", {453'427'200, 1'363'968}},
@@ -60,7 +60,7 @@ TEST_F(Paper, EverySwitchHeadFigureIsReproducedExactly) {
   }
 }
 
-// The rotary row of 4.2G MACs counts the memory that only this one of the rotary models had.
+// The rotary row of 4.2G MACs counts a memory that the other rotary models do not have.
 TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
   config::ModelOptions model = recipe("switchhead/wt103_243m_rope").model;
   EXPECT_EQ(paper_cost(model).attention_macs, 4'212'719'616);
@@ -69,7 +69,7 @@ TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
   EXPECT_EQ(paper_cost(model).attention_macs, 3'365'470'208);
 }
 
-// The figures that the papers print and our counts do not give, each with a reason.
+// The printed figures that our counts do not reproduce, each with its reason.
 const std::map<std::string, std::vector<std::string>> kDisagree = {
     {"moa", {"En-De (D) 8k32e128d parameters", "En-De (E) 8k32e256d macs", "Admin 60L-12L macs"}},
     {"dcmha", {"Table 8: ViT-M/16 relative_size"}},
@@ -118,7 +118,7 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(paper_cost(m).attention_memory, 2 * 2 * 2 * 25 + 4 * 2 * 3 * 5 + 2 * 7 * 5 * 2);
   m.attention.position = "relative";
   EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700 + 2 * 2 * 10 * 5 * 3);
-  // No experts at all: a dense layer, whose position term has the factor C.
+  // Without experts: a dense layer, whose position term has the factor C.
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
 }
 

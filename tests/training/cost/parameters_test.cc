@@ -1,4 +1,4 @@
-// count_parameters() against sums over the tensors of small models, written out by shape.
+// count_parameters() against sums over the tensor shapes of small models.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -265,7 +265,7 @@ TEST(Parameters, EncoderDecoder) {
   EXPECT_EQ(count_parameters(m), kEmbedding + 2 * encoder + 3 * decoder);
   m.norm_position = NormPosition::pre;
   EXPECT_EQ(count_parameters(m), kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm);
-  // Only self-attention knows distances.
+  // Only self-attention has relative positions.
   m.attention.position = "relative";
   m.attention.position_bias = true;
   EXPECT_EQ(count_parameters(m),

@@ -1,4 +1,4 @@
-// Every shipped recipe loads, says which row it reproduces, and has the size that the row has.
+// Every shipped recipe loads, names the row that it reproduces, and has that row's size.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "recipes.h"
+#include "small_model.h"
 #include "training/cost/cost.h"
-#include "training/cost/papers/paper.h"
+#include "training/cost/papers/figures.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
 
@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 const std::string kFolder = std::string(HEADROOM_SOURCE_DIR) + "/recipes";
 
-// Exact sizes of the papers' models. Those with relative positions and one scale a layer (Transformer-XL) are
-// printed with an unused scalar a layer more: `unused` of them are taken off here.
+// Exact sizes of the papers' models. The printed sizes of models with relative positions and one scale per layer
+// (Transformer-XL) include an unused scalar per layer: `unused` scalars are subtracted here.
 struct Size {
   std::int64_t parameters, unused = 0;
 };
@@ -67,12 +67,12 @@ const std::map<std::string, Size> kSizes = {
     {"switchhead/wt103_262m_moa_h4_softmax", {262'443'662}},
     {"switchhead/wt103_262m_moa_h8_softmax", {262'443'662}},
     {"switchhead/wt103_262m_moa_h12_softmax", {262'443'662}},
-    {"switchhead/wt103_47m_gated_heads", {47'247'304}},  // found by match, as in the recipe's words
+    {"switchhead/wt103_47m_gated_heads", {47'247'304}},  // found by match, as the recipe states
     {"switchhead/c4_47m_gated_heads", {47'247'304}},
     {"switchhead/c4_63m_macs", {63'081'400}},
     {"switchhead/c4_376m_macs", {376'206'776}},
     {"switchhead/c4_54m_rope_macs", {54'380'152}},
-    {"switchhead/c4_307m_rope_macs", {307'048'976}},  // widths found by match, as those of the next four
+    {"switchhead/c4_307m_rope_macs", {307'048'976}},  // widths found by match, also of the next four
     {"switchhead/c4_47m_shared", {47'247'496}},
     {"switchhead/c4_262m_shared", {262'479'950}},
     {"switchhead/listops_six_layers_dense_h8", {893'706}},
@@ -107,7 +107,7 @@ TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
   for (const Recipe& listed : list_recipes(kFolder)) {
     EXPECT_NO_THROW(cost_json(listed.name, recipe(listed.name))) << listed.name;
     EXPECT_FALSE(listed.paper.empty() || listed.about.empty()) << listed.name << " lacks # paper: or # about:";
-    // The models of the demo, the zoo and the small runs are our own.
+    // demo, zoo and small are not from papers.
     const bool of_a_table = !listed.name.starts_with("demo/") && !listed.name.starts_with("zoo/") &&
                             !listed.name.starts_with("small/") && !listed.name.starts_with("scale/");
     EXPECT_FALSE(of_a_table && (listed.table.empty() || listed.row.empty()))
@@ -115,7 +115,7 @@ TEST(Recipes, EveryOneLoadsAndNamesItsRow) {
   }
 }
 
-// The recipe that this one names as its base; empty if it is complete.
+// The recipe's base; empty if it has none.
 std::string base_of(const std::string& name) {
   const std::string text = read_text_file(fs::path(kFolder) / (name + ".toml"));
   std::smatch found;
@@ -200,10 +200,10 @@ TEST(Recipes, ModelsOfTheOtherPapersHaveTheirSizes) {
   }
 }
 
-// Sizes that no table prints, by the shapes of their matrices.
+// Sizes that are not printed, computed from the matrix shapes.
 TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
   const auto parameters = [](const char* name) { return count_parameters(recipe(name).model); };
-  // Pythia's own table has those outside its two embeddings.
+  // Pythia's table has the parameters outside its two embeddings.
   for (const auto& [name, d, rest] :
        {std::tuple("dcmha/2b8_pythia", 2560, 2'517'652'480), std::tuple("dcmha/6b9_pythia", 4096, 6'444'163'072),
         std::tuple("dcmha/12b_pythia", 5120, 11'327'027'200)}) {
@@ -241,7 +241,8 @@ TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
       }
     }
   }
-  // A head more: queries, two keys (or one and two shifts), values, with biases; outputs; a prior for each component.
+  // Each further head: queries, two keys (or one and two shifts), values, with biases; outputs; a prior for each
+  // component.
   const std::int64_t d = 64, e = 32, column = d * e + e;
   for (const auto& [kind, head] : {std::pair<std::string, std::int64_t>("mgk", 4 * column + d * e + 2),
                                    {"mlk", 4 * column + d * e + 2},
@@ -256,7 +257,7 @@ TEST(Recipes, ModelsWithoutAPrintedSizeHaveThatOfTheirShapes) {
             2 * (4 * column + d * e + 2));
 }
 
-// What the paper's accounting makes of the models that its tables name without a cost.
+// Paper accounting of models that the tables list without costs.
 TEST(Recipes, SwitchHeadModelsOnC4CostWhatTheirRuleSays) {
   const auto macs = [](const char* name) { return paper_cost(recipe(name).model).attention_macs; };
   const auto memory = [](const char* name) { return paper_cost(recipe(name).model).attention_memory; };
@@ -270,13 +271,13 @@ TEST(Recipes, SwitchHeadModelsOnC4CostWhatTheirRuleSays) {
   EXPECT_EQ(macs("switchhead/c4_307m_rope_macs"), 6'252'560'384);
   EXPECT_EQ(macs("switchhead/c4_47m_shared"), 201'451'520);
   EXPECT_EQ(macs("switchhead/c4_262m_shared"), 2'437'840'896);
-  // The k experts of values and outputs, counted as everywhere: k (d + 1) H e T each.
+  // The top-k experts of values and outputs: k (d + 1) H e T each.
   const std::int64_t d = 1024, t = 512, heads = 4, e = 128;
   EXPECT_EQ(macs("switchhead/wt103_272m_switchall") - macs("switchhead/c4_272m_switchall"),
             2 * 2 * (d + 1) * heads * e * t);
 }
 
-// What the rows of one table vary leaves everything else alone.
+// The rows of a table differ only in the keys that it compares.
 TEST(Recipes, RowsOfATableDifferInWhatTheyCompare) {
   const auto extra = [](const char* name) {
     return count_parameters(recipe(name).model) - count_parameters(recipe("dcmha/405m_transformer_pp").model);
@@ -297,7 +298,7 @@ TEST(Recipes, RowsOfATableDifferInWhatTheyCompare) {
   EXPECT_EQ(extra("dcmha/table9_rank2"), extra("dcmha/405m_dcformer_pp"));
 }
 
-// Those of a folder whose names have `part` in them, at least one.
+// The recipes of a folder whose names contain `part`; at least one.
 std::map<std::string, config::Config> recipes_with(const std::string& folder, const std::string& part) {
   std::map<std::string, config::Config> found;
   for (const Recipe& listed : list_recipes(kFolder)) {
@@ -309,7 +310,7 @@ std::map<std::string, config::Config> recipes_with(const std::string& folder, co
   return found;
 }
 
-// 002, table 7: the names say which losses have which coefficients, and the others none.
+// MoA, table 7: the names encode the losses' coefficients; the other coefficients are 0.
 TEST(Recipes, LossesOfRoutedHeadsAreTheirRowsAlone) {
   const auto rows = recipes_with("moa", "table7_");
   EXPECT_EQ(rows.size(), 13U);
@@ -330,7 +331,7 @@ TEST(Recipes, LossesOfRoutedHeadsAreTheirRowsAlone) {
   }
 }
 
-// 002, table 6. Sizes of the training sets: pairs, and tokens of the longer side with its end.
+// MoA, table 6. Sizes of the training sets: pairs, and tokens of the longer side with its end token.
 TEST(Recipes, TranslationIsTrainedOnSoManyTokensAndEpochs) {
   const auto expect_epochs = [](const std::string& name, double tokens_of_an_epoch, std::int64_t epochs) {
     const config::TrainOptions t = recipe(name).train;
@@ -351,7 +352,7 @@ TEST(Recipes, TranslationIsTrainedOnSoManyTokensAndEpochs) {
   for (const auto& [name, config] : recipes_with("mgk", "iwslt14_")) {
     EXPECT_EQ(config.train.batch_tokens, 4096) << name;
   }
-  // Nothing but tokens bounds a batch: the shortest pair is a token and its end.
+  // Only the number of tokens limits a batch: the shortest pair has one token and its end token.
   for (const char* folder : {"moa", "mgk"}) {
     for (const auto& [name, config] : recipes_with(folder, "")) {
       EXPECT_GE(2 * config.train.batch_size, config.train.batch_tokens) << name;
@@ -359,7 +360,7 @@ TEST(Recipes, TranslationIsTrainedOnSoManyTokensAndEpochs) {
   }
 }
 
-// 002, table 6 (Dropout, DropATT, DropFFD) and appendix C.
+// MoA, table 6 (Dropout, DropATT, DropFFD) and appendix C.
 TEST(Recipes, MixturesOfHeadsHaveTheirPapersDropoutsAndEpsilon) {
   const auto expect = [](const std::string& name, double everywhere, double attention, double hidden) {
     const config::Config config = recipe(name);
@@ -379,7 +380,7 @@ TEST(Recipes, MixturesOfHeadsHaveTheirPapersDropoutsAndEpsilon) {
   }
 }
 
-// SwitchHead's rule is for its own models; the others' start as their papers' code has it.
+// SwitchHead's rule is for its own models; the others are initialised as in their papers' code.
 TEST(Recipes, ModelsStartAsTheirPapersDo) {
   using config::Initialisation;
   const auto expect = [](const char* folder, const char* part, Initialisation rule) {

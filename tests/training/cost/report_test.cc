@@ -1,4 +1,4 @@
-// What scripts and people get to read.
+// The JSON and the tables of the reports.
 #include "training/cost/report.h"
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "recipes.h"
+#include "small_model.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
 

@@ -1,16 +1,146 @@
+// A group of one, and groups of ranks in forked processes.
 #include "training/parallel/gloo_group.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "training/parallel/shared_buffer.h"
 
 namespace headroom::parallel {
 namespace {
 
+constexpr int kPassed = 0, kFailed = 1, kThrew = 2;
+
+// Runs `passes` on each rank of a group, in processes. Returns their exit statuses by rank.
+std::vector<int> run_ranks(int size, const std::function<bool(GlooGroup&)>& passes) {
+  const Rendezvous rendezvous;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    int status = kThrew;
+    try {
+      for (const auto& [name, value] : rendezvous.variables(rank, size)) {
+        ::setenv(name.c_str(), value.c_str(), 1);
+      }
+      init_process_group();
+      status = passes(default_group()) ? kPassed : kFailed;
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+    }
+    ::_exit(status);
+  }
+  std::vector<int> statuses;
+  for (const pid_t child : children) {
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    statuses.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+  }
+  return statuses;
+}
+
+// Whether `wait` throws a PeerError that names this rank.
+bool fails_because_of(int rank, const std::function<void()>& wait) {
+  try {
+    wait();
+  } catch (const PeerError& error) {
+    return std::string(error.what()).starts_with("rank " + std::to_string(rank) + " (on ");
+  }
+  return false;
+}
+
 TEST(GlooGroup, is_alone_without_torchrun) {
-  GlooGroup world;
-  EXPECT_EQ(world.size(), 1);
-  EXPECT_TRUE(world.leads());
-  EXPECT_EQ(world.gather("mine"), std::vector<std::string>{"mine"});
-  EXPECT_TRUE(world.announce("said by itself", /*final=*/true));
+  GlooGroup group;
+  EXPECT_EQ(group.size(), 1);
+  EXPECT_TRUE(group.leads());
+  EXPECT_EQ(group.gather("mine"), std::vector<std::string>{"mine"});
+  EXPECT_TRUE(group.announce("printed by this rank", /*final=*/true));
+}
+
+TEST(GlooGroup, gathers_in_the_order_of_ranks) {
+  const auto statuses = run_ranks(3, [](GlooGroup& group) {
+    const std::string texts[] = {"a", "", std::string(100'000, 'c')};
+    const std::vector<std::string> all = group.gather(texts[group.rank()]);
+    return all == std::vector<std::string>(std::begin(texts), std::end(texts)) && group.traffic().sent == 0;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(3, kPassed));
+}
+
+TEST(GlooGroup, keeps_the_order_of_a_tag) {
+  const auto statuses = run_ranks(2, [](GlooGroup& group) {
+    if (group.leads()) {
+      Transfer first = group.send(at::full({3}, 1.0F), 1, 7), second = group.send(at::full({3}, 2.0F), 1, 7);
+      first.wait();
+      second.wait();
+      return group.traffic().sent == 24;
+    }
+    const at::Tensor first = at::zeros({3}), second = at::zeros({3});
+    Transfer to_first = group.receive(first, 0, 7), to_second = group.receive(second, 0, 7);
+    to_second.wait();
+    to_first.wait();
+    return first.eq(1.0).all().item<bool>() && second.eq(2.0).all().item<bool>() && group.traffic().received == 24;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
+}
+
+TEST(GlooGroup, one_rank_prints_an_announcement) {
+  const auto statuses = run_ranks(3, [](GlooGroup& group) {
+    const std::vector<std::string> prints = group.gather(group.announce("failed", /*final=*/false) ? "1" : "");
+    return (prints[0] + prints[1] + prints[2]) == "1";
+  });
+  EXPECT_EQ(statuses, std::vector<int>(3, kPassed));
+}
+
+TEST(GlooGroup, names_a_rank_that_exceeds_the_timeout) {
+  const auto statuses = run_ranks(2, [](GlooGroup& group) {
+    if (!group.leads()) {
+      std::this_thread::sleep_for(std::chrono::seconds(5));
+      return true;
+    }
+    group.set_timeout(std::chrono::seconds(1));
+    const at::Tensor never = at::zeros({1});
+    return fails_because_of(1, [&] { group.receive(never, 1, 7).wait(); });
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
+}
+
+TEST(SharedBuffer, sends_ranges_and_signals) {
+  const auto statuses = run_ranks(2, [](GlooGroup& group) {
+    const SharedBuffer buffer(group, {.elements = 100, .tags = 2, .first_tag = 0});
+    const int other = 1 - group.rank();
+    const SharedBuffer::Range own{.begin = 50 * group.rank(), .end = 50 * (group.rank() + 1), .tag = 0},
+        theirs{.begin = 50 * other, .end = 50 * (other + 1), .tag = 0};
+    buffer.elements().narrow(0, own.begin, own.count()).fill_(group.rank() + 1.0);
+    Transfer sent = buffer.send(own, other);
+    SharedBuffer::Incoming incoming = buffer.receive(theirs, other, at::zeros({50}));
+    incoming.wait();
+    const at::Tensor part = incoming.take(10, at::zeros({5}));
+    sent.wait();
+    buffer.signal(1, other).wait();
+    buffer.receive_signal(1, other).wait();  // the other rank has read this one's range
+    return part.eq(other + 1.0).all().item<bool>() && group.traffic().sent == 200 && group.traffic().received == 200;
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
+}
+
+TEST(SharedBuffer, names_a_rank_that_has_exited) {
+  const auto statuses = run_ranks(2, [](GlooGroup& group) {
+    const SharedBuffer buffer(group, {.elements = 1});
+    return !group.leads() ||
+           fails_because_of(1, [&] { buffer.receive({.begin = 0, .end = 1}, 1, at::zeros({1})).wait(); });
+  });
+  EXPECT_EQ(statuses, std::vector<int>(2, kPassed));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A small model that scores bytes, and what its scores are by definition.
+// A small byte model, and its scores by definition.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline config::ModelOptions model_options(std::int64_t memory) {
   return options;
 }
 
-// The log-probability of the text's last bytes, in one pass of its own over as much as the model reads at once.
+// The log-probability of the text's last bytes, from a single pass over the model's context.
 inline SpanScore by_definition(const models::LanguageModel& model, const std::string& context,
                                const std::string& answer) {
   const at::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-// Classification of sequences: expressions of ListOps, and texts.
+// Classification of sequences: ListOps expressions and texts.
 #include <gtest/gtest.h>
 
 #include "data/synthetic/listops.h"
@@ -12,7 +12,7 @@ namespace classification_test {
 
 using namespace small_classes;
 
-// Every attention whose results could depend on what stands beyond a sequence's end.
+// Every attention whose results could depend on padding.
 std::vector<config::ModelOptions> models_to_pad() {
   std::vector<config::ModelOptions> models(7, listops_config().model);
   models[1].attention.score = "gaussian_mixture";
@@ -122,7 +122,7 @@ TEST(Classification, EvaluatesAFile) {
   EXPECT_EQ(figures_of(own->evaluate(*model, {})), figures_of(opened.validation->evaluate(*model, {})));
 }
 
-// Accuracies of a few hundred expressions are alike where losses are not.
+// Accuracies over a few hundred expressions can be equal although the losses differ.
 TEST(Classification, ModelsOfListOpsAreComparedByTheLoss) {
   const Task& task = task_for(listops_config(), "test");
   EXPECT_EQ(headline(task.figures()).name, "loss");

@@ -1,4 +1,4 @@
-// Classification of images: held in memory, and in shards that are read as they are needed.
+// Classification of images in memory, and in shards that are read on demand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -6,31 +6,31 @@
 #include "data/text/archives.h"
 #include "engine/store/tiny.h"
 #include "folder_test.h"
-#include "headroom/models/classifier.h"
+#include "headroom/models/class_model.h"
 #include "small_classes.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/classes/mixup.h"
 
 namespace headroom::tasks {
-namespace image_classification_test {
+namespace picture_classification_test {
 
 using namespace small_classes;
 
-TEST(ImageClassification, GoesOnFromAnyPosition) {
+TEST(PictureClassification, GoesOnFromAnyPosition) {
   const tiny::Folder folder;
-  expect_exact_positions(image_classification(), images_config(folder), 12);
+  expect_exact_positions(image_classification(), pictures_config(folder), 12);
 }
 
-TEST(ImageClassification, AugmentsTrainingImagesAlone) {
+TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
   const tiny::Folder folder;
-  config::Config config = images_config(folder);
-  config.train.batch_size = 40;  // an epoch a batch: the same images in another order
+  config::Config config = pictures_config(folder);
+  config.train.batch_size = 40;  // one batch per epoch: the same images in another order
   const auto brightness = [&](const TaskData& data) {
     const at::Tensor images = data.training->next().at("images");
     return std::get<0>(images.sum({1, 2, 3}).sort());
   };
   const TaskData augmented = image_classification().open(config, folder.path());
-  EXPECT_FALSE(at::equal(brightness(augmented), brightness(augmented))) << "moved out of the image anew each epoch";
+  EXPECT_FALSE(at::equal(brightness(augmented), brightness(augmented))) << "moved out of the picture anew each epoch";
   config.data.augment_shift = 0;
   config.data.augment_flip = false;
   const TaskData plain = image_classification().open(config, folder.path());
@@ -39,7 +39,7 @@ TEST(ImageClassification, AugmentsTrainingImagesAlone) {
   EXPECT_EQ(figures_of(plain.validation->evaluate(*model, {})), figures_of(augmented.validation->evaluate(*model, {})));
 }
 
-// The head of a new model is zero, so that it finds all classes alike: now they differ, and from image to image.
+// A new model's head is zero, so all classes are equally likely. This makes them differ, also between images.
 void tell_classes_apart(models::Model& model, const std::vector<double>& bias) {
   const at::NoGradGuard no_grad;
   at::manual_seed(1);
@@ -47,13 +47,13 @@ void tell_classes_apart(models::Model& model, const std::vector<double>& bias) {
   model.parameters().at("head.b_down").copy_(at::tensor(bias));
 }
 
-TEST(ImageClassification, CountsTheFiveLikeliestOfMoreClasses) {
+TEST(PictureClassification, CountsTheFiveLikeliestOfMoreClasses) {
   const tiny::Folder folder;
-  config::Config config = images_config(folder);
+  config::Config config = pictures_config(folder);
   const auto evaluate = [&](std::int64_t classes) {
     config.model.n_classes = classes;
     const auto model = models::make_model(config.model, 5);
-    std::vector<double> bias;  // of the labels 0 is the likeliest class, 1 about the fifth, and 2 the last
+    std::vector<double> bias;  // label 0 is the likeliest class, 1 about the fifth, and 2 the last
     for (std::int64_t c = 0; c < classes; ++c) {
       bias.push_back(-3.0 * static_cast<double>(c < 2 ? 4 * c : c == 2 ? 19 : c < 6 ? c - 2 : c - 1));
     }
@@ -86,28 +86,27 @@ TEST(ImageClassification, CountsTheFiveLikeliestOfMoreClasses) {
   EXPECT_TRUE(evaluate(20));
 }
 
-TEST(ImageClassification, NeedsFilesToValidateOn) {
+TEST(PictureClassification, NeedsFilesToValidateOn) {
   const tiny::Folder folder;
-  config::Config config = images_config(folder);
+  config::Config config = pictures_config(folder);
   config.data.validation.clear();
   EXPECT_HAS(refusal(config), "data.validation: names no files");
 }
 
-// Shards of grey images of several sizes, whose brightest row tells their label; in their middle, one that is
-// damaged.
+// Shards of grey images of several sizes, whose brightest row encodes the label; one in the middle is damaged.
 config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
-  config::Config config = images_config(folder);
+  config::Config config = pictures_config(folder);
   Random random(2);
   int number = 0;
   for (const int count : {9, 20, 11}) {
     std::string archive;
     for (int i = 0; i < count; ++i, ++number) {
       const auto label = static_cast<int>(random.below(3)), side = 4 + static_cast<int>(random.below(5));
-      std::string image = with_damage && number == 17 ? "P5 x" : fmt::format("P5 {} {} 255\n", side, side);
+      std::string picture = with_damage && number == 17 ? "P5 x" : fmt::format("P5 {} {} 255\n", side, side);
       for (int pixel = 0; pixel < side * side; ++pixel) {
-        image += static_cast<char>(random.below(50) + (pixel / side * 4 / side == label ? 150 : 0));
+        picture += static_cast<char>(random.below(50) + (pixel / side * 4 / side == label ? 150 : 0));
       }
-      archive += data::tar_member(fmt::format("{}.pgm", number), image);
+      archive += data::tar_member(fmt::format("{}.pgm", number), picture);
       archive += data::tar_member(fmt::format("{}.cls", number), std::to_string(label));
     }
     write_text_file(folder / fmt::format("{}.tar", number), archive + data::kTarEnd);
@@ -120,7 +119,7 @@ config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
   return config;
 }
 
-TEST(ImagesInShards, GoOnFromAnyPositionWithAnyThreads) {
+TEST(PicturesInShards, GoOnFromAnyPositionWithAnyThreads) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
   config.train.batch_size = 8;
@@ -138,8 +137,8 @@ TEST(ImagesInShards, GoOnFromAnyPositionWithAnyThreads) {
   EXPECT_EQ(figures_of(one.validation->evaluate(*model, {})), figures_of(four.validation->evaluate(*model, {})));
 }
 
-// What a process of several reads of a batch is what one process has there.
-TEST(ImagesInShards, RowsThatAreNotNeededStayEmpty) {
+// With several ranks, a rank's rows of a batch equal those of a single rank.
+TEST(PicturesInShards, RowsThatAreNotNeededStayEmpty) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
   config.train.batch_size = 8;
@@ -156,7 +155,7 @@ TEST(ImagesInShards, RowsThatAreNotNeededStayEmpty) {
   }
 }
 
-TEST(ImagesInShards, DamagedOnesStopOrAreLeftOut) {
+TEST(PicturesInShards, DamagedOnesStopOrAreLeftOut) {
   const tiny::Folder folder;
   config::Config config = shards(folder, /*with_damage=*/true);
   config.train.batch_size = 40;
@@ -174,12 +173,12 @@ TEST(ImagesInShards, DamagedOnesStopOrAreLeftOut) {
   const TaskData data = image_classification().open(config, folder.path());
   const at::Tensor images = data.training->next().at("images").flatten(1);
   EXPECT_EQ(images.size(0), 40);
-  EXPECT_EQ(std::get<0>(at::unique_dim(images, 0)).size(0), 39) << "the image after it comes twice";
+  EXPECT_EQ(std::get<0>(at::unique_dim(images, 0)).size(0), 39) << "the picture after it comes twice";
   EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 16}).predictions(), 39);
   EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 1}).predictions(), 39) << "an empty batch";
 }
 
-TEST(ImagesInShards, AreMixedWithTheirNeighbours) {
+TEST(PicturesInShards, AreMixedWithTheirNeighbours) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
   config.train.batch_size = 8;
@@ -214,18 +213,18 @@ TEST(Mixup, SharesAreThoseOfBeta) {
   for (const double alpha : {0.2, 1.0, 3.0}) {
     double mean = 0.0, square = 0.0;
     for (int i = 0; i < kDraws; ++i) {
-      const double share = mixing_share(alpha, static_cast<std::uint64_t>(i));
+      const double share = mixup_lambda(alpha, static_cast<std::uint64_t>(i));
       ASSERT_TRUE(share >= 0.5 && share <= 1.0);
       mean += share / kDraws;
-      square += (share - 0.5) * (share - 0.5) / kDraws;  // the same of either side
+      square += (share - 0.5) * (share - 0.5) / kDraws;  // symmetric
     }
     EXPECT_NEAR(square, 1.0 / (4.0 * (2.0 * alpha + 1.0)), 0.006) << alpha;
     if (alpha == 1.0) {
       EXPECT_NEAR(mean, 0.75, 0.01) << "evenly from 0.5 to 1";
     }
   }
-  EXPECT_EQ(mixing_share(1e-6, 3), 1.0);
+  EXPECT_EQ(mixup_lambda(1e-6, 3), 1.0);
 }
 
-}  // namespace image_classification_test
+}  // namespace picture_classification_test
 }  // namespace headroom::tasks

@@ -23,7 +23,7 @@ struct Sum {
   std::int64_t tokens = 0;
 };
 
-// One stream, token by token as the definition says it: chunks of T with the memory of the chunk before.
+// The definition: one stream of chunks of T tokens, each with the memory of the previous chunk.
 Sum by_definition(const models::LanguageModel& model, const std::vector<std::int32_t>& ids) {
   const at::NoGradGuard no_grad;
   const std::int64_t length = model.options().context_length;
@@ -60,7 +60,7 @@ TEST(EvaluateText, IsTheMeanCrossEntropyOfOneStream) {
   EXPECT_NEAR(figures_of(result).at("bits_per_byte"), loss / std::numbers::ln2, 1e-5) << "a byte a token";
 }
 
-// The text is one stream, however many are read side by side.
+// The result does not depend on the number of parallel streams.
 TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
   const tiny::Folder folder;
   const auto tokens = tiny::token_file(folder, "text", tiny::text(1003));
@@ -73,7 +73,7 @@ TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
     for (const std::int64_t batch : {2, 3, 7, 64, 5000}) {
       const Evaluation result = evaluate_text(model, tokens, {.batch_size = batch});
       EXPECT_EQ(result.predictions(), 1002) << batch;
-      // Sums of float32 losses of a few thousand predictions, in another order.
+      // Sums of thousands of float32 losses in another order.
       EXPECT_NEAR(figures_of(result).at("loss"), figures_of(alone).at("loss"), 1e-5)
           << batch << " with memory " << memory;
       EXPECT_NEAR(figures_of(result).at("bits_per_byte"), figures_of(result).at("loss") / std::numbers::ln2, 1e-6);
@@ -92,7 +92,7 @@ TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
   EXPECT_NEAR(figures_of(part).at("loss"), figures_of(evaluate_text(model, beginning, {})).at("loss"), 1e-5);
 }
 
-// The model is asked to expect an unknown word, no more: what that leaves open counts as if guessed byte by byte.
+// The model predicts only that a word is unknown, so its bytes count as uniform guesses.
 TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   const tiny::Folder folder;
   const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\nhead\n", "test");
@@ -114,7 +114,7 @@ TEST(EvaluateText, BitsPerByteCountUnknownWords) {
   EXPECT_GT(figures_of(result).at("bits_per_byte"), 40.0 / 16.0);
 }
 
-// White space that a tokenizer drops is not predicted, so its bytes do not count either.
+// White space that the tokenizer drops is not predicted, so its bytes do not count.
 TEST(EvaluateText, BitsPerByteCountOnlyBytesThatArePredicted) {
   const tiny::Folder folder;
   std::string text, plain;
@@ -158,7 +158,7 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
   for (const std::int64_t stride : {1, 3, 8}) {
     double sum = 0.0;
     for (std::int64_t place = 1; place <= last; ++place) {
-      // The window that predicts it: the first, or the one that ends with its stretch of `stride` predictions.
+      // The window that predicts it: the first, or the one whose last `stride` predictions include it.
       const std::int64_t over = std::max<std::int64_t>(0, place - length);
       const std::int64_t end = std::min(length + (over + stride - 1) / stride * stride, last);
       models::Memory memory;
@@ -186,7 +186,7 @@ TEST(EvaluateText, LeavesDropoutOut) {
   const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
   const models::LanguageModel model(tiny::config().model, 5);
   EvaluateOptions options;
-  options.context.training = true;  // without random numbers a dropout would fail
+  options.context.training = true;  // dropout would fail without random numbers
   EXPECT_EQ(figures_of(evaluate_text(model, tokens, options)), figures_of(evaluate_text(model, tokens, {})));
 }
 
@@ -223,7 +223,7 @@ TEST(DataIdentity, SeesAllOverALongFile) {
   const tiny::Folder folder;
   const std::string text = tiny::text(std::size_t{3} << 20);
   const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
-  // Another half: some of the 64 stretches must lie there.
+  // Another second half: some of the 64 sections are in it.
   const std::string other = text.substr(0, text.size() / 2) + tiny::text(text.size() - text.size() / 2, 2);
   ASSERT_EQ(other.size(), text.size());
   EXPECT_NE(data_identity(*tiny::token_file(folder, "b", other)), identity);
@@ -237,7 +237,7 @@ TEST(LanguageModelling, EvaluatesOnlyTokensOfTheModelsTokenizer) {
                             .tokenizer = tiny::bytes_tokenizer(),
                             .files = {tokens->path().string()},
                             .cache = folder / "cache"};
-  EXPECT_FALSE(language_modelling().open_evaluation(request)->beginning().empty());
+  EXPECT_FALSE(language_modelling().open_evaluation(request)->sample_prompt().empty());
   request.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nroom\n", "test");
   try {
     language_modelling().open_evaluation(request);

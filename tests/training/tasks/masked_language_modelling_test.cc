@@ -43,9 +43,9 @@ class MaskedText : public testing::Test {
   config::Config config_ = masked_config();
 };
 
-std::vector<std::int32_t> ids_of(const data::TokenFile& file, const Stretch& stretch) {
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(stretch.length));
-  file.copy(stretch.begin, stretch.length, ids.data());
+std::vector<std::int32_t> ids_of(const data::TokenFile& file, const RowSpan& span) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(span.length));
+  file.copy(span.begin, span.length, ids.data());
   return ids;
 }
 
@@ -53,22 +53,22 @@ TEST(PackSentences, FillsRowsWithWholeSentences) {
   const tiny::Folder folder;
   const auto file = tiny::token_file(folder, "text", "ab\ncd\n\nefghijklmnopq\nrs\ntuvw\nx");
   std::vector<std::string> rows;
-  for (const Stretch& stretch : pack_sentences(*file, line_ends(*file->tokenizer()), 6)) {
-    const std::vector<std::int32_t> ids = ids_of(*file, stretch);
+  for (const RowSpan& span : pack_sentences(*file, line_ends(*file->tokenizer()), 6)) {
+    const std::vector<std::int32_t> ids = ids_of(*file, span);
     rows.emplace_back(ids.begin(), ids.end());
   }
-  // "rs" comes after the rest of the long sentence; "tuvw" does not fit there any more.
+  // "rs" follows the rest of the long sentence; "tuvw" no longer fits.
   EXPECT_EQ(rows, (std::vector<std::string>{"ab\ncd\n", "\n", "efghij", "klmnop", "q\nrs\n", "tuvw\nx"}));
   std::int64_t place = 0;
-  for (const Stretch& stretch : pack_sentences(*file, {}, 6)) {
-    EXPECT_EQ(stretch.begin, place);
-    place += stretch.length;
-    EXPECT_TRUE(stretch.length == 6 || place == file->size());
+  for (const RowSpan& span : pack_sentences(*file, {}, 6)) {
+    EXPECT_EQ(span.begin, place);
+    place += span.length;
+    EXPECT_TRUE(span.length == 6 || place == file->size());
   }
   EXPECT_EQ(place, file->size());
 }
 
-// Byte-level BPE of a token for each byte, and merges that hold line ends.
+// Byte-level BPE with a token for each byte, and merges that contain line ends.
 constexpr const char* kLineEndMerges =
     R"({"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},)"
     R"("decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"\u010a":2,"\u0120":3,"\u010a\u010a":4,)"
@@ -120,7 +120,7 @@ TEST(MaskRow, HidesFifteenPercent) {
       EXPECT_TRUE(now == ids.mask || now < ids.words);
     }
   }
-  // Counts of independent draws: five standard deviations.
+  // Within five standard deviations of independent draws.
   EXPECT_NEAR(hidden / (50.0 * kRows), 0.15, 5 * 0.5 / 50 / std::sqrt(kRows)) << "7 or 8 a row";
   const auto near = [&](double count, double share) {
     EXPECT_NEAR(count / hidden, share, 5 * std::sqrt(share * (1 - share) / hidden));
@@ -166,7 +166,7 @@ TEST_F(MaskedText, HidesAnewEveryEpochAndContinuesAnywhere) {
     EXPECT_TRUE(again.at("hidden").equal(batches[i].at("hidden"))) << i;
   }
   EXPECT_THROW(data.training->seek({.epoch = 0, .step = std::ssize(batches)}), UserError);
-  // A row of the first epoch stands in the second too, with other tokens hidden.
+  // A row of the first epoch is also in the second, with other tokens hidden.
   const auto original = [](const models::Batch& batch, std::int64_t row) {
     return at::where(batch.at("hidden")[row].ge(0), batch.at("hidden")[row], batch.at("tokens")[row]);
   };

@@ -1,4 +1,4 @@
-// Log-probabilities of parts of sequences, of which zero-shot tests are made.
+// Log-probabilities of parts of sequences.
 #include "training/tasks/language/scoring.h"
 
 #include <gtest/gtest.h>
@@ -19,11 +19,12 @@ TEST(Score, EqualsOnePassASequence) {
     std::vector<std::pair<std::string, std::string>> texts;
     std::vector<Sequence> sequences;
     for (std::uint64_t i = 1; i <= 13; ++i) {
-      const std::string context = tiny::text(3 + 9 * i, i);  // without its line end, which would be the continuation's
+      const std::string context =
+          tiny::text(3 + 9 * i, i);  // without its line end, which would belong to the continuation
       texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
-    // And one that greedy decoding writes.
+    // And one that greedy decoding generates.
     std::string greedy;
     for (int byte = 0; greedy.size() < 2; ++byte) {
       const std::string longer = greedy + static_cast<char>(byte);
@@ -44,7 +45,7 @@ TEST(Score, EqualsOnePassASequence) {
         EXPECT_EQ(scores.spans[i][0].tokens, expected.tokens);
         EXPECT_EQ(scores.spans[i][0].likeliest, expected.likeliest);
         EXPECT_TRUE(scores.spans[i][0].likeliest || i + 1 < texts.size());
-        // Up to six float32 log-probabilities of about 5.5.
+        // The rounding of up to six float32 log-probabilities of about 5.5.
         EXPECT_NEAR(scores.spans[i][0].log_probability, expected.log_probability, 2e-5)
             << i << " with memory " << memory << ", batch " << batch;
       }
@@ -101,44 +102,44 @@ TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
 TEST(Score, ATieIsNoWin) {
   models::LanguageModel model(model_options(0), 5);
   for (const nn::Parameter& p : model.parameters().all()) {
-    p.tensor.detach().zero_();  // all tokens are alike
+    p.tensor.detach().zero_();  // all tokens are equally likely
   }
   const auto tokenizer = tiny::bytes_tokenizer();
   const Scores scores = score(model, {to_sequence(*tokenizer, "the head", " rests", "test")}, {}, "test");
   EXPECT_FALSE(scores.spans[0][0].likeliest);
 }
 
-TEST(Sequences, BeginAsTheyAreToldTo) {
+TEST(Sequences, StartWithTheirPrefix) {
   const auto bytes = tiny::bytes_tokenizer();
-  const auto sequence = [&](const Beginning& beginning, const std::string& context, const std::string& continuation) {
-    return to_sequence(*bytes, context, continuation, "f:1", beginning);
+  const auto sequence = [&](const Prefix& prefix, const std::string& context, const std::string& continuation) {
+    return to_sequence(*bytes, context, continuation, "f:1", prefix);
   };
   const auto scored = [](const Sequence& made) {
     return std::string(made.tokens.begin() + made.scored.front().begin, made.tokens.begin() + made.scored.front().end);
   };
   const auto text = [](const Sequence& made) { return std::string(made.tokens.begin(), made.tokens.end()); };
-  const Beginning nothing{.kind = Begin::none, .bos = '^', .stand_in = '$'}, bos{.kind = Begin::bos, .bos = '^'};
+  const Prefix nothing{.kind = PrefixKind::none, .bos = '^', .stand_in = '$'}, bos{.kind = PrefixKind::bos, .bos = '^'};
   const struct {
-    Beginning beginning;
+    Prefix prefix;
     const char *context, *continuation, *text, *scored;
   } all[] = {{{}, "the", " head", "\nthe head", " head"},
              {nothing, "the", " head", "the head", " head"},
              {bos, "the", " head", "^the head", " head"},
-             {bos, "^the", " head", "^the head", " head"},  // there already
+             {bos, "^the", " head", "^the head", " head"},  // already present
              {{}, "", "head", "\nhead", "head"},
-             {nothing, "", "head", "$head", "head"},  // something must precede it
+             {nothing, "", "head", "$head", "head"},  // the first token needs a predecessor
              {nothing, "", "$head", "$head", "head"},
              {bos, "", "head", "^head", "head"},
-             {{.kind = Begin::none}, "", "head", "head", "ead"},
-             // Blanks at the context's end are the continuation's.
+             {{.kind = PrefixKind::none}, "", "head", "head", "ead"},
+             // Trailing blanks of the context belong to the continuation.
              {nothing, "the \t\xe3\x80\x80\xc2\xa0", " head", "the \t\xe3\x80\x80\xc2\xa0 head",
               " \t\xe3\x80\x80\xc2\xa0 head"}};
   for (const auto& one : all) {
-    const Sequence made = sequence(one.beginning, one.context, one.continuation);
+    const Sequence made = sequence(one.prefix, one.context, one.continuation);
     EXPECT_EQ(text(made), one.text);
     EXPECT_EQ(scored(made), one.scored) << one.text;
   }
-  EXPECT_THROW(sequence({.kind = Begin::none}, "", "a"), UserError);
+  EXPECT_THROW(sequence({.kind = PrefixKind::none}, "", "a"), UserError);
 }
 
 }  // namespace scoring_test

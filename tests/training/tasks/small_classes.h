@@ -1,4 +1,4 @@
-// What tests of classification share: small data sets, and what holds for every task that chooses a class.
+// Small data sets, and checks of every classification task.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline Figures figures_of(const Evaluation& evaluation) {
   return sequence_classification().figures_of(evaluation.sums);
 }
 
-// A few hundred short expressions and a model that has every dropout on.
+// A few hundred short expressions, and a model with every dropout enabled.
 inline config::Config listops_config() {
   config::Config config = tiny::config();
   config.model.kind = config::ModelKind::classifier;
@@ -67,7 +67,7 @@ inline bool same(const models::Batch& a, const models::Batch& b) {
                      [&](const auto& entry) { return at::equal(entry.second, b.at(entry.first)); });
 }
 
-// `steps` crosses the end of an epoch.
+// `steps` must cross the end of an epoch.
 inline void expect_exact_positions(const Task& task, const config::Config& config, int steps) {
   const tiny::Folder folder;
   const TaskData whole = task.open(config, folder.path()), part = task.open(config, folder.path());
@@ -84,7 +84,7 @@ inline void expect_exact_positions(const Task& task, const config::Config& confi
   }
 }
 
-// What opening the data is refused with.
+// The error of opening the data.
 inline std::string refusal(const config::Config& config) {
   return user_error_of([&] { task_for(config, "train").open(config, "."); });
 }

@@ -9,8 +9,8 @@
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
-#include "training/tasks/translation/bleu.h"
 #include "training/tasks/translation/pair_batch.h"
+#include "training/tasks/translation/scores.h"
 
 namespace headroom::tasks {
 namespace translation_test {
@@ -21,7 +21,7 @@ Figures figures_of(const Evaluation& evaluation) {
 
 namespace fs = std::filesystem;
 
-// Pairs of which the target is the source's words in another language.
+// Pairs whose target is a word-by-word translation of the source.
 std::string pairs_of_words(int n, std::uint64_t seed) {
   constexpr std::pair<const char*, const char*> kWords[] = {{"eins", "one"}, {"zwei", "two"},  {"drei", "three"},
                                                             {"rot", "red"},  {"blau", "blue"}, {"Haus", "house"}};
@@ -99,7 +99,7 @@ TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
   const models::EncoderDecoder model(config_.model, 1, at::kDouble);
   const Evaluation one = data.validation->evaluate(model, {.batch_size = 1});
   const auto pairs = data::read_pairs({.source = config_.data.validation, .target = {}}, config_.data);
-  ASSERT_EQ(pairs.size(), 41U);  // the last is too long
+  ASSERT_EQ(pairs.size(), 41U);  // the last one is too long
   double sum = 0.0;
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i + 1 < pairs.size(); ++i) {
@@ -168,7 +168,7 @@ TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
              "has 285 ids for sources alone, but model.source_vocabulary_size is 0");
 }
 
-// Lengths 2, 2, 3, 5, 9 and an end each.
+// Lengths 2, 2, 3, 5, 9, and an end token each.
 TEST(PairBatch, HoldsSoManyRowsAndTokensAndAlwaysOne) {
   const std::vector<std::size_t> lengths = {2, 2, 3, 5, 9};
   const auto ends_of = [&](const BatchLimits& limits) {

@@ -19,13 +19,13 @@ config::Config config_with(const std::function<void(config::TrainOptions&)>& cha
 }
 
 TEST(Plan, DoesWhatTheOptionsAskForAtTheirSteps) {
-  const Plan plan(config_with([](config::TrainOptions& o) {
-                    o.log_every = 4;
-                    o.evaluate_every = 3;
-                    o.checkpoint_every = 5;
-                    o.sample_every = 0;
-                  }),
-                  tasks::language_modelling().figures());
+  const TrainingPlan plan(config_with([](config::TrainOptions& o) {
+                            o.log_every = 4;
+                            o.evaluate_every = 3;
+                            o.checkpoint_every = 5;
+                            o.sample_every = 0;
+                          }),
+                          tasks::language_modelling().figures());
   std::vector<std::int64_t> logged, validated, saved;
   for (std::int64_t step = 0; step <= 10; ++step) {
     EXPECT_EQ(plan.finished(step), step == 10);
@@ -49,7 +49,7 @@ TEST(Plan, DoesWhatTheOptionsAskForAtTheirSteps) {
 
 TEST(Plan, KeepsTheBestOfThisRun) {
   const auto keep = [](config::TrainOptions& o) { o.keep_best = true; };
-  const Plan text(config_with(keep), tasks::language_modelling().figures()),
+  const TrainingPlan text(config_with(keep), tasks::language_modelling().figures()),
       classes(config_with(keep), tasks::sequence_classification().figures()),
       none(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
   const tasks::Figures worse = {{"perplexity", 9.0}, {"accuracy", 0.2}},
@@ -59,7 +59,7 @@ TEST(Plan, KeepsTheBestOfThisRun) {
                                   {.step = 4, .figures = {{"perplexity", 8.5}, {"accuracy", 0.25}}}}};
   EXPECT_TRUE(text.keeps_as_best(worse, history)) << "none is kept yet";
   history.best_step = 2;
-  for (const Plan* plan : {&text, &classes}) {
+  for (const TrainingPlan* plan : {&text, &classes}) {
     EXPECT_FALSE(plan->keeps_as_best(worse, history));
     EXPECT_FALSE(plan->keeps_as_best(same, history));
     EXPECT_TRUE(plan->keeps_as_best(better, history));
@@ -70,16 +70,16 @@ TEST(Plan, KeepsTheBestOfThisRun) {
 }
 
 TEST(Plan, SaysWhatDiverged) {
-  const Plan plan(tiny::config(), tasks::language_modelling().figures());
-  EXPECT_EQ(Plan::diverged(StepOutcome{.loss = 1.0}), "");
-  EXPECT_EQ(Plan::diverged(StepOutcome{.loss = NAN, .gradient_norm = INFINITY}),
+  const TrainingPlan plan(tiny::config(), tasks::language_modelling().figures());
+  EXPECT_EQ(TrainingPlan::diverged(StepOutcome{.loss = 1.0}), "");
+  EXPECT_EQ(TrainingPlan::diverged(StepOutcome{.loss = NAN, .gradient_norm = INFINITY}),
             "the loss is nan and the gradient norm inf");
   EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", 1.0}}), "");
   EXPECT_EQ(plan.diverged(tasks::Figures{{"loss", INFINITY}}), "the validation loss is inf");
 }
 
 TEST(Plan, AFinishedRunHasFiniteFigures) {
-  const Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  const TrainingPlan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
   EXPECT_EQ(plan.failed({}), "");
   EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 4.0}, {"perplexity", 54.6}}}}}), "");
   const std::string why = "the validation perplexity is inf after the last step, 10";
@@ -98,7 +98,7 @@ TEST(Plan, AdvisesWhatCanBeDone) {
 }
 
 TEST(Plan, SavesOnceItIsKnownHowOften) {
-  Plan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
+  TrainingPlan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
   EXPECT_FALSE(plan.saves(5));
   plan.save_every(5);
   EXPECT_TRUE(plan.saves(5));
@@ -112,6 +112,61 @@ TEST(Remark, ALossThatRoseALittleIsNoDivergence) {
   EXPECT_NE(remark_on(5.6, 6.0, guessing).find("learnt nothing yet"), std::string::npos);
   EXPECT_NE(remark_on(40.0, 20.0, guessing).find("learnt nothing yet"), std::string::npos) << "it is getting better";
   EXPECT_NE(remark_on(5.6, 8.3, guessing).find("diverged"), std::string::npos);
+}
+
+config::Config with_steps(std::int64_t steps) {
+  config::Config config;
+  config.train.steps = steps;
+  config.train.batch_size = 16;
+  return config;
+}
+
+TEST(Intervals, ValidatesTwentyTimesWhereThatIsCheap) {
+  EXPECT_EQ(steps_between_validations(with_steps(1000), 16.0), 50);
+  EXPECT_EQ(steps_between_validations(with_steps(1010), 16.0), 51);
+  EXPECT_EQ(steps_between_validations(with_steps(1000), 0.0), 50);
+}
+
+// 160 rows are the forward passes of ten batches, which take as long as four steps.
+TEST(Intervals, ValidatesLessOftenWhereItWouldTakeLong) {
+  const std::int64_t every = steps_between_validations(with_steps(2000), 160.0);
+  EXPECT_GT(every, 100);
+  EXPECT_LE(4.0 / static_cast<double>(every), 0.011);
+  EXPECT_GT(4.0 / static_cast<double>(every - 1), 0.011);
+  EXPECT_EQ(steps_between_validations(with_steps(300), 160.0), 0) << "at the end only";
+  EXPECT_EQ(steps_between_validations(with_steps(1), 0.0), 0);
+}
+
+TEST(Intervals, WritesTenCheckpointsOrOneEveryTenMinutes) {
+  EXPECT_EQ(steps_between_checkpoints(1000, 1.0, 30e6), 100);
+  const std::int64_t long_run = steps_between_checkpoints(100'000, 1.0, 30e6);
+  EXPECT_LE(long_run, 600);
+  EXPECT_GE(long_run, 400);
+  EXPECT_EQ(steps_between_checkpoints(100, 1000.0, 30e6), 1) << "a step takes longer";
+}
+
+TEST(Intervals, WritesFewerCheckpointsWhereTheyWouldTakeLong) {
+  const double seconds = 0.03 + 30e6 / 2e8;
+  const std::int64_t every = steps_between_checkpoints(2000, 0.05, 30e6);
+  EXPECT_GT(every, 200);
+  EXPECT_LE(seconds / (static_cast<double>(every) * 0.05), 0.006);
+  EXPECT_GT(seconds / (static_cast<double>(every - 1) * 0.05), 0.006);
+  EXPECT_EQ(steps_between_checkpoints(100, 0.001, 1e3), 0) << "done in a tenth of a second";
+  // 100 GB take so long on a slow disk that eight minutes of steps are too few.
+  EXPECT_GT(steps_between_checkpoints(1'000'000, 1.0, 1e11), 540);
+}
+
+TEST(Intervals, AreDescribed) {
+  config::TrainOptions options;
+  options.evaluate_every = 50;
+  EXPECT_EQ(
+      describe_intervals(options),
+      "validates every 50 steps and at the end (train.evaluate_every), writes a checkpoint at intervals set by the "
+      "speed of the first steps (train.checkpoint_every)");
+  options.evaluate_every = options.checkpoint_every = 0;
+  EXPECT_EQ(describe_intervals(options),
+            "validates at the end only (train.evaluate_every), writes a checkpoint at the end only "
+            "(train.checkpoint_every)");
 }
 
 }  // namespace plan_test

@@ -1,4 +1,4 @@
-// Every shipped recipe, made small: it trains, is saved and resumed, and its checkpoint is evaluated.
+// Every shipped recipe, scaled down: train, save, resume, evaluate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "training/cost/recipe_list.h"
-#include "training/cost/recipes.h"
+#include "training/cost/small_model.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
@@ -41,7 +41,7 @@ void shrink(config::AttentionOptions& a) {
   at_most(a.window, 8);
 }
 
-// Zero, which often means "as another key says", stays zero.
+// Zero stays zero, because it often means "derived from another key".
 void shrink(config::ModelOptions& m) {
   at_most(m.n_layers, 2);
   at_most(m.n_decoder_layers, 2);
@@ -75,7 +75,7 @@ void shrink(config::TrainOptions& t) {
   t.checkpoint_every = t.evaluate_every = 0;  // at the end
 }
 
-// Small files of every format that recipes read.
+// Small files in every format that recipes read.
 class TrainRecipes : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -103,7 +103,7 @@ class TrainRecipes : public ::testing::Test {
     listops_ = file("listops.tsv", listops);
   }
 
-  // A picture of 8 x 8 for each of 10 classes: grey ones as idx files, coloured ones in folders.
+  // An 8 x 8 image for each of 10 classes: grey ones in idx files, coloured ones in folders.
   std::vector<std::string> pictures(std::int64_t channels) const {
     std::string images("\0\0\x08\x03\0\0\0\x0a\0\0\0\x08\0\0\0\x08", 16), labels("\0\0\x08\x01\0\0\0\x0a", 8);
     Random random(1);
@@ -167,7 +167,7 @@ class TrainRecipes : public ::testing::Test {
     return config;
   }
 
-  // What goes wrong; empty: nothing.
+  // The error; empty if there is none.
   std::string failure(const Config& config, const std::filesystem::path& out) const {
     try {
       TrainRequest request{.config = config, .out = out, .cache = folder_ / "cache"};
@@ -198,7 +198,7 @@ class TrainRecipes : public ::testing::Test {
 
 TEST_F(TrainRecipes, EachTrainsResumesAndIsEvaluated) {
   set_log_level(LogLevel::quiet);
-  std::map<std::string, std::string> seen;  // by config: recipes that differ in sizes alone are tried once
+  std::map<std::string, std::string> seen;  // by config: recipes that differ only in size are tried once
   for (const cost::Recipe& listed : cost::list_recipes(std::string(HEADROOM_SOURCE_DIR) + "/recipes")) {
     const Config config = small(cost::recipe(listed.name));
     const auto [first, fresh] = seen.emplace(config::to_toml(config), listed.name);

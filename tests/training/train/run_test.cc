@@ -25,27 +25,27 @@ class RunTest : public ::testing::Test {
     config_.train.keep_best = true;
   }
 
-  train::Run run(const std::optional<Past>& past = {}, History history = {}) {
-    return {config_, tasks::task_for(config_, "test").open(config_, folder_ / "cache"), past, std::move(history),
-            world_};
+  train::Run run(const std::optional<ResumePoint>& resumed = {}, History history = {}) {
+    return {config_, tasks::task_for(config_, "test").open(config_, folder_ / "cache"), resumed, std::move(history),
+            group_};
   }
   std::unique_ptr<Writer> writer(const train::Run& run) const {
     fs::create_directories(folder_ / "run");
-    return write_into({.folder = folder_ / "run",
-                       .title = "test",
-                       .step = run.state().step,
-                       .steps = config_.train.steps,
-                       .keep_checkpoints = 9,
-                       .samples = true},
-                      run.task().figures());
+    return make_writer({.folder = folder_ / "run",
+                        .title = "test",
+                        .step = run.state().step,
+                        .steps = config_.train.steps,
+                        .keep_checkpoints = 9,
+                        .samples = true},
+                       run.task().figures());
   }
 
   tiny::Folder folder_;
   config::Config config_ = tiny::config();
-  parallel::GlooGroup world_;
+  parallel::GlooGroup group_;
 };
 
-// Apart from what a clock says.
+// Ignores times.
 void expect_same(const History& a, const History& b) {
   EXPECT_EQ(a.best_step, b.best_step);
   EXPECT_EQ(a.saved_step, b.saved_step);
@@ -92,12 +92,12 @@ TEST_F(RunTest, IsTheSameWhoeverWrites) {
       written.history());
 }
 
-// A process that continues from the checkpoint and the metrics that another one wrote, but writes nothing itself.
+// A process that continues another one's checkpoint and metrics, without writing anything.
 TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
   train::Run whole = run();
   whole.finish(*writer(whole));
   const fs::path file = folder_ / "run" / "checkpoints" / "step_14.safetensors";
-  const Past past{file, store::read_checkpoint(file)};
+  const ResumePoint resumed{file, store::read_checkpoint(file)};
   History history = read_history(folder_ / "run", 14, whole.task().figures());
   EXPECT_EQ(history.validations.size(), 2U);
   for (const ValidationPoint& point : whole.history().validations) {  // as if it had been killed at step 14
@@ -107,14 +107,14 @@ TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
     }
   }
   history.saved_step = 14;
-  train::Run rest = run(past, history);
+  train::Run rest = run(resumed, history);
   Writer nobody;
   EXPECT_EQ(rest.finish(nobody).parameters_sha256, parameters_sha256(whole.model().parameters()));
   expect_same(rest.history(), whole.history());
 }
 
 TEST_F(RunTest, RefusesWhatIsNotFiniteWhoeverWrites) {
-  config_.train.learning_rate = 1e300;  // beyond fp32: the first step makes the parameters infinite
+  config_.train.learning_rate = 1e300;  // the first step overflows fp32
   config_.train.checkpoint_every = 1;
   train::Run silent = run();
   Writer nobody;

@@ -1,4 +1,4 @@
-#include "training/train/loop/state.h"
+#include "training/train/step/state.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ std::string reason(const std::function<void()>& action) {
 }
 
 struct Saved {
-  Saved() : config(tiny::config()), model(config.model, 1), state(fresh_state(model.parameters())) {
+  Saved() : config(tiny::config()), model(config.model, 1), state(initial_state(model.parameters())) {
     state.step = 41;
     state.position = {.epoch = 2, .step = 5};
     state.tokens = 1312;
@@ -73,7 +73,7 @@ TEST(TrainState, OfMuonHasNoSquaresForMatrices) {
   config::Config config = tiny::config();
   config.train.optimizer = config::Optimizer::muon;
   const models::LanguageModel model(config.model, 1);
-  TrainState state = fresh_state(model.parameters(), config.train.optimizer);
+  TrainState state = initial_state(model.parameters(), config.train.optimizer);
   state.moments.m[0].fill_(0.5);
   store::Checkpoint checkpoint = to_checkpoint(state, {model, config, tiny::bytes_tokenizer(), "these tokens"});
   EXPECT_TRUE(checkpoint.tensors.contains("optimizer.m.layer0.attention.w_v"));
@@ -119,12 +119,12 @@ TEST(Resume, KeepsToItsData) {
 
 TEST(Resume, TellsWhichKeysMayChange) {
   const Saved saved;
-  const Past past{"run/step_41.safetensors", saved.checkpoint()};
+  const ResumePoint resumed{"run/step_41.safetensors", saved.checkpoint()};
   const auto why = [&](const std::string& assignment) {
     config::Config config = saved.config;
     config.train.steps = 100;
     config::set_key(config, assignment);
-    return reason([&] { check_resumable(past, config); });
+    return reason([&] { check_resumable(resumed, config); });
   };
   for (const char* fine : {"train.steps=41", "train.learning_rate=0.5", "train.threads=2", "train.clip_norm=1",
                            "train.precision=\"bf16\"", "train.checkpoint_every=7"}) {

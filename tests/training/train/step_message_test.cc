@@ -10,16 +10,16 @@ namespace headroom::train {
 namespace {
 
 StepMessage message() {
-  StepMessage message{.squares = {0.1, -0.0, INFINITY}, .present = {true, false, true}, .stop = true};
+  StepMessage message{.squares = {0.1, -0.0, INFINITY}, .has_gradient = {true, false, true}, .stop = true};
   message.reports.push_back(
       {.micro_batch = 3,
        .cross_entropy = at::scalar_tensor(1.0 / 3.0, at::kDouble),
        .updates = {{"layer0.prior", {.sum = at::rand({2, 3}), .count = at::ones({2, 1}), .epsilon = 1e-6}}}});
-  message.own = "ab";
+  message.own_hash = "ab";
   return message;
 }
 
-TEST(StepMessage, comes_back_to_the_bit) {
+TEST(StepMessage, is_read_back_exactly) {
   const StepMessage sent = message(), read = from_text(to_text(sent));
   ASSERT_EQ(read.reports.size(), 1);
   EXPECT_EQ(read.reports[0].micro_batch, 3);
@@ -30,27 +30,27 @@ TEST(StepMessage, comes_back_to_the_bit) {
   EXPECT_TRUE(is.sum.equal(was.sum) && is.count.equal(was.count) && is.epsilon == was.epsilon);
   EXPECT_EQ(read.squares, sent.squares);
   EXPECT_TRUE(std::signbit(read.squares[1]));
-  EXPECT_EQ(read.present, sent.present);
+  EXPECT_EQ(read.has_gradient, sent.has_gradient);
   EXPECT_TRUE(read.stop);
-  EXPECT_EQ(read.own, "ab");
+  EXPECT_EQ(read.own_hash, "ab");
 }
 
-TEST(StepMessage, that_is_cut_off_is_refused) {
+TEST(StepMessage, is_refused_if_truncated) {
   const std::string text = to_text(message());
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, text.size() / 2, text.size() - 1}) {
     EXPECT_THROW(from_text(text.substr(0, size)), Error) << size;
   }
 }
 
-TEST(StepMessage, names_the_process_that_computed_something_else) {
+TEST(StepMessage, names_the_rank_that_disagrees) {
   std::vector<StepMessage> all(3);
   EXPECT_FALSE(disagreement(all).has_value());
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    all[rank].own = std::to_string(rank);
-    all[rank].next = std::to_string((rank + 1) % 3);
+    all[rank].own_hash = std::to_string(rank);
+    all[rank].next_hash = std::to_string((rank + 1) % 3);
   }
   EXPECT_FALSE(disagreement(all).has_value());
-  all[1].next = "other";
+  all[1].next_hash = "other";
   EXPECT_EQ(disagreement(all), 1);
 }
 

@@ -1,4 +1,4 @@
-#include "training/train/loop/step.h"
+#include "training/train/step/step.h"
 
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ config::Config without_dropout() {
 // A model and its state, trained for `steps` on batches that depend on the step.
 struct Trained {
   Trained(const config::Config& config, std::int64_t steps, const nn::Context& context = {})
-      : model(config.model, 3), state(fresh_state(model.parameters(), config.train.optimizer)) {
+      : model(config.model, 3), state(initial_state(model.parameters(), config.train.optimizer)) {
     for (std::int64_t step = 0; step < steps; ++step) {
       last = train_step(model, batch_of(random_tokens(4, 9, static_cast<std::uint64_t>(step))), state, config.train,
                         context);
@@ -60,7 +60,7 @@ double largest_difference(const models::LanguageModel& a, const models::Language
   return largest;
 }
 
-// Whatever a layer is made of, its gradients lie in memory as its parameters do.
+// For every kind of layer, gradients have the memory layout of their parameters.
 TEST(Step, EveryPartIsForTheFusedOptimizer) {
   for (const auto* choices :
        {&testing::projections(), &testing::scores(), &testing::compositions(), &testing::positions()}) {
@@ -83,9 +83,8 @@ TEST(Step, EveryPartIsForTheFusedOptimizer) {
 }
 
 TEST(Step, MicroBatchesGiveTheSameStep) {
-  config::Config config = tiny::config();  // dropout and all: what is dropped depends on the row alone
-  // Plain descent direction magnified by Adam would hide nothing: its first steps are +-learning_rate whatever the
-  // gradient, so a large epsilon makes the update follow the gradient's size.
+  config::Config config = tiny::config();  // with dropout, which depends only on the row
+  // Adam's first steps are +-learning_rate for any gradient; a large epsilon makes the update proportional to it.
   config.train.epsilon = 1.0;
   config.train.clip_norm = 0.0;
   const Trained whole(config, 3);
@@ -149,7 +148,7 @@ TEST(Step, MuonMovesTheLayersMatricesAndAdamWTheRest) {
       continue;
     }
     EXPECT_FALSE(muon.state.moments.v[i].defined()) << parameter.name;
-    // The first step's update has the gradient's direction; m is a twentieth of that.
+    // The first step's update has the gradient's direction; m is 1/20 of the gradient.
     const auto sizes = parameter.tensor.sizes();
     const std::int64_t columns =
         c10::multiply_integers(sizes.begin() + parameter.hidden->batch + parameter.hidden->rows, sizes.end());

@@ -18,7 +18,7 @@ namespace train_test {
 
 namespace fs = std::filesystem;
 
-// A folder with a little text, and runs in it.
+// A folder with a small text, and runs in it.
 class Train : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -39,7 +39,7 @@ class Train : public ::testing::Test {
     }
     return lines;
   }
-  // From each of these checkpoints of "whole" on, a run is the same bit for bit.
+  // A run resumed from each of these checkpoints of "whole" is bit-identical.
   void expect_resumes(const TrainResult& whole, std::initializer_list<std::int64_t> steps) const {
     for (const std::int64_t step : steps) {
       const std::string name = fmt::format("from{}", step);
@@ -268,7 +268,7 @@ TEST_F(Train, ClearsAwayWhatAKillLeft) {
   EXPECT_NO_THROW(store::read_checkpoint(folder_ / "run" / "checkpoints" / "step_8.safetensors"));
 }
 
-// A batch that takes long in comparison with a checkpoint of the model.
+// A batch that takes long compared with writing a checkpoint.
 void make_slow(config::Config& config) {
   config.model.context_length = 128;
   config.model.memory_length = 0;
@@ -293,7 +293,7 @@ TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
   EXPECT_EQ(last.config.train.checkpoint_every, written.train.checkpoint_every);
   EXPECT_EQ(last.config.train.evaluate_every, 10);
 
-  // Nothing that is learnt depends on it, and 0 still means at the end only.
+  // The parameters do not depend on it, and 0 still means only at the end.
   config_.train.evaluate_every = config_.train.checkpoint_every = 0;
   const TrainResult bare = train(request("bare"));
   EXPECT_EQ(bare.parameters_sha256, result.parameters_sha256);
@@ -315,14 +315,14 @@ TEST_F(Train, GoesOnWithWhatItDecided) {
   };
   EXPECT_EQ(written().checkpoint_every, 3);
   EXPECT_EQ(written().evaluate_every, 2);
-  // With more steps it decides anew: what was often enough then may be nothing now.
+  // With more steps the interval is computed again.
   config_.train.steps = 11;
   train(request("run", /*resume=*/true));
   EXPECT_EQ(written().evaluate_every, 0);
   EXPECT_EQ(written().checkpoint_every, 0);
 }
 
-// The loss is a thousand or so, which is finite: its perplexity is not.
+// The loss is about 1000; its perplexity is not finite.
 TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
   config_.train.learning_rate = 100.0;
   config_.train.warmup_steps = 0;
@@ -352,7 +352,7 @@ TEST_F(Train, StopsWhenTheLossIsNotFinite) {
 }
 
 TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
-  config_.train.learning_rate = 1e300;  // beyond fp32: the first step makes them infinite
+  config_.train.learning_rate = 1e300;  // the first step overflows fp32
   config_.train.checkpoint_every = 1;
   const std::string why = refusal(request("run"));
   EXPECT_NE(why.find("not finite"), std::string::npos) << why;
@@ -371,7 +371,7 @@ TEST_F(Train, GoesOnWhereverItIsAskedTo) {
   EXPECT_NE(refusal(request("run", /*resume=*/true)).find("device cuda:999"), std::string::npos);
 }
 
-// Nobody said how many words there are: as many as the training text has.
+// A vocabulary size that is not given is that of the training text.
 TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.model.vocabulary_size = 8000;

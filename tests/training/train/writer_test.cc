@@ -7,9 +7,8 @@
 
 #include "engine/store/tiny.h"
 #include "headroom/core/error.h"
-#include "training/train/loop/balance.h"
+#include "training/train/loop/history.h"
 #include "training/train/record/metrics.h"
-#include "training/train/record/tensorboard.h"
 
 namespace headroom::train {
 namespace writer_test {
@@ -32,7 +31,7 @@ TEST(MetricsLog, DiscardsWhatComesAfterTheResumedStep) {
       log.append({{"step", step}, {"loss", 1.0 / step}});
     }
   }
-  std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";  // torn by a kill
+  std::ofstream(path, std::ios::app) << "{\"step\": 6, \"lo";  // truncated by a kill
   {
     MetricsLog log(path, 3);
     const std::vector<Json> kept = lines_of(path);

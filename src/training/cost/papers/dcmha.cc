@@ -1,78 +1,112 @@
-#include "items.h"
+#include <fmt/format.h>
+
+#include "figures.h"
+#include "training/cost/cost.h"
+#include "training/cost/model_parts.h"
 
 namespace headroom::cost::detail {
+
+using namespace config;
+
 namespace {
 
-constexpr PaperItem kDcmhaItems[] = {
-    {"Table 1", "approaches to composing heads", "", "Words: what is composed, and of how many parameters."},
-    {"Figure 1", "maps of heads and what they do", "", "A drawing."},
-    {"Section 2.2", "composed matrices are composed projections (theorems 2.1 and 2.2, appendix B)", "", "Proofs."},
-    {"Figure 2", "the layer", "",
-     "A drawing. The layer: `model.attention.composition = \"dynamic\"`, described in `docs/layers.md`."},
-    {"Appendix D", "pseudo-code", "",
-     "The layer in plain tensor operations is `src/engine/nn/attention/composition.cc`; `headroom golden "
-     "tests/tools/golden/cases` runs it "
-     "against cases computed elsewhere."},
-    {"Section 3.2", "heads composed in groups", "",
-     "`headroom train dcmha/1b4_dcformer_pp --set model.attention.compose_groups=4 --set "
-     "model.attention.compose_rank=1 --out runs/groups`"},
-    {"Table 2", "extra parameters and computation", "dcmha/1b4_dcformer_pp dcmha/6b9_dcformer_pp",
-     "`headroom cost --paper dcmha`"},
-    {"Appendix E", "the same, derived", "", "`headroom cost --paper dcmha`"},
-    {"Table 3", "models of the scaling experiments", "dcmha/405m_* dcmha/834m_* dcmha/1b4_*",
-     "`headroom recipes`; sizes: `headroom cost --paper dcmha`"},
-    {"Figure 3", "loss against compute",
-     "dcmha/405m_transformer* dcmha/405m_dcformer dcmha/405m_dcformer_pp dcmha/834m_* dcmha/1b4_*",
-     "`headroom compare --family transformer=dcmha/405m_transformer,dcmha/834m_transformer,dcmha/1b4_transformer "
-     "--family dcformer=dcmha/405m_dcformer,dcmha/834m_dcformer,dcmha/1b4_dcformer --out runs/scaling` and so for "
-     "`_pp`: a line through each family, and how many times the compute of DCFormer the Transformer needs. At a small "
-     "scale: `docs/results.md`"},
-    {"Appendix C", "training", "dcmha/*", "`headroom recipes`; `tests/recipes` holds every recipe against it."},
-    {"Figure 4", "loss against compute, Pythia and DCPythia", "dcmha/*_pythia dcmha/2b8_dcpythia dcmha/6b9_dcpythia",
-     "`headroom compare --family pythia=dcmha/2b8_pythia,dcmha/6b9_pythia,dcmha/12b_pythia --family "
-     "dcpythia=dcmha/2b8_dcpythia,dcmha/6b9_dcpythia --out runs/pythia`"},
-    {"Table 4", "the Pile, and eleven tests, without examples and with five", "dcmha/*pythia dcmha/2b8_dcformer_pp",
-     "`headroom evaluate RUN --data test.jsonl.zst`; `headroom evaluate RUN --task piqa --data piqa.jsonl`, `headroom "
-     "evaluate RUN --task hellaswag --data hellaswag.jsonl --shots 5`, and so for the others. Pythia's published "
-     "models: `headroom import`."},
-    {"Table 4", "perplexity on the Flan Collection", "",
-     "`headroom evaluate RUN --task target_loss --data flan.jsonl`"},
-    {"Table 5", "synthetic tasks", "dcmha/6b9_pythia dcmha/6b9_dcpythia",
-     "`headroom evaluate RUN --task composition --data synthetic_dataset.jsonl.gz`; models that learn them: `headroom "
-     "compare small/composition_dense small/composition_dcmha --out runs/composition`"},
-    {"Table 11", "examples of them", "",
-     "`data.generator = \"composition\"` makes such rows of other words: `docs/tasks.md`"},
-    {"Figure 6", "synthetic tasks by number of examples", "dcmha/6b9_pythia dcmha/6b9_dcpythia",
-     "`headroom evaluate RUN --task composition --by-shots --data synthetic_dataset.jsonl.gz`"},
-    {"Figure 5", "diversity of heads", "dcmha/6b9_pythia dcmha/6b9_dcpythia", kAnalyseDiversity},
-    {"Section 4.3", "continuing a pre-trained dense model with composed heads", "",
-     "Not there: `train.start_from` continues a model of the same layers. The paper reports that it gained nothing."},
-    {"Table 6", "speed of training and of writing",
-     "dcmha/2b8_*_pp dcmha/6b9_dcformer_pp dcmha/6b9_transformer_pp dcmha/13b_*_pp dcmha/33b_*_pp",
-     "Training: `headroom bench dcformer`, with four layers of each. Writing: `headroom bench generation --prompt 1024 "
-     "--tokens 128 dcmha/2b8_transformer_pp dcmha/2b8_dcformer_pp`. The paper's are those of TPU v3 and of an A100."},
-    {"Table 7", "vision Transformers", "dcmha/*vit_*", "`headroom cost --paper dcmha`"},
-    {"Table 8", "ImageNet-1k after 90 and 300 epochs, top 1 and top 5", "dcmha/*vit_*",
-     "`headroom train dcmha/dcvit_s16 --set 'data.train=[\"imagenet/train-*.tar\"]' --set "
-     "'data.validation=[\"imagenet/val-*.tar\"]' --out runs/dcvit`, or folders of pictures, `imagenet/train`; in "
-     "small: `docs/results.md`"},
-    {"Table 9", "which parts of the composition count",
-     "dcmha/table9_* dcmha/405m_transformer_pp dcmha/405m_dcformer_pp",
-     "`headroom compare dcmha/405m_transformer_pp dcmha/table9_static dcmha/table9_gate dcmha/405m_dcformer_pp --out "
-     "runs/table9`"},
-    {"Table 10", "more local layers, composition by the query alone",
-     "dcmha/405m_dcformer_pp* dcmha/6b9_dcformer_pp* dcmha/6b9_dcpythia_* dcmha/6b9_transformer_pp",
-     "`headroom compare dcmha/405m_dcformer_pp dcmha/405m_dcformer_pp_local_3_1 --out runs/table10`; speed: `headroom "
-     "bench profile --config dcmha/405m_dcformer_pp_local_3_1`"},
-    {"Figure 7", "what each branch makes of a weight", "dcmha/6b9_dcpythia", kAnalyseComposition},
-    {"Figure 8", "weights along a sequence", "dcmha/6b9_dcpythia", kAnalyseCompositionAndMaps},
-    {"Section G.1", "what a head's OV circuit writes", "dcmha/6b9_dcpythia", kAnalyseCircuits},
-};
+double share(Exact part, Exact whole) {
+  return static_cast<double>(part.value()) / static_cast<double>(whole.value());
+}
+
+Exact compose_parameters(const ModelOptions& model) {
+  return sum_of(model.attention.composition->tensors(model.attention, model.d_model));
+}
+
+// Table 2. The printed ratios follow the formulas in its last row, which omit terms of the order of R / e. The remark
+// has the full count of our layers' shapes and products.
+void add_ratios(Figures& figures) {
+  struct Row {
+    const char* name;
+    const char* recipe;
+    std::int64_t length;
+    const char* parameters;
+    const char* flops;
+  };
+  constexpr Row kRows[] = {{"1.4B", "dcmha/1b4_dcformer_pp", 2048, "2.6%", "4.8%"},
+                           {"6.9B", "dcmha/6b9_dcformer_pp", 2048, "1.3%", "1.9%"},
+                           {"6.9B", "dcmha/6b9_dcformer_pp", 4096, "", "2.4%"},
+                           {"6.9B", "dcmha/6b9_dcformer_pp", 8192, "", "3.3%"}};
+  for (const Row& row : kRows) {
+    const ModelOptions model = model_of(row.recipe, {fmt::format("model.context_length={}", row.length)});
+    const Exact d = model.d_model, s = row.length;
+    const double rank = static_cast<double>(model.attention.compose_rank),
+                 e = static_cast<double>(model.attention.d_head);
+    const double rho = static_cast<double>(row.length) / static_cast<double>(model.d_model);
+    const std::string name = fmt::format("Table 2, {}, S={}", row.name, row.length);
+    if (row.parameters[0] != '\0') {
+      figures.push_back(
+          because(ratio(name + ": (2R+1)/(3e)", "extra_parameters", row.parameters, (2 * rank + 1) / (3 * e)),
+                  fmt::format("in full, (8dHR + 16H^2R^2 + 4dH)/(12d^2): {:.2f}%",
+                              100 * share(compose_parameters(model), d * d * 12))));
+    }
+    const Span span{.queries = s, .sources = s, .causal = true, .self = true};
+    // The paper also counts the elementwise application of the gates, once for each side and stage.
+    const Exact extra = attention_products(model.attention, d, span).composition + s * s * model.attention.n_heads * 4;
+    figures.push_back(
+        because(ratio(name + ": 4(2R+1)(1+rho)/((12+rho)e)", "extra_flops", row.flops,
+                      4 * (2 * rank + 1) * (1 + rho) / ((12 + rho) * e)),
+                fmt::format("in full, every product: {:.2f}%", 100 * share(extra, d * s * (d * 12 + s)))));
+  }
+}
+
+// Tables 3 and 7, and the parameters of the larger models.
+void add_sizes(Figures& figures) {
+  for (const auto& [name, recipe] :
+       {std::pair("405M", "dcmha/405m_dcformer_pp"), std::pair("834M", "dcmha/834m_dcformer_pp"),
+        std::pair("1.4G", "dcmha/1b4_dcformer_pp")}) {
+    const ModelOptions m = model_of(recipe);
+    const Exact d = m.d_model;
+    PaperFigure figure = count(fmt::format("Table 3: L={} d={}", m.n_layers, m.d_model), "parameters", name,
+                               Exact(m.n_layers) * d * d * 12 + d * 2 * m.vocabulary_size);
+    figure.printed = name == std::string("1.4G") ? "1.4B" : name;
+    figures.push_back(because(std::move(figure), "12Ld^2 + 2Vd, V = 50256, as for the original architecture"));
+  }
+  for (const auto& [row, recipe, total] : {std::tuple("DCFormer++ 405M", "dcmha/405m_dcformer_pp", "419.5M"),
+                                           std::tuple("DCFormer++ 834M", "dcmha/834m_dcformer_pp", "852.5M"),
+                                           std::tuple("DCFormer++ 1.4B", "dcmha/1b4_dcformer_pp", "1472.1M"),
+                                           std::tuple("DCFormer++ 2.8B", "dcmha/2b8_dcformer_pp", "2849.6M"),
+                                           std::tuple("DCFormer++ 6.9B", "dcmha/6b9_dcformer_pp", "6974.0M"),
+                                           std::tuple("DCPythia 2.8B", "dcmha/2b8_dcpythia", "2829.5M"),
+                                           std::tuple("DCPythia 6.9B", "dcmha/6b9_dcpythia", "6941.9M")}) {
+    figures.push_back(because(count(row, "parameters", total, count_parameters(model_of(recipe))),
+                              "not printed in the paper: what its sizes make with V = 50256 (2.8B, 6.9B: 50257)"));
+  }
+  const Exact small = count_parameters(model_of("dcmha/vit_s16")), medium = count_parameters(model_of("dcmha/vit_m16"));
+  const Exact composed = count_parameters(model_of("dcmha/dcvit_s16"));
+  figures.push_back(count("Table 7: ViT-S/16", "parameters", "22M", small));
+  figures.push_back(count("Table 7: ViT-M/16", "parameters", "39M", medium));
+  figures.push_back(ratio("Table 8: DCViT-S/16", "relative_size", "1.03", share(composed, small)));
+  figures.push_back(
+      because(ratio("Table 8: ViT-M/16", "relative_size", "1.72", share(medium, small)),
+              fmt::format("{:.2f} is its size relative to DCViT-S/16, not ViT-S/16", share(medium, composed))));
+}
 
 }  // namespace
 
-std::span<const PaperItem> dcmha_items() {
-  return kDcmhaItems;
+Figures dcmha_figures() {
+  Figures figures;
+  add_ratios(figures);
+  add_sizes(figures);
+  const std::string speed = "a speed measured on the authors' TPU v3 and A100";
+  for (const auto& [row, training, inference] :
+       {std::tuple("2.8B", "396, 295", "151/164, 133"), std::tuple("6.9B", "201, 167", "83.2/88.7, 78.6"),
+        std::tuple("13B", "203, 171", "45.5/48.1, 43.3"), std::tuple("33B", "84, 75", "19.9/21.0, 18.9")}) {
+    figures.push_back(underivable(fmt::format("Table 6: {}", row), "training_tokens_per_second", training, speed));
+    figures.push_back(underivable(fmt::format("Table 6: {}", row), "inference_tokens_per_second", inference, speed));
+  }
+  for (const auto& [row, training, inference] :
+       {std::tuple("1:1", "167", "78.6"), std::tuple("3:1", "174", "82.39"), std::tuple("7:1", "177", "84.46"),
+        std::tuple("1:1 QW", "184", "82.89"), std::tuple("3:1 QW", "186", "85.97")}) {
+    figures.push_back(underivable(fmt::format("Table 10: {}", row), "training_tokens_per_second", training, speed));
+    figures.push_back(underivable(fmt::format("Table 10: {}", row), "inference_tokens_per_second", inference, speed));
+  }
+  return figures;
 }
 
 }  // namespace headroom::cost::detail

@@ -1,4 +1,3 @@
-// Printed figures and the counts that they round.
 #include "figures.h"
 
 #include <algorithm>
@@ -16,7 +15,7 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{'K', 1'000}, {'M', 1'000'000}, {'G', 1'000'000'000}, {'T', 1'000'000'000'000}};
 
-// `count` in units of `unit` with so many decimals (at most 6), halves rounded up or cut. Not for negative numbers.
+// A count >= 0 in units of `unit`, with at most 6 decimals; halves are rounded up, or digits are cut.
 std::string in_unit(std::int64_t count, std::int64_t unit, int decimals, Digits digits = Digits::nearest) {
   std::int64_t parts = 1;
   for (int i = 0; i < decimals; ++i) {
@@ -72,6 +71,19 @@ std::string short_count(std::int64_t count) {
   return chosen == nullptr ? fmt::format("{}", count) : in_unit(count, chosen->size, 1) + chosen->letter;
 }
 
+std::vector<PaperFigure> paper_figures(std::string_view paper) {
+  constexpr std::pair<std::string_view, detail::Figures (*)()> kPapers[] = {{"switchhead", detail::switchhead_figures},
+                                                                            {"moa", detail::moa_figures},
+                                                                            {"dcmha", detail::dcmha_figures},
+                                                                            {"mgk", detail::mgk_figures}};
+  for (const auto& [name, figures] : kPapers) {
+    if (name == paper) {
+      return figures();
+    }
+  }
+  user_error("cost: --paper {}: unknown paper, expected switchhead, moa, dcmha or mgk", paper);
+}
+
 namespace detail {
 
 config::ModelOptions model_of(const std::string& recipe, const std::vector<std::string>& changes) {
@@ -113,5 +125,4 @@ PaperFigure because(PaperFigure figure, std::string reason) {
 }
 
 }  // namespace detail
-
 }  // namespace headroom::cost

@@ -1,14 +1,51 @@
-// What the files of the papers' tables share.
+// The papers' printed cost tables, figure by figure, beside what this library computes for the same model.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "headroom/config/model_options.h"
 #include "headroom/core/exact.h"
-#include "paper.h"
 
-namespace headroom::cost::detail {
+namespace headroom::cost {
+
+// One printed figure.
+struct PaperFigure {
+  std::string row;       // the model as the paper calls it
+  std::string quantity;  // "attention_macs" or "attention_memory" (paper_cost(), per layer and sequence), "parameters",
+                         // "macs", "extra_parameters", "operations", ...
+  std::string printed;   // "453.4M", "2.6%"
+  std::variant<std::int64_t, double> computed;  // a count, or a ratio: 0.026
+  bool agrees = false;                          // `computed`, rounded to the printed digits, equals `printed`
+  bool derivable = true;  // false: the paper does not say enough; `computed` is then our own accounting, or 0
+  std::string reason;     // why it is not derivable or does not agree; may also be a remark
+};
+
+// The tables of `paper`. The models are the shipped recipes.
+//   switchhead  SwitchHead draft, Tables 2, 3, 5 (the same figures in SwitchHead)
+//   moa         Tables 1 to 3, Eq. 18-20
+//   dcmha       Tables 2, 3, 6 to 8, 10
+//   mgk         App. B, the sizes of its language models, Table 6
+// Throws UserError for another name, or if a recipe is missing.
+std::vector<PaperFigure> paper_figures(std::string_view paper);
+
+// Whether printed digits are rounded to nearest or truncated.
+enum class Digits { nearest, cut };
+
+// Whether `computed` gives `printed`: digits with or without a decimal point, then nothing, K, M, G or T.
+// Throws UserError if `printed` has another form.
+bool rounds_to(std::int64_t computed, std::string_view printed, Digits digits = Digits::nearest);
+
+// Whether `ratio` rounds to `printed`: "2.6%", or a plain number such as "1.03".
+bool ratio_rounds_to(double ratio, std::string_view printed);
+
+// "512", "47.3K", "170.4M", "5.4G": one decimal from 1,000 on, halves rounded up.
+std::string short_count(std::int64_t count);
+
+namespace detail {
 
 using Figures = std::vector<PaperFigure>;
 
@@ -17,15 +54,16 @@ Figures moa_figures();
 Figures dcmha_figures();
 Figures mgk_figures();
 
-// The model of a shipped recipe, some keys changed.
+// The model of a shipped recipe with some keys changed.
 config::ModelOptions model_of(const std::string& recipe, const std::vector<std::string>& changes = {});
 
 PaperFigure count(std::string row, std::string quantity, std::string printed, Exact computed,
                   Digits digits = Digits::nearest);
 PaperFigure ratio(std::string row, std::string quantity, std::string printed, double computed);
-// `ours`: the nearest thing that this library counts; 0 for none.
+// `ours`: the closest count of this library; 0 if there is none.
 PaperFigure underivable(std::string row, std::string quantity, std::string printed, std::string reason, Exact ours = 0);
-// The same figure with what is to be known of it.
+// The figure with a remark.
 PaperFigure because(PaperFigure figure, std::string reason);
 
-}  // namespace headroom::cost::detail
+}  // namespace detail
+}  // namespace headroom::cost

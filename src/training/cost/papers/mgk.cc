@@ -1,90 +1,99 @@
-#include "items.h"
+#include <fmt/format.h>
+
+#include "figures.h"
+#include "training/cost/cost.h"
+#include "training/cost/model_parts.h"
 
 namespace headroom::cost::detail {
+
+using namespace config;
+
 namespace {
 
-constexpr PaperItem kMgkItems[] = {
-    {"Theorem 1", "mixtures of Gaussians approximate densities", "", "A proof (appendix C)."},
-    {"Eq. 7-13", "own and shifted keys, hard and soft E-step, linear keys", "",
-     "`model.attention.score = \"gaussian_mixture\"` and `\"linear\"`, described in `docs/layers.md`; `headroom golden "
-     "tests/tools/golden/cases` runs them against cases computed elsewhere"},
-    {"Table 1", "Long Range Arena", "mgk/lra_*_softmax_h* mgk/lra_*_mgk_h? mgk/lra_*_smgk_h?",
-     "`headroom compare mgk/lra_listops_softmax_h8 mgk/lra_listops_mgk_h4 mgk/lra_listops_smgk_h4 --out runs/lra "
-     "--seeds 5`; text and retrieval read files: `docs/tasks.md`; text in small: `docs/results.md`"},
-    {"Table 2", "Long Range Arena, linear attention", "mgk/lra_*_linear_h* mgk/lra_*_mlk_h? mgk/lra_*_smlk_h?",
-     "`headroom compare mgk/lra_listops_linear_h8 mgk/lra_listops_mlk_h4 mgk/lra_listops_smlk_h4 --out runs/linear "
-     "--seeds 5`"},
-    {"Figure 1", "loss and accuracy while training, retrieval",
-     "mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_linear_h2 mgk/lra_retrieval_mgk_h? mgk/lra_retrieval_mlk_h?",
-     "The page of `headroom compare mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_mgk_h1 mgk/lra_retrieval_mgk_h2 "
-     "--out runs/retrieval` draws them; `headroom report runs/retrieval` draws it again"},
-    {"Table 3", "words of WikiText-103", "mgk/wt103_*",
-     "`headroom compare mgk/wt103_small_softmax_h8 mgk/wt103_small_mgk_h4 --out runs/words`"},
-    {"Section A.1.2", "perplexity of windows that move a word at a time", "mgk/wt103_*",
-     "`headroom evaluate RUN --stride 1 --data wiki.test.tokens`"},
-    {"Figure 2", "attention matrices and their ranks, retrieval",
-     "mgk/lra_retrieval_softmax_h4 mgk/lra_retrieval_mgk_h4 mgk/lra_retrieval_mgk_h2", kAnalyseMapsAndRank},
-    {"Figure 3", "operations and parameters against heads",
-     "mgk/lra_*_softmax_h* mgk/lra_*_mgk_h? mgk/lra_*_linear_h* mgk/lra_*_mlk_h?",
-     "`headroom cost mgk/lra_retrieval_softmax_h8 mgk/lra_retrieval_mgk_h4 --vary model.attention.n_heads=1,2,4,8 "
-     "--plot heads.svg`"},
-    {"Table 4", "hard-E, soft-E and learned priors", "mgk/lra_*_e_h1 mgk/lra_*_mgk_h1 mgk/lra_*_smgk_h1",
-     "`headroom compare mgk/lra_listops_mgk_h1 mgk/lra_listops_mgk_hard_e_h1 mgk/lra_listops_mgk_soft_e_h1 --out "
-     "runs/table4 --seeds 5`; in small: `headroom compare zoo/dense zoo/mgk small/mgk_hard_e small/mgk_soft_e --out "
-     "runs/e_step`"},
-    {"Section 3.3", "IWSLT14, German to English: settings", "mgk/iwslt14_deen_*",
-     "`headroom train mgk/iwslt14_deen_mgk_h2 --set 'data.train=[\"iwslt14.tsv\"]' --out runs/iwslt`: a vocabulary for "
-     "each side and pairs of like lengths, as fairseq prepares them, of text in lower case that Moses's tokenizer has "
-     "cut"},
-    {"Table 9", "IWSLT14, German to English: BLEU", "mgk/iwslt14_deen_*",
-     "`headroom evaluate RUN --beam 5 --length-penalty 1.0 --data test.tsv`; in small: `docs/results.md`"},
-    {"Figure 4", "perplexity while training, WikiText-103", "mgk/wt103_small_*",
-     "The page of `headroom compare mgk/wt103_small_softmax_h8 mgk/wt103_small_mgk_h8 mgk/wt103_small_mgk_h4 --out "
-     "runs/words` draws it"},
-    {"Figure 5", "attention matrices, WikiText-103", "mgk/wt103_small_softmax_h8 mgk/wt103_small_mgk_h?", kAnalyseMaps},
-    {"Figure 6", "their ranks", "mgk/wt103_small_softmax_h8 mgk/wt103_small_mgk_h?", kAnalyseRank},
-    {"Figure 7", "operations and parameters of the ways to infer and learn",
-     "mgk/lra_retrieval_*mgk_h? mgk/lra_retrieval_*_e_h1",
-     "`headroom cost mgk/lra_retrieval_smgk_h1 mgk/lra_retrieval_mgk_h1 mgk/lra_retrieval_mgk_hard_e_h1 "
-     "mgk/lra_retrieval_mgk_soft_e_h1 --vary model.attention.n_heads=1,2,4 --plot learning.svg`"},
-    {"Figure 8", "matrices of linear attention", "mgk/lra_retrieval_linear_h4 mgk/lra_retrieval_mlk_h?", kAnalyseMaps},
-    {"Table 5", "mixture, distance and shift apart",
-     "mgk/table5_* mgk/lra_retrieval_softmax_h1 mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_mgk_h1 "
-     "mgk/lra_retrieval_smgk_h1",
-     "`headroom compare mgk/lra_retrieval_softmax_h1 mgk/table5_gaussian mgk/table5_softmax_mgk --out runs/table5`"},
-    {"Table 6", "memory and time at test time, retrieval",
-     "mgk/lra_retrieval_softmax_h8 mgk/lra_retrieval_linear_h8 mgk/lra_retrieval_*mgk_h4 mgk/lra_retrieval_*mlk_h4",
-     "`headroom bench evaluate mgk/lra_retrieval_softmax_h8 mgk/lra_retrieval_mgk_h4 mgk/lra_retrieval_smgk_h4 "
-     "--batch-size 32`, and so for linear attention. The paper's are those of an A100."},
-    {"Figure 9", "loss and accuracy until convergence, retrieval",
-     "mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_linear_h2 mgk/lra_retrieval_mgk_h? mgk/lra_retrieval_mlk_h?",
-     "As Figure 1."},
-    {"Figure 10", "perplexity until convergence, WikiText-103", "mgk/wt103_small_*", "As Figure 4."},
-    {"Figure 11", "matrices that make keys",
-     "mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_mgk_h1 mgk/lra_retrieval_smgk_h1", kAnalyseMixture},
-    {"Figure 12", "keys", "mgk/lra_retrieval_softmax_h2 mgk/lra_retrieval_mgk_h1 mgk/lra_retrieval_smgk_h1",
-     kAnalyseMixture},
-    {"Table 7", "learned priors", "mgk/lra_retrieval_mgk_h1 mgk/lra_retrieval_smgk_h1", kAnalyseMixture},
-    {"Figure 13", "operations of a training step against heads",
-     "mgk/lra_retrieval_softmax_h* mgk/lra_retrieval_mgk_h? mgk/lra_retrieval_linear_h* mgk/lra_retrieval_mlk_h?",
-     "`headroom cost mgk/lra_retrieval_softmax_h8 mgk/lra_retrieval_mgk_h4 --vary model.attention.n_heads=1,2,4,8 "
-     "--plot step.svg`, which draws a training step as well"},
-    {"Figure 14", "the same of the ways to infer and learn", "mgk/lra_retrieval_*mgk_h? mgk/lra_retrieval_*_e_h1",
-     "As Figure 7."},
-    {"Table 8", "six heads against twelve, retrieval",
-     "mgk/lra_retrieval_softmax_h12 mgk/lra_retrieval_linear_h12 mgk/lra_retrieval_*_h6",
-     "`headroom compare mgk/lra_retrieval_softmax_h12 mgk/lra_retrieval_mgk_h6 mgk/lra_retrieval_smgk_h6 --out "
-     "runs/twelve`"},
-    {"Section A.11", "beside multi-query attention", "",
-     "Words; the two combine: `headroom train mgk/lra_listops_mgk_h4 --set model.attention.n_kv_heads=1 --out "
-     "runs/shared`"},
-    {"Appendix B", "operations and parameters, derived", "", "`headroom cost --paper mgk`"},
+// Sizes of an attention layer in the notation of appendix B; the values are those of the small language models.
+struct Layer {
+  std::int64_t n = 256, d_x = 128, d = 16, h = 8;
 };
+
+// Multiplications and additions of the matrix multiplication [rows x inner][inner x columns].
+Exact operations(Exact rows, std::int64_t inner, Exact columns) {
+  return rows * columns * (2 * inner - 1);
+}
+
+// Appendix B, counted one matrix multiplication at a time: `heads` heads with `keys` keys at each position, whose
+// scores are summed, and an output as wide as the softmax baseline's H D channels.
+Exact attention_operations(const Layer& z, std::int64_t heads, std::int64_t keys) {
+  const Exact projections = operations(z.n, z.d_x, z.d) * (keys + 2);
+  const Exact scores = operations(z.n, z.d, z.n) * keys + Exact(z.n) * z.n * (keys - 1);
+  const Exact values = operations(z.n, z.n, z.d);
+  return (projections + scores + values) * heads + operations(z.n, heads * z.d, Exact(z.h) * z.d);
+}
+
+void add_appendix(Figures& figures) {
+  const Layer z;
+  const auto [n, d_x, d, h] = z;
+  const auto printed = [](std::int64_t value) { return fmt::format("{}", value); };
+  const std::string sizes = fmt::format("N={} Dx={} D={} H={}", n, d_x, d, h);
+  figures.push_back(count("Softmax, N^2H(4D-1) + NHD(6Dx+2HD-5), " + sizes, "operations",
+                          printed(n * n * h * (4 * d - 1) + n * h * d * (6 * d_x + 2 * h * d - 5)),
+                          attention_operations(z, h, 1)));
+  figures.push_back(because(count("MGK, H/2 heads, N^2H(3D-0.5) + NHD(4Dx+HD-4), " + sizes, "operations",
+                                  printed(n * n * h * (6 * d - 1) / 2 + n * h * d * (4 * d_x + h * d - 4)),
+                                  attention_operations(z, h / 2, 2)),
+                            "the closed form's last constant is 3.5 by the paper's own general formula"));
+  const std::int64_t m = 2;
+  figures.push_back(count("MGK, (H/M)[N^2((2M+2)D-1) + ND((M+2)(2Dx-1)-1)] + NHD(2(H/M)D-1), M=2, " + sizes,
+                          "operations",
+                          printed(h / m * (n * n * ((2 * m + 2) * d - 1) + n * d * ((m + 2) * (2 * d_x - 1) - 1)) +
+                                  n * h * d * (2 * (h / m) * d - 1)),
+                          attention_operations(z, h / m, m)));
+  const auto parameters = [&](const char* recipe, const std::vector<std::string>& changes) {
+    const ModelOptions model = model_of(recipe, changes);
+    return attention_parameters(model.attention, model.d_model, model.context_length);
+  };
+  figures.push_back(count("Softmax, 3HDDx + (HD)^2, " + sizes, "attention_parameters",
+                          printed(3 * h * d * d_x + h * d * h * d), parameters("mgk/wt103_small_softmax_h8", {})));
+  figures.push_back(count("MGK, H/2 heads, 2HDDx + (HD)^2/2 + H, " + sizes, "attention_parameters",
+                          printed(2 * h * d * d_x + h * d * h * d / 2 + h),
+                          parameters("mgk/wt103_small_mgk_h4", {"model.attention.prior=head"})));
+}
+
+void add_models(Figures& figures) {
+  figures.push_back(count("WikiText-103, Softmax 8 heads (medium)", "parameters", "90M",
+                          count_parameters(model_of("mgk/wt103_medium_softmax_h8"))));
+  const std::string code =
+      "not printed in the paper: what its sizes make with 267,735 words and priors of each head and position";
+  for (const auto& [row, recipe, size] : {std::tuple("Softmax 8 heads (small)", "small_softmax_h8", "44.02M"),
+                                          std::tuple("Transformer-MGK 8 heads (small)", "small_mgk_h8", "44.35M"),
+                                          std::tuple("Transformer-MGK 4 heads (small)", "small_mgk_h4", "43.66M"),
+                                          std::tuple("Softmax 8 heads (medium)", "medium_softmax_h8", "89.83M")}) {
+    figures.push_back(because(count(fmt::format("WikiText-103, {}", row), "parameters", size,
+                                    count_parameters(model_of(fmt::format("mgk/wt103_{}", recipe)))),
+                              code));
+  }
+}
 
 }  // namespace
 
-std::span<const PaperItem> mgk_items() {
-  return kMgkItems;
+Figures mgk_figures() {
+  Figures figures;
+  add_appendix(figures);
+  add_models(figures);
+  // Table 6.
+  const std::string measured = "measured on the authors' A100, with what their framework keeps besides";
+  for (const auto& [row, memory, seconds] :
+       {std::tuple("Softmax 8 heads", "58.00", "0.357"), std::tuple("Transformer-MGK 4 heads", "53.58", "0.278"),
+        std::tuple("Transformer-sMGK 4 heads", "45.50", "0.227"), std::tuple("Linear 8 heads", "3.38", "0.055"),
+        std::tuple("Transformer-MLK 4 heads", "2.90", "0.043"),
+        std::tuple("Transformer-sMLK 4 heads", "2.83", "0.042")}) {
+    figures.push_back(underivable(fmt::format("Table 6: {}", row), "gigabytes", memory, measured));
+    figures.push_back(underivable(fmt::format("Table 6: {}", row), "seconds_per_step", seconds, measured));
+  }
+  for (const char* figure : {"Fig. 3", "Fig. 7", "Fig. 13", "Fig. 14"}) {
+    figures.push_back(underivable(fmt::format("{}: operations and parameters by heads", figure), "operations",
+                                  "(curves)", "drawn without figures; recipes mgk/lra_* give our own counts"));
+  }
+  return figures;
 }
 
 }  // namespace headroom::cost::detail

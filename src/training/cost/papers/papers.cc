@@ -2,43 +2,34 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "headroom/core/error.h"
-#include "items.h"
 
 namespace headroom::cost {
 
-std::vector<Paper> papers() {
-  return {
-      {"switchhead", "SwitchHead",
-       "SwitchHead: Accelerating Transformers with Mixture-of-Experts Attention (Csordás et al., 2023)",
-       detail::switchhead_items()},
-      {"switchhead_draft", "SwitchHead draft", "Few Heads Are Enough (2023), the draft of SwitchHead",
-       detail::switchhead_draft_items()},
-      {"moa", "MoA", "Mixture of Attention Heads: Selecting Attention Heads Per Token (Zhang et al., 2022)",
-       detail::moa_items()},
-      {"dcmha", "DCMHA", "Improving Transformers with Dynamically Composable Multi-Head Attention (Xiao et al., 2024)",
-       detail::dcmha_items()},
-      {"mgk", "Transformer-MGK", "Transformer with a Mixture of Gaussian Keys (2021)", detail::mgk_items()}};
-}
-
-std::vector<Paper> papers_named(std::string_view name) {
-  std::vector<Paper> found;
-  std::string names;
-  for (const Paper& paper : papers()) {
-    names += (names.empty() ? "" : ", ") + std::string(paper.name);
-    if (name.empty() || name == paper.name) {
-      found.push_back(paper);
-    }
-  }
-  if (found.empty()) {
-    user_error("papers: {}: unknown paper, expected one of {}", name, names);
-  }
-  return found;
-}
+extern const std::string_view kPapersMd;  // docs/papers.md, embedded by the build
 
 namespace {
+
+// A row of the page: "| item | what | recipes | by |".
+PaperItem parse_row(std::string_view row) {
+  constexpr std::string_view kSeparator = " | ";
+  PaperItem item;
+  std::string* const cells[] = {&item.item, &item.shows, &item.recipes, &item.how};
+  std::string_view rest = row.substr(2, row.size() - 4);
+  for (std::string* const cell : cells) {
+    const std::size_t end = cell == &item.how ? rest.size() : rest.find(kSeparator);
+    if (end == std::string_view::npos) {
+      fail("docs/papers.md: a row must have four cells, got: {}", row);
+    }
+    *cell = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + kSeparator.size(), rest.size()));
+  }
+  std::erase(item.recipes, '`');
+  return item;
+}
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -50,6 +41,38 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 }  // namespace
+
+std::vector<Paper> papers() {
+  constexpr std::string_view kTitle = "## ", kCommand = "`headroom papers ";
+  std::vector<Paper> all;
+  std::istringstream page{std::string(kPapersMd)};
+  for (std::string text; std::getline(page, text);) {
+    const std::string_view line = text;
+    if (line.starts_with(kTitle)) {
+      all.push_back({.name = {}, .title = std::string(line.substr(kTitle.size())), .items = {}});
+    } else if (!all.empty() && line.starts_with(kCommand)) {
+      all.back().name = line.substr(kCommand.size(), line.size() - kCommand.size() - 1);
+    } else if (!all.empty() && line.starts_with("| ") && !line.starts_with("| |")) {
+      all.back().items.push_back(parse_row(line));
+    }
+  }
+  return all;
+}
+
+std::vector<Paper> papers_named(std::string_view name) {
+  std::vector<Paper> found;
+  std::string names;
+  for (const Paper& paper : papers()) {
+    names += (names.empty() ? "" : ", ") + paper.name;
+    if (name.empty() || name == paper.name) {
+      found.push_back(paper);
+    }
+  }
+  if (found.empty()) {
+    user_error("papers: {}: unknown paper, expected one of {}", name, names);
+  }
+  return found;
+}
 
 std::vector<const Recipe*> recipes_of(const PaperItem& item, const std::vector<Recipe>& all) {
   const std::vector<std::string> patterns = words_of(item.recipes);
@@ -97,29 +120,6 @@ Json papers_json(const std::vector<Paper>& papers, const std::vector<Recipe>& re
     list.push_back({{"paper", paper.name}, {"title", paper.title}, {"items", std::move(items)}});
   }
   return list;
-}
-
-std::string papers_page(const std::vector<Paper>& papers) {
-  std::string page =
-      "# The papers, row by row\n\n"
-      "Every table, figure and protocol of the papers: the recipes of its rows, and the command that gives it, or\n"
-      "the reason why there is none. RUN is the folder of a trained model; FILE, TEXT and DIR are your own.\n"
-      "`headroom papers` prints this, `headroom recipes` the row of each recipe. A number that differs from a paper's\n"
-      "has a comment in its recipe or the base that it is from; a test checks this (`tests/recipes`). This page is "
-      "made\n"
-      "by a test: `HEADROOM_WRITE_DOCS=1 ctest -R documents`.\n";
-  for (const Paper& paper : papers) {
-    page += fmt::format("\n## {}\n`headroom papers {}`\n\n| | what | recipes | by |\n|---|---|---|---|\n", paper.title,
-                        paper.name);
-    for (const PaperItem& item : paper.items) {
-      std::string recipes;
-      for (const std::string& pattern : words_of(item.recipes)) {
-        recipes += (recipes.empty() ? "`" : " `") + pattern + "`";
-      }
-      page += fmt::format("| {} | {} | {} | {} |\n", item.item, item.shows, recipes, item.how);
-    }
-  }
-  return page;
 }
 
 }  // namespace headroom::cost

@@ -1,8 +1,7 @@
-// Every table, figure and protocol of the five papers, and what gives it here: recipes, a command, or why there is
-// none.
+// Every table, figure and protocol of the five papers, and what reproduces it here: recipes, a command, or the reason
+// why nothing does. docs/papers.md is the source; the build embeds it.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,31 +12,28 @@
 namespace headroom::cost {
 
 struct PaperItem {
-  std::string_view item;     // "Table 3", "Figure 2", "Section 3.5"; recipes name it in their "# table:"
-  std::string_view shows;    // what stands there
-  std::string_view recipes;  // patterns with * and ?, separated by blanks: those of its rows
-  std::string_view how;      // commands and files in backquotes, or the reason why there are none
+  std::string item;     // "Table 3", "Figure 2", "Section 3.5"; recipes refer to it in "# table:"
+  std::string shows;    // its content
+  std::string recipes;  // the recipes of its rows: patterns with * and ?, separated by blanks
+  std::string how;      // commands and files in backquotes, or the reason why there are none
 };
 
 struct Paper {
-  std::string_view name;        // of the command line: "switchhead"
-  std::string_view short_name;  // of recipes' "# paper:": "SwitchHead"
-  std::string_view title;       // with authors and year
-  std::span<const PaperItem> items;
+  std::string name;   // on the command line: "switchhead"
+  std::string title;  // with authors and year
+  std::vector<PaperItem> items;
 };
 
 std::vector<Paper> papers();
-// Those of one name, all of them with an empty one. Throws UserError for an unknown one.
+// The paper of that name; all papers if it is empty. Throws UserError for an unknown name.
 std::vector<Paper> papers_named(std::string_view name);
 
-// The recipes that one of the item's patterns matches, as in `all`.
+// The recipes that match one of the item's patterns, in the order of `all`.
 std::vector<const Recipe*> recipes_of(const PaperItem& item, const std::vector<Recipe>& all);
-// What is in backquotes in `how` and begins with "headroom ".
+// The quoted texts in `how` that begin with "headroom ".
 std::vector<std::string> commands_of(const PaperItem& item);
 
 // [{paper, title, items: [{item, shows, recipes, how, commands}]}]
 Json papers_json(const std::vector<Paper>& papers, const std::vector<Recipe>& recipes);
-// docs/papers.md.
-std::string papers_page(const std::vector<Paper>& papers);
 
 }  // namespace headroom::cost

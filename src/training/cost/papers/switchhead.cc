@@ -1,120 +1,57 @@
-#include "items.h"
+#include "figures.h"
+#include "training/cost/cost.h"
 
 namespace headroom::cost::detail {
+
 namespace {
 
-constexpr PaperItem kDraftItems[] = {
-    {"Figure 1", "the layer", "",
-     "A drawing. The layer: `model.attention.projection = \"experts\"`, described in `docs/layers.md`."},
-    {"Eq. 4-6", "whole heads gated", "switchhead/*_gated_heads",
-     "`headroom train switchhead/wt103_47m_gated_heads --out runs/gated`"},
-    {"Eq. 11-15", "multiply-accumulates and memory of Transformer-XL, of this layer and of MoA", "",
-     "`headroom cost --paper switchhead`; any config's, by the same rule: `headroom cost switchhead/wt103_47m`"},
-    {"Table 1", "which projections need experts, 16 combinations", "switchhead/table1_*",
-     "`headroom compare switchhead/table1_vo switchhead/table1_o switchhead/table1_none --out runs/table1`"},
-    {"Table 2", "MoA with sigmoid and softmax, two sizes",
-     "switchhead/wt103_*_moa_* switchhead/wt103_47m switchhead/wt103_262m switchhead/wt103_*_dense_h1?",
-     "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m switchhead/wt103_47m_moa_h8 --out "
-     "runs/moa`; "
-     "costs: `headroom cost --paper switchhead`"},
-    {"Table 3", "C4, WikiText-103, peS2o, Enwik8", "",
-     "As the final paper's Table 2, whose dense model of C4 with 4 heads it lacks."},
-    {"Table 4", "Fast Transformer: expert attention and expert MLP", "", "As the final paper's Table 3 (SwitchAll)."},
-    {"Table 5", "rotary positions on WikiText-103", "", "As the final paper's Table 7."},
-    {"Table 6", "hyperparameters", "switchhead/*_272m_switchall",
-     "As the final paper's Table 9, and the Fast Transformers of 272M, which only the draft has; `tests/recipes` holds "
-     "every "
-     "recipe against it."},
-    {"Table 7", "time and memory of training", "", "As the final paper's Table 5, without MoA."},
-    {"Figure 2", "attention maps of models of ListOps, and a head with its experts", "",
-     "As the final paper's Figures 2 and 5."},
-    {"Figure 3", "all maps of SwitchHead", "", "As the final paper's Figure 3."},
-    {"Figure 4", "all maps of the dense model", "", "As the final paper's Figure 4."},
-    {"Figure 5", "every head of SwitchHead with its experts", "", "As the final paper's Figure 5."},
-    {"Figure 6", "induction heads and stripes", "", "As the final paper's Figure 6."},
+struct Row {
+  const char* name = nullptr;
+  const char* recipe = nullptr;
+  const char* macs = nullptr;
+  const char* memory = nullptr;
 };
 
-constexpr PaperItem kFinalItems[] = {
-    {"Figure 1", "the layer", "",
-     "A drawing. The layer: `model.attention.projection = \"experts\"`, described in `docs/layers.md`."},
-    {"Eq. 4-6", "whole heads gated", "switchhead/*_gated_heads",
-     "`headroom train switchhead/wt103_47m_gated_heads --out runs/gated`"},
-    {"Section 3", "matching models in parameters", "",
-     "`headroom match switchhead/wt103_47m --target switchhead/wt103_47m_dense_h10 --by parameters`"},
-    {"Section 3", "data: 8,000 pieces of SentencePiece, bytes of Enwik8; streams of chunks with memory", "",
-     "Of the recipes. C4 and peS2o are JSON lines, of which training reads as many tokens as its steps take; a "
-     "tokenizer once "
-     "made serves all: `headroom tokenizer train corpus.jsonl --out c4.tokenizer`, `headroom data prepare corpus.jsonl "
-     "--tokenizer c4.tokenizer --out c4.tokens`. Perplexity, and bits a byte: `headroom evaluate RUN --data "
-     "test.txt`."},
-    {"Table 1", "MoA with sigmoid and softmax, two sizes",
-     "switchhead/wt103_*_moa_* switchhead/wt103_47m switchhead/wt103_262m switchhead/wt103_*_dense_h1?",
-     "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m switchhead/wt103_47m_moa_h8 --out "
-     "runs/moa`; "
-     "costs: `headroom cost --paper switchhead`"},
-    {"Table 2", "C4, WikiText-103, peS2o, Enwik8",
-     "switchhead/wt103_47m* switchhead/wt103_262m* switchhead/c4_47m switchhead/c4_262m* switchhead/enwik8_41m*",
-     "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m_dense_h2 switchhead/c4_47m --out runs/c4`; "
-     "peS2o's "
-     "models are those of C4; costs: `headroom cost --paper switchhead`; Enwik8 in small: `headroom compare "
-     "small/enwik_dense_h8 small/enwik_dense_h2 small/enwik_switchhead_h2 --out runs/enwik`"},
-    {"Table 3", "SwitchAll: expert attention and expert MLP", "switchhead/*_switchall",
-     "`headroom compare switchhead/wt103_47m_dense_h10 switchhead/wt103_47m_switchall --out runs/switchall`; costs: "
-     "`headroom cost --paper switchhead`"},
-    {"Section 3.5", "models of the dense model's multiply-accumulates", "switchhead/c4_*_macs",
-     "`headroom match switchhead/c4_47m --target switchhead/wt103_47m_dense_h10 --by macs`; in small: `headroom "
-     "compare zoo/dense zoo/switchhead small/switchhead_macs --out runs/macs`"},
-    {"Section 3.6", "one selection for values and outputs", "switchhead/c4_*_shared",
-     "`headroom compare switchhead/c4_47m switchhead/c4_47m_shared --out runs/shared`; in small: `headroom compare "
-     "zoo/switchhead small/switchhead_shared --out runs/shared`"},
-    {"Table 4", "C4: perplexity, LAMBADA, BLiMP, Children's Books",
-     "switchhead/c4_47m switchhead/c4_262m switchhead/c4_*_macs switchhead/c4_*_shared switchhead/wt103_*_dense_h*",
-     "`headroom evaluate RUN --task lambada --data lambada_test.jsonl.gz`, `headroom evaluate RUN --task blimp --data "
-     "blimp.tar.gz`, `headroom evaluate RUN --task cbt --data CBTest.tgz`"},
-    {"Table 5", "time and memory of training", "",
-     "`headroom bench switchhead switchhead_262m`: the dense model, SwitchHead and MoA. The paper's are those of an "
-     "RTX 3090 and "
-     "of 8 V100."},
-    {"Section 4", "ListOps: accuracy with 8 heads, 2 heads, 2 SwitchHead heads", "switchhead/listops_six_layers_*",
-     "`headroom compare switchhead/listops_six_layers_dense_h8 switchhead/listops_six_layers_dense_h2 "
-     "switchhead/listops_six_layers_h2 --out runs/listops`; in small: `docs/results.md`"},
-    {"Figure 2", "the largest of all heads' weights, layer 3, ListOps", "switchhead/listops_six_layers_*",
-     kAnalyseMaps},
-    {"Figure 3", "the same of every layer, SwitchHead", "switchhead/listops_six_layers_h2", kAnalyseMaps},
-    {"Figure 4", "the same of every layer, dense", "switchhead/listops_six_layers_dense_h8", kAnalyseMaps},
-    {"Figure 5", "each head with its experts beside it", "switchhead/listops_six_layers_h2", kAnalyseMaps},
-    {"Figure 6", "induction heads and stripes in language models",
-     "switchhead/wt103_47m switchhead/wt103_47m_dense_h10", kAnalyseInduction},
-    {"Section A.1", "beside FlashAttention", "",
-     "Words. Attention here never holds a matrix of all scores where it is fused: `docs/operators.md`; `headroom "
-     "doctor` says "
-     "where it is."},
-    {"Section A.2", "multiply-accumulates and memory of each layer", "",
-     "`headroom cost --paper switchhead`; any config's, by the same rule: `headroom cost switchhead/wt103_47m`"},
-    {"Table 6", "which projections need experts, 16 combinations", "switchhead/table1_*",
-     "`headroom compare switchhead/table1_vo switchhead/table1_o switchhead/table1_none --out runs/table6`"},
-    {"Table 7", "rotary positions on WikiText-103 and C4", "switchhead/wt103_*_rope* switchhead/c4_*_rope*",
-     "`headroom compare switchhead/wt103_45m_rope_dense_h10 switchhead/wt103_45m_rope --out runs/rope`; costs: "
-     "`headroom cost --paper switchhead`"},
-    {"Table 8", "rotary positions on C4: LAMBADA, BLiMP, Children's Books", "switchhead/c4_*_rope*",
-     "As Table 4: `headroom evaluate RUN --task blimp --data blimp.tar.gz`"},
-    {"Table 9", "hyperparameters", "switchhead/wt103_* switchhead/c4_* switchhead/enwik8_*",
-     "`headroom recipes`; `tests/recipes` holds every recipe against it."},
-    {"Section A.6", "why SwitchAll is smaller", "",
-     "`headroom cost switchhead/wt103_47m switchhead/wt103_47m_switchall`"},
-    {"Table 10", "machines and hours of the authors' runs", "",
-     "A record of the authors' machines. What one here takes: `docs/performance.md`, and `headroom advise` within a "
-     "given time."},
+// SwitchHead draft, Tables 2, 3 and 5.
+constexpr Row kSwitchHead[] = {
+    {"Transformer-XL 47M H=10", "switchhead/wt103_47m_dense_h10", "453.4M", "3.5M"},
+    {"Transformer-XL 47M H=2", "switchhead/wt103_47m_dense_h2", "453.4M", "1.4M"},
+    {"SwitchHead 47M H=2 k=2", "switchhead/wt103_47m", "170.4M", "0.8M"},
+    {"SwitchHead 47M H=2 k=3", "switchhead/c4_47m", "202.5M", "0.8M"},
+    {"MoA 47M n=2", "switchhead/wt103_47m_moa_h2", "140.1M", "0.7M"},
+    {"MoA 47M n=4", "switchhead/wt103_47m_moa_h4", "223.5M", "1.3M"},
+    {"MoA 47M n=6", "switchhead/wt103_47m_moa_h6", "306.8M", "1.9M"},
+    {"MoA 47M n=8", "switchhead/wt103_47m_moa_h8", "390.2M", "2.6M"},
+    {"Transformer-XL 262M H=16", "switchhead/wt103_262m_dense_h16", "5.4G", "21.0M"},
+    {"Transformer-XL 262M H=2", "switchhead/wt103_262m_dense_h2", "5.4G", "6.3M"},
+    {"SwitchHead 262M H=2 E=8 k=4", "switchhead/wt103_262m", "2.0G", "2.9M"},
+    {"SwitchHead 262M H=4 E=4 k=2", "switchhead/c4_262m", "2.4G", "5.6M"},
+    {"MoA 262M n=2", "switchhead/wt103_262m_moa_h2", "1.1G", "2.7M"},
+    {"MoA 262M n=4", "switchhead/wt103_262m_moa_h4", "1.7G", "5.1M"},
+    {"MoA 262M n=8", "switchhead/wt103_262m_moa_h8", "2.9G", "9.9M"},
+    {"MoA 262M n=12", "switchhead/wt103_262m_moa_h12", "4.1G", "14.7M"},
+    {"Transformer-XL Enwik8 41M H=8", "switchhead/enwik8_41m_dense_h8", "1.6G", "10.5M"},
+    {"Transformer-XL Enwik8 41M H=2", "switchhead/enwik8_41m_dense_h2", "1.6G", "4.2M"},
+    {"SwitchHead Enwik8 41M H=2", "switchhead/enwik8_41m", "709.3M", "2.8M"},
+    {"Transformer RoPE 45M H=10", "switchhead/wt103_45m_rope_dense_h10", "560.9M", "6.1M"},
+    {"Transformer RoPE 45M H=2", "switchhead/wt103_45m_rope_dense_h2", "560.9M", "1.9M"},
+    {"SwitchHead RoPE 45M H=2", "switchhead/wt103_45m_rope", "285.6M", "1.3M"},
+    {"Transformer RoPE 244M H=16", "switchhead/wt103_244m_rope_dense_h16", "6.4G", "37.7M"},
+    {"Transformer RoPE 244M H=2", "switchhead/wt103_244m_rope_dense_h2", "6.4G", "8.4M"},
+    // RoPE models have no memory (C = 1), but this row was printed with C = 2.
+    {"SwitchHead RoPE 243M H=4 (C=2)", "switchhead/wt103_243m_rope", "4.2G", "18.4M"},
 };
 
 }  // namespace
 
-std::span<const PaperItem> switchhead_draft_items() {
-  return kDraftItems;
-}
-
-std::span<const PaperItem> switchhead_items() {
-  return kFinalItems;
+Figures switchhead_figures() {
+  Figures figures;
+  for (const Row& row : kSwitchHead) {
+    const PaperCost cost = paper_cost(model_of(row.recipe));
+    figures.push_back(count(row.name, "attention_macs", row.macs, cost.attention_macs));
+    figures.push_back(count(row.name, "attention_memory", row.memory, cost.attention_memory));
+  }
+  return figures;
 }
 
 }  // namespace headroom::cost::detail

@@ -1,20 +1,19 @@
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-#include "class_data.h"
 #include "classification.h"
 #include "data/images/augmentation.h"
-#include "data/images/image_dataset.h"
+#include "data/images/pictures.h"
 #include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "mixup.h"
-#include "training/tasks/ahead.h"
 
 namespace headroom::tasks {
 namespace {
@@ -23,32 +22,32 @@ namespace fs = std::filesystem;
 
 class ImageExamples : public ClassExamples {
  public:
-  ImageExamples(std::shared_ptr<const data::ImageDataset> dataset, const config::Config& config)
-      : dataset_(std::move(dataset)),
+  ImageExamples(std::shared_ptr<const data::Pictures> pictures, const config::Config& config)
+      : pictures_(std::move(pictures)),
         model_(config.model),
-        changed_(data::augmentation_options(config.data, config.model.image_channels)),
-        plain_(changed_.without_changes()),
+        changed_(data::picture_options(config.data, config.model.image_channels)),
+        plain_(changed_.unchanged()),
         mixup_(config.data.mixup),
         shuffle_buffer_(config.data.shuffle_buffer),
         skip_bad_(config.data.skip_bad_rows),
         threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
 
-  std::int64_t size() const override { return dataset_->size(); }
-  std::string identity() const override { return dataset_->identity(); }
+  std::int64_t size() const override { return pictures_->size(); }
+  std::string identity() const override { return pictures_->identity(); }
   std::int64_t length(std::int64_t /*i*/) const override { return 0; }
-  data::FileShuffle file_shuffle() const override {
-    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = dataset_->file_sizes(), .together = shuffle_buffer_}
-                               : data::FileShuffle{};
+  data::RunShuffle runs() const override {
+    return shuffle_buffer_ > 0 ? data::RunShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
+                               : data::RunShuffle{};
   }
 
-  // An image that cannot be read is left out.
+  // Leaves out images that cannot be read.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
     in_parallel(examples.size(), threads_for(examples.size()), [&](std::size_t row) {
-      if (const auto image = read(examples[row])) {
-        data::augment(*image, plain_, model_.image_size, 0, row_of(images, row));
-        labels[row] = dataset_->label(examples[row]);
+      if (const auto picture = read(examples[row])) {
+        data::draw_picture(*picture, plain_, model_.image_size, 0, row_of(images, row));
+        labels[row] = pictures_->label(examples[row]);
       }
     });
     std::vector<std::int64_t> good;
@@ -63,16 +62,16 @@ class ImageExamples : public ClassExamples {
     return batch;
   }
 
-  // In place of an image that cannot be read comes the one after it.
+  // Replaces an image that cannot be read by the next one.
   models::Batch training_batch(const TrainingRows& rows) const override {
     const at::Tensor images = empty_images(std::ssize(rows.examples));
     std::vector<std::int32_t> labels(rows.examples.size(), 0);
     in_parallel(rows.examples.size(), threads_for(rows.examples.size()), [&](std::size_t row) {
       if (is_needed(rows.needed, row)) {
         const std::int64_t example = rows.examples[row];
-        const auto [image, label] = read_or_next(example);
-        data::augment(image, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
-                      row_of(images, row));
+        const auto [picture, label] = read_or_next(example);
+        data::draw_picture(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
+                           row_of(images, row));
         labels[row] = label;
       } else {
         std::fill_n(row_of(images, row), row_size(), 0.0F);
@@ -83,7 +82,7 @@ class ImageExamples : public ClassExamples {
     models::Batch batch = labelled_batch(labels, all, model_.patches());
     batch.tensors["images"] = images;
     if (mixup_ > 0.0) {
-      mix_rows(batch, mixing_share(mixup_, mix(rows.seed, "mixup")), threads_);
+      mix_rows(batch, mixup_lambda(mixup_, mix(rows.seed, "mixup")), threads_);
     }
     return batch;
   }
@@ -94,7 +93,7 @@ class ImageExamples : public ClassExamples {
   static std::int64_t decode_threads(const config::DataOptions& data) {
     return data.decode_threads > 0 ? data.decode_threads : own_cores();
   }
-  // A thread that has less than this to do is not worth its start.
+  // Starting a thread is not worth it for fewer rows.
   std::size_t threads_for(std::size_t rows) const {
     constexpr std::size_t kRows = 4;
     return std::min(threads_, (rows + kRows - 1) / kRows);
@@ -106,39 +105,39 @@ class ImageExamples : public ClassExamples {
   float* row_of(const at::Tensor& images, std::size_t row) const {
     return images.data_ptr<float>() + static_cast<std::int64_t>(row) * row_size();
   }
-  // A row that is mixed into the one after it is needed with that one.
+  // With mixup, a row is also needed if the next row is, into which it is mixed.
   bool is_needed(const std::vector<bool>& needed, std::size_t row) const {
     return needed.empty() || needed[row] || (mixup_ > 0.0 && needed[(row + 1) % needed.size()]);
   }
 
-  // Nothing for an image that cannot be read, where these are to be left out.
-  std::optional<data::Image> read(std::int64_t example) const {
+  // Nothing if the image cannot be read and data.skip_bad_rows is set.
+  std::optional<data::DecodedPicture> read(std::int64_t example) const {
     try {
-      return dataset_->image(example);
+      return pictures_->picture(example);
     } catch (const UserError& error) {
       if (!skip_bad_) {
         throw;
       }
       if (!warned_.exchange(true)) {
-        log_warning("an image is left out, as others like it will be without a word: {}", error.what());
+        log_warning("skipping an unreadable image (later ones are skipped without a warning): {}", error.what());
       }
       return std::nullopt;
     }
   }
-  std::pair<data::Image, std::int32_t> read_or_next(std::int64_t example) const {
+  std::pair<data::DecodedPicture, std::int32_t> read_or_next(std::int64_t example) const {
     constexpr std::int64_t kMostInARow = 1000;
     for (std::int64_t i = 0; i < kMostInARow; ++i) {
       const std::int64_t place = (example + i) % size();
-      if (auto image = read(place)) {
-        return {std::move(*image), dataset_->label(place)};
+      if (auto picture = read(place)) {
+        return {std::move(*picture), pictures_->label(place)};
       }
     }
-    user_error("data.train: {} images in a row cannot be read", kMostInARow);
+    user_error("data.train: {} consecutive images cannot be read", kMostInARow);
   }
 
-  std::shared_ptr<const data::ImageDataset> dataset_;
+  std::shared_ptr<const data::Pictures> pictures_;
   config::ModelOptions model_;
-  data::Augmentation changed_, plain_;
+  data::Picture changed_, plain_;
   double mixup_;
   std::int64_t shuffle_buffer_;
   bool skip_bad_;
@@ -149,26 +148,73 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    user_error("{}: names no files: images come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
-               key);
+    user_error(
+        "{}: names no files; images are read from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+        key);
   }
   const config::ModelOptions& model = config.model;
-  return std::make_shared<ImageExamples>(data::open_images(files, {.size = model.image_size,
-                                                                   .channels = model.image_channels,
-                                                                   .n_classes = model.n_classes,
-                                                                   .classes = config.data.classes,
-                                                                   .label_key = config.data.label_column,
-                                                                   .skip_bad = config.data.skip_bad_rows,
-                                                                   .threads = own_cores()}),
+  return std::make_shared<ImageExamples>(data::open_pictures(files, {.size = model.image_size,
+                                                                     .channels = model.image_channels,
+                                                                     .n_classes = model.n_classes,
+                                                                     .classes = config.data.classes,
+                                                                     .label_key = config.data.label_column,
+                                                                     .skip_bad = config.data.skip_bad_rows,
+                                                                     .threads = own_cores()}),
                                          config);
 }
+
+// The same batches and positions. A background thread prepares each batch while the step before it is computed. Errors
+// are thrown by the next() to which they belong.
+class Prefetched : public TrainingData {
+ public:
+  explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {}
+
+  models::Batch next() override {
+    if (!pending_.valid()) {
+      prepare();
+    }
+    Prepared batch = pending_.get();
+    position_ = batch.after;
+    prepare();
+    return std::move(batch.batch);
+  }
+  data::DataPosition position() const override { return position_; }
+  void seek(data::DataPosition position) override {
+    pending_ = {};  // waits for the batch in preparation
+    data_->seek(position);
+    position_ = position;
+  }
+  const std::string& identity() const override { return data_->identity(); }
+  void need_only(const std::vector<bool>& rows) override {
+    seek(position_);  // discards the batch in preparation
+    data_->need_only(rows);
+  }
+
+ private:
+  struct Prepared {
+    models::Batch batch;
+    data::DataPosition after;
+  };
+
+  void prepare() {
+    pending_ = std::async(std::launch::async, [this] {
+      Prepared prepared{.batch = data_->next(), .after = {}};
+      prepared.after = data_->position();
+      return prepared;
+    });
+  }
+
+  std::unique_ptr<TrainingData> data_;
+  data::DataPosition position_;
+  std::future<Prepared> pending_;  // last member: its destructor waits for the thread
+};
 
 class ImageClassification : public ClassTask {
  public:
   std::string_view name() const override { return "image classification"; }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 accuracy "
-           "of those whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
+           "the fraction whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
            "images are not augmented";
   }
   const std::vector<FigureKind>& figures() const override {
@@ -181,7 +227,7 @@ class ImageClassification : public ClassTask {
   }
   TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
     TaskData opened;
-    opened.training = prepared_ahead(train_on(read(config.data.train, config, "data.train"), config));
+    opened.training = std::make_unique<Prefetched>(train_on(read(config.data.train, config, "data.train"), config));
     opened.validation = evaluate_on(read(config.data.validation, config, "data.validation"), /*top_five=*/true);
     return opened;
   }

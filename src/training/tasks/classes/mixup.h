@@ -7,13 +7,12 @@
 
 namespace headroom::tasks {
 
-// lambda ~ Beta(alpha, alpha), and of lambda and 1 - lambda the larger one, so that a row's own part is the larger one:
-// the pairs are the same.
-double mixing_share(double alpha, std::uint64_t seed);
+// max(lambda, 1 - lambda) for lambda ~ Beta(alpha, alpha): a pair is the same in either order, so a row keeps the
+// larger weight.
+double mixup_lambda(double alpha, std::uint64_t seed);
 
-// Row b of "images" becomes share * row b + (1 - share) * row b - 1 (the last row's for the first one); the batch gets
-// "other_label", the labels of these, and "label_share" [B], the share (models/classifier.h). By up to `threads`
-// threads.
-void mix_rows(models::Batch& batch, double share, std::size_t threads);
+// Row b of "images" becomes lambda * row b + (1 - lambda) * row b - 1; the first row is mixed with the last. Adds
+// "other_label", the labels of the rows mixed in, and "label_share" [B], lambda (models/class_model.h).
+void mix_rows(models::Batch& batch, double lambda, std::size_t threads);
 
 }  // namespace headroom::tasks

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "class_data.h"
 #include "classification.h"
 #include "data/synthetic/listops.h"
 #include "data/text/labelled_text.h"
@@ -50,7 +49,7 @@ class SequenceExamples : public ClassExamples {
   std::string kind_;
 };
 
-// What the model must be for such data.
+// Throws UserError unless the model fits the data.
 void check_model(const config::Config& config) {
   const config::ModelOptions& model = config.model;
   const bool listops = is_listops(config.data);
@@ -60,11 +59,12 @@ void check_model(const config::Config& config) {
                listops ? "symbols of ListOps" : "values of a byte", model.vocabulary_size);
   }
   if (model.padding_token != 0) {
-    user_error("model.padding_token: must be 0, which means nothing else in this data, got {}", model.padding_token);
+    user_error("model.padding_token: must be 0, the only value that is unused in this data, got {}",
+               model.padding_token);
   }
   if (listops && (model.paired || model.n_classes < data::listops::kClasses)) {
     user_error(
-        "data.generator: ListOps has single sequences of {} classes, but model.paired = {}, model.n_classes = {}",
+        "data.generator: ListOps has single sequences and {} classes, but model.paired = {} and model.n_classes = {}",
         data::listops::kClasses, model.paired, model.n_classes);
   }
   constexpr std::int64_t kLongest[] = {50, 2000};
@@ -89,10 +89,10 @@ data::LabelledSequences read(const std::vector<std::string>& files, const config
       files, config.data, {.n_classes = model.n_classes, .most_bytes = model.context_length, .paired = model.paired});
 }
 
-// The options, where they say how to make examples.
+// The data options if they have a generator; else throws UserError.
 const config::DataOptions& generator_of(const config::Config& config) {
   if (!is_listops(config.data)) {
-    user_error("data.train: names no files: a classifier needs labelled CSV or TSV files, or data.generator");
+    user_error("data.train: names no files; a classifier needs labelled CSV or TSV files, or data.generator");
   }
   return config.data;
 }
@@ -129,14 +129,39 @@ class SequenceClassification : public ClassTask {
   }
 };
 
-// Accuracies of a few thousand expressions are too much alike, or tied, to tell models or learning rates apart; their
-// losses are not.
+// Compared by the loss, because accuracies over a few thousand expressions are often too close or tied.
 class ListOps : public SequenceClassification {
  public:
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::loss);
     return kFigures;
   }
+};
+
+// ListOps symbols. decode() puts a blank before each.
+class ListOpsSymbols : public tokenizers::Tokenizer {
+ public:
+  config::TokenizerKind kind() const override { return config::TokenizerKind::words; }
+  std::int64_t vocabulary_size() const override { return data::listops::kVocabulary; }
+  const std::string& serialised() const override { return name_; }
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    const std::vector<std::uint16_t> symbols = data::listops::parse(text);
+    ids.insert(ids.end(), symbols.begin(), symbols.end());
+  }
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= data::listops::kVocabulary) {
+        user_error("ListOps: a token must be from 0 to {}, got {}", data::listops::kVocabulary - 1, id);
+      }
+      const auto symbol = static_cast<std::uint16_t>(id);
+      text += symbol == data::listops::kPadding ? " <padding>" : " " + data::listops::to_text({&symbol, 1});
+    }
+    return text;
+  }
+
+ private:
+  std::string name_ = "ListOps";
 };
 
 }  // namespace
@@ -150,6 +175,13 @@ data::LabelledSequences evaluation_sequences(const EvaluationRequest& request) {
   check_model(config);
   const std::vector<std::string>& files = request.files.empty() ? config.data.validation : request.files;
   return files.empty() ? data::listops::generate(generator_of(config), false).validation : read(files, config);
+}
+
+std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Config& config) {
+  if (is_listops(config.data)) {
+    return std::make_shared<ListOpsSymbols>();
+  }
+  return tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "bytes");
 }
 
 const Task& sequence_classification() {

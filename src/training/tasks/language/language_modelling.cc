@@ -6,7 +6,6 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
-#include "text_batch.h"
 #include "text_data.h"
 
 namespace headroom::tasks {
@@ -14,7 +13,7 @@ namespace {
 
 using TokenFiles = std::vector<std::shared_ptr<const data::TokenFile>>;
 
-// The corpora, each with its weight in a mixture.
+// The identity of the corpus, or of all corpora of a mixture with their weights.
 std::string identity_of(const TokenFiles& files, const std::vector<double>& weights) {
   std::string all = weights.empty() ? data_identity(*files.front()) : "";
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -32,7 +31,7 @@ std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const co
   }
   auto batches = data::mix_batches({.files = files, .weights = weights}, shape, config.data.batching, seed);
   if (config.data.batching == config::Batching::streams) {
-    log_info("data.mixture: of a batch's {} rows, by corpus: {}", shape.batch,
+    log_info("data.mixture: rows of each corpus in a batch of {}: {}", shape.batch,
              fmt::join(data::shares_of(weights, shape.batch), ", "));
   }
   return batches;
@@ -63,7 +62,7 @@ class TextEvaluation : public EvaluationData {
   }
   double rows(const config::Config& config) const override { return text_rows(*tokens_, config); }
   std::string identity() const override { return content_identity(*tokens_); }
-  std::string beginning() const override {
+  std::string sample_prompt() const override {
     constexpr std::int64_t kTokens = 32;
     std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokens, tokens_->size())));
     tokens_->copy(0, std::ssize(ids), ids.data());
@@ -90,7 +89,7 @@ class LanguageModelling : public Task {
                                                       .unit = "bits",
                                                       .shown = Shown::table,
                                                       .decimals = 4},
-                                                     // Of the data's tokens, where the tokenizer lost some of the text.
+                                                     // Only if the tokenizer could not represent all of the text.
                                                      {.name = "unknown_share",
                                                       .metric = "unknown_share",
                                                       .words = "share of unknown tokens",
@@ -102,9 +101,8 @@ class LanguageModelling : public Task {
   }
 
   std::string_view protocol() const override {
-    return "perplexity is exp(cross-entropy a token) over the whole validation data, read as contiguous text; bits per "
-           "byte count the bytes that the tokens decode to, those of words that the tokenizer does not know at 8 bits "
-           "each";
+    return "perplexity is exp(cross-entropy per token) over the whole validation data, read as contiguous text; bits "
+           "per byte are over the bytes to which the tokens decode, and bytes of unknown words cost 8 bits each";
   }
 
   Figures figures_of(const Sums& sums) const override { return text_figures(sums); }

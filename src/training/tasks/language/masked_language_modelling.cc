@@ -1,23 +1,78 @@
 #include "masked_language_modelling.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "data/tokens/shuffle.h"
+#include "foundation/config/masking.h"
 #include "foundation/config/special_tokens.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
 #include "text_data.h"
-#include "training/tasks/add_up.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace {
 
+constexpr double kMasked = 0.8, kReplaced = 0.1;  // of the hidden tokens
+
+double uniform(std::uint64_t seed) {
+  return Random(seed).uniform();
+}
+
+// Packs sentences into rows.
+class Packer {
+ public:
+  explicit Packer(std::int64_t longest) : longest_(longest) {}
+
+  void add_sentence(std::int64_t length) {
+    if (now_.length + length > longest_) {
+      close();
+    }
+    for (; length > longest_; length -= longest_) {
+      now_.length = longest_;
+      close();
+    }
+    now_.length += length;
+  }
+  std::vector<RowSpan> finish() {
+    close();
+    return std::move(spans_);
+  }
+
+ private:
+  void close() {
+    if (now_.length > 0) {
+      spans_.push_back(now_);
+      now_ = {.begin = now_.begin + now_.length, .length = 0};
+    }
+  }
+  std::int64_t longest_;
+  RowSpan now_;
+  std::vector<RowSpan> spans_;
+};
+
+// The `count` places in [0, length) with the smallest hashes.
+std::vector<std::int64_t> chosen_places(std::int64_t length, std::int64_t count, std::uint64_t row_seed) {
+  const std::uint64_t seed = mix(row_seed, "place");
+  std::vector<std::pair<std::uint64_t, std::int64_t>> order;
+  for (std::int64_t place = 0; place < length; ++place) {
+    order.emplace_back(mix(seed, static_cast<std::uint64_t>(place)), place);
+  }
+  std::nth_element(order.begin(), order.begin() + (count - 1), order.end());
+  std::vector<std::int64_t> places;
+  for (std::int64_t i = 0; i < count; ++i) {
+    places.push_back(order[static_cast<std::size_t>(i)].second);
+  }
+  return places;
+}
+
 // Validation hides the same tokens whatever a run's seed is.
 constexpr std::uint64_t kValidationSeed = mix(0, "masked validation");
 
-// A text as rows, and batches of any of them.
+// The rows of a text, and batches of them.
 class MaskedText {
  public:
   MaskedText(std::shared_ptr<const data::TokenFile> file, const tokenizers::Tokenizer& tokenizer,
@@ -25,26 +80,26 @@ class MaskedText {
       : file_(std::move(file)), ids_(file_->vocabulary_size() + config::special_tokens(kKind)) {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {
-      user_error("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,
-                 context_length);
+      user_error("model.context_length: must be above {}, because a row starts and ends with <separator>, got {}",
+                 kMarkers, context_length);
     }
-    stretches_ = pack_sentences(*file_, line_ends(tokenizer), context_length - kMarkers);
+    spans_ = pack_sentences(*file_, line_ends(tokenizer), context_length - kMarkers);
   }
 
   const data::TokenFile& file() const { return *file_; }
-  std::int64_t rows() const { return std::ssize(stretches_); }
+  std::int64_t rows() const { return std::ssize(spans_); }
   std::int64_t hidden(std::int64_t row, std::uint64_t seed) const {
-    return hidden_count(stretches_[static_cast<std::size_t>(row)].length, row_seed(row, seed));
+    return hidden_count(spans_[static_cast<std::size_t>(row)].length, row_seed(row, seed));
   }
 
-  // "tokens" and "hidden" [rows, longest of them]; "valid" where they are of different lengths.
+  // "tokens" and "hidden" [rows, longest row]; "valid" if lengths differ.
   models::Batch batch(const std::vector<std::int64_t>& rows, std::uint64_t seed) const {
     std::vector<MaskedRow> masked;
     std::size_t longest = 0;
     for (const std::int64_t row : rows) {
-      const Stretch& stretch = stretches_[static_cast<std::size_t>(row)];
-      std::vector<std::int32_t> tokens(static_cast<std::size_t>(stretch.length));
-      file_->copy(stretch.begin, stretch.length, tokens.data());
+      const RowSpan& span = spans_[static_cast<std::size_t>(row)];
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(span.length));
+      file_->copy(span.begin, span.length, tokens.data());
       masked.push_back(mask_row(tokens, ids_, row_seed(row, seed)));
       longest = std::max(longest, masked.back().tokens.size());
     }
@@ -82,7 +137,7 @@ class MaskedText {
 
   std::shared_ptr<const data::TokenFile> file_;
   MaskingTokens ids_;
-  std::vector<Stretch> stretches_;
+  std::vector<RowSpan> spans_;
 };
 
 class MaskedTraining : public TrainingData {
@@ -94,8 +149,8 @@ class MaskedTraining : public TrainingData {
         per_epoch_(text_.rows() / batch_size_),
         seed_(static_cast<std::uint64_t>(options.seed)) {
     if (per_epoch_ < 1) {
-      user_error("{}: gives {} rows of model.context_length tokens, too few for train.batch_size {}",
-                 text_.file().name(), text_.rows(), batch_size_);
+      user_error("{}: has only {} rows of model.context_length tokens, but train.batch_size is {}", text_.file().name(),
+                 text_.rows(), batch_size_);
     }
   }
 
@@ -115,7 +170,7 @@ class MaskedTraining : public TrainingData {
   data::DataPosition position() const override { return position_; }
   void seek(data::DataPosition position) override {
     if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-      user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
+      user_error("{}: has {} batches per epoch, so there is no epoch {}, step {}", text_.file().name(), per_epoch_,
                  position.epoch, position.step);
     }
     position_ = position;
@@ -139,19 +194,20 @@ class MaskedEvaluation : public EvaluationData {
                        at_once = std::max<std::int64_t>(options.batch_size, 1);
     models::Memory memory;
     std::int64_t done = 0;
-    return add_up(options, {.unit = "row", .units = rows}, [&](const nn::Context& context) -> std::optional<Measured> {
-      std::vector<std::int64_t> now(static_cast<std::size_t>(std::min(at_once, rows - done)));
-      if (now.empty()) {
-        return std::nullopt;
-      }
-      std::iota(now.begin(), now.end(), done);
-      done += std::ssize(now);
-      const auto measure = [&, now] {
-        const models::Batch batch = text_.batch(now, kValidationSeed);
-        return cross_entropy(model, batch, batch.n_targets(), memory, context);
-      };
-      return Measured{.sums = measure, .done = done};
-    });
+    return run_evaluation(options, {.unit = "row", .units = rows},
+                          [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
+                            std::vector<std::int64_t> now(static_cast<std::size_t>(std::min(at_once, rows - done)));
+                            if (now.empty()) {
+                              return std::nullopt;
+                            }
+                            std::iota(now.begin(), now.end(), done);
+                            done += std::ssize(now);
+                            const auto measure = [&, now] {
+                              const models::Batch batch = text_.batch(now, kValidationSeed);
+                              return cross_entropy(model, batch, batch.n_targets(), memory, context);
+                            };
+                            return BatchEvaluation{.sums = measure, .done = done};
+                          });
   }
   double rows(const config::Config& config) const override {
     return static_cast<double>(rows_to_read(config.train.evaluate_tokens));
@@ -159,7 +215,7 @@ class MaskedEvaluation : public EvaluationData {
   std::string identity() const override { return content_identity(text_.file()); }
 
  private:
-  // As many from the beginning as hide at most so many tokens, at least one; 0: all.
+  // The number of first rows with at most this many hidden tokens together, at least one; 0: all rows.
   std::int64_t rows_to_read(std::int64_t most_tokens) const {
     std::int64_t rows = 0, hidden = 0;
     while (rows < text_.rows() && most_tokens > 0) {
@@ -186,7 +242,7 @@ class MaskedLanguageModelling : public Task {
   }
 
   std::string_view protocol() const override {
-    return "perplexity is exp(cross-entropy a hidden token); 15% of the validation tokens are hidden, the same for "
+    return "perplexity is exp(cross-entropy per hidden token); 15% of the validation tokens are hidden, the same for "
            "every model";
   }
 
@@ -215,6 +271,70 @@ class MaskedLanguageModelling : public Task {
 const Task& masked_language_modelling() {
   static const MaskedLanguageModelling kTask;
   return kTask;
+}
+
+std::vector<bool> line_ends(const tokenizers::Tokenizer& tokenizer) {
+  std::vector<bool> ends(static_cast<std::size_t>(tokenizer.vocabulary_size()), false);
+  if (const std::int32_t line_end = tokenizer.line_end_id(); line_end >= 0) {
+    ends[static_cast<std::size_t>(line_end)] = true;
+  }
+  if (tokenizer.kind() == config::TokenizerKind::bpe) {
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+      ends[static_cast<std::size_t>(id)] = tokenizer.decode(std::span(&id, 1)).ends_with('\n');
+    }
+  }
+  return std::find(ends.begin(), ends.end(), true) == ends.end() ? std::vector<bool>() : ends;
+}
+
+std::vector<RowSpan> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest) {
+  constexpr std::int64_t kAtOnce = std::int64_t{1} << 16;
+  Packer packer(longest);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kAtOnce, file.size())));
+  std::int64_t length = 0;  // of the current sentence
+  for (std::int64_t begin = 0; begin < file.size(); begin += kAtOnce) {
+    const std::int64_t count = std::min(kAtOnce, file.size() - begin);
+    file.copy(begin, count, ids.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      ++length;
+      const auto id = static_cast<std::size_t>(ids[static_cast<std::size_t>(i)]);
+      if (ends.empty() ? length == longest : ends.at(id)) {
+        packer.add_sentence(length);
+        length = 0;
+      }
+    }
+  }
+  if (length > 0) {
+    packer.add_sentence(length);
+  }
+  return packer.finish();
+}
+
+std::int64_t hidden_count(std::int64_t length, std::uint64_t row_seed) {
+  const double expected = static_cast<double>(config::kHiddenPercent * length) / 100.0;
+  const double wanted = std::floor(expected + uniform(mix(row_seed, "count")));
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, length);
+}
+
+MaskedRow mask_row(const std::vector<std::int32_t>& tokens, const MaskingTokens& ids, std::uint64_t row_seed) {
+  MaskedRow row;
+  row.tokens.push_back(ids.separator);
+  row.tokens.insert(row.tokens.end(), tokens.begin(), tokens.end());
+  row.tokens.push_back(ids.separator);
+  row.hidden.assign(row.tokens.size(), -1);
+  const auto length = static_cast<std::int64_t>(tokens.size());
+  const std::uint64_t kind_seed = mix(row_seed, "kind"), word_seed = mix(row_seed, "word");
+  for (const std::int64_t place : chosen_places(length, hidden_count(length, row_seed), row_seed)) {
+    std::int64_t& token = row.tokens[static_cast<std::size_t>(place + 1)];
+    row.hidden[static_cast<std::size_t>(place + 1)] = token;
+    const double kind = uniform(mix(kind_seed, static_cast<std::uint64_t>(place)));
+    if (kind < kMasked) {
+      token = ids.mask;
+    } else if (kind < kMasked + kReplaced) {
+      Random draw(mix(word_seed, static_cast<std::uint64_t>(place)));
+      token = static_cast<std::int64_t>(draw.below(static_cast<std::uint64_t>(ids.words)));
+    }
+  }
+  return row;
 }
 
 }  // namespace headroom::tasks

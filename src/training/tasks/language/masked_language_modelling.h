@@ -1,5 +1,5 @@
-// Predicting hidden tokens from those on both sides, as RoBERTa is trained (Liu et al. 2019, "full sentences", dynamic
-// masking) and MoA's masked language models are: cross-entropy and perplexity of the hidden tokens.
+// Masked language modelling as in RoBERTa (Liu et al. 2019, "full sentences", dynamic masking) and MoA: cross-entropy
+// and perplexity of hidden tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,36 @@
 
 namespace headroom::tasks {
 
-// Training reads rows in a new order every epoch, with another 15% of each row's tokens hidden: of these, 80% are
-// replaced by <mask>, 10% by a random token, 10% stay. What is hidden follows from train.seed, the epoch and the row's
-// place in the file, never from the batch. What validation hides follows from a seed of its own, the same in every run.
+// Every epoch reads the rows in a new order and hides another 15% of each row's tokens: of these, 80% are replaced by
+// <mask>, 10% by a random token, and 10% are unchanged. The choice depends on train.seed, the epoch and the row's place
+// in the file, not on the batch; in validation on a fixed seed, the same in every run.
 // Figures: "loss" in nats a hidden token, "perplexity" exp(loss).
 const Task& masked_language_modelling();
 
-// Consecutive tokens of a file that are read as one row.
-struct Stretch {
+// Consecutive tokens of a file that form a row.
+struct RowSpan {
   std::int64_t begin = 0, length = 0;
 };
 
-// Which of the tokenizer's ids end a line: of byte-level BPE also those of several line ends or of blanks before one.
-// Empty: none does.
+// For each of the tokenizer's ids, whether its text ends with a line end. Empty if none does.
 std::vector<bool> line_ends(const tokenizers::Tokenizer& tokenizer);
-// The whole file as stretches of at most `longest` tokens, as many whole sentences as fit in each; a sentence ends with
-// one of the tokens `ends` (none: cut anywhere). A longer one is cut, and its rest begins the next stretch.
-std::vector<Stretch> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest);
+// Divides the file into rows of at most `longest` tokens, each with as many whole sentences as fit. A sentence ends
+// with a token in `ends` (if empty: after `longest` tokens). A longer sentence is cut, and its rest starts the next
+// row.
+std::vector<RowSpan> pack_sentences(const data::TokenFile& file, const std::vector<bool>& ends, std::int64_t longest);
 
-// How many of a row's `length` >= 1 tokens are hidden: 15%, rounded at random so that it is 15% in the mean; at
+// The number of hidden tokens of a row of `length` >= 1 tokens: 15%, rounded at random so that the mean is 15%; at
 // least 1.
 std::int64_t hidden_count(std::int64_t length, std::uint64_t row_seed);
 
-// The special ids of a model whose vocabulary has `vocabulary_size` ids.
+// The special ids of a model, after those of its tokenizer.
 struct MaskingTokens {
-  std::int64_t words, separator, mask;  // ids below `words` are the tokenizer's
+  std::int64_t words, separator, mask;  // ids below `words` belong to the tokenizer
   explicit MaskingTokens(std::int64_t vocabulary_size)
       : words(vocabulary_size - 2), separator(vocabulary_size - 2), mask(vocabulary_size - 1) {}
 };
 
-// <separator>, the tokens with some hidden, <separator>; `hidden`: the original tokens of hidden places, -1 elsewhere.
+// <separator>, the tokens with some hidden, <separator>. `hidden`: the original tokens where hidden, -1 elsewhere.
 struct MaskedRow {
   std::vector<std::int64_t> tokens, hidden;
 };

@@ -13,25 +13,25 @@
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/blanks.h"
 #include "headroom/core/error.h"
-#include "training/tasks/gather.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace {
 
-// The sequence's end, as much as a model without memory can read; whether anything was left out.
+// Removes tokens from the start that a model without memory cannot read; returns whether there were any.
 bool truncate(Sequence& sequence, std::int64_t context_length) {
   const std::int64_t out = std::ssize(sequence.tokens) - (context_length + 1);
   if (out <= 0) {
     return false;
   }
   sequence.tokens.erase(sequence.tokens.begin(), sequence.tokens.begin() + out);
-  for (Span& span : sequence.scored) {
+  for (TokenSpan& span : sequence.scored) {
     span = {.begin = std::max<std::int64_t>(span.begin - out, 1), .end = std::max<std::int64_t>(span.end - out, 1)};
   }
   return true;
 }
 
-// Sequences that are read together, the longest first.
+// A batch of sequences, longest first.
 class Group {
  public:
   Group(const std::vector<const Sequence*>& sequences, const models::LanguageModel& model)
@@ -46,7 +46,7 @@ class Group {
     models::Memory memory;
     for (std::int64_t begin = 0; begin < all; begin += chunk) {
       std::int64_t rows = std::ssize(sequences_);
-      while (length_of(rows - 1) <= begin) {  // those at their end drop out
+      while (length_of(rows - 1) <= begin) {  // shorter sequences have ended
         --rows;
       }
       memory = memory.narrow(0, rows);
@@ -56,7 +56,7 @@ class Group {
   std::vector<std::vector<SpanScore>> take() { return std::move(spans_); }
 
  private:
-  std::int64_t length_of(std::int64_t row) const {  // tokens that are read: the last is only predicted
+  std::int64_t length_of(std::int64_t row) const {  // tokens read: the last one is only predicted
     return std::ssize(sequences_[static_cast<std::size_t>(row)]->tokens) - 1;
   }
 
@@ -86,11 +86,11 @@ class Group {
     }
   }
 
-  // The score that the token at `place` counts in.
+  // The score to which the token at `place` belongs; null if it is not scored.
   SpanScore* span_at(std::size_t row, std::int64_t place) {
-    const std::vector<Span>& scored = sequences_[row]->scored;
+    const std::vector<TokenSpan>& scored = sequences_[row]->scored;
     const auto found = std::find_if(scored.begin(), scored.end(),
-                                    [&](const Span& span) { return span.begin <= place && place < span.end; });
+                                    [&](const TokenSpan& span) { return span.begin <= place && place < span.end; });
     return found == scored.end() ? nullptr : &spans_[row][static_cast<std::size_t>(found - scored.begin())];
   }
 
@@ -99,27 +99,29 @@ class Group {
   std::vector<std::vector<SpanScore>> spans_;
 };
 
-// What is in front of the tokens `all` of a text.
-std::vector<std::int32_t> tokens_in_front(const tokenizers::Tokenizer& tokenizer, const Beginning& beginning,
-                                          bool has_context, const std::vector<std::int32_t>& all) {
-  if (beginning.kind == Begin::line_end) {
+// The prefix of a text with the tokens `all`.
+std::vector<std::int32_t> prefix_tokens(const tokenizers::Tokenizer& tokenizer, const Prefix& prefix, bool has_context,
+                                        const std::vector<std::int32_t>& all) {
+  if (prefix.kind == PrefixKind::line_end) {
     return tokenizers::beginning_of_text(tokenizer);
   }
-  const std::int32_t mark = beginning.kind == Begin::bos ? beginning.bos : has_context ? -1 : beginning.stand_in;
-  return mark < 0 || all.front() == mark ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{mark};
+  const std::int32_t token = prefix.kind == PrefixKind::bos ? prefix.bos : has_context ? -1 : prefix.stand_in;
+  return token < 0 || all.front() == token ? std::vector<std::int32_t>{} : std::vector<std::int32_t>{token};
 }
 
 struct SequenceOrder {
   bool operator()(const Sequence* a, const Sequence* b) const {
-    const auto less = [](const Span& x, const Span& y) { return std::tie(x.begin, x.end) < std::tie(y.begin, y.end); };
+    const auto less = [](const TokenSpan& x, const TokenSpan& y) {
+      return std::tie(x.begin, x.end) < std::tie(y.begin, y.end);
+    };
     return a->tokens != b->tokens ? a->tokens < b->tokens
                                   : std::lexicographical_compare(a->scored.begin(), a->scored.end(), b->scored.begin(),
                                                                  b->scored.end(), less);
   }
 };
 
-// For each sequence the index of the first one that is equal to it. Rounding depends on a row's place in its batch, so
-// equal sequences are scored once and share the scores.
+// For each sequence, the index of the first one that equals it. Rounding depends on a row's place in its batch, so
+// equal sequences are scored once.
 std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   std::map<const Sequence*, std::size_t, SequenceOrder> seen;
   std::vector<std::size_t> first(sequences.size());
@@ -129,7 +131,7 @@ std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   return first;
 }
 
-// Batches of the sequences that are scored, as indices: of about the same length each.
+// Batches of indices of the distinct sequences, sorted by length.
 std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences,
                                                  const std::vector<std::size_t>& first, std::int64_t batch_size) {
   std::vector<std::size_t> order;
@@ -152,9 +154,9 @@ std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& se
   return batches;
 }
 
-// Adds what the other processes read; notes where any was interrupted. Numbers go by their bits: JSON has none that are
-// not finite.
-void join(Scores& scores, ProcessGroup& peers) {
+// Merges the scores of all ranks. Floating-point values are sent as their bits, because JSON has no NaN and no
+// infinity.
+void merge(Scores& scores, ProcessGroup& group) {
   Json mine = {{"complete", scores.complete}, {"tokens", scores.tokens}, {"spans", Json::array()}};
   for (std::size_t i = 0; i < scores.spans.size(); ++i) {
     for (std::size_t span = 0; span < scores.spans[i].size(); ++span) {
@@ -163,7 +165,7 @@ void join(Scores& scores, ProcessGroup& peers) {
     }
   }
   scores.tokens = 0;
-  for (const Json& theirs : gather(peers, mine, "evaluate")) {
+  for (const Json& theirs : gather(group, mine, "evaluate")) {
     scores.complete = scores.complete && theirs.at("complete").get<bool>();
     scores.tokens += theirs.at("tokens").get<std::int64_t>();
     for (const Json& span : theirs.at("spans")) {
@@ -179,7 +181,7 @@ void join(Scores& scores, ProcessGroup& peers) {
 }  // namespace
 
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
-                     std::string_view where, const Beginning& beginning) {
+                     std::string_view where, const Prefix& prefix) {
   const std::vector<std::int32_t> before = tokenizer.encode(without_trailing_blanks(context)),
                                   all = tokenizer.encode(std::string(context) + std::string(continuation));
   auto first = std::ssize(before);
@@ -187,15 +189,14 @@ Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view co
     first = std::mismatch(before.begin(), before.end(), all.begin(), all.end()).second - all.begin();
   }
   if (first == std::ssize(all)) {
-    user_error("{}: \"{}\" has no tokens of its own in tokenizer {}", where, continuation, tokenizer.name());
+    user_error("{}: \"{}\" has no tokens in tokenizer {}", where, continuation, tokenizer.name());
   }
-  Sequence sequence{.tokens = tokens_in_front(tokenizer, beginning, !context.empty(), all), .scored = {}};
+  Sequence sequence{.tokens = prefix_tokens(tokenizer, prefix, !context.empty(), all), .scored = {}};
   first = std::max<std::ptrdiff_t>(first + std::ssize(sequence.tokens), 1);
   sequence.tokens.insert(sequence.tokens.end(), all.begin(), all.end());
   if (first == std::ssize(sequence.tokens)) {
-    user_error(
-        "{}: \"{}\" is a single token that nothing precedes: --begin line_end or bos puts something in front of it",
-        where, continuation);
+    user_error("{}: \"{}\" is a single token without context, which cannot be predicted; use --begin line_end or bos",
+               where, continuation);
   }
   sequence.scored.push_back({.begin = first, .end = std::ssize(sequence.tokens)});
   return sequence;
@@ -225,7 +226,7 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
   std::int64_t so_far = 0;
   for (std::size_t batch = 0; scores.complete && batch < batches.size(); ++batch) {
     so_far += std::ssize(batches[batch]);
-    if (static_cast<int>(batch % static_cast<std::size_t>(options.peers->size())) != options.peers->rank()) {
+    if (static_cast<int>(batch % static_cast<std::size_t>(options.group->size())) != options.group->rank()) {
       continue;
     }
     std::vector<const Sequence*> now;
@@ -244,8 +245,8 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
       progress->update(so_far);
     }
   }
-  if (options.peers->size() > 1) {
-    join(scores, *options.peers);
+  if (options.group->size() > 1) {
+    merge(scores, *options.group);
   }
   for (std::size_t i = 0; i < first.size(); ++i) {
     if (first[i] != i) {

@@ -1,4 +1,4 @@
-// Log-probabilities that a language model gives to parts of texts: what tests without training are scored from.
+// Log-probabilities of parts of texts under a language model, for zero-shot and few-shot tests.
 #pragma once
 
 #include <cstdint>
@@ -12,55 +12,55 @@
 
 namespace headroom::tasks {
 
-// Tokens [begin, end) of a sequence; begin is at least 1, for the first token of all is only read.
-struct Span {
+// Tokens [begin, end) of a sequence. begin is at least 1, because the first token is not predicted.
+struct TokenSpan {
   std::int64_t begin = 1, end = 1;
 };
 
 struct Sequence {
   std::vector<std::int32_t> tokens;
-  std::vector<Span> scored;
+  std::vector<TokenSpan> scored;
 };
 
-// Of one span, given the tokens before it.
+// The score of a span given the tokens before it.
 struct SpanScore {
   double log_probability = 0.0;  // sum over its tokens, in nats
   std::int64_t tokens = 0;
-  bool likeliest = true;  // each token was likelier than all others: what greedy decoding writes
+  bool likeliest = true;  // greedy decoding would generate exactly these tokens
 };
 
 struct Scores {
-  std::vector<std::vector<SpanScore>> spans;  // as the sequences' `scored`
-  std::int64_t truncated = 0;                 // sequences whose beginning the model could not read
-  std::int64_t tokens = 0;                    // read
-  bool complete = true;                       // false: Ctrl-C
+  std::vector<std::vector<SpanScore>> spans;  // by sequence, then as in Sequence::scored
+  std::int64_t truncated = 0;                 // number of sequences whose start did not fit the context
+  std::int64_t tokens = 0;                    // tokens read
+  bool complete = true;                       // false: interrupted by Ctrl-C
 };
 
-// What is in front of a text: nothing, a line end, as texts begin after one in training here, or a token of its own.
-enum class Begin { none, line_end, bos };
-inline constexpr std::pair<Begin, std::string_view> kBegins[] = {
-    {Begin::none, "none"}, {Begin::line_end, "line_end"}, {Begin::bos, "bos"}};
+// The prefix of a text: nothing, a line end (training texts follow one), or a BOS token.
+enum class PrefixKind { none, line_end, bos };
+inline constexpr std::pair<PrefixKind, std::string_view> kPrefixKinds[] = {
+    {PrefixKind::none, "none"}, {PrefixKind::line_end, "line_end"}, {PrefixKind::bos, "bos"}};
 
-struct Beginning {
-  Begin kind = Begin::line_end;
-  std::int32_t bos = -1;  // for Begin::bos
-  // For Begin::none: in front of a continuation without context, whose first token nothing would predict; -1: that one
-  // is only read.
+struct Prefix {
+  PrefixKind kind = PrefixKind::line_end;
+  std::int32_t bos = -1;  // for PrefixKind::bos
+  // For PrefixKind::none: the token before a continuation without context, whose first token could not be predicted
+  // otherwise. -1: that token is not scored.
   std::int32_t stand_in = -1;
 };
 
-// A text as a sequence: its beginning, then the context, then the continuation, whose tokens are scored. Which these
-// are is decided as by lm-evaluation-harness: blanks at the context's end are the continuation's, and what is beyond as
-// many tokens as the context has; where that is none, what is beyond the first token that differs. A text that begins
-// with bos, or the token that stands in for it, gets no second one. Throws UserError, beginning with `where`, for a
+// The prefix, the context and the continuation as tokens; those of the continuation are scored. They are separated as
+// in lm-evaluation-harness: trailing blanks of the context belong to the continuation, whose tokens are those after as
+// many tokens as the context has by itself; if there are none, those from the first token that differs. A text that
+// starts with `bos` or `stand_in` does not get a second one. Throws UserError, whose message starts with `where`, for a
 // continuation without tokens.
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
-                     std::string_view where, const Beginning& beginning = {});
+                     std::string_view where, const Prefix& prefix = {});
 
-// Reads the sequences, batched by length, options.batch_size at a time; results do not depend on that, apart from
-// rounding. Equal sequences are read once and get equal scores, to the bit. options.peers share the batches out and get
-// the same scores. A model with memory reads a sequence of any length, chunk by chunk; one without reads the last
-// context_length tokens before the last one. Throws UserError when the model is of another vocabulary.
+// Scores the sequences in batches of options.batch_size, sorted by length; the batch size affects only rounding. Equal
+// sequences get bit-identical scores. The ranks of options.group divide the batches and get the same scores. A model
+// with memory reads sequences of any length, chunk by chunk; one without memory reads the last context_length + 1
+// tokens. Throws UserError if the model has another vocabulary.
 Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
              std::string_view title);
 

@@ -23,25 +23,24 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
   }
 }
 
-// What the user must know about the file's bits per byte: they cannot be given, or are those of a normalised text.
-void remark(const data::TokenFile& file) {
+// Logs it if bits per byte are unavailable, or are those of normalised text.
+void remark_on_bits_per_byte(const data::TokenFile& file) {
   if (!file.unknown()) {
     log_warning(
-        "{}: does not say how much of its text the tokenizer lost: bits per byte cannot be given (data prepare, with "
-        "--validation-share for a part of a text)",
+        "{}: bits per byte are unavailable, because the file does not record unknown text; prepare it again (headroom "
+        "data prepare, with --validation-share for a part of a text)",
         file.name());
   } else if (file.decoded_bytes() != file.text_bytes()) {
     log_info(
-        "{}: bits per byte count the {} bytes that its tokens decode to, not the text's {}: tokenizer {} normalises "
-        "text{}",
+        "{}: bits per byte are over the {} bytes to which its tokens decode, not the text's {}, because tokenizer {} "
+        "normalises text{}",
         file.name(), file.decoded_bytes(), file.text_bytes(), file.tokenizer_name(),
         file.tokenizer_name().starts_with("sentencepiece") ? " (tokenizer.keep_whitespace = true keeps it)" : "");
   }
 }
 
-// A folder for a file of this lifetime: the cache, which is the user's where it is not named, or, where there is none
-// or nothing can be written there, the system's for temporary files.
-fs::path folder_for_a_while(fs::path cache) {
+// A folder for temporary files: `cache` (empty: the user's cache), or the system's if that cannot be written.
+fs::path temporary_folder(fs::path cache) {
   try {
     cache = cache.empty() ? fs::path(cache_folder()) : cache;
     make_folder(cache);
@@ -54,7 +53,7 @@ fs::path folder_for_a_while(fs::path cache) {
   return fs::temp_directory_path();
 }
 
-// Removes the file, which a process that has it mapped still reads.
+// Removes the file at the end of its scope. Mappings of the file stay valid.
 struct Removal {
   fs::path file;
   ~Removal() {
@@ -63,10 +62,10 @@ struct Removal {
   }
 };
 
-// Text as tokens, in a file that goes as soon as it is mapped.
+// Encodes text into a token file that is removed once it is mapped.
 std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                                               const fs::path& cache, const std::string& name) {
-  const Removal removal{folder_for_a_while(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
+  const Removal removal{temporary_folder(cache) / fmt::format("headroom-evaluate-{}.tokens", getpid())};
   data::write_token_file(text, tokenizer, removal.file);
   return std::make_shared<const data::TokenFile>(removal.file, name);
 }
@@ -78,9 +77,9 @@ std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
-  const bool of_tokens = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
-  if (files.empty() && (of_tokens || !options.mixture.empty())) {
-    return opened(data::prepare_validation(options, request.tokenizer, folder_for_a_while(request.cache)));
+  const bool has_token_files = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
+  if (files.empty() && (has_token_files || !options.mixture.empty())) {
+    return opened(data::prepare_validation(options, request.tokenizer, temporary_folder(request.cache)));
   }
   if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
     if (files.size() > 1) {
@@ -111,7 +110,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
     check_tokenizer(*text.train.back(), tokenizer, "the run's");
   }
   check_tokenizer(*text.validation, tokenizer, "the run's");
-  remark(*text.validation);
+  remark_on_bits_per_byte(*text.validation);
   const std::int64_t size = tokenizer.vocabulary_size() + special;
   if (!config.vocabulary_follows_tokenizer && size != config.model.vocabulary_size) {
     user_error("model.vocabulary_size: must be {}, the size of tokenizer {}{}, got {}", size, tokenizer.name(),
@@ -123,7 +122,7 @@ TextData open_text_data(const config::Config& config, const fs::path& cache) {
 std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequest& request) {
   std::shared_ptr<const data::TokenFile> tokens = open_tokens(request);
   check_tokenizer(*tokens, *request.tokenizer, "the checkpoint's");
-  remark(*tokens);
+  remark_on_bits_per_byte(*tokens);
   return tokens;
 }
 

@@ -1,4 +1,4 @@
-// How well a model predicts a text.
+// Evaluation of a model on a text.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -9,9 +9,8 @@
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
 #include "language_modelling.h"
-#include "text_batch.h"
 #include "text_data.h"
-#include "training/tasks/add_up.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace {
@@ -32,7 +31,7 @@ models::Batch to_batch(const data::EvaluationBatch& batch) {
   return made;
 }
 
-// What is known of the text itself, over its tokens.
+// Counts of the text itself.
 Sums text_sums(const data::TokenFile& tokens) {
   const auto over_tokens = [&](std::int64_t n) { return Sum{.sum = static_cast<double>(n), .count = tokens.size()}; };
   Sums sums = {{kTextBytes, over_tokens(tokens.decoded_bytes())}};
@@ -43,7 +42,7 @@ Sums text_sums(const data::TokenFile& tokens) {
   return sums;
 }
 
-// Windows that overlap: window w ends with prediction min(length + w stride, all).
+// Sliding windows: window w ends with prediction min(length + w stride, all).
 class Windows {
  public:
   Windows(const data::TokenFile& tokens, std::int64_t context_length, const EvaluateOptions& options)
@@ -56,7 +55,7 @@ class Windows {
   }
   std::int64_t count() const { return all_ < 1 ? 0 : 1 + (all_ - length_ + stride_ - 1) / stride_; }
 
-  // "tokens" and "targets" [rows, length] of `rows` windows from `first` on; those that do not count are -1.
+  // "tokens" and "targets" [rows, length] of windows [first, first + rows). Targets that do not count are -1.
   models::Batch batch(std::int64_t first, std::int64_t rows) const {
     const at::Tensor inputs = at::empty({rows, length_}, at::kLong), targets = at::full({rows, length_}, -1, at::kLong);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(length_ + 1));
@@ -80,40 +79,40 @@ class Windows {
   std::int64_t stride_, all_, length_ = 0;
 };
 
-Evaluation add_up_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
-                          const EvaluateOptions& options) {
+Evaluation evaluate_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
+                            const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (o.memory_length > 0) {
-    user_error("evaluate: --stride: must be 0 with model.memory_length = {}: memory carries what came before",
+    user_error("evaluate: --stride: must be 0 with model.memory_length = {}, because memory carries the context",
                o.memory_length);
   }
   const Windows windows(tokens, o.context_length, options);
   const std::int64_t at_once = std::max<std::int64_t>(options.batch_size, 1);
   models::Memory memory;
   std::int64_t done = 0;
-  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+  const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
     if (done == windows.count()) {
       return std::nullopt;
     }
     const models::Batch batch = windows.batch(done, std::min(at_once, windows.count() - done));
     done += batch.rows();
     const auto measure = [&, batch]() -> Sums {
-      const models::Batch there = batch.to(model.device());
-      // The vocabulary's scores are needed for what counts only.
+      const models::Batch on_device = batch.to(model.device());
+      // score() computes logits only for targets that count.
       const at::Tensor log_probability =
-          model.score(there.at("tokens"), there.at("targets"), memory, context).log_probability;
+          model.score(on_device.at("tokens"), on_device.at("targets"), memory, context).log_probability;
       return sums_of_losses(-log_probability);
     };
-    return Measured{.sums = measure, .done = done};
+    return BatchEvaluation{.sums = measure, .done = done};
   };
-  return add_up(options, {.unit = "window", .units = windows.count()}, next);
+  return run_evaluation(options, {.unit = "window", .units = windows.count()}, next);
 }
 
-// The file as streams side by side.
-Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
-                          const EvaluateOptions& options) {
+// Parallel streams.
+Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
+                            const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
-  // A layer's memory depends on the one below it a chunk earlier, and so on down to the embedding.
+  // A layer's memory depends on the layer below one chunk earlier, so the context reaches back n_layers chunks.
   data::EvaluationPass pass(std::move(tokens), {.batch = std::max<std::int64_t>(options.batch_size, 1),
                                                 .length = o.context_length,
                                                 .warming = o.memory_length > 0 ? o.n_layers : 0,
@@ -121,7 +120,7 @@ Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data
   models::Memory memory;
   data::EvaluationBatch batch;
   std::int64_t done = 0;
-  const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+  const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
     if (!pass.next(batch)) {
       return std::nullopt;
     }
@@ -129,10 +128,10 @@ Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data
       memory.forget();
     }
     memory = memory.narrow(0, batch.batch);
-    return Measured{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },
-                    .done = ++done};
+    return BatchEvaluation{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },
+                           .done = ++done};
   };
-  return add_up(options, {.unit = "batch", .units = pass.batches(), .independent = o.memory_length == 0}, next);
+  return run_evaluation(options, {.unit = "batch", .units = pass.batches(), .independent = o.memory_length == 0}, next);
 }
 
 }  // namespace
@@ -157,12 +156,12 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
                          const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
   if (tokens->vocabulary_size() != o.vocabulary_size) {
-    user_error("{}: holds tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
+    user_error("{}: has tokens of {} with {} ids, but the model's vocabulary_size is {}", tokens->name(),
                tokens->tokenizer_name(), tokens->vocabulary_size(), o.vocabulary_size);
   }
   Evaluation result = options.stride > 0
-                          ? add_up_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)
-                          : add_up_streams(model, tokens, options);
+                          ? evaluate_windows(models::as_language_model(model, "evaluate --stride"), *tokens, options)
+                          : evaluate_streams(model, tokens, options);
   if (result.predictions() == 0) {
     user_error("{}: holds {} tokens, too few to predict one", tokens->name(), tokens->size());
   }
@@ -174,12 +173,12 @@ Figures text_figures(const Sums& sums) {
   Figures figures = loss_and_perplexity(sums);
   const Sum loss = sum_of(sums, kCrossEntropy), text = sum_of(sums, kTextBytes),
             unknown_bytes = sum_of(sums, kUnknownBytes), unknown_tokens = sum_of(sums, kUnknownTokens);
-  if (text.count > 0 && unknown_bytes.count == text.count) {  // older files do not say what is unknown
-    const double share = static_cast<double>(loss.count) / static_cast<double>(text.count);
-    // A model that predicts "unknown" has not said which: as if each such byte were then guessed, at log2(256) bits.
+  if (text.count > 0 && unknown_bytes.count == text.count) {  // not recorded by older files
+    const double evaluated = static_cast<double>(loss.count) / static_cast<double>(text.count);
+    // A prediction of "unknown" does not give the bytes, so each of them costs a uniform guess, log2(256) bits.
     constexpr double kBitsOfAByte = 8.0;
-    const double spelling = kBitsOfAByte * unknown_bytes.sum * share;
-    figures["bits_per_byte"] = (loss.sum / std::numbers::ln2 + spelling) / (text.sum * share);
+    const double unknown_bits = kBitsOfAByte * unknown_bytes.sum * evaluated;
+    figures["bits_per_byte"] = (loss.sum / std::numbers::ln2 + unknown_bits) / (text.sum * evaluated);
     if (unknown_tokens.sum > 0.0) {
       figures["unknown_share"] = mean(sums, kUnknownTokens);
     }
@@ -200,14 +199,14 @@ std::string content_identity(const data::TokenFile& tokens) {
 }
 
 std::string data_identity(const data::TokenFile& tokens) {
-  constexpr std::int64_t kStretches = 64, kLength = 16384;
+  constexpr std::int64_t kSections = 64, kLength = 16384;
   const std::int64_t length = std::min(tokens.size(), kLength);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
   Sha256 hash;
-  std::int64_t hashed = 0;  // stretches of a short file would overlap
-  for (std::int64_t i = 0; i < kStretches && hashed < tokens.size(); ++i) {
-    const std::int64_t spread = (tokens.size() - length) / (kStretches - 1) * i;
-    const std::int64_t begin = tokens.size() <= kStretches * kLength ? hashed : spread;
+  std::int64_t hashed = 0;  // sections of a short file would overlap
+  for (std::int64_t i = 0; i < kSections && hashed < tokens.size(); ++i) {
+    const std::int64_t spread = (tokens.size() - length) / (kSections - 1) * i;
+    const std::int64_t begin = tokens.size() <= kSections * kLength ? hashed : spread;
     const std::int64_t count = std::min(length, tokens.size() - begin);
     tokens.copy(begin, count, ids.data());
     hash.update(std::as_bytes(std::span(ids).first(static_cast<std::size_t>(count))));

@@ -8,9 +8,9 @@ namespace headroom::tasks {
 
 namespace {
 
-constexpr std::int64_t kNoTarget = -1;  // does not count in the loss
+constexpr std::int64_t kNoTarget = -1;  // ignored by the loss
 
-// Rows of sentences, each between the tokens `before` (below 0: nothing) and `after`, padded.
+// Rows of sentences with the tokens `before` and `after` around them (below 0: none), padded with `fill`.
 at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, std::int64_t after, std::int64_t fill) {
   std::size_t longest = 0;
   for (const Tokens& sentence : sentences) {
@@ -30,7 +30,7 @@ at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, st
   return rows;
 }
 
-// Undefined where there is no padding.
+// Undefined if there is no padding.
 at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows) {
   const std::int64_t width = rows.size(1);
   const bool even = std::all_of(sentences.begin(), sentences.end(),
@@ -50,10 +50,8 @@ at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer) {
   for (const tokenizers::Tokenizer* side : {&tokenizer.for_sources(), &tokenizer.for_targets()}) {
     if (side->begin_id() < 0 || side->end_id() < 0) {
-      user_error(
-          "tokenizer: must have symbols that begin and end a sentence to translate, as kind \"sentencepiece\" has; {} "
-          "has none",
-          side->name());
+      user_error("tokenizer: translation needs <s> and </s>, as of kind \"sentencepiece\", but {} has none",
+                 side->name());
     }
   }
   return {.begin = tokenizer.begin_id(), .end = tokenizer.end_id(), .source_end = tokenizer.for_sources().end_id()};

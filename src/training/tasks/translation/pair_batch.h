@@ -1,4 +1,4 @@
-// Sentence pairs as an encoder-decoder takes them.
+// Batches of sentence pairs for an encoder-decoder.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ struct SentenceEnds {
   std::int32_t source_end = 0;
 };
 
-// Throws UserError when the tokenizer has none.
+// Throws UserError if the tokenizer has no such tokens.
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;
 
 using data::BatchLimits;
 
-// data::batch_end() of sentences whose lengths are without their ends.
+// data::batch_end() for lengths that do not include the end tokens.
 template <class Length>
 std::size_t batch_end(std::size_t begin, std::size_t count, const BatchLimits& limits, const Length& length) {
   const auto padded = [&](std::int64_t i) {
@@ -32,7 +32,8 @@ std::size_t batch_end(std::size_t begin, std::size_t count, const BatchLimits& l
       data::batch_end(static_cast<std::int64_t>(begin), static_cast<std::int64_t>(count), limits, padded));
 }
 
-// [rows, longest + 1] int64: each sentence and the end token, then padding; `valid` [the same] bool where any has some.
+// tokens [rows, longest + 1] int64: each sentence, the end token and padding. valid: bool of the same shape, undefined
+// if there is no padding.
 struct Sources {
   at::Tensor tokens, valid;
 };

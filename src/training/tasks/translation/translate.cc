@@ -1,32 +1,31 @@
-// Text to text with a trained encoder-decoder.
+// Translation with a trained encoder-decoder.
 #include <algorithm>
 #include <optional>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
-#include "headroom/core/json.h"
 #include "headroom/decode/beam_search.h"
 #include "headroom/decode/generate.h"
 #include "pair_batch.h"
-#include "training/tasks/gather.h"
+#include "training/tasks/evaluation_loop.h"
 #include "translation.h"
 
 namespace headroom::tasks {
 
 namespace {
 
-// What a tokenizer makes of ids may hold line ends: a translation is one line.
+// A translation is one line, but decoded text may contain line ends.
 std::string one_line_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
 }
 
-// Puts what the other processes translated in its places. Whether all of them came to the end.
-bool join(const Json& mine, bool complete, Translations& all, ProcessGroup& peers) {
+// Merges the translations of all ranks into `all`. Returns false if any rank was interrupted.
+bool merge(const Json& mine, bool complete, Translations& all, ProcessGroup& group) {
   all.tokens = 0;
-  for (const Json& theirs : gather(peers, {{"complete", complete}, {"sentences", mine}}, "translate")) {
+  for (const Json& theirs : gather(group, {{"complete", complete}, {"sentences", mine}}, "translate")) {
     complete = complete && theirs.at("complete").get<bool>();
     for (const Json& sentence : theirs.at("sentences")) {
       all.texts[sentence[0].get<std::size_t>()] = sentence[1].get<std::string>();
@@ -45,13 +44,13 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
   decode::require_tokenizer_of(model, tokenizer, "translate");
   std::vector<Tokens> sources;
   std::int64_t cut = 0;
-  const auto most = static_cast<std::size_t>(o.context_length - 1);
+  const auto longest = static_cast<std::size_t>(o.context_length - 1);
   for (const std::string& sentence : sentences) {
     sources.push_back(tokenizer.for_sources().encode(sentence));
-    cut += sources.back().size() > most ? 1 : 0;
-    sources.back().resize(std::min(sources.back().size(), most));
+    cut += sources.back().size() > longest ? 1 : 0;
+    sources.back().resize(std::min(sources.back().size(), longest));
   }
-  std::vector<std::size_t> order;  // of about one length together; what is blank stays so
+  std::vector<std::size_t> order;  // sorted by length; blank sentences are left out
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     if (sentences[i].find_first_not_of(" \t\r") != std::string::npos) {
       order.push_back(i);
@@ -69,20 +68,20 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
   Translations translations{.texts = std::vector<std::string>(sentences.size()), .cut = cut};
   const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
   const auto length = [&](std::size_t i) { return sources[order[i]].size(); };
-  Json mine = Json::array();  // sentence, translation
+  Json mine = Json::array();  // [sentence, translation, tokens]
   bool complete = true;
-  const int n = options.peers->size();
+  const int n = options.group->size();
   int turn = 0;
   for (std::size_t begin = 0, end = 0; begin < order.size() && complete; begin = end) {
     end = batch_end(begin, order.size(), limits, length);
-    if (turn++ % n != options.peers->rank()) {
+    if (turn++ % n != options.group->rank()) {
       continue;
     }
-    std::vector<Tokens> together;
+    std::vector<Tokens> batch_sources;
     for (std::size_t i = begin; i < end; ++i) {
-      together.push_back(sources[order[i]]);
+      batch_sources.push_back(sources[order[i]]);
     }
-    Sources batch = source_batch(together, ends);
+    Sources batch = source_batch(batch_sources, ends);
     batch.tokens = batch.tokens.to(model.device());
     batch.valid = batch.valid.defined() ? batch.valid.to(model.device()) : batch.valid;
     const std::vector<decode::Hypothesis> found =
@@ -101,7 +100,7 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
     complete = !interrupted() || end == order.size();
   }
   if (n > 1) {
-    complete = join(mine, complete, translations, *options.peers);
+    complete = merge(mine, complete, translations, *options.group);
   }
   return complete ? translations : Translations();
 }

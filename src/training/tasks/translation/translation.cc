@@ -4,15 +4,14 @@
 #include <chrono>
 #include <utility>
 
-#include "bleu.h"
-#include "chrf.h"
 #include "data/pairs/pair_batches.h"
 #include "data/text/token_cache.h"
 #include "engine/decode/vocabulary.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "pair_batch.h"
-#include "training/tasks/add_up.h"
+#include "scores.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace {
@@ -35,7 +34,7 @@ class PairTraining : public TrainingData {
       log_info("data: {}", file_.remarks());
     }
     if (batches_.too_long() > 0) {
-      log_info("data: {} of {} pairs left out, because a side has more than {} tokens (model.context_length less one)",
+      log_info("data: {} of {} pairs excluded, because a side has more than {} tokens (model.context_length - 1)",
                batches_.too_long(), file_.size(), config.model.context_length - 1);
     }
   }
@@ -77,7 +76,7 @@ std::string tokens_of(const char* figure) {
   return fmt::format("{}.tokens", figure);
 }
 
-// Of the n-grams of each order, those that are right and all; tokens of the translations and of the references.
+// For each order, right n-grams and all; tokens of the translations and of the references.
 Sums to_sums(const char* figure, const BleuCounts& counts) {
   Sums sums;
   for (std::size_t n = 0; n < counts.all.size(); ++n) {
@@ -154,7 +153,7 @@ class PairEvaluation : public EvaluationData {
     return result;
   }
   double rows(const config::Config& config) const override {
-    constexpr double kSearch = 8.0;  // a sentence is written token by token, for each hypothesis
+    constexpr double kSearch = 8.0;  // of beam search for each hypothesis, over a forward pass
     return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
            (1.0 + kSearch * static_cast<double>(decoding_.beam));
   }
@@ -167,7 +166,7 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // Those that hold so many predictions.
+  // The number of first pairs with this many predictions together.
   std::size_t first_pairs(std::int64_t most_tokens) const {
     std::size_t count = 0;
     for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
@@ -181,7 +180,7 @@ class PairEvaluation : public EvaluationData {
     const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
     const auto length = [&](std::size_t i) { return longer(order[i]); };
     std::size_t done = 0;
-    const auto next = [&](const nn::Context& context) -> std::optional<Measured> {
+    const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
       if (done == order.size()) {
         return std::nullopt;
       }
@@ -196,12 +195,12 @@ class PairEvaluation : public EvaluationData {
         models::Memory none;
         return cross_entropy(model, batch, batch.n_targets(), none, context);
       };
-      return Measured{.sums = measure, .done = static_cast<std::int64_t>(done)};
+      return BatchEvaluation{.sums = measure, .done = static_cast<std::int64_t>(done)};
     };
-    return add_up(options, {.unit = "pair", .units = std::ssize(order)}, next);
+    return run_evaluation(options, {.unit = "pair", .units = std::ssize(order)}, next);
   }
 
-  // The first pairs whose sides fit the context, by length.
+  // Those of the first pairs whose sides fit the context, sorted by length.
   std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < pairs; ++i) {
@@ -210,13 +209,13 @@ class PairEvaluation : public EvaluationData {
       }
     }
     if (order.empty()) {
-      user_error("translation: none of {} pairs has at most {} tokens a side (model.context_length less one)", pairs,
+      user_error("translation: none of {} pairs has at most {} tokens on both sides (model.context_length - 1)", pairs,
                  context_length - 1);
     }
     if (order.size() < pairs) {
       log_info(
-          "evaluate: {} of {} pairs have a side of more than {} tokens: they count for no loss, and for BLEU their "
-          "sources are cut",
+          "evaluate: {} of {} pairs have a side of more than {} tokens; they are excluded from the loss, and "
+          "their sources are cut for BLEU",
           pairs - order.size(), pairs, context_length - 1);
     }
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
@@ -239,7 +238,7 @@ class PairEvaluation : public EvaluationData {
                                                              .batch_tokens = options.batch_tokens,
                                                              .context = options.context,
                                                              .show_progress = options.show_progress,
-                                                             .peers = options.peers})
+                                                             .group = options.group})
                                                       .texts;
     result.complete = translations.size() == references.size();
     if (result.complete) {
@@ -262,40 +261,28 @@ class Translation : public Task {
   std::string_view name() const override { return "translation"; }
 
   const std::vector<FigureKind>& figures() const override {
+    const auto score = [](const std::string& name, const std::string& words, Shown shown = Shown::files) {
+      return FigureKind{.name = name,
+                        .metric = "validation_" + name,
+                        .words = words,
+                        .unit = "",
+                        .better = Better::higher,
+                        .shown = shown,
+                        .decimals = 2};
+    };
     static const std::vector<FigureKind> kFigures = {loss_kind("token"),
                                                      loss_error_kind(),
                                                      perplexity_kind(Shown::table),
-                                                     {.name = "bleu",
-                                                      .metric = "validation_bleu",
-                                                      .words = "BLEU",
-                                                      .unit = "",
-                                                      .better = Better::higher,
-                                                      .shown = Shown::headline,
-                                                      .decimals = 2},
-                                                     {.name = "tokenised_bleu",
-                                                      .metric = "validation_tokenised_bleu",
-                                                      .words = "tokenised BLEU",
-                                                      .unit = "",
-                                                      .better = Better::higher,
-                                                      .decimals = 2},
-                                                     {.name = "compound_bleu",
-                                                      .metric = "validation_compound_bleu",
-                                                      .words = "tokenised BLEU of split compounds",
-                                                      .unit = "",
-                                                      .better = Better::higher,
-                                                      .decimals = 2},
-                                                     {.name = "chrf",
-                                                      .metric = "validation_chrf",
-                                                      .words = "chrF",
-                                                      .unit = "",
-                                                      .better = Better::higher,
-                                                      .decimals = 2}};
+                                                     score("bleu", "BLEU", Shown::headline),
+                                                     score("tokenised_bleu", "tokenised BLEU"),
+                                                     score("compound_bleu", "tokenised BLEU of split compounds"),
+                                                     score("chrf", "chrF")};
     return kFigures;
   }
 
   std::string_view protocol() const override {
-    return "BLEU (13a tokens, cased) and chrF are sacreBLEU's of the whole validation data, translated by beam search; "
-           "perplexity is exp(cross-entropy a target token) without label smoothing";
+    return "BLEU (13a tokens, cased) and chrF are sacreBLEU's, over the whole validation data translated by beam "
+           "search; perplexity is exp(cross-entropy per target token) without label smoothing";
   }
 
   Figures figures_of(const Sums& sums) const override {
@@ -313,7 +300,7 @@ class Translation : public Task {
 
   TaskData open(const config::Config& config, const fs::path& cache) const override {
     if (config.data.train.empty()) {
-      user_error("data.train: must name files of sentence pairs: there are none built in");
+      user_error("data.train: names no files; translation needs files of sentence pairs");
     }
     const data::PreparedPairs prepared =
         data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);

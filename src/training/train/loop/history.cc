@@ -25,8 +25,8 @@ std::int64_t count_at(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_number_integer() ? line.at(key).get<std::int64_t>() : 0;
 }
 
-std::map<std::string, Balance> experts_of(const Json& line) {
-  std::map<std::string, Balance> experts;
+std::map<std::string, ExpertBalance> experts_of(const Json& line) {
+  std::map<std::string, ExpertBalance> experts;
   if (line.contains("experts") && line.at("experts").is_object()) {
     for (const auto& [bank, balance] : line.at("experts").items()) {
       if (balance.is_object() && balance.contains("entropy") && balance.at("entropy").is_number()) {
@@ -39,7 +39,52 @@ std::map<std::string, Balance> experts_of(const Json& line) {
   return experts;
 }
 
+// Adds the points that the line holds, if any.
+void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history) {
+  if (line.contains("loss") && line.at("loss").is_number()) {
+    history.training.push_back({.step = count_at(line, "step"),
+                                .seconds = number_at(line, "seconds"),
+                                .loss = number_at(line, "loss"),
+                                .regulariser = number_at(line, "regulariser"),
+                                .learning_rate = number_at(line, "learning_rate"),
+                                .gradient_norm = number_at(line, "gradient_norm"),
+                                .tokens = count_at(line, "tokens"),
+                                .tokens_per_second = number_at(line, "tokens_per_second"),
+                                .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
+  }
+  if (line.contains(kinds.front().metric)) {
+    history.validations.push_back({.step = count_at(line, "step"),
+                                   .seconds = number_at(line, "seconds"),
+                                   .figures = tasks::read_metrics(line, kinds),
+                                   .tokens = count_at(line, "tokens"),
+                                   .experts = experts_of(line),
+                                   .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
+  }
+}
+
 }  // namespace
+
+ExpertBalance balance_of(const at::Tensor& counts) {
+  const at::Tensor count = counts.to(at::kDouble).reshape({-1});
+  const double total = count.sum().item<double>();
+  if (total == 0.0) {
+    return {};
+  }
+  const at::Tensor fraction = count / total;
+  const double entropy = -at::xlogy(fraction, fraction).sum().item<double>();
+  const double most_even = std::log(static_cast<double>(count.numel()));
+  return {.most = fraction.max().item<double>(),
+          .least = fraction.min().item<double>(),
+          .entropy = most_even > 0.0 ? entropy / most_even : 1.0};
+}
+
+std::map<std::string, ExpertBalance> balance_of(const nn::ExpertUsage& usage) {
+  std::map<std::string, ExpertBalance> experts;
+  for (const auto& [bank, counts] : usage) {
+    experts[bank] = balance_of(counts);
+  }
+  return experts;
+}
 
 std::int64_t History::peak_memory_bytes() const {
   std::int64_t most = 0;
@@ -79,28 +124,6 @@ Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>&
   return line;
 }
 
-void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history) {
-  if (line.contains("loss") && line.at("loss").is_number()) {
-    history.training.push_back({.step = count_at(line, "step"),
-                                .seconds = number_at(line, "seconds"),
-                                .loss = number_at(line, "loss"),
-                                .regulariser = number_at(line, "regulariser"),
-                                .learning_rate = number_at(line, "learning_rate"),
-                                .gradient_norm = number_at(line, "gradient_norm"),
-                                .tokens = count_at(line, "tokens"),
-                                .tokens_per_second = number_at(line, "tokens_per_second"),
-                                .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
-  }
-  if (line.contains(kinds.front().metric)) {
-    history.validations.push_back({.step = count_at(line, "step"),
-                                   .seconds = number_at(line, "seconds"),
-                                   .figures = tasks::read_metrics(line, kinds),
-                                   .tokens = count_at(line, "tokens"),
-                                   .experts = experts_of(line),
-                                   .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
-  }
-}
-
 std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step) {
   std::vector<Json> lines;
   std::ifstream stream(file, std::ios::binary);
@@ -113,7 +136,7 @@ std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t la
         lines.push_back(std::move(json));
       }
     } catch (const UserError&) {
-      // A line torn by a kill or by a full disk: its step is run again.
+      // A line truncated by a kill or a full disk: its step will be repeated.
     }
   }
   return lines;

@@ -7,35 +7,50 @@
 #include "headroom/core/error.h"
 
 namespace headroom::train {
+namespace {
 
-Plan::Plan(const config::Config& config, std::vector<tasks::FigureKind> kinds)
+// Fractions of the training time that validations and checkpoints may take.
+constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
+// The forward pass of a row over a training step's time for it: a third of the matrix multiplications, and the rest.
+constexpr double kForward = 0.4;
+constexpr double kLongestPause = 480.0;  // seconds between checkpoints: below ten minutes, as steps may become slower
+constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // of writing a checkpoint, on a slow disk
+
+// As in a config, where 0 means only at the end.
+std::int64_t every(double steps_between, std::int64_t steps) {
+  return steps_between < static_cast<double>(steps) ? static_cast<std::int64_t>(steps_between) : 0;
+}
+
+}  // namespace
+
+TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds)
     : options_(config.train), kinds_(std::move(kinds)) {
   const config::ModelOptions& o = config.model;
   guessing_ = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
 }
 
-bool Plan::validates(std::int64_t step, const History& history) const {
+bool TrainingPlan::validates(std::int64_t step, const History& history) const {
   return (finished(step) || due(options_.evaluate_every, step)) && !history.validated(step);
 }
 
-bool Plan::logs(std::int64_t step) const {
+bool TrainingPlan::logs(std::int64_t step) const {
   return step % options_.log_every == 0 || step == options_.steps;
 }
 
-bool Plan::keeps_as_best(const tasks::Figures& figures, const History& history) const {
+bool TrainingPlan::keeps_as_best(const tasks::Figures& figures, const History& history) const {
   if (!options_.keep_best) {
     return false;
   }
-  const auto then = std::find_if(history.validations.begin(), history.validations.end(),
-                                 [&](const ValidationPoint& point) { return point.step == history.best_step; });
+  const auto best_point = std::find_if(history.validations.begin(), history.validations.end(),
+                                       [&](const ValidationPoint& point) { return point.step == history.best_step; });
   const tasks::FigureKind& kind = tasks::headline(kinds_);
   const double now = tasks::figure(figures, kind.name);
-  const double best = then == history.validations.end() ? NAN : tasks::figure(then->figures, kind.name);
-  const bool stays = kind.better == tasks::Better::higher ? best >= now : best <= now;
-  return !stays;
+  const double best = best_point == history.validations.end() ? NAN : tasks::figure(best_point->figures, kind.name);
+  const bool keeps_old = kind.better == tasks::Better::higher ? best >= now : best <= now;
+  return !keeps_old;
 }
 
-std::string Plan::diverged(const StepOutcome& outcome) {
+std::string TrainingPlan::diverged(const StepOutcome& outcome) {
   if (outcome.finite()) {
     return "";
   }
@@ -43,18 +58,18 @@ std::string Plan::diverged(const StepOutcome& outcome) {
   return fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm));
 }
 
-std::string Plan::diverged(const tasks::Figures& figures) const {
+std::string TrainingPlan::diverged(const tasks::Figures& figures) const {
   const tasks::FigureKind& first = kinds_.front();
   const double value = tasks::figure(figures, first.name);
   return std::isfinite(value) ? "" : fmt::format("the validation {} is {}", first.words, value);
 }
 
-std::string Plan::failed(const History& history) const {
+std::string TrainingPlan::failed(const History& history) const {
   if (history.validations.empty()) {
     return "";
   }
   tasks::Figures figures = history.validations.back().figures;
-  tasks::complete(figures, kinds_);  // files hold no number that is not finite
+  tasks::complete(figures, kinds_);  // files omit values that are not finite
   for (const tasks::FigureKind& kind : kinds_) {
     const auto found = figures.find(kind.name);
     if (found != figures.end() && !std::isfinite(found->second)) {
@@ -64,7 +79,7 @@ std::string Plan::failed(const History& history) const {
   return "";
 }
 
-std::string Plan::remark(const History& history) const {
+std::string TrainingPlan::remark(const History& history) const {
   return remark_on(history.first_loss(), history.last_loss(), guessing_, options_);
 }
 
@@ -77,20 +92,43 @@ std::string advice(const config::TrainOptions& options) {
 }
 
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options) {
-  constexpr double kChance = 1.01;  // of two means over a few batches
+  constexpr double kNoise = 1.01;  // in means over a few batches
   constexpr double kFar = 1.5;
-  if (last_loss > kChance * first_loss && last_loss > kFar * guessing) {
+  if (last_loss > kNoise * first_loss && last_loss > kFar * guessing) {
     return fmt::format(
-        "the run diverged: its last training loss {:.4g} is above its first, {:.4g}, and far above {:.4g}, that of "
-        "guessing; try {}",
+        "the run diverged: its last training loss {:.4g} is above its first, {:.4g}, and far above that of guessing, "
+        "{:.4g}; try {}",
         last_loss, first_loss, guessing, advice(options));
   }
-  if (last_loss > kChance * guessing) {
+  if (last_loss > kNoise * guessing) {
     return fmt::format(
-        "the run has learnt nothing yet: its last training loss {:.4g} is above {:.4g}, that of guessing", last_loss,
+        "the run has learnt nothing yet: its last training loss {:.4g} is above that of guessing, {:.4g}", last_loss,
         guessing);
   }
   return "";
+}
+
+std::int64_t steps_between_validations(const config::Config& config, double rows) {
+  const auto steps = static_cast<double>(config.train.steps);
+  const double cost = kForward * rows / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences()));
+  return every(std::ceil(std::max(steps / 20.0, cost / kValidationFraction)), config.train.steps);
+}
+
+std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes) {
+  const double step = std::max(step_seconds, 1e-9), cost = (kOverhead + bytes / kBytesPerSecond) / step;
+  const double wanted = std::min(std::ceil(static_cast<double>(steps) / 10.0), std::floor(kLongestPause / step));
+  return every(std::max({1.0, wanted, std::ceil(cost / kCheckpointFraction)}), steps);
+}
+
+std::string describe_intervals(const config::TrainOptions& options) {
+  const auto when = [](std::int64_t steps) {
+    return steps > 0 ? fmt::format("every {} steps and at the end", steps) : std::string("at the end only");
+  };
+  const std::string checkpoints = options.checkpoint_every == config::kAutomatic
+                                      ? "at intervals set by the speed of the first steps"
+                                      : when(options.checkpoint_every);
+  return fmt::format("validates {} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
+                     when(options.evaluate_every), checkpoints);
 }
 
 }  // namespace headroom::train

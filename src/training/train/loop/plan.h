@@ -1,45 +1,46 @@
-// What a run does next. All of it follows from the run's options, the step that it is at and its history, so that
-// processes that train one model together decide alike, whichever of them writes.
+// The training plan: when a run logs, validates, samples and saves, and how it ends. A pure function of the options,
+// the step and the history, so all ranks decide alike.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "headroom/config/config.h"
 #include "history.h"
-#include "step.h"
 #include "training/tasks/figures.h"
+#include "training/train/step/step.h"
 
 namespace headroom::train {
 
-class Plan {
+class TrainingPlan {
  public:
   // `kinds`: the figures of the run's validations.
-  Plan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
+  TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
 
   bool finished(std::int64_t step) const { return step >= options_.steps; }
-  // Of a run that did `step` steps: is it to be validated before the next one? A resumed run finds the validation of
-  // its last step in its history, if it came so far.
+  // Whether to validate after `step` steps, before the next one. False if the history already has that validation, as
+  // after resuming.
   bool validates(std::int64_t step, const History& history) const;
   // After that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
   bool saves(std::int64_t step) const { return due(options_.checkpoint_every, step); }
-  // Once the run knows how long its steps take.
+  // Replaces train.checkpoint_every = "auto", once the speed of the run is known.
   void save_every(std::int64_t steps) { options_.checkpoint_every = steps; }
 
-  // Whether a model of these figures is to be kept as the best. Where the run went on from before the validation that
-  // the best so far was kept for, that one belonged to another run, and is removed.
+  // Whether these figures are the best so far. True if the history lacks the validation of the previous best: the run
+  // was resumed from before it.
   bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
 
-  // Why training cannot continue after such a step, or such a validation; empty: it can.
+  // Why training cannot continue after such a step or validation; empty if it can.
   static std::string diverged(const StepOutcome& outcome);
   std::string diverged(const tasks::Figures& figures) const;
-  // Why the finished run has failed, though its loss is finite: a figure of its last validation is not, as the
-  // perplexity of a loss of a thousand. Empty: it has not.
+  // Why the finished run has failed although its loss is finite, or empty: a figure of its last validation is not
+  // finite, such as the perplexity of a loss of 1000.
   std::string failed(const History& history) const;
 
-  // What is to be said of the finished run: that it has learnt nothing, or unlearnt it. Empty: nothing.
+  // A warning about the finished run, if it has learnt nothing or diverged; else empty.
   std::string remark(const History& history) const;
 
  private:
@@ -47,14 +48,29 @@ class Plan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  double guessing_;  // the loss of guessing every class or token alike
+  double guessing_;  // the loss of a uniform guess
 };
 
-// What to try where the loss rises or stops being finite: "a lower train.learning_rate, more train.warmup_steps, ...".
+// What to try if the loss rises or is not finite: "a lower train.learning_rate, more train.warmup_steps, ...".
 std::string advice(const config::TrainOptions& options);
 
-// What is to be said of a finished run whose mean losses these were, `guessing` that of guessing every class or token
-// alike; empty: nothing. A loss that rose a little is no divergence: it must also have been far below that of guessing.
+// TrainingPlan::remark() for these mean losses; `guessing` is the loss of a uniform guess. A run counts as diverged
+// only if its loss has risen and is far above guessing.
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options = {});
+
+// Intervals for configs that leave them to the run ("auto"): frequent enough that little is lost, and together less
+// than 2% of the time. 0 means only at the end.
+
+// Steps between validations, each of which reads as much as `rows` rows of a training batch (EvaluationData::rows):
+// 1/20 of the steps, or more if that took more than 1.1% of the time. The same on every machine, so that runs of one
+// config are validated at the same steps.
+std::int64_t steps_between_validations(const config::Config& config, double rows);
+
+// Steps between checkpoints of `bytes` bytes: 1/10 of the steps or eight minutes, whichever is less, or more if that
+// took more than 0.6% of the time.
+std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
+
+// A log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".
+std::string describe_intervals(const config::TrainOptions& options);
 
 }  // namespace headroom::train

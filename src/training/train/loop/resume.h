@@ -1,4 +1,4 @@
-// Going on with a run: may it be, and what has changed.
+// Continuing a run from its last checkpoint.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,18 @@
 
 namespace headroom::train {
 
-struct Past {
+struct ResumePoint {
   std::filesystem::path file;
   store::Checkpoint checkpoint;
 };
 
-// The checkpoint to continue from, if any; the process that leads clears away what a killed one left
-// half-written, and holds the folder's lock. A run that torchrun started again is resumed. Throws UserError when the
-// folder holds a run although nobody asked to resume it, only unreadable checkpoints, or a comparison.
-std::optional<Past> open_run(const TrainRequest& request, const parallel::GlooGroup& world);
+// The checkpoint to continue from, if there is one. The leading rank, which must hold the folder's lock, removes files
+// that a killed process left incomplete. A run that torchrun has restarted is resumed without request.resume. Throws
+// UserError if the folder holds a run that is not to be resumed, only unreadable checkpoints, or a comparison.
+std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group);
 
-// Throws UserError naming the first key that differs and without which the run would not be the same one: all of
-// `model`, and what gives the saved state its meaning (batch_size, batching, seed, optimizer). Other changes (more
-// steps, another learning rate) are logged.
-void check_resumable(const Past& past, const config::Config& config);
+// Throws UserError naming the first changed key that must not change: all of `model`, and the keys on which the saved
+// state depends (batch_size, batching, seed, optimizer). Logs other changes (more steps, another learning rate).
+void check_resumable(const ResumePoint& resumed, const config::Config& config);
 
 }  // namespace headroom::train

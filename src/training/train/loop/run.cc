@@ -4,79 +4,91 @@
 #include <chrono>
 #include <utility>
 
-#include "balance.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
+#include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
+#include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "pace.h"
-#include "training/train/ranks/shared_memory.h"
 
 namespace headroom::train {
 namespace {
 
-// Steps at the beginning of a process that do not count as its speed: caches and allocators are cold.
+// A process's first steps do not count towards its speed, because caches and allocators are cold.
 constexpr std::int64_t kWarmingSteps = 3;
+constexpr std::int64_t kSampleTokens = 60;
 
-std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<Past>& past,
-                                        const std::optional<Start>& start) {
+std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<ResumePoint>& resumed,
+                                        const std::optional<InitialParameters>& initial) {
   const at::Device device = models::resolve(config.train.device);
-  if (start) {
-    return first_model(*start, config.model, device);
+  if (initial) {
+    return build_initial_model(*initial, config.model, device);
   }
-  return past ? store::build_trainable(past->checkpoint, device)
-              : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
-                                   at::TensorOptions(at::kFloat).device(device));
+  return resumed ? store::build_trainable(resumed->checkpoint, device)
+                 : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
+                                      at::TensorOptions(at::kFloat).device(device));
 }
 
-Share share_of(const Shares& shares, const parallel::GlooGroup& world) {
-  return world.size() == 1 ? Share() : Share(shares, world.rank());
+OwnedShards owned_by(const Sharding& sharding, const parallel::GlooGroup& group) {
+  return group.size() == 1 ? OwnedShards() : OwnedShards(sharding, group.rank());
 }
 
-// Which rows of a batch are in these parts.
-std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<Part>& parts) {
+// For each row of a batch, whether it is in these ranges.
+std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
   const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
   std::vector<bool> in(static_cast<std::size_t>(options.batch_size), false);
-  for (const Part& part : parts) {
-    std::fill(in.begin() + part.first * rows, in.begin() + part.end * rows, true);
+  for (const MicroBatchRange& range : ranges) {
+    std::fill(in.begin() + range.first * rows, in.begin() + range.end * rows, true);
   }
   return in;
 }
 
+// The model's continuation of the prompt, drawn with the same seed every time. Throws UserError if the model cannot
+// continue it.
+std::string sample_text(const models::Model& model, const tokenizers::Tokenizer& tokenizer, const std::string& prompt,
+                        std::int64_t tokens, const nn::Context& context) {
+  constexpr double kTemperature = 0.8;
+  return decode::generate(models::as_language_model(model, "train"), tokenizer, prompt,
+                          {.tokens = tokens, .temperature = kTemperature, .context = context})
+      .text;
+}
+
 }  // namespace
 
-Run::Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-         parallel::GlooGroup& world, const std::optional<Start>& start)
+Run::Run(config::Config config, tasks::TaskData data, const std::optional<ResumePoint>& resumed, History history,
+         parallel::GlooGroup& group, const std::optional<InitialParameters>& initial)
     : config_(std::move(config)),
       task_(tasks::task_for(config_, "train")),
       plan_(config_, task_.figures()),
       data_(std::move(data)),
-      world_(world),
-      model_(model_of(config_, past, start)),
-      shares_(model_->parameters(), world_.size(), config_.train.optimizer),
-      state_(past ? from_checkpoint(past->checkpoint, *model_, past->file.string(), share_of(shares_, world_))
-                  : fresh_state(model_->parameters(), config_.train.optimizer, share_of(shares_, world_))),
-      exchange_(make_exchange(*model_, config_.train, world_, shares_)),
+      group_(group),
+      model_(model_of(config_, resumed, initial)),
+      sharding_(model_->parameters(), group_.size(), config_.train.optimizer),
+      state_(resumed
+                 ? from_checkpoint(resumed->checkpoint, *model_, resumed->file.string(), owned_by(sharding_, group_))
+                 : initial_state(model_->parameters(), config_.train.optimizer, owned_by(sharding_, group_))),
+      reducer_(make_gradient_reducer(*model_, config_.train, group_, sharding_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(history)),
-      checkpoint_(past ? past->file : std::filesystem::path()) {
+      checkpoint_(resumed ? resumed->file : std::filesystem::path()) {
   data_.training->seek(state_.position);
-  if (world_.size() > 1 && config_.train.verify_every == 0) {
-    data_.training->need_only(rows_of(config_.train, parts_of(config_.train, world_.rank(), world_.size())));
+  const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());
+  if (group_.size() > 1 && config_.train.verify_every == 0) {
+    data_.training->need_only(rows_of(config_.train, ranges));
   }
-  state_.memory =
-      own_rows(state_.memory, parts_of(config_.train, world_.rank(), world_.size()), config_.train.accumulate);
+  state_.memory = own_rows(state_.memory, ranges, config_.train.accumulate);
   if (config_.train.sample_every > 0) {
     const std::string& prompt = config_.train.sample_prompt;
-    samples_.emplace(prompt.empty() ? data_.validation->beginning() : prompt, data_.tokenizer, *model_, context_);
+    sample_prompt_ = prompt.empty() ? data_.validation->sample_prompt() : prompt;
+    sample_text(*model_, *data_.tokenizer, sample_prompt_, 0, context_);  // refuses a bad prompt before training
   }
 }
 
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
-      validate(writer);  // before the step, not after it: a run killed while it validated owes it when resumed
+      validate(writer);  // before the step, so that a run that is killed while validating does it when resumed
       if (stops()) {
         break;
       }
@@ -88,7 +100,7 @@ TrainResult Run::finish(Writer& writer) {
     if (plan_.samples(state_.step)) {
       sample(writer);
     }
-    settle(writer);
+    resolve_checkpoint_interval(writer);
     if (plan_.saves(state_.step)) {
       save(writer);
     }
@@ -101,17 +113,17 @@ TrainResult Run::finish(Writer& writer) {
       validate(writer);
     }
     if (const std::string why = plan_.failed(history_); !stops() && !why.empty()) {
-      throw DivergedError(fmt::format("train: {}: the run has failed; try {}", why, advice(config_.train)));
+      throw DivergedError(fmt::format("train: {}, so the run has failed; try {}", why, advice(config_.train)));
     }
-    if (const std::string said = plan_.remark(history_); !said.empty()) {
-      writer.warning(said);
+    if (const std::string remark = plan_.remark(history_); !remark.empty()) {
+      writer.warning(remark);
     }
   }
   return result();
 }
 
 bool Run::stops() const {
-  return world_.size() == 1 ? interrupted() : stop_;
+  return group_.size() == 1 ? interrupted() : stop_;
 }
 
 // One step, timed.
@@ -122,10 +134,10 @@ StepOutcome Run::advance(Writer& writer) {
     state_.memory.reset();
   }
   const StepOutcome outcome =
-      train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *exchange_);
+      train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
   stop_ = stop_ || outcome.stop;
-  if (const std::string why = Plan::diverged(outcome); !why.empty()) {
-    refuse(why, state_.step + 1);
+  if (const std::string why = TrainingPlan::diverged(outcome); !why.empty()) {
+    throw_diverged(why, state_.step + 1);
   }
   state_.position = data_.training->position();
   count(outcome, batch.tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -138,14 +150,14 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   state_.seconds += seconds;
   seconds_here_ += seconds;
   if (++steps_here_ == 1) {
-    world_.set_timeout(std::chrono::seconds(config_.train.timeout));
+    group_.set_timeout(std::chrono::seconds(config_.train.timeout));
   }
   if (steps_here_ > kWarmingSteps) {
     warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
   }
-  Interval& interval = state_.interval;
+  LogInterval& interval = state_.interval;
   interval.steps += 1;
   interval.tokens += tokens;
   interval.seconds += seconds;
@@ -153,7 +165,7 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.regulariser += outcome.regulariser;
 }
 
-// Once the first steps told how long one takes; 0 before.
+// Seconds of a step; 0 until enough steps have been timed.
 double Run::step_seconds() const {
   constexpr std::int64_t kSteps = kWarmingSteps + 5;
   constexpr double kLongEnough = 30.0;
@@ -164,28 +176,29 @@ double Run::step_seconds() const {
                                      : seconds_here_ / static_cast<double>(steps_here_);
 }
 
-// How often checkpoints are written, where the config leaves that to the run. Nothing but the files depends on it. Of
-// several processes, whose clocks differ, the leading one decides.
-void Run::settle(Writer& writer) {
+// Sets train.checkpoint_every = "auto" once the speed is known. Only the files depend on it. Clocks of ranks differ, so
+// the leading rank decides.
+void Run::resolve_checkpoint_interval(Writer& writer) {
   std::int64_t& every = config_.train.checkpoint_every;
   if (every != config::kAutomatic) {
     return;
   }
   const double seconds = step_seconds();
-  std::string decided;
-  if (world_.leads() && seconds > 0.0) {
+  std::string decision;
+  if (group_.leads() && seconds > 0.0) {
     double bytes = 0.0;
-    const Surroundings around{*model_, config_, data_.tokenizer, data_.training->identity(), share_of(shares_, world_)};
-    for (const auto& [name, tensor] : to_checkpoint(state_, around).tensors) {
+    const CheckpointParts parts{*model_, config_, data_.tokenizer, data_.training->identity(),
+                                owned_by(sharding_, group_)};
+    for (const auto& [name, tensor] : to_checkpoint(state_, parts).tensors) {
       bytes += static_cast<double>(tensor.nbytes());
     }
-    decided = std::to_string(steps_between_checkpoints(config_.train.steps, seconds, bytes));
+    decision = std::to_string(steps_between_checkpoints(config_.train.steps, seconds, bytes));
   }
-  decided = world_.gather(decided).front();
-  if (decided.empty()) {
+  decision = group_.gather(decision).front();
+  if (decision.empty()) {
     return;
   }
-  every = std::stoll(decided);
+  every = std::stoll(decision);
   plan_.save_every(every);
   writer.config(config_);
   if (!plan_.finished(state_.step)) {
@@ -193,9 +206,9 @@ void Run::settle(Writer& writer) {
   }
 }
 
-// Ends the interval.
+// Ends the logging interval.
 void Run::log(const StepOutcome& outcome, Writer& writer) {
-  const Interval interval = std::exchange(state_.interval, {});
+  const LogInterval interval = std::exchange(state_.interval, {});
   const auto steps = static_cast<double>(interval.steps);
   history_.training.push_back(
       {.step = state_.step,
@@ -218,7 +231,7 @@ void Run::validate(Writer& writer) {
                                  .most_tokens = config_.train.evaluate_tokens,
                                  .context = context_,
                                  .show_progress = writer.writes(),
-                                 .peers = &world_};
+                                 .group = &group_};
   options.context.usage = &usage;
   const tasks::Evaluation evaluation = data_.validation->evaluate(*model_, options);
   if (!evaluation.complete) {
@@ -227,9 +240,10 @@ void Run::validate(Writer& writer) {
   }
   const tasks::Figures figures = task_.figures_of(evaluation.sums);
   if (const std::string why = plan_.diverged(figures); !why.empty()) {
-    refuse(why, state_.step);
+    throw_diverged(why, state_.step);
   }
-  if (plan_.keeps_as_best(figures, history_)) {  // first: a run killed in between validates again
+  if (plan_.keeps_as_best(figures,
+                          history_)) {  // before the validation is logged: a run killed in between validates again
     write_state([&](const store::Checkpoint& checkpoint) { writer.best(checkpoint); });
     history_.best_step = state_.step;
   }
@@ -242,11 +256,11 @@ void Run::validate(Writer& writer) {
   writer.validation(history_.validations.back());
 }
 
-// Nothing but the file depends on it.
 void Run::sample(Writer& writer) const {
   if (writer.writes()) {
-    const Progress pause("sample", Samples::kTokens, "tokens");  // its time is not counted as training
-    writer.sample(state_.step, samples_->prompt(), samples_->draw(*model_, context_));
+    const Progress progress("sample", kSampleTokens, "tokens");
+    writer.sample(state_.step, sample_prompt_,
+                  sample_text(*model_, *data_.tokenizer, sample_prompt_, kSampleTokens, context_));
   }
 }
 
@@ -259,33 +273,33 @@ template <class Write>
 void Run::write_state(const Write& write) const {
   try {
     TrainState whole = state_;
-    if (world_.size() > 1) {
-      whole.memory = spread_layers(state_.memory, config_.train, world_);
+    if (group_.size() > 1) {
+      whole.memory = gather_layers(state_.memory, config_.train, group_);
     }
     write(to_checkpoint(whole, {.model = *model_,
                                 .config = config_,
                                 .tokenizer = data_.tokenizer,
                                 .data = data_.training->identity(),
-                                .share = share_of(shares_, world_)}));
+                                .owned = owned_by(sharding_, group_)}));
   } catch (const store::NotFiniteError& error) {
-    refuse(error.what(), state_.step);
+    throw_diverged(error.what(), state_.step);
   }
 }
 
-void Run::refuse(std::string_view what, std::int64_t step) const {
-  const bool coarse = config_.train.precision == config::Precision::bf16;
-  throw DivergedError(fmt::format("train: {} at step {}: training stopped; the last good checkpoint is {}; try {}{}",
+void Run::throw_diverged(std::string_view what, std::int64_t step) const {
+  const bool low_precision = config_.train.precision == config::Precision::bf16;
+  throw DivergedError(fmt::format("train: {} at step {}, so training stopped; the last good checkpoint is {}; try {}{}",
                                   what, step, checkpoint_.empty() ? std::string("none") : checkpoint_.string(),
-                                  advice(config_.train), coarse ? ", or train.precision = \"fp32\"" : ""));
+                                  advice(config_.train), low_precision ? ", or train.precision = \"fp32\"" : ""));
 }
 
 TrainResult Run::result() const {
   const bool steady = state_.steady_seconds > 0.0;
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
-  if (const parallel::GlooGroup::Traffic traffic = world_.traffic(); world_.size() > 1) {
-    log_debug("{} numbers looked after; {} bytes sent and {} received in {} steps; peak memory {} bytes",
-              shares_.numbers(world_.rank()), traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
+  if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1) {
+    log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes",
+              sharding_.elements(group_.rank()), traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
   }
   return {.steps = state_.step,
           .train_loss = history_.last_loss(),

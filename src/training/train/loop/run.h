@@ -1,4 +1,4 @@
-// The training loop.
+// The training loop of an opened run.
 #pragma once
 
 #include <memory>
@@ -9,27 +9,26 @@
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "history.h"
+#include "initial_parameters.h"
 #include "plan.h"
 #include "resume.h"
-#include "start.h"
-#include "state.h"
-#include "step.h"
 #include "train.h"
 #include "training/tasks/task.h"
-#include "training/train/ranks/exchange.h"
-#include "training/train/record/samples.h"
+#include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
+#include "training/train/step/state.h"
+#include "training/train/step/step.h"
 
 namespace headroom::train {
 
 class Run {
  public:
-  // Goes on from `past`, or begins, with the parameters of `start` where there is one. `config` is settled: what it
-  // leaves open is decided. `world` must outlive it.
-  Run(config::Config config, tasks::TaskData data, const std::optional<Past>& past, History history,
-      parallel::GlooGroup& world, const std::optional<Start>& start = {});
+  // Continues from `resumed`, or starts with the parameters of `initial` or with random ones. All keys of `config` that
+  // depend on the machine or on the past are resolved. `group` must outlive the run.
+  Run(config::Config config, tasks::TaskData data, const std::optional<ResumePoint>& resumed, History history,
+      parallel::GlooGroup& group, const std::optional<InitialParameters>& initial = {});
 
-  // All steps that are left, unless Ctrl-C comes first.
+  // Runs the remaining steps, or until Ctrl-C.
   TrainResult finish(Writer& writer);
 
   const config::Config& config() const { return config_; }
@@ -43,13 +42,13 @@ class Run {
   StepOutcome advance(Writer& writer);
   void count(const StepOutcome& outcome, std::int64_t tokens, double seconds);
   double step_seconds() const;
-  void settle(Writer& writer);
+  void resolve_checkpoint_interval(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
   void validate(Writer& writer);
   void sample(Writer& writer) const;
   void save(Writer& writer);
-  [[noreturn]] void refuse(std::string_view what, std::int64_t step) const;
-  // Whether to stop early, on which all processes agree: Ctrl-C comes to each at another time.
+  [[noreturn]] void throw_diverged(std::string_view what, std::int64_t step) const;
+  // Whether to stop early. All ranks agree, although Ctrl-C reaches them at different times.
   bool stops() const;
   template <class Write>
   void write_state(const Write& write) const;
@@ -57,21 +56,22 @@ class Run {
 
   config::Config config_;
   const tasks::Task& task_;
-  Plan plan_;
+  TrainingPlan plan_;
   tasks::TaskData data_;
-  parallel::GlooGroup& world_;
+  parallel::GlooGroup& group_;
   std::unique_ptr<models::Model> model_;
-  Shares shares_;
+  Sharding sharding_;
   TrainState state_;
-  std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<GradientReducer> reducer_;
   nn::Context context_;
   History history_;
-  std::optional<Samples> samples_;    // where train.sample_every asks for them
-  std::filesystem::path checkpoint_;  // the last one; empty before any
-  std::int64_t steps_here_ = 0;       // done by this process
-  double seconds_here_ = 0.0;         // in them
-  double warm_seconds_here_ = 0.0;    // in those that count as its speed
-  bool stop_ = false;                 // several processes: one of them was asked to stop
+  std::string sample_prompt_;         // of train.sample_every
+  std::filesystem::path checkpoint_;  // the last one; empty if there is none
+  // Of this process, which may have resumed the run.
+  std::int64_t steps_here_ = 0;
+  double seconds_here_ = 0.0;
+  double warm_seconds_here_ = 0.0;  // without the first steps
+  bool stop_ = false;               // with several ranks: some rank was asked to stop
 };
 
 }  // namespace headroom::train

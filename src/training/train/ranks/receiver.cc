@@ -9,21 +9,21 @@
 namespace headroom::train {
 namespace {
 
-constexpr std::int64_t kPiece = 1 << 16;  // numbers that are added at a time
+constexpr std::int64_t kSlice = 1 << 16;  // elements added at a time: their sum stays in the cache
 
 }  // namespace
 
 class Receiver::State {
  public:
-  State(parallel::GlooGroup& world, Work work)
-      : world_(world), work_(std::move(work)), ready_(work_.buckets.size(), false) {
+  State(parallel::GlooGroup& group, Work work)
+      : group_(group), work_(std::move(work)), ready_(work_.buckets.size(), false) {
     std::int64_t widest = 0;
     for (const Bucket& bucket : work_.buckets) {
       widest = std::max(widest, bucket.range.count());
     }
     for (auto& set : staging_) {
-      for (int peer = 0; peer < world_.size(); ++peer) {
-        const bool needed = peer != world_.rank() && !work_.gradients->reads(peer);
+      for (int peer = 0; peer < group_.size(); ++peer) {
+        const bool needed = peer != group_.rank() && !work_.gradients->reads_memory_of(peer);
         set.push_back(needed ? at::empty({widest}) : at::Tensor());
       }
     }
@@ -37,7 +37,7 @@ class Receiver::State {
     changed_.notify_all();
   }
 
-  void own_ready(std::size_t bucket) {
+  void set_own_ready(std::size_t bucket) {
     const std::lock_guard lock(mutex_);
     ready_[bucket] = true;
     changed_.notify_all();
@@ -51,7 +51,7 @@ class Receiver::State {
     }
   }
 
-  // Whether the thread has ended or will at once.
+  // Returns whether the thread is idle, so that it ends at once.
   bool stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -61,7 +61,7 @@ class Receiver::State {
 
   void run() {
     const at::NoGradGuard no_grad;
-    const c10::ParallelGuard one_thread(true);  // the others compute
+    const c10::ParallelGuard one_thread(true);  // the other threads compute
     for (;;) {
       {
         std::unique_lock lock(mutex_);
@@ -72,7 +72,7 @@ class Receiver::State {
       }
       std::exception_ptr error;
       try {
-        add_round();
+        reduce_round();
       } catch (...) {
         error = std::current_exception();
       }
@@ -84,91 +84,91 @@ class Receiver::State {
   }
 
  private:
-  // The processes' sums of a bucket in their order; this one's is in the block.
-  using Coming = std::vector<parallel::Block::Incoming>;
+  // A bucket's accumulators by rank. That of this rank is in the buffer.
+  using Incoming = std::vector<parallel::SharedBuffer::Incoming>;
 
-  // Processes that have a sum in this round, in the order of their sums.
-  int processes() const {
-    return static_cast<int>(std::min<std::int64_t>(world_.size(), work_.sums - round_ * world_.size()));
+  // The ranks with an accumulator in this round are 0, ..., ranks() - 1.
+  int ranks() const {
+    return static_cast<int>(std::min<std::int64_t>(group_.size(), work_.accumulators - round_ * group_.size()));
   }
 
-  void add_round() {
-    Coming now = ask_for(0), later;
+  void reduce_round() {
+    Incoming now = request(0), later;
     for (std::size_t b = 0; b < work_.buckets.size(); ++b) {
-      later = ask_for(b + 1);
-      if (world_.rank() < processes()) {
+      later = request(b + 1);
+      if (group_.rank() < ranks()) {
         wait_for_own(b);
       }
-      for (parallel::Block::Incoming& one : now) {
+      for (parallel::SharedBuffer::Incoming& one : now) {
         one.wait();
       }
-      add_bucket(work_.buckets[b], now);
+      reduce_bucket(work_.buckets[b], now);
       now = std::move(later);
     }
-    say_added();
+    signal_reduced();
   }
 
-  // Two buckets are on their way at a time.
-  Coming ask_for(std::size_t b) {
-    Coming coming;
+  // Two buckets are in transit at a time.
+  Incoming request(std::size_t b) {
+    Incoming incoming;
     if (b >= work_.buckets.size()) {
-      return coming;
+      return incoming;
     }
-    for (int peer = 0; peer < processes(); ++peer) {
-      coming.push_back(peer == world_.rank()
-                           ? parallel::Block::Incoming()
-                           : work_.gradients->receive(work_.buckets[b].range, peer,
-                                                      staging_[b % 2][static_cast<std::size_t>(peer)]));
+    for (int peer = 0; peer < ranks(); ++peer) {
+      incoming.push_back(peer == group_.rank()
+                             ? parallel::SharedBuffer::Incoming()
+                             : work_.gradients->receive(work_.buckets[b].range, peer,
+                                                        staging_[b % 2][static_cast<std::size_t>(peer)]));
     }
-    return coming;
+    return incoming;
   }
 
-  // Piece by piece, so that what is added next to what was read stays in the cache.
-  void add_bucket(const Bucket& bucket, const Coming& coming) {
-    const at::Tensor own = work_.gradients->numbers().narrow(0, bucket.range.begin, bucket.range.count());
+  void reduce_bucket(const Bucket& bucket, const Incoming& incoming) {
+    const at::Tensor own = work_.gradients->elements().narrow(0, bucket.range.begin, bucket.range.count());
     const bool several_rounds = work_.running.defined();
-    const at::Tensor sum = several_rounds ? work_.running.narrow(0, bucket.sum, own.numel()) : own;
-    for (std::int64_t begin = 0; begin < own.numel(); begin += kPiece) {
-      const std::int64_t count = std::min(kPiece, own.numel() - begin);
-      add_piece({.sum = sum.narrow(0, begin, count), .own = own.narrow(0, begin, count), .begin = begin}, coming);
+    const at::Tensor sum = several_rounds ? work_.running.narrow(0, bucket.running_begin, own.numel()) : own;
+    for (std::int64_t begin = 0; begin < own.numel(); begin += kSlice) {
+      const std::int64_t count = std::min(kSlice, own.numel() - begin);
+      reduce_slice({.sum = sum.narrow(0, begin, count), .own = own.narrow(0, begin, count), .begin = begin}, incoming);
     }
   }
 
-  struct Piece {
+  struct Slice {
     at::Tensor sum, own;
     std::int64_t begin = 0;  // in the bucket
   };
 
-  void add_piece(const Piece& piece, const Coming& coming) {
-    const std::int64_t count = piece.own.numel();
-    at::Tensor so_far = round_ > 0 ? piece.sum : at::Tensor();
-    for (std::size_t peer = 0; peer < coming.size(); ++peer) {
-      at::Tensor next = piece.own;
-      if (static_cast<int>(peer) != world_.rank()) {
-        next = coming[peer].take(piece.begin, (so_far.defined() ? read_ : added_).narrow(0, 0, count));
+  // Adds in the order of the ranks, starting from the previous rounds' sum.
+  void reduce_slice(const Slice& slice, const Incoming& incoming) {
+    const std::int64_t count = slice.own.numel();
+    at::Tensor so_far = round_ > 0 ? slice.sum : at::Tensor();
+    for (std::size_t peer = 0; peer < incoming.size(); ++peer) {
+      at::Tensor next = slice.own;
+      if (static_cast<int>(peer) != group_.rank()) {
+        next = incoming[peer].take(slice.begin, (so_far.defined() ? read_ : added_).narrow(0, 0, count));
       }
       if (!so_far.defined()) {
         so_far = next;
         continue;
       }
-      at::Tensor to = peer + 1 == coming.size() ? piece.sum : added_.narrow(0, 0, count);
+      at::Tensor to = peer + 1 == incoming.size() ? slice.sum : added_.narrow(0, 0, count);
       so_far = at::add_out(to, so_far, next);
     }
-    if (round_ == 0 && coming.size() == 1) {  // nothing was added
-      piece.sum.copy_(so_far);
+    if (round_ == 0 && incoming.size() == 1) {  // nothing was added
+      slice.sum.copy_(so_far);
     }
   }
 
-  // To those that must leave their gradients as they are until then.
-  void say_added() {
-    std::vector<parallel::Transfer> said;
-    for (int peer = 0; peer < processes() && !work_.buckets.empty(); ++peer) {
-      if (peer != world_.rank() && work_.gradients->reads(peer)) {
-        said.push_back(work_.gradients->say(work_.added, peer));
+  // To the ranks whose memory this one has read: their gradients may change again.
+  void signal_reduced() {
+    std::vector<parallel::Transfer> signals;
+    for (int peer = 0; peer < ranks() && !work_.buckets.empty(); ++peer) {
+      if (peer != group_.rank() && work_.gradients->reads_memory_of(peer)) {
+        signals.push_back(work_.gradients->signal(work_.reduced_tag, peer));
       }
     }
-    for (parallel::Transfer& one : said) {
-      one.wait();
+    for (parallel::Transfer& signal : signals) {
+      signal.wait();
     }
   }
 
@@ -177,10 +177,10 @@ class Receiver::State {
     changed_.wait(lock, [&] { return ready_[b] || stopping_; });
   }
 
-  parallel::GlooGroup& world_;
+  parallel::GlooGroup& group_;
   Work work_;
-  std::vector<at::Tensor> staging_[2];  // by process
-  at::Tensor read_ = at::empty({kPiece}), added_ = at::empty({kPiece});
+  std::vector<at::Tensor> staging_[2];  // by rank
+  at::Tensor read_ = at::empty({kSlice}), added_ = at::empty({kSlice});
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<bool> ready_;
@@ -189,10 +189,10 @@ class Receiver::State {
   std::exception_ptr error_;
 };
 
-Receiver::Receiver(parallel::GlooGroup& world, Work work)
-    : state_(std::make_shared<State>(world, std::move(work))), thread_([state = state_] { state->run(); }) {}
+Receiver::Receiver(parallel::GlooGroup& group, Work work)
+    : state_(std::make_shared<State>(group, std::move(work))), thread_([state = state_] { state->run(); }) {}
 
-// An error elsewhere may leave the thread waiting for a process that sends nothing any more.
+// After an error the thread may be waiting for a rank that no longer sends.
 Receiver::~Receiver() {
   if (state_->stop()) {
     thread_.join();
@@ -205,8 +205,8 @@ void Receiver::start(std::int64_t round) {
   state_->start(round);
 }
 
-void Receiver::own_ready(std::size_t bucket) {
-  state_->own_ready(bucket);
+void Receiver::set_own_ready(std::size_t bucket) {
+  state_->set_own_ready(bucket);
 }
 
 void Receiver::finish() {

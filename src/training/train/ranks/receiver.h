@@ -1,4 +1,4 @@
-// Adds up, in a thread of its own while backward passes go on, the gradients that this process looks after.
+// Background thread that reduces this rank's gradient shards during the backward pass.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,35 +11,34 @@
 #include <thread>
 #include <vector>
 
-#include "training/parallel/block.h"
+#include "training/parallel/shared_buffer.h"
 
 namespace headroom::train {
 
 class Receiver {
  public:
-  struct Bucket {  // a range of the block of gradients, sent together
-    parallel::Block::Range range;
-    std::int64_t sum = 0;  // where its sum begins in `running`
+  struct Bucket {  // a range of the gradient buffer that is sent as one message
+    parallel::SharedBuffer::Range range;
+    std::int64_t running_begin = 0;  // its offset in `running`
   };
   struct Work {
-    std::shared_ptr<const parallel::Block> gradients;  // of all processes' parameters
-    // Said to a process whose gradients were read where they lie: they may change.
-    std::uint32_t added = 0;
-    std::vector<Bucket> buckets;  // this process's, in the order that they become ready
-    std::int64_t sums = 1;        // a step; sum s is computed by process s mod N in round s / N
-    at::Tensor running;           // of this process's buckets: needed where there are several rounds
+    std::shared_ptr<const parallel::SharedBuffer> gradients;
+    std::uint32_t reduced_tag = 0;  // signalled to ranks whose memory was read: their gradients may change
+    std::vector<Bucket> buckets;    // of this rank, in the order in which they become ready
+    std::int64_t accumulators = 1;  // of a step; accumulator a is computed by rank a mod N in round a / N
+    at::Tensor running;             // sums of this rank's buckets over several rounds; undefined if there is one round
   };
 
-  Receiver(parallel::GlooGroup& world, Work work);
+  Receiver(parallel::GlooGroup& group, Work work);
   ~Receiver();
 
   void start(std::int64_t round);
-  void own_ready(std::size_t bucket);  // of the own ones: this process's own sum lies in the block
-  void finish();                       // waits for the round's end; throws what went wrong in it
+  void set_own_ready(std::size_t bucket);  // index in Work::buckets: this rank's gradients are in the buffer
+  void finish();                           // waits for the end of the round; rethrows its error
 
  private:
   class State;
-  std::shared_ptr<State> state_;  // shared with the thread, which an error may leave behind
+  std::shared_ptr<State> state_;  // shared with the thread, which outlives this object after an error
   std::thread thread_;
 };
 

@@ -1,9 +1,12 @@
 #include "step_message.h"
 
+#include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
 #include "headroom/core/error.h"
+#include "headroom/ops/adamw.h"
 
 namespace headroom::train {
 namespace {
@@ -69,7 +72,7 @@ class Unpacker {
  private:
   const char* take(std::size_t size) {
     if (size > text_.size() - at_) {
-      fail("train: a message of another process is cut off: are they of one version?");
+      fail("train: a message from another rank is truncated; do all ranks run the same version?");
     }
     const char* const from = text_.data() + at_;
     at_ += size;
@@ -85,7 +88,7 @@ class Unpacker {
 std::string to_text(const StepMessage& message) {
   Packer out;
   out.number(message.reports.size());
-  for (const Report& report : message.reports) {
+  for (const MicroBatchReport& report : message.reports) {
     out.number(report.micro_batch);
     out.tensor(report.cross_entropy);
     out.tensor(report.regulariser);
@@ -101,13 +104,13 @@ std::string to_text(const StepMessage& message) {
   for (const double square : message.squares) {
     out.number(square);
   }
-  out.number(message.present.size());
-  for (const bool present : message.present) {
+  out.number(message.has_gradient.size());
+  for (const bool present : message.has_gradient) {
     out.number(present);
   }
   out.number(message.stop);
-  out.string(message.own);
-  out.string(message.next);
+  out.string(message.own_hash);
+  out.string(message.next_hash);
   return out.text();
 }
 
@@ -115,7 +118,7 @@ StepMessage from_text(const std::string& text) {
   Unpacker in(text);
   StepMessage message;
   message.reports.resize(in.number<std::size_t>());
-  for (Report& report : message.reports) {
+  for (MicroBatchReport& report : message.reports) {
     report.micro_batch = in.number<std::int64_t>();
     report.cross_entropy = in.tensor();
     report.regulariser = in.tensor();
@@ -132,23 +135,69 @@ StepMessage from_text(const std::string& text) {
   for (double& square : message.squares) {
     square = in.number<double>();
   }
-  message.present.resize(in.number<std::size_t>());
-  for (std::size_t i = 0; i < message.present.size(); ++i) {
-    message.present[i] = in.number<bool>();
+  message.has_gradient.resize(in.number<std::size_t>());
+  for (std::size_t i = 0; i < message.has_gradient.size(); ++i) {
+    message.has_gradient[i] = in.number<bool>();
   }
   message.stop = in.number<bool>();
-  message.own = in.string();
-  message.next = in.string();
+  message.own_hash = in.string();
+  message.next_hash = in.string();
   return message;
 }
 
 std::optional<int> disagreement(const std::vector<StepMessage>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank].next != all[(rank + 1) % all.size()].own) {
+    if (all[rank].next_hash != all[(rank + 1) % all.size()].own_hash) {
       return static_cast<int>(rank);
     }
   }
   return std::nullopt;
+}
+
+ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_batches,
+                           const std::map<std::string, at::Tensor>& buffers) {
+  std::vector<MicroBatchReport*> order(static_cast<std::size_t>(micro_batches));
+  ReducedStep step;
+  for (StepMessage& message : all) {
+    step.stop = step.stop || message.stop;
+    for (MicroBatchReport& report : message.reports) {
+      order[static_cast<std::size_t>(report.micro_batch)] = &report;
+    }
+  }
+  bool first = true;
+  for (MicroBatchReport* report : order) {
+    step.loss = first ? report->cross_entropy.item<double>() : step.loss + report->cross_entropy.item<double>();
+    first = false;
+    for (auto& [name, update] : report->updates) {
+      update.buffer = buffers.at(name);
+      nn::report(step.updates, name, update);
+    }
+  }
+  first = true;
+  for (const MicroBatchReport* report : order) {
+    if (report->regulariser.defined()) {
+      const double value = report->regulariser.item<double>();
+      step.regulariser = first ? value : step.regulariser + value;
+      first = false;
+    }
+  }
+  return step;
+}
+
+double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout) {
+  std::vector<std::size_t> next(all.size(), 0);
+  double sum = 0.0, of_tensor = 0.0;
+  for (const Shard& shard : layout.shards) {
+    const auto owner = static_cast<std::size_t>(shard.owner);
+    const std::int64_t elements = layout.places[shard.tensor].count;
+    const bool whole = shard.count() == elements;
+    of_tensor = shard.begin == 0 ? 0.0 : of_tensor;
+    for (std::int64_t left = whole ? 1 : shard.count() / ops::kSquareBlock + 1; left > 0; --left) {
+      of_tensor += all[owner].squares.at(next[owner]++);
+    }
+    sum += shard.end == elements ? of_tensor : 0.0;
+  }
+  return std::sqrt(sum);
 }
 
 }  // namespace headroom::train

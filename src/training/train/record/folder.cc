@@ -6,6 +6,8 @@ namespace headroom::train {
 
 namespace fs = std::filesystem;
 
+namespace {
+
 FolderKind kind_of_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / kComparisonFile, error)) {
@@ -17,8 +19,6 @@ FolderKind kind_of_folder(const fs::path& folder) {
   const bool run = fs::exists(folder / "metrics.jsonl", error) || fs::is_directory(folder / "checkpoints", error);
   return run ? FolderKind::run : FolderKind::neither;
 }
-
-namespace {
 
 const char* held_by(FolderKind kind) {
   switch (kind) {
@@ -37,9 +37,9 @@ const char* held_by(FolderKind kind) {
 }  // namespace
 
 void refuse_others(const fs::path& folder, FolderKind wanted, std::string_view what) {
-  const FolderKind there = kind_of_folder(folder);
-  if (there != FolderKind::neither && there != wanted) {
-    user_error("{}: holds {}: choose another folder for {}", folder.string(), held_by(there), what);
+  const FolderKind kind = kind_of_folder(folder);
+  if (kind != FolderKind::neither && kind != wanted) {
+    user_error("{}: already holds {}; choose another folder for {}", folder.string(), held_by(kind), what);
   }
 }
 

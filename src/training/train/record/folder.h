@@ -1,4 +1,4 @@
-// What a folder holds that --out may name: a run, a comparison of runs, advice, or none of them.
+// The contents of a folder that --out names: a run, a comparison of runs, advice, or none of them.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,12 @@ namespace headroom::train {
 
 enum class FolderKind { neither, run, comparison, advice };
 
-// What a comparison (or sweep) writes into its folder, and what advise does.
+// Files that identify a comparison (or sweep) and advice.
 inline constexpr const char* kComparisonFile = "comparison.json";
 inline constexpr const char* kAdviceFile = "advice.json";
 
-FolderKind kind_of_folder(const std::filesystem::path& folder);
-
-// Throws UserError, naming the folder, where it holds something of another kind than `wanted`; `what`, "the run", is
-// what it was to hold.
+// Throws UserError if the folder has contents of another kind than `wanted`. `what`, such as "the run", is for the
+// message.
 void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::string_view what);
 
 }  // namespace headroom::train

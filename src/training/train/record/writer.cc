@@ -9,7 +9,6 @@
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "metrics.h"
-#include "tensorboard.h"
 
 namespace headroom::train {
 namespace {
@@ -20,7 +19,8 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-// Numbers of a metrics line as TensorBoard scalars, nested ones by path ("experts/layer0.attention.source/most").
+// The numbers of a metrics line as TensorBoard scalars; nested ones are tagged by path
+// ("experts/layer0.attention.source/most").
 void collect(const Json& value, const std::string& tag, std::vector<std::pair<std::string, double>>& out) {
   if (value.is_number()) {
     out.emplace_back(tag, value.get<double>());
@@ -34,28 +34,28 @@ void collect(const Json& value, const std::string& tag, std::vector<std::pair<st
 void require_finite(const store::Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.tensors) {
     if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) {
-      throw store::NotFiniteError(fmt::format("tensor \"{}\" holds numbers that are not finite", name));
+      throw store::NotFiniteError(fmt::format("tensor \"{}\" has values that are not finite", name));
     }
   }
 }
 
 class FolderWriter : public Writer {
  public:
-  FolderWriter(const Place& place, std::vector<tasks::FigureKind> kinds)
-      : place_(place),
+  FolderWriter(const WriterOptions& options, std::vector<tasks::FigureKind> kinds)
+      : options_(options),
         kinds_(std::move(kinds)),
-        metrics_(place.folder / "metrics.jsonl", place.step),
-        events_(place.folder, place.step + 1),
-        progress_(place.title, place.steps, "step") {
-    progress_.start_at(place.step);
-    if (place.samples) {
-      samples_.emplace(place.folder / "samples.jsonl", place.step);
+        metrics_(options.folder / "metrics.jsonl", options.step),
+        events_(options.folder, options.step + 1),
+        progress_(options.title, options.steps, "step") {
+    progress_.start_at(options.step);
+    if (options.samples) {
+      samples_.emplace(options.folder / "samples.jsonl", options.step);
     }
   }
 
   bool writes() const override { return true; }
 
-  void step(std::int64_t step, double loss, const Interval& interval) override {
+  void step(std::int64_t step, double loss, const LogInterval& interval) override {
     note_ = fmt::format("loss {:.3f}, {}", loss, speed(interval));
     progress_.update(step, note_);
   }
@@ -77,14 +77,14 @@ class FolderWriter : public Writer {
   }
 
   void warning(const std::string& text) override { log_warning("{}", text); }
-  void config(const config::Config& config) override { write_config(config, place_.folder); }
+  void config(const config::Config& config) override { write_config(config, options_.folder); }
   void checkpoints_every(std::int64_t steps, double step_seconds) override {
     if (steps > 0) {
-      log_info("a checkpoint every {} steps, some {} of training", steps,
+      log_info("a checkpoint every {} steps (about {} of training)", steps,
                format_duration(step_seconds * static_cast<double>(steps)));
     } else {
-      log_info("a checkpoint at the end only: all {} steps take some {}", place_.steps,
-               format_duration(step_seconds * static_cast<double>(place_.steps)));
+      log_info("a checkpoint at the end only: all {} steps take about {}", options_.steps,
+               format_duration(step_seconds * static_cast<double>(options_.steps)));
     }
   }
 
@@ -93,13 +93,14 @@ class FolderWriter : public Writer {
     if (samples_) {
       samples_->sync();
     }
-    return store::write_checkpoint(checkpoint, place_.folder / "checkpoints", place_.keep_checkpoints, *place_.peers);
+    return store::write_checkpoint(checkpoint, options_.folder / "checkpoints", options_.keep_checkpoints,
+                                   *options_.group);
   }
 
   void best(const store::Checkpoint& checkpoint) override {
-    const fs::path file = best_file(place_.folder);
+    const fs::path file = best_file(options_.folder);
     make_folder(file.parent_path());
-    store::save_checkpoint(checkpoint, file, *place_.peers);
+    store::save_checkpoint(checkpoint, file, *options_.group);
   }
 
  private:
@@ -118,15 +119,15 @@ class FolderWriter : public Writer {
     metrics_.append(line);
   }
 
-  std::string speed(const Interval& interval) const {
+  std::string speed(const LogInterval& interval) const {
     const std::string tokens = format_count(per_second(interval.tokens, interval.seconds)) + " tokens/s";
-    const double gflops = place_.step_gflop * per_second(interval.steps, interval.seconds);
+    const double gflops = options_.step_gflop * per_second(interval.steps, interval.seconds);
     return gflops > 0.0 ? fmt::format("{}, {:.3g} GFLOP/s ({:.0f}% of the machine's)", tokens, gflops,
-                                      100.0 * gflops / place_.machine_gflops)
+                                      100.0 * gflops / options_.machine_gflops)
                         : tokens;
   }
 
-  Place place_;
+  WriterOptions options_;
   std::vector<tasks::FigureKind> kinds_;
   MetricsLog metrics_;
   std::optional<MetricsLog> samples_;
@@ -135,19 +136,20 @@ class FolderWriter : public Writer {
   Progress progress_;
 };
 
-// Of a process that does not lead: its part of checkpoints is all that it writes.
-class PeerWriter : public Writer {
+// On ranks that do not lead: writes this rank's shards of checkpoints, and nothing else.
+class ShardWriter : public Writer {
  public:
-  explicit PeerWriter(const Place& place) : place_(place) {}
+  explicit ShardWriter(const WriterOptions& options) : options_(options) {}
   fs::path checkpoint(const store::Checkpoint& checkpoint) override {
-    return store::write_checkpoint(checkpoint, place_.folder / "checkpoints", place_.keep_checkpoints, *place_.peers);
+    return store::write_checkpoint(checkpoint, options_.folder / "checkpoints", options_.keep_checkpoints,
+                                   *options_.group);
   }
   void best(const store::Checkpoint& checkpoint) override {
-    store::save_checkpoint(checkpoint, best_file(place_.folder), *place_.peers);
+    store::save_checkpoint(checkpoint, best_file(options_.folder), *options_.group);
   }
 
  private:
-  Place place_;
+  WriterOptions options_;
 };
 
 }  // namespace
@@ -161,11 +163,11 @@ void Writer::best(const store::Checkpoint& checkpoint) {
   require_finite(checkpoint);
 }
 
-std::unique_ptr<Writer> write_into(const Place& place, const std::vector<tasks::FigureKind>& kinds) {
-  if (!place.peers->leads()) {
-    return std::make_unique<PeerWriter>(place);
+std::unique_ptr<Writer> make_writer(const WriterOptions& options, const std::vector<tasks::FigureKind>& kinds) {
+  if (!options.group->leads()) {
+    return std::make_unique<ShardWriter>(options);
   }
-  return std::make_unique<FolderWriter>(place, kinds);
+  return std::make_unique<FolderWriter>(options, kinds);
 }
 
 void write_config(const config::Config& config, const fs::path& folder) {

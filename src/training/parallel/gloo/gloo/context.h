@@ -1,3 +1,5 @@
+// Stubs: just enough of Gloo's declarations for torch's ProcessGroupGloo.hpp to compile. torch contains the library but
+// not its headers. This project only passes pointers to these classes around.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,94 @@
+#include "cost.h"
+#include "foundation/config/masking.h"
+#include "model_parts.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+Exact mlp_macs(const MlpOptions& mlp, Exact td) {
+  switch (mlp.kind) {
+    case MlpKind::dense:
+      return td * 2 * mlp.d_hidden;
+    case MlpKind::gated:
+      return td * 3 * mlp.d_hidden;
+    case MlpKind::experts:
+      return td * mlp.n_experts + td * 2 * mlp.top_k * mlp.d_hidden;
+  }
+  user_error("cost: model.mlp.kind has no cost formula");
+}
+
+// Everything outside the blocks, for one example.
+Exact outer_macs(const ModelOptions& model) {
+  const Exact d = model.d_model, t = tokens_of(model);
+  if (model.has_classes()) {
+    const Exact patches = model.kind == ModelKind::vision ? t * patch_elements(model) * d : 0;
+    const Exact hidden = model.d_head_hidden;
+    return patches + (model.d_head_hidden > 0 ? hidden * (features_of(model) + model.n_classes)
+                                              : features_of(model) * model.n_classes);
+  }
+  const Exact classes = static_cast<std::int64_t>(model.adaptive_cutoffs.size());
+  const Exact transform = model.kind == ModelKind::masked_language_model ? d : 0;
+  return t * d * (transform + classes + model.vocabulary_size);
+}
+
+// The head in a training step: a masked language model computes it for hidden tokens only.
+Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
+  if (model.kind != ModelKind::masked_language_model) {
+    return head;
+  }
+  const std::int64_t hundreds = head.value() / 100, rest = head.value() % 100;  // split to avoid an overflow
+  return hundreds * kHiddenPercent + rest * kHiddenPercent / 100;
+}
+
+}  // namespace
+
+ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
+  if (batch < 1) {
+    user_error("cost: the batch must be at least 1 sequence, got {}", batch);
+  }
+  const Exact d = model.d_model;
+  Exact attention = 0, positions = 0, noise = 0, mlp = 0;
+  for (const Stack& stack : stacks_of(model)) {
+    const Exact layers = stack.layers * sequences_of(model);
+    for (std::size_t i = 0; i < stack.spans.size(); ++i) {
+      const AttentionProducts products = attention_products(stack.attentions[i], d, stack.spans[i]);
+      attention += layers * (products.projections + products.gates + products.selection + products.scores +
+                             products.composition);
+      positions += layers * products.positions;
+      noise += layers * products.noise;
+    }
+    mlp += layers * mlp_macs(model.mlp, stack.tokens * d);
+  }
+  const Exact head = outer_macs(model);
+  const Exact step = ((attention + noise + mlp + trained_head_macs(model, head)) * batch + positions) * 3;
+  return {.attention_macs = (attention + positions).value(),
+          .mlp_macs = mlp.value(),
+          .head_macs = head.value(),
+          .step_macs = step.value()};
+}
+
+std::optional<double> step_flops(const config::Config& config) {
+  if (config.model.kind == ModelKind::encoder_decoder || config.model.kind == ModelKind::classifier) {
+    return std::nullopt;
+  }
+  return 2.0 * static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
+}
+
+std::optional<double> training_flops(const config::Config& config) {
+  const std::optional<double> step = step_flops(config);
+  return step ? std::optional(*step * static_cast<double>(config.train.steps)) : std::nullopt;
+}
+
+PaperCost paper_cost(const ModelOptions& model) {
+  const AttentionOptions& a = model.attention;
+  const Exact tokens = tokens_of(model);
+  const PaperSizes sizes{.t = tokens, .s = tokens + model.memory_length, .d = model.d_model};
+  const PaperTerms terms = a.projection->paper(a, sizes) + a.score->paper(a, sizes) + a.composition->paper(a, sizes) +
+                           a.position->paper(a, sizes) + paper_output_gate(a, sizes);
+  return {.attention_macs = terms.macs.value(), .attention_memory = terms.memory.value()};
+}
+
+}  // namespace headroom::cost

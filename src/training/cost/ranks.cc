@@ -1,0 +1,191 @@
+#include "ranks.h"
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <utility>
+
+#include "cost.h"
+#include "headroom/core/error.h"
+#include "headroom/core/exact.h"
+#include "memory.h"
+
+namespace headroom::cost {
+
+using namespace config;
+
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;
+constexpr std::int64_t kMostRanks = 65536;
+
+// What the shards of one rank add up to.
+struct RankLoad {
+  std::int64_t elements = 0;
+  std::int64_t moments = 0;  // elements of the optimizer's state
+  std::int64_t sent = 0;     // elements, with the padding between tensors
+  std::int64_t bucket = 0;   // elements of the largest bucket
+};
+
+std::vector<RankLoad> loads_of(const std::vector<ParameterTensor>& tensors, std::int64_t ranks, Optimizer optimizer) {
+  std::vector<ShardedTensor> sharded;
+  sharded.reserve(tensors.size());
+  for (const ParameterTensor& tensor : tensors) {
+    sharded.push_back({.elements = tensor.elements, .elementwise = is_elementwise(optimizer, tensor.hidden)});
+  }
+  std::vector<RankLoad> loads(static_cast<std::size_t>(ranks));
+  for (const Shard& shard : assign_shards(sharded, static_cast<int>(ranks))) {
+    RankLoad& load = loads[static_cast<std::size_t>(shard.owner)];
+    load.elements += shard.count();
+    load.moments += shard.count() * (has_second_moment(optimizer, tensors[shard.tensor].hidden) ? 2 : 1);
+    load.sent += aligned(shard.count());
+  }
+  for (RankLoad& load : loads) {
+    load.bucket = std::min(bucket_elements(ranks), load.sent);
+  }
+  return loads;
+}
+
+// Whole tensors, or shards of almost equal size if they have more than `most` elements.
+std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t most) {
+  std::vector<Shard> shards;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t elements = tensors[i].elements;
+    std::int64_t step = std::max<std::int64_t>(elements, 1);
+    if (tensors[i].elementwise && elements > most) {
+      const std::int64_t units = (elements + kShardUnit - 1) / kShardUnit, count = (elements + most - 1) / most;
+      step = (units + count - 1) / count * kShardUnit;
+    }
+    for (std::int64_t begin = 0; begin < elements || begin == 0; begin += step) {
+      shards.push_back({.tensor = i, .begin = begin, .end = std::min(begin + step, elements)});
+    }
+  }
+  return shards;
+}
+
+// Gradient accumulators of a step.
+std::int64_t accumulators_of_step(const TrainOptions& train, std::int64_t ranks) {
+  const std::int64_t accumulators = train.parts > 0 ? train.parts : train.accumulate;
+  if (accumulators < ranks && train.batch_size % ranks != 0) {
+    user_error("cost: train.batch_size: must be a multiple of the number of ranks, {}, got {}", ranks,
+               train.batch_size);
+  }
+  return std::max(accumulators, ranks);
+}
+
+}  // namespace
+
+std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks) {
+  constexpr std::int64_t kShardsOfARank = 32;
+  std::int64_t all = 0;
+  for (const ShardedTensor& tensor : tensors) {
+    all += tensor.elements;
+  }
+  const std::int64_t most = all / ranks / kShardsOfARank / kShardUnit * kShardUnit;
+  std::vector<Shard> shards = cut(tensors, ranks > 1 ? std::max(most, kShardUnit) : all);
+  std::vector<Shard*> order;
+  order.reserve(shards.size());
+  for (Shard& shard : shards) {
+    order.push_back(&shard);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Shard* a, const Shard* b) { return a->count() > b->count(); });
+  using Load = std::pair<std::int64_t, int>;  // elements, rank
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> least_loaded;
+  for (int rank = 0; rank < ranks; ++rank) {
+    least_loaded.emplace(0, rank);
+  }
+  for (Shard* shard : order) {
+    const auto [elements, rank] = least_loaded.top();
+    least_loaded.pop();
+    shard->owner = rank;
+    least_loaded.emplace(elements + shard->count(), rank);
+  }
+  return shards;
+}
+
+RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
+  if (ranks < 1 || ranks > kMostRanks) {
+    user_error("cost: the number of ranks must be from 1 to {}, got {}", kMostRanks, ranks);
+  }
+  const std::int64_t n = ranks;
+  RanksCost cost{.accumulators = accumulators_of_step(given.train, n)};
+  cost.rounds = (cost.accumulators + n - 1) / n;
+  Config config = given;
+  if (cost.accumulators > std::max(given.train.parts, given.train.accumulate)) {
+    config.train.accumulate = cost.accumulators;
+  }
+  const StepMemory memory = step_memory(config);
+  const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
+  const std::vector<ParameterTensor> tensors = parameter_tensors(config.model);
+  const std::vector<RankLoad> loads = loads_of(tensors, n, config.train.optimizer);
+  const auto largest =
+      std::max_element(tensors.begin(), tensors.end(),
+                       [](const ParameterTensor& a, const ParameterTensor& b) { return a.elements < b.elements; });
+  const Exact overhead = Exact(2) * largest->elements * kFloatBytes + kProgramBytes;
+  Exact all = 0;
+  for (const RankLoad& load : loads) {
+    all += load.sent;
+  }
+  const std::int64_t total = all.value();
+  // A single rank whose gradients autograd accumulates, as in train (make_gradient_reducer()).
+  const bool local = n == 1 && (cost.accumulators == 1 || cost.accumulators == config.train.accumulate);
+  for (std::int64_t rank = 0; rank < n; ++rank) {
+    const RankLoad& load = loads[static_cast<std::size_t>(rank)];
+    RankCost one{.elements = load.elements, .accumulators = (cost.accumulators - rank + n - 1) / n};
+    one.parameters = memory.parameters;
+    one.gradients = memory.gradients;
+    one.moments = load.moments * kFloatBytes;
+    one.running_sums = !local && cost.rounds > 1 ? load.sent * kFloatBytes : 0;
+    one.staging = (Exact(2) * (n - 1) * load.bucket * kFloatBytes).value();
+    one.activations =
+        memory.activations - memory.carried + (Exact(memory.carried / cost.accumulators) * one.accumulators).value();
+    one.total = local ? (overhead + memory.total).value()
+                      : (overhead + one.parameters + one.gradients + one.moments + one.running_sums + one.staging +
+                         one.activations)
+                            .value();
+    one.gradients_sent = (Exact(one.accumulators) * (total - load.sent) * kFloatBytes).value();
+    one.gradients_received = (Exact(cost.accumulators - one.accumulators) * load.sent * kFloatBytes).value();
+    one.parameters_sent = (Exact(n - 1) * load.sent * kFloatBytes).value();
+    one.parameters_received = (Exact(total - load.sent) * kFloatBytes).value();
+    one.macs = macs * static_cast<double>(one.accumulators) / static_cast<double>(cost.accumulators);
+    cost.all.push_back(one);
+  }
+  return cost;
+}
+
+double RanksCost::imbalance() const {
+  std::int64_t most = 0, sum = 0;
+  for (const RankCost& one : all) {
+    most = std::max(most, one.elements);
+    sum += one.elements;
+  }
+  return static_cast<double>(most) * static_cast<double>(all.size()) / static_cast<double>(sum);
+}
+
+const RankCost& RanksCost::largest() const {
+  return *std::max_element(all.begin(), all.end(),
+                           [](const RankCost& a, const RankCost& b) { return a.total < b.total; });
+}
+
+double RanksCost::of_all_reduce() const {
+  if (all.size() == 1) {
+    return 1.0;
+  }
+  std::int64_t most = 0;
+  for (const RankCost& one : all) {
+    most = std::max({most, one.gradients_sent + one.parameters_sent, one.gradients_received + one.parameters_received});
+  }
+  const auto n = static_cast<double>(all.size());
+  return static_cast<double>(most) / (2.0 * static_cast<double>(all.front().parameters) * (n - 1.0) / n);
+}
+
+double RanksCost::hiding_bandwidth(double macs_per_second) const {
+  double most = 0.0;
+  for (const RankCost& one : all) {
+    const double seconds = one.macs * 2.0 / 3.0 / macs_per_second;
+    most = std::max(most, static_cast<double>(std::max(one.gradients_sent, one.gradients_received)) / seconds);
+  }
+  return most;
+}
+
+}  // namespace headroom::cost

@@ -1,0 +1,176 @@
+#include "initial_parameters.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "headroom/core/error.h"
+#include "headroom/store/open_model.h"
+#include "headroom/store/run_folder.h"
+#include "training/train/step/state.h"
+
+namespace headroom::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKey = "train.start_from";
+
+// Keys of `model` that may differ from the checkpoint: those of training, and how far layers see. All others determine
+// the parameters or their meaning.
+bool may_change(std::string_view key) {
+  constexpr std::string_view kPrefixes[] = {"model.initialisation",   "model.embedding_std",
+                                            "model.context_length",   "model.memory_length",
+                                            "model.attention.window", "model.attention.rope_base"};
+  constexpr std::string_view kSuffixes[] = {"dropout", "_coefficient"};
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [key](std::string_view prefix) { return key.starts_with(prefix); }) ||
+         std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
+                     [key](std::string_view suffix) { return key.ends_with(suffix); });
+}
+
+// The key, after the file or option that set it. Starts a message.
+std::string origin_of(const config::Config& config, const std::string& key) {
+  const auto given = config.given.find(key);
+  return given == config.given.end() ? key : fmt::format("{}: {}", given->second, key);
+}
+
+void require_same_model(const config::Config& config, const config::Config& was, const fs::path& file) {
+  const auto is = config::flatten(config), stored = config::flatten(was);
+  for (std::size_t i = 0; i < is.size(); ++i) {
+    const auto& [key, value] = is[i];
+    const bool is_set = config.given.contains(key) || key == "model.kind";
+    if (key.starts_with("model.") && is_set && !may_change(key) && value != stored[i].second) {
+      user_error("{} must be {}, as in {} ({}), got {}", origin_of(config, key), stored[i].second, file.string(), kKey,
+                 value);
+    }
+  }
+}
+
+void require_same_tokenizer(const config::Config& config, const store::Checkpoint& checkpoint, const fs::path& file) {
+  const config::TokenizerOptions& is = config.tokenizer;
+  const tokenizers::Tokenizer& stored = *checkpoint.tokenizer;
+  if (config.given.contains("tokenizer.kind") && is.kind != stored.kind()) {
+    user_error("{} must be \"{}\", that of the tokenizer in {} ({}), got \"{}\"", origin_of(config, "tokenizer.kind"),
+               config::name_of(stored.kind()), file.string(), kKey, config::name_of(is.kind));
+  }
+  if (config.given.contains("tokenizer.vocabulary_size") && is.vocabulary_size != stored.vocabulary_size() &&
+      is.vocabulary_size != checkpoint.config.tokenizer.vocabulary_size) {
+    user_error("{} must be {}, that of the tokenizer in {} ({}), got {}",
+               origin_of(config, "tokenizer.vocabulary_size"), stored.vocabulary_size(), file.string(), kKey,
+               is.vocabulary_size);
+  }
+  if (!is.model.empty()) {
+    const std::string name = tokenizers::load_tokenizer_for(is.model, stored.vocabulary_size())->name();
+    if (name != stored.name() && name != stored.for_targets().name()) {
+      user_error("{}: {} is {}, but the tokenizer in {} ({}) is {}", origin_of(config, "tokenizer.model"), is.model,
+                 name, file.string(), kKey, stored.for_targets().name());
+    }
+  }
+  if (!is.source_model.empty()) {
+    const std::string name = tokenizers::load_tokenizer(is.source_model)->name();
+    if (name != stored.for_sources().name()) {
+      user_error("{}: {} is {}, but the sources' tokenizer in {} ({}) is {}",
+                 origin_of(config, "tokenizer.source_model"), is.source_model, name, file.string(), kKey,
+                 stored.for_sources().name());
+    }
+  }
+}
+
+// With some kinds of positions, keys that may change determine shapes.
+void require_same_shapes(const config::Config& config, const store::Checkpoint& checkpoint, const fs::path& file) {
+  const auto shapes = models::make_model(config.model, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
+  for (const nn::Parameter& parameter : shapes->parameters().stored()) {
+    const auto found = checkpoint.tensors.find("model." + parameter.name);
+    if (found == checkpoint.tensors.end() || found->second.sizes() != parameter.tensor.sizes()) {
+      user_error("{} must be {}, as in {} ({}), because parameter \"{}\" has a row for each position, got {}",
+                 origin_of(config, "model.context_length"), checkpoint.config.model.context_length, file.string(), kKey,
+                 parameter.name, config.model.context_length);
+    }
+  }
+}
+
+// The config with the checkpoint's values for keys that are not given.
+config::Config filled_from(config::Config config, const store::Checkpoint& checkpoint) {
+  const config::GivenKeys given = config.given;
+  config::take_values(config, checkpoint.config, [&given](std::string_view key) {
+    const bool of_tokenizer = key.starts_with("tokenizer.") && !key.ends_with("model");
+    return (key.starts_with("model.") || of_tokenizer) && !given.contains(key);
+  });
+  if (checkpoint.tokenizer) {
+    config.tokenizer.kind = checkpoint.tokenizer->kind();
+    config.tokenizer.vocabulary_size = checkpoint.tokenizer->vocabulary_size();
+  }
+  return config;
+}
+
+}  // namespace
+
+std::optional<InitialParameters> open_initial_parameters(const config::Config& config) {
+  if (config.train.start_from.empty()) {
+    return std::nullopt;
+  }
+  InitialParameters initial;
+  initial.file = store::find_checkpoint(config.train.start_from);
+  initial.checkpoint = store::read_checkpoint(initial.file);
+  initial.parameters_sha256 = parameters_sha256(store::build_model(initial.checkpoint)->parameters());
+  return initial;
+}
+
+config::Config with_initial_parameters(config::Config config, const InitialParameters& initial) {
+  const std::string& expected = config.train.start_sha256;
+  if (!expected.empty() && expected != initial.parameters_sha256) {
+    user_error("{} is {}, but the parameters in {} ({}) have changed since it was recorded: their hash is {}",
+               origin_of(config, "train.start_sha256"), expected, initial.file.string(), kKey,
+               initial.parameters_sha256);
+  }
+  require_same_model(config, initial.checkpoint.config, initial.file);
+  if (initial.checkpoint.tokenizer) {
+    require_same_tokenizer(config, initial.checkpoint, initial.file);
+  }
+  config = filled_from(std::move(config), initial.checkpoint);
+  config::check(config, kKey);
+  require_same_shapes(config, initial.checkpoint, initial.file);
+  config.train.start_sha256 = initial.parameters_sha256;
+  return config;
+}
+
+config::Config with_initial_parameters(config::Config config) {
+  const std::optional<InitialParameters> initial = open_initial_parameters(config);
+  return initial ? with_initial_parameters(std::move(config), *initial) : config;
+}
+
+config::Config with_resumed_parameters(config::Config config, const ResumePoint& resumed) {
+  if (config.train.start_sha256.empty()) {
+    config.train.start_sha256 = resumed.checkpoint.config.train.start_sha256;
+  }
+  return filled_from(std::move(config), resumed.checkpoint);
+}
+
+tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, const fs::path& file,
+                               const fs::path& cache) {
+  constexpr std::string_view kHere = "tokenizer.model";  // set here, not by the user: errors name train.start_from
+  if (!config.model.has_classes()) {                     // models with classes have no tokenizer
+    config.tokenizer.model = file.string();
+    config.tokenizer.source_model.clear();
+  }
+  try {
+    return task.open(config, cache);
+  } catch (const UserError& error) {
+    std::string text = error.what();
+    if (const std::size_t at = text.find(kHere); at != std::string::npos) {
+      text.replace(at, kHere.size(), kKey);
+    }
+    throw UserError(text);
+  }
+}
+
+std::unique_ptr<models::Model> build_initial_model(const InitialParameters& initial,
+                                                   const config::ModelOptions& options, at::Device device) {
+  store::Checkpoint checkpoint{
+      .config = {}, .step = 0, .tokenizer = {}, .tensors = initial.checkpoint.tensors, .metadata = {}};
+  checkpoint.config.model = options;
+  return store::build_trainable(checkpoint, device);
+}
+
+}  // namespace headroom::train

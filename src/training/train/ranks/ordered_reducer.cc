@@ -1,0 +1,403 @@
+// Several ranks, or several accumulators a step: every accumulator goes to the rank that owns the parameter, which sums
+// them in the order of their micro-batches. So the result does not depend on the number of ranks, and with one
+// micro-batch an accumulator it has the bits of autograd's own sum.
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "foundation/core/machine/system.h"
+#include "gradient_reducer.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/ops/adamw.h"
+#include "receiver.h"
+#include "step_message.h"
+#include "training/parallel/shared_buffer.h"
+
+namespace headroom::train {
+namespace {
+
+// Tags above those of buckets.
+constexpr std::uint32_t kParametersTag = std::uint32_t{1} << 29, kMemoryTag = kParametersTag + 2;
+
+class OrderedReducer : public GradientReducer {
+ public:
+  OrderedReducer(models::Model& model, const config::TrainOptions& options, parallel::GlooGroup& group,
+                 const Sharding& sharding)
+      : parameters_(model.parameters()),
+        group_(group),
+        options_(options),
+        accumulators_(accumulators_of(options)),
+        micro_batches_(options.accumulate / accumulators_),
+        ranges_(ranges_of(options, group.rank(), group.size())),
+        rounds_(std::ssize(ranges_)),
+        layout_(sharding.shards(), group.size()),
+        missing_(layout_.buckets.size()),
+        own_index_(layout_.buckets.size()),
+        in_step_(parameters_.all().size()),
+        in_round_(parameters_.all().size()) {
+    if (!model.device().is_cpu()) {
+      user_error("train.device: must be \"cpu\" with several ranks or with train.parts, got {}", model.device().str());
+    }
+    for (const nn::Parameter& made : parameters_.made()) {
+      if (made.buffer) {
+        buffers_.emplace(made.name, made.tensor);
+      }
+    }
+    awaits_reduced_.resize(static_cast<std::size_t>(group.size()));
+    move_into_buffers();
+    order_own_buckets(OwnedShards(sharding, group.rank()).of(parameters_));
+    receiver_ = std::make_unique<Receiver>(group, Receiver::Work{.gradients = gradients_,
+                                                                 .reduced_tag = reduced_tag(),
+                                                                 .buckets = own_buckets_,
+                                                                 .accumulators = accumulators_,
+                                                                 .running = running_});
+  }
+
+  ~OrderedReducer() override {
+    for (const nn::Parameter& parameter : parameters_.all()) {
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter.tensor, nullptr);
+    }
+  }
+
+  ReducedStep run(const StepPasses& passes) override {
+    if (passes.verify && group_.size() > 1) {
+      compute_for_next_rank(passes);
+    }
+    OwnPasses own(passes);
+    for (const MicroBatchRange& range : ranges_) {
+      at::Tensor loss = range.first < range.end ? own.forward(range.first) : at::Tensor();
+      wait_for_round();  // only now, so that the last round's transfers overlap with this forward pass
+      receiver_->start(round_++);
+      for (std::int64_t i = range.first; i < range.end; ++i) {
+        loss = i == range.first ? loss : own.forward(i);
+        if (i + 1 == range.end) {
+          expect_gradients();
+        }
+        loss.backward();
+        loss.reset();
+      }
+      end_round(range);
+    }
+    ReducedStep step = gather(own.take_reports());
+    step.memory = own.take_memory();
+    return step;
+  }
+
+  const std::vector<Shard>& owned() const override { return owned_; }
+
+  std::vector<at::Tensor> gradients() override {
+    std::vector<at::Tensor> all;
+    for (std::size_t k = 0; k < owned_.size(); ++k) {
+      const Shard& shard = owned_[k];
+      const at::Tensor& whole = parameters_.all()[shard.tensor].tensor;
+      const at::Tensor flat =
+          running_.defined()
+              ? running_.narrow(0, running_begins_[k], shard.count())
+              : gradients_->elements().narrow(0, layout_.places[shard.tensor].begin + shard.begin, shard.count());
+      all.push_back(is_whole(shard, whole) ? flat.view(whole.sizes()) : flat);
+    }
+    return all;
+  }
+
+  void publish(bool updated) override {
+    if (!updated) {
+      return;
+    }
+    std::vector<parallel::Transfer> sent;
+    std::vector<std::pair<at::Tensor, parallel::SharedBuffer::Incoming>> received;
+    for (const Layout::OwnerRange& owned : layout_.owner_ranges) {
+      const parallel::SharedBuffer::Range range{.begin = owned.begin, .end = owned.end};
+      if (owned.owner != group_.rank()) {
+        const at::Tensor place = values_->elements().narrow(0, range.begin, range.count());
+        received.emplace_back(place, values_->receive(range, owned.owner, place));
+        continue;
+      }
+      for (int peer = 0; peer < group_.size(); ++peer) {
+        if (peer != group_.rank()) {
+          sent.push_back(values_->send(range, peer));
+        }
+      }
+    }
+    // An owner updates its parameters only after the next gather(), so they do not change while this rank reads them.
+    for (auto& [place, incoming] : received) {
+      incoming.wait();
+      incoming.take(0, place);
+    }
+    for (parallel::Transfer& transfer : sent) {
+      transfer.wait();
+    }
+  }
+
+ private:
+  struct GradientHook : torch::autograd::PostAccumulateGradHook {
+    GradientHook(OrderedReducer& of, std::size_t i) : reducer(of), parameter(i) {}
+    void operator()(const at::Tensor& /*tensor*/) override { reducer.add_gradient(parameter); }
+    OrderedReducer& reducer;
+    std::size_t parameter;
+  };
+
+  // Computes the next rank's first range from its memory, and hashes the gradients. Every rank has a first range, all
+  // of the same size, whose rows come first in its memory.
+  void compute_for_next_rank(const StepPasses& passes) {
+    const int n = group_.size(), next = (group_.rank() + 1) % n, previous = (group_.rank() + n - 1) % n;
+    models::Memory theirs;
+    std::vector<parallel::Transfer> transfers;
+    for (const at::Tensor& layer : passes.memory.layers) {
+      const at::Tensor mine = layer.narrow(0, 0, passes.rows * micro_batches_).contiguous();
+      theirs.layers.push_back(at::empty_like(mine));
+      transfers.push_back(group_.send(mine, previous, kMemoryTag));
+      transfers.push_back(group_.receive(theirs.layers.back(), next, kMemoryTag));
+    }
+    for (parallel::Transfer& transfer : transfers) {
+      transfer.wait();
+    }
+    wait_for_round();
+    const MicroBatchRange range = ranges_of(options_, next, n).front();
+    for (std::int64_t i = range.first; i < range.end; ++i) {
+      models::Memory memory = theirs.narrow((i - range.first) * passes.rows, passes.rows);
+      MicroBatchReport discarded{.micro_batch = i};
+      passes.forward(memory, discarded).backward();
+    }
+    fill_missing_gradients();
+    message_.next_hash = hash_of_gradients();
+    std::fill(in_step_.begin(), in_step_.end(), false);
+    verifies_ = true;
+  }
+
+  // The range's last backward pass comes next: from now on, a bucket is sent once all its gradients are there.
+  void expect_gradients() {
+    for (std::size_t b = 0; b < missing_.size(); ++b) {
+      missing_[b] = layout_.buckets[b].parameters;
+    }
+    sending_ = !verifies_;  // to be hashed, the buffer must be complete first
+  }
+
+  void end_round(const MicroBatchRange& range) {
+    sending_ = false;
+    if (range.first == range.end) {
+      return;
+    }
+    fill_missing_gradients();
+    if (std::exchange(verifies_, false)) {
+      message_.own_hash = hash_of_gradients();
+    }
+    for (std::size_t b = 0; b < missing_.size(); ++b) {
+      if (missing_[b] > 0) {
+        send_bucket(b);
+      }
+    }
+  }
+
+  ReducedStep gather(std::vector<MicroBatchReport> reports) {
+    wait_for_round();
+    round_ = 0;
+    message_.reports = std::move(reports);
+    message_.squares = squares();
+    message_.has_gradient = in_step_;
+    message_.stop = interrupted();
+    std::vector<StepMessage> all;
+    for (const std::string& text : group_.gather(to_text(std::exchange(message_, {})))) {
+      all.push_back(from_text(text));
+    }
+    if (const std::optional<int> rank = disagreement(all)) {
+      fail("train.verify_every: {} and {} computed different gradients of the same micro-batch; check both machines",
+           group_.name_of(*rank), group_.name_of((*rank + 1) % group_.size()));
+    }
+    std::fill(in_step_.begin(), in_step_.end(), false);
+    zero_unused_gradients(all);
+    ReducedStep step = reduce_reports(all, options_.accumulate, buffers_);
+    step.gradient_norm = gradient_norm(all, layout_);
+    return step;
+  }
+
+  std::string hash_of_gradients() const {
+    Sha256 hash;
+    const at::Tensor& all = gradients_->elements();
+    hash.update(std::span(static_cast<const std::byte*>(all.const_data_ptr()), all.nbytes()));
+    return hash.hex();
+  }
+
+  // Sorts this rank's buckets into the order in which their gradients become ready.
+  void order_own_buckets(const std::vector<Shard>& own) {
+    std::vector<std::int64_t> begins(missing_.size(), 0);  // of the own buckets in running_
+    std::int64_t elements = 0;
+    std::vector<std::size_t> buckets;
+    for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
+      if (const Layout::Bucket& bucket = layout_.buckets[b]; bucket.owner == group_.rank()) {
+        buckets.push_back(b);
+        begins[b] = elements;
+        elements += bucket.end - bucket.begin;
+      }
+    }
+    std::stable_sort(buckets.begin(), buckets.end(), [this](std::size_t a, std::size_t b) {
+      return layout_.buckets[a].last > layout_.buckets[b].last;
+    });
+    for (const std::size_t b : buckets) {
+      own_index_[b] = own_buckets_.size();
+      own_buckets_.push_back({.range = range_of(b), .running_begin = begins[b]});
+    }
+    running_ = rounds_ > 1 ? at::empty({elements}) : at::Tensor();
+    for (const Shard& shard : own) {
+      const std::int64_t begin = layout_.places[shard.tensor].begin + shard.begin;
+      const std::size_t b = layout_.bucket_at(shard.tensor, begin);
+      owned_.push_back(shard);
+      running_begins_.push_back(begins[b] + begin - layout_.buckets[b].begin);
+    }
+  }
+
+  parallel::SharedBuffer::Range range_of(std::size_t b) const {
+    const Layout::Bucket& bucket = layout_.buckets[b];
+    return {.begin = bucket.begin, .end = bucket.end, .tag = static_cast<std::uint32_t>(b)};
+  }
+
+  std::uint32_t reduced_tag() const { return static_cast<std::uint32_t>(layout_.buckets.size()); }
+
+  void move_into_buffers() {
+    const at::NoGradGuard no_grad;
+    const std::vector<nn::Parameter>& all = parameters_.all();
+    using parallel::SharedBuffer;
+    values_ = std::make_unique<SharedBuffer>(
+        group_, SharedBuffer::Shape{.elements = layout_.elements, .tags = 1, .first_tag = kParametersTag});
+    gradients_ = std::make_shared<SharedBuffer>(
+        group_, SharedBuffer::Shape{.elements = layout_.elements, .tags = reduced_tag() + 1, .first_tag = 0});
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const at::Tensor& parameter = all[i].tensor;
+      const at::Tensor value = place_in(*values_, i);
+      value.copy_(parameter);
+      parameter.set_data(value);
+      torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<GradientHook>(*this, i));
+    }
+  }
+
+  at::Tensor place_in(const parallel::SharedBuffer& buffer, std::size_t parameter) const {
+    return buffer.elements()
+        .narrow(0, layout_.places[parameter].begin, layout_.places[parameter].count)
+        .view(parameters_.all()[parameter].tensor.sizes());
+  }
+
+  // Called by autograd. The first gradient of a range is copied to its place, because adding it to zeros could change
+  // the sign of a zero.
+  void add_gradient(std::size_t parameter) {
+    at::Tensor& gradient = parameters_.all()[parameter].tensor.mutable_grad();
+    const at::Tensor place = place_in(*gradients_, parameter);
+    const at::NoGradGuard no_grad;
+    in_round_[parameter] ? place.add_(gradient) : place.copy_(gradient);
+    gradient.reset();
+    in_round_[parameter] = in_step_[parameter] = true;
+    const Layout::Place& buckets = layout_.places[parameter];
+    for (std::size_t b = buckets.first_bucket; sending_ && b < buckets.end_bucket; ++b) {
+      if (--missing_[b] == 0) {
+        send_bucket(b);
+      }
+    }
+  }
+
+  // Missing gradients are filled with -0.0, the additive identity.
+  void fill_missing_gradients() {
+    for (std::size_t i = 0; i < in_round_.size(); ++i) {
+      if (!in_round_[i]) {
+        place_in(*gradients_, i).fill_(-0.0);
+      }
+    }
+    std::fill(in_round_.begin(), in_round_.end(), false);
+  }
+
+  // Hands a complete bucket to its owner.
+  void send_bucket(std::size_t b) {
+    missing_[b] = 0;
+    const int owner = layout_.buckets[b].owner;
+    if (owner == group_.rank()) {
+      receiver_->set_own_ready(own_index_[b]);
+      return;
+    }
+    sent_.push_back(gradients_->send(range_of(b), owner));
+    if (gradients_->is_read_by(owner) && !awaits_reduced_[static_cast<std::size_t>(owner)]) {
+      awaits_reduced_[static_cast<std::size_t>(owner)] = true;
+      reduced_.push_back(gradients_->receive_signal(reduced_tag(), owner));
+    }
+  }
+
+  // Waits until this rank's gradients may change again and its own shards of the last round are reduced.
+  void wait_for_round() {
+    receiver_->finish();
+    for (parallel::Transfer& transfer : sent_) {
+      transfer.wait();
+    }
+    sent_.clear();
+    for (parallel::SharedBuffer::Incoming& signal : reduced_) {
+      signal.wait();
+    }
+    reduced_.clear();
+    std::fill(awaits_reduced_.begin(), awaits_reduced_.end(), false);
+  }
+
+  // Gradients that no micro-batch has are zeros, as with a single rank.
+  void zero_unused_gradients(const std::vector<StepMessage>& all) {
+    const std::vector<at::Tensor> mine = gradients();
+    for (std::size_t k = 0; k < owned_.size(); ++k) {
+      const std::size_t i = owned_[k].tensor;
+      if (std::none_of(all.begin(), all.end(), [i](const StepMessage& m) { return m.has_gradient[i]; })) {
+        mine[k].zero_();
+      }
+    }
+  }
+
+  // Sums of squares of the owned shards: one for a whole tensor, else the partial sums that gradient_norm() adds.
+  std::vector<double> squares() {
+    std::vector<double> all;
+    const std::vector<at::Tensor> mine = gradients();
+    for (std::size_t k = 0; k < owned_.size(); ++k) {
+      const std::vector<double> blocks = is_whole(owned_[k], parameters_.all()[owned_[k].tensor].tensor)
+                                             ? ops::square_sums({mine[k]})
+                                             : ops::square_blocks(mine[k]);
+      all.insert(all.end(), blocks.begin(), blocks.end());
+    }
+    return all;
+  }
+
+  nn::Parameters& parameters_;
+  parallel::GlooGroup& group_;
+  config::TrainOptions options_;
+  std::int64_t accumulators_, micro_batches_;  // of a step; of an accumulator
+  std::vector<MicroBatchRange> ranges_;        // of this rank, one a round
+  std::int64_t rounds_, round_ = 0;
+  Layout layout_;
+  std::map<std::string, at::Tensor> buffers_;  // by name
+
+  std::vector<Receiver::Bucket> own_buckets_;
+  std::vector<std::size_t> own_index_;  // by bucket: its index in own_buckets_
+  std::vector<Shard> owned_;
+  std::vector<std::int64_t> running_begins_;  // by owned shard: its offset in running_
+
+  std::unique_ptr<parallel::SharedBuffer> values_;  // of all parameters
+  std::shared_ptr<parallel::SharedBuffer> gradients_;
+  at::Tensor
+      running_;  // the own buckets' sums over the rounds so far; undefined with one round: sums are in gradients_
+
+  std::vector<std::int64_t> missing_;     // by bucket: parameters without a gradient of this range so far
+  std::vector<bool> in_step_, in_round_;  // parameters that have had a gradient in this step; in this round
+  bool sending_ = false;                  // complete buckets are sent at once
+  std::vector<bool> awaits_reduced_;      // by owner that reads this rank's memory: it will signal when it has done so
+  std::vector<parallel::Transfer> sent_;
+  std::vector<parallel::SharedBuffer::Incoming> reduced_;
+  bool verifies_ = false;  // this step's first range is still to be hashed
+  StepMessage message_;    // of this step
+  std::unique_ptr<Receiver> receiver_;
+};
+
+}  // namespace
+
+std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
+                                                 parallel::GlooGroup& group, const Sharding& sharding) {
+  return std::make_unique<OrderedReducer>(model, options, group, sharding);
+}
+
+}  // namespace headroom::train

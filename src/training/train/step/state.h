@@ -1,0 +1,67 @@
+// The state of a run: with the parameters, it is a complete checkpoint. Random numbers need no state, because they are
+// functions of (train.seed, step, place).
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokens/batches.h"
+#include "headroom/models/model.h"
+#include "headroom/store/checkpoint.h"
+#include "optimizer.h"
+#include "training/train/ranks/sharding.h"
+
+namespace headroom::train {
+
+// What has happened since the last logged step.
+struct LogInterval {
+  std::int64_t steps = 0, tokens = 0;
+  double seconds = 0.0;
+  double loss = 0.0, regulariser = 0.0;  // sums over the steps
+};
+
+struct TrainState {
+  std::int64_t step = 0;           // optimizer steps done
+  data::DataPosition position;     // of the next batch
+  Moments moments;                 // of the shards that this rank owns
+  models::Memory memory;           // of the rows that this rank computes, in order
+  std::int64_t tokens = 0;         // trained on so far
+  double seconds = 0.0;            // spent training, over all processes that have worked on the run
+  std::int64_t steady_tokens = 0;  // the same without each process's first steps, which warm up caches
+  double steady_seconds = 0.0;
+  LogInterval interval;
+};
+
+// The state before the first step.
+TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw,
+                         const OwnedShards& owned = {});
+
+// What a checkpoint contains besides the state.
+struct CheckpointParts {
+  const models::Model& model;
+  const config::Config& config;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  std::string data;  // identity of the training data: a run never continues with other data
+  OwnedShards owned = {};
+};
+
+// Parameters and moments that this rank does not own, or owns in part, are tensors of the meta device: each rank writes
+// its own shards. Only the leading rank has the buffers.
+store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& parts);
+std::string memory_name(std::size_t layer);  // the checkpoint's tensor of a layer's Transformer-XL memory
+
+// Throws UserError naming `origin` if something is missing or has another shape.
+TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
+                           const OwnedShards& owned = {});
+
+// Throws UserError if the checkpoint's run was trained on data of another identity.
+void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
+
+// SHA-256 over the names and bytes of the parameters, in order.
+std::string parameters_sha256(const nn::Parameters& parameters);
+
+}  // namespace headroom::train

@@ -1,0 +1,116 @@
+#include "training/tasks/translation/scores.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "headroom/core/error.h"
+
+namespace headroom::tasks {
+namespace scores_test {
+
+using Lines = std::vector<std::string>;
+
+const Lines kTranslations = {"The cat sat on the mat.",
+                             "He's 3.5 years old, isn't he?",
+                             "It costs $1,000.50 (about €950) - not cheap!",
+                             "Tom &amp; Mary said: \"Hello-world\"...",
+                             "Das ist ein Über-Test, 10-mal.",
+                             "a b",
+                             "",
+                             "Völlig andere Wörter hier"};
+const Lines kReferences = {"The cat is on the mat.",
+                           "He is 3.5 years old, isn't he?",
+                           "It costs $1,000.50 (about €950), which is not cheap!",
+                           "Tom & Mary said: \"Hello world\"...",
+                           "Das ist ein Über-Test, 10-mal so gut.",
+                           "a b c",
+                           "nothing was said",
+                           "Something else entirely"};
+
+std::string joined(const std::vector<std::string>& tokens) {
+  return std::accumulate(tokens.begin(), tokens.end(), std::string(),
+                         [](const std::string& a, const std::string& b) { return a.empty() ? b : a + " " + b; });
+}
+
+// Expected values: sacrebleu 2.6.0.
+TEST(Bleu, EqualsSacrebleuWith13aTokens) {
+  const Bleu bleu = corpus_bleu(kTranslations, kReferences);
+  EXPECT_NEAR(bleu.score, 59.54573977476419, 1e-9);
+  EXPECT_NEAR(bleu.precisions[0], 84.90566037735849, 1e-9);
+  EXPECT_NEAR(bleu.precisions[1], 76.08695652173913, 1e-9);
+  EXPECT_NEAR(bleu.precisions[2], 66.66666666666667, 1e-9);
+  EXPECT_NEAR(bleu.precisions[3], 57.57575757575758, 1e-9);
+  EXPECT_NEAR(bleu.brevity_penalty, 0.8438240136553692, 1e-12);
+  EXPECT_EQ(bleu.tokens, 53);
+  EXPECT_EQ(bleu.reference_tokens, 62);
+  EXPECT_NEAR(corpus_bleu({"the the the the"}, {"the cat"}).score, 15.97357760615681, 1e-9);  // smoothed twice
+  EXPECT_NEAR(corpus_bleu({"a b c d"}, {"a b x d"}).score, 35.35533905932737, 1e-9);
+}
+
+TEST(Bleu, EqualsSacrebleuWithoutTokenisation) {
+  const BleuOptions plain{.tokens = BleuTokens::blanks, .smooth = false};
+  const Bleu bleu = corpus_bleu(kTranslations, kReferences, plain);
+  EXPECT_NEAR(bleu.score, 34.592489437915916, 1e-9);
+  EXPECT_NEAR(bleu.precisions[3], 25.0, 1e-9);
+  EXPECT_EQ(bleu.reference_tokens, 44);
+  EXPECT_EQ(corpus_bleu({"a b c d"}, {"a b x d"}, plain).score, 0.0);  // no 3-gram is right
+}
+
+TEST(Bleu, CompoundsAreTakenApartByTheirHyphens) {
+  const auto tokens = [](std::string_view text) { return joined(bleu_tokens(text, BleuTokens::compounds)); };
+  EXPECT_EQ(tokens("the rich-text format"), "the rich ##AT##-##AT## text format");
+  EXPECT_EQ(tokens("Aix-en-Provence - well -x x- -"), "Aix ##AT##-##AT## en ##AT##-##AT## Provence - well -x x- -");
+  EXPECT_EQ(tokens("a-b-c"), "a ##AT##-##AT## b-c") << "matches do not overlap";
+  EXPECT_EQ(tokens("x--y 3--"), "x ##AT##-##AT## -y 3 ##AT##-##AT## -") << "a hyphen is no blank";
+  EXPECT_EQ(tokens("\u00fc-\u00df"), "\u00fc ##AT##-##AT## \u00df");
+  EXPECT_EQ(tokens("-"), "-");
+  EXPECT_EQ(tokens(""), "");
+}
+
+TEST(Bleu, PerfectAndHopelessTranslations) {
+  EXPECT_NEAR(corpus_bleu(kReferences, kReferences).score, 100.0, 1e-9);
+  EXPECT_EQ(corpus_bleu({"x"}, {"y"}).score, 0.0);
+  EXPECT_EQ(corpus_bleu({""}, {"y"}).score, 0.0);
+  EXPECT_EQ(corpus_bleu({"one two"}, {"one two three four five"}).score, 0.0);  // has no 3-grams at all
+  EXPECT_EQ(corpus_bleu({}, {}).score, 0.0);
+  EXPECT_THROW(corpus_bleu({"a"}, {}), Error);
+}
+
+TEST(Bleu, TokensOfMteval13a) {
+  const auto tokens = [](std::string_view text) { return joined(bleu_tokens(text, BleuTokens::mteval_13a)); };
+  EXPECT_EQ(
+      tokens("a.b,c 1.5 1,000 .5 5. x-y 3-4 4-x $1,000.50 &quot;q&quot; &amp;lt; <skipped>z ... ,, é. .é ü,1 1,ü "
+             "a\u00a0b\u2009c\u3000d a/b@c#d e'f `g`h [i]{j}|~k (l)*+m:n;o<p=q>r?s!t%u^v_w\\x"),
+      "a . b , c 1.5 1,000 . 5 5 . x-y 3 - 4 4 - x $ 1,000.50 \" q \" < z . . . , , é . . é ü , 1 1 , ü a b c d a "
+      "/ b @ c # d e'f ` g ` h [ i ] { j } | ~ k ( l ) * + m : n ; o < p = q > r ? s ! t % u ^ v _ w \\ x");
+  EXPECT_EQ(tokens(" lead  and trail \t"), "lead and trail");
+  EXPECT_EQ(tokens("1.,2 .,. 5.-6 -7 7--8"), "1 . , 2 . , . 5 . -6 -7 7 - -8");
+  EXPECT_EQ(tokens(""), "");
+}
+
+double chrf(const std::vector<std::string>& translations, const std::vector<std::string>& references) {
+  return chrf_of(count_chrf(translations, references));
+}
+
+// Expected values: sacrebleu 2.6.0.
+TEST(Chrf, EqualsSacrebleu) {
+  const std::vector<std::string> translations = {"the cat sat on the mat", "Das ist ein Über-Test", "日本語 の テスト",
+                                                 "", "ab"};
+  const std::vector<std::string> references = {"the cat  lay on\u00a0a mat.", "Dies ist ein Übertest!",
+                                               "日本語のテストです", "nothing", "abc"};
+  EXPECT_NEAR(chrf(translations, references), 46.40100205229939, 1e-9);
+  EXPECT_NEAR(chrf({"abcdefgh"}, {"ab"}), 55.0, 1e-9) << "lengths that the reference has none of do not count";
+}
+
+TEST(Chrf, PerfectAndHopelessTranslations) {
+  EXPECT_NEAR(chrf({"abc"}, {"abc"}), 100.0, 1e-9);
+  EXPECT_EQ(chrf({"x"}, {"y"}), 0.0);
+  EXPECT_EQ(chrf({""}, {"y"}), 0.0);
+  EXPECT_EQ(chrf({"a"}, {""}), 0.0);
+  EXPECT_EQ(chrf({}, {}), 0.0);
+  EXPECT_THROW(chrf({"a"}, {}), Error);
+}
+
+}  // namespace scores_test
+}  // namespace headroom::tasks
