@@ -79,7 +79,7 @@ class HostileSafetensors : public ScratchFolder {
     if (text == "no error") {
       return "opens";
     }
-    const std::string prefix = "misuse: " + path.string() + ": ";
+    const std::string prefix = "user error: " + path.string() + ": ";
     EXPECT_TRUE(text.starts_with(prefix)) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text.substr(std::min(prefix.size(), text.size()));
@@ -115,8 +115,8 @@ TEST_F(HostileSafetensors, TruncatedAtEveryByte) {
   }
   EXPECT_EQ(attempt(file.substr(0, 7)), "truncated: 7 bytes, too short for a safetensors file");
   EXPECT_EQ(attempt(file.substr(0, file.size() - 9)),
-            "truncated: the header promises 29 bytes of tensors, the file has 20");
-  EXPECT_EQ(attempt(file + "x"), "1 bytes after the last tensor belong to none");
+            "truncated: the header describes 29 bytes of tensors, the file has 20");
+  EXPECT_EQ(attempt(file + "x"), "1 unexpected bytes after the last tensor");
 }
 
 TEST_F(HostileSafetensors, LyingHeaderLengths) {
@@ -128,11 +128,11 @@ TEST_F(HostileSafetensors, LyingHeaderLengths) {
     }
   }
   EXPECT_EQ(attempt(file_of(n + 30, header, 29)),
-            fmt::format("truncated: it claims a header of {} bytes, the file has {}", n + 30, n + 29));
+            fmt::format("truncated: a header of {} bytes is declared, the file has {}", n + 30, n + 29));
   for (const std::uint64_t length : {std::uint64_t{100'000'001}, std::uint64_t{1} << 40, std::uint64_t{INT64_MAX},
                                      std::uint64_t{UINT64_MAX}, std::uint64_t{UINT64_MAX - 7}}) {
     EXPECT_EQ(attempt(file_of(length, header, 29)),
-              fmt::format("not a safetensors file: it claims a header of {} bytes", length));
+              fmt::format("not a safetensors file: a header of {} bytes is declared", length));
   }
 }
 
@@ -199,11 +199,11 @@ TEST_F(HostileSafetensors, SpoiledEntries) {
     EXPECT_EQ(attempt(file_of(with_b(spoiled.b), 29)), "tensor \"b\": " + spoiled.complaint) << spoiled.b;
   }
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[6]", "[24,30]")), 29)),
-            "truncated: the header promises 30 bytes of tensors, the file has 29");
+            "truncated: the header describes 30 bytes of tensors, the file has 29");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[1152921504606846976]", "[24,1152921504606847000]")), 29)),
-            "truncated: the header promises 1152921504606847000 bytes of tensors, the file has 29");
+            "truncated: the header describes 1152921504606847000 bytes of tensors, the file has 29");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[4]", "[24,28]")), 29)),
-            "1 bytes after the last tensor belong to none");
+            "1 unexpected bytes after the last tensor");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[24]", "[0,24]")), 24)), "tensor \"b\": overlaps another tensor");
 }
 

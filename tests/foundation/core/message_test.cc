@@ -1,4 +1,4 @@
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "headroom/core/error.h"
 
 namespace headroom {
-namespace printable_test {
+namespace message_test {
 
 std::string message_of(const auto& run) {
   try {
@@ -73,5 +73,19 @@ TEST(Printable, LinesOfTheLogGoThroughIt) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: k\\x1b[2J\\nheadroom: done is odd\n");
 }
 
-}  // namespace printable_test
+TEST(Nearest, FindsWhatWasMeant) {
+  const std::vector<std::string> known = {"train", "evaluate", "generate", "compare", "cost"};
+  EXPECT_EQ(nearest("trian", known), "train");
+  EXPECT_EQ(nearest("evalute", known), "evaluate");
+  EXPECT_EQ(nearest("comparee", known), "compare");
+  EXPECT_EQ(nearest("cots", known), "cost");
+}
+
+TEST(Nearest, SaysNothingWhenNothingIsNear) {
+  EXPECT_EQ(nearest("serve", {"train", "cost"}), "");
+  EXPECT_EQ(nearest("", {"train", "cost"}), "");
+  EXPECT_EQ(nearest("train", {}), "");
+}
+
+}  // namespace message_test
 }  // namespace headroom

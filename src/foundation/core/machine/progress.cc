@@ -1,12 +1,17 @@
-#include "progress_text.h"
+#include "progress.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
-#include "log.h"
-#include "terminal.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 
 namespace headroom::detail {
 namespace {
@@ -18,7 +23,7 @@ double rate_of(const ProgressState& s) {
   return s.seconds > 0 && done > 0 ? done / s.seconds : 0.0;
 }
 
-// Large counts are rounded, unless they are steps that somebody may want to look up.
+// Large counts are rounded; counts of steps stay exact, so that they can be looked up.
 std::string count_of(std::int64_t number, std::int64_t largest) {
   return largest < 10'000'000 ? fmt::format("{}", number) : format_count(static_cast<double>(number));
 }
@@ -87,7 +92,7 @@ std::vector<std::string> parts_of(std::string_view note) {
 
 std::string progress_bar(const ProgressState& s, std::size_t columns, bool blocks) {
   std::string tail = amount(s);
-  // By importance: what does not fit is left out.
+  // In order of importance; what does not fit is left out.
   const std::size_t taken = display_width(s.what) + 2;
   const auto fits = [&](std::string_view separator, const std::string& part) {
     std::string longer = tail;
@@ -127,6 +132,44 @@ std::string progress_line(const ProgressState& s) {
   }
   add(tail, ", ", s.note);
   return s.what + ": " + tail;
+}
+
+bool stderr_is_terminal() {
+  const char* const kind = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
+bool terminal_shows_blocks() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0') {
+      const std::string_view locale = value;
+      return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos ||
+             locale.find("UTF8") != locale.npos || locale.find("utf-8") != locale.npos;
+    }
+  }
+  return true;  // containers often set no locale, and terminals show UTF-8
+}
+
+std::size_t terminal_width() {
+  struct winsize size {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  return 80;
+}
+
+std::size_t display_width(std::string_view text) {
+  return count_characters(text);
+}
+
+std::string_view first_columns(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  while (end < text.size() && (continues_character(text[end]) || columns > 0)) {
+    columns -= continues_character(text[end]) ? 0 : 1;
+    ++end;
+  }
+  return text.substr(0, end);
 }
 
 }  // namespace headroom::detail

@@ -1,7 +1,8 @@
-#include "printable.h"
+#include "message.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -15,8 +16,7 @@
 namespace headroom {
 namespace {
 
-// What a message quotes of one text at most, and its own length.
-constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;
+constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;  // bytes: of one argument, of the message
 
 bool is_control(char32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -43,7 +43,7 @@ std::string escaped(char32_t code) {
   }
 }
 
-// The text among the arguments of a message, if this is one.
+// An argument of a message, made printable, if it is text.
 template <class Value>
 std::optional<std::string> text_of(const Value& value) {
   if constexpr (std::is_same_v<Value, char>) {
@@ -57,11 +57,33 @@ std::optional<std::string> text_of(const Value& value) {
   }
 }
 
+// Damerau-Levenshtein distance (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Three rows of the table: transpositions need the last but one.
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before.swap(last);
+    last.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, last[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+  }
+  return row[b.size()];
+}
+
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t longest) {
   std::string shown;
-  std::size_t kept = 0;  // of `shown`, where dots still fit after it
+  std::size_t fitting = 0;  // length of the prefix of `shown` that still leaves room for dots
   constexpr std::string_view kDots = "...";
   while (!text.empty()) {
     const CodePoint character = first_code_point(text);
@@ -70,10 +92,10 @@ std::string printable(std::string_view text, std::size_t longest) {
                               : acts_on_terminals(character.code) ? escaped(character.code)
                                                                   : std::string(text.substr(0, length));
     if (shown.size() + piece.size() > longest) {
-      return shown.substr(0, kept).append(kDots);
+      return shown.substr(0, fitting).append(kDots);
     }
     shown += piece;
-    kept = shown.size() + kDots.size() <= longest ? shown.size() : kept;
+    fitting = shown.size() + kDots.size() <= longest ? shown.size() : fitting;
     text.remove_prefix(length);
   }
   return shown;
@@ -91,10 +113,32 @@ std::string harmless(std::string_view text) {
   return shown;
 }
 
+std::string nearest(std::string_view wrong, const std::vector<std::string>& candidates) {
+  if (wrong.size() > 200) {
+    return {};
+  }
+  // At most one wrong letter in three, and at most half the word.
+  std::size_t best = std::min(std::max<std::size_t>(2, wrong.size() / 3), wrong.size() / 2) + 1;
+  std::string found;
+  for (const std::string& candidate : candidates) {
+    const std::size_t longer = std::max(wrong.size(), candidate.size()),
+                      shorter = std::min(wrong.size(), candidate.size());
+    if (longer - shorter >= best) {
+      continue;
+    }
+    const std::size_t distance = edit_distance(wrong, candidate);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found;
+}
+
 namespace detail {
 
 std::string message(fmt::string_view format, fmt::format_args arguments) {
-  std::deque<std::string> texts;  // whose addresses stay
+  std::deque<std::string> texts;  // a deque does not move its elements
   std::vector<fmt::basic_format_arg<fmt::context>> safe;
   for (int i = 0; const auto argument = arguments.get(i); ++i) {
     std::optional<std::string> text = argument.visit([](const auto& value) { return text_of(value); });
