@@ -6,7 +6,7 @@
 #include <cmath>
 #include <regex>
 
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 
 namespace headroom::draw {

@@ -1,11 +1,11 @@
-// Rows: means with their intervals, and what stands in the rows of tables.
+// Means with their intervals, and the small drawings of tables and legends.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "charts.h"
-#include "drawing.h"
+#include "svg.h"
 #include "text.h"
 
 namespace headroom::draw {
