@@ -1,21 +1,52 @@
-// The parts of an attention layer: projection x score x composition x position x mask, and a gate of the output.
+// The options of an attention layer, which combines five parts: projection, score, composition, position, output gate.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/config/field.h"
-#include "headroom/config/part.h"
 
 namespace headroom::config {
 
-// What each says of itself: attention_part.h.
+// Declared in attention_part.h.
 class ProjectionPart;
 class ScorePart;
 class CompositionPart;
 class PositionPart;
 class OutputGatePart;
+
+// An attention part, held by name. Parts are listed nowhere: each registers itself from its own file
+// (attention_part.h). Part: ProjectionPart, ScorePart, CompositionPart, PositionPart or OutputGatePart.
+template <class Part>
+class PartName {
+ public:
+  // As in TOML. Throws UserError if there is no such part.
+  PartName(std::string_view name);                                  // NOLINT: implicit, so that names are assigned
+  PartName(const char* name) : PartName(std::string_view(name)) {}  // NOLINT
+  PartName(const std::string& name) : PartName(std::string_view(name)) {}  // NOLINT
+
+  const Part* operator->() const { return part_; }
+  std::string_view name() const;
+
+  friend bool operator==(PartName a, PartName b) { return a.part_ == b.part_; }
+  friend std::string_view name_of(PartName part) { return part.name(); }
+
+ private:
+  const Part* part_;
+};
+
+// All parts of a kind: "none" first, the others sorted by name.
+template <class Part>
+const std::vector<const Part*>& all_parts();
+
+// A load-balancing loss of a router: its name in nn::Context::losses, and its weight.
+struct BalanceLoss {
+  std::string_view name;
+  double coefficient = 0.0;
+};
 
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 enum class Keys { own, shifted, single };
@@ -68,7 +99,7 @@ struct AttentionOptions {
   MixtureScore mixture_score = MixtureScore::gaussian;
   std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 each
   double mixture_epsilon = 0.0;
-  double shift_deviation = 1.0;
+  double shift_std = 1.0;
 
   FeatureMap feature_map = FeatureMap::elu_plus_one;
   LinearMixing linear_mixing = LinearMixing::after_map;
@@ -95,31 +126,25 @@ struct AttentionOptions {
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
   double qk_norm_epsilon = 1e-6;
-  double dropout = 0.0;  // of the probabilities
+  double dropout = 0.0;  // of the attention weights
   std::int64_t window = 0;
   std::string window_pattern = "1:0";
 
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
-  // ProjectionPart::is_bank() of the chosen projection.
-  bool has_experts(char which) const;
-  // Selection matrices needed: one a side that has an expert bank, one in all when shared.
-  bool selects_source() const;       // k or v is a bank
-  bool selects_destination() const;  // q or o is a bank
+  bool has_experts(char which) const;  // ProjectionPart::is_bank()
+  bool selects_source() const;         // whether k or v is a bank of experts
+  bool selects_destination() const;    // whether q or o is
+  // Selection matrices: one for each side that has a bank, or one if they are shared.
   std::int64_t n_selections() const;
-  // Keys at each position: 1 for the dot product and for keys = "single".
-  std::int64_t key_components() const;
-  // Key projections a head: several only where components have their own.
-  std::int64_t key_projections() const;
-  // Whether components are weighed: several, summed, with a prior other than none.
+  std::int64_t key_components() const;   // ScorePart::key_components()
+  std::int64_t key_projections() const;  // ScorePart::key_projections()
+  // Whether mixture components have weights: several, summed, with a prior other than "none".
   bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
-  // Routed heads share one key and one value.
-  std::int64_t computed_kv_heads() const;
-  bool composes(const std::string& stage) const;  // a composition at "pre" or "post"
-  // Channels of a value, and so of a head's result.
-  std::int64_t value_width() const;
-  // Channels of a head that rotate: even, at most d_head.
-  std::int64_t rope_channels() const;
-  // The same layer between two sequences, which knows no distances between their tokens.
+  std::int64_t computed_kv_heads() const;         // ProjectionPart::kv_heads()
+  bool composes(const std::string& stage) const;  // whether heads are composed at "pre" or "post"
+  std::int64_t value_width() const;               // channels of a value, and so of a head's output
+  std::int64_t rope_channels() const;             // channels of a head that rotate: even, at most d_head
+  // The same layer as cross-attention, without positions that depend on distances.
   AttentionOptions across_sequences() const;
 };
 

@@ -173,7 +173,7 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
   for (int i = 0; i < 400'000; ++i) {
     dots += ".a";
   }
-  const std::string refused = "train.toml: not a config: it has 400000 dotted names and numbers";
+  const std::string refused = "train.toml: not a config: it contains 400000 dotted names and numbers";
   EXPECT_EQ(complaint(dots + " = 1"), refused);
   EXPECT_EQ(complaint("[" + dots + "]"), refused);
   EXPECT_EQ(complaint("x = \"\\\"\"\n" + dots + " = 1"), refused);

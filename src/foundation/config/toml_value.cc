@@ -1,5 +1,6 @@
-#include "assign.h"
+#include "toml_value.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,21 +10,20 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "spelling.h"
 
 namespace headroom::config::detail {
 namespace {
 
-// A type that has no value for what the file says.
+// Thrown if a value does not fit the field.
 struct Refused {};
 
-bool within(const Range& range, double value) {
+bool within(const Interval& range, double value) {
   const bool low = range.above ? value > range.low : value >= range.low;
   const bool high = range.below ? value < range.high : value <= range.high;
   return std::isfinite(value) && low && high;
 }
 
-std::string range_text(const Range& range) {
+std::string range_text(const Interval& range) {
   const auto number = [](double value) {
     return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value)
                                                                 : fmt::format("{}", value);
@@ -41,18 +41,18 @@ std::string range_text(const Range& range) {
                      : fmt::format("from {} to {}", number(range.low), number(range.high));
 }
 
-std::string with_range(const std::string& noun, const Range& range) {
+std::string with_range(const std::string& noun, const Interval& range) {
   const std::string text = range_text(range);
   return text.empty() ? noun : noun + " " + text;
 }
 
-std::string each_in_range(const std::string& noun, const Range& range) {
+std::string each_in_range(const std::string& noun, const Interval& range) {
   const std::string text = range_text(range);
   return text.empty() ? noun : noun + ", each " + text;
 }
 
-// Compared as an integer: as a double it might be rounded into the range.
-std::int64_t to_integer(const toml::node& value, const Range& range) {
+// Compares as an integer: rounding to double could move the value into the range.
+std::int64_t to_integer(const toml::node& value, const Interval& range) {
   constexpr double kBeyond = 0x1p63;
   if (!value.is_integer()) {
     throw Refused();
@@ -65,7 +65,7 @@ std::int64_t to_integer(const toml::node& value, const Range& range) {
   return number;
 }
 
-double to_double(const toml::node& value, const Range& range) {
+double to_double(const toml::node& value, const Interval& range) {
   if (!value.is_integer() && !value.is_floating_point()) {
     throw Refused();
   }
@@ -84,7 +84,7 @@ const std::string& to_text(const toml::node& value) {
   return value.as_string()->get();
 }
 
-// Each kind of slot takes its value or throws Refused; nothing is changed then.
+// Sets each kind of slot, or throws Refused and changes nothing.
 struct Assigner {
   const Field& field;
   const toml::node& value;
@@ -123,7 +123,7 @@ struct Assigner {
   }
 
   template <class Number>
-  std::vector<Number> numbers(Number (*convert)(const toml::node&, const Range&)) const {
+  std::vector<Number> numbers(Number (*convert)(const toml::node&, const Interval&)) const {
     std::vector<Number> list;
     for (const toml::node& element : elements()) {
       list.push_back(convert(element, field.range));
@@ -149,7 +149,7 @@ std::string on_one_line(const toml::node& value) {
     std::string list;
     for (const toml::node& element : *elements) {
       list += (list.empty() ? "" : ", ") + on_one_line(element);
-      if (list.size() > 200) {  // more is not shown anyway
+      if (list.size() > 200) {  // shown() cuts it anyway
         break;
       }
     }
@@ -167,8 +167,7 @@ std::string on_one_line(const toml::node& value) {
   return stream.str();
 }
 
-}  // namespace
-
+// "an integer of at least 1", "one of "dense", "experts"".
 std::string expected(const Field& field) {
   return std::visit(
       [&field](const auto& slot) -> std::string {
@@ -198,9 +197,7 @@ std::string expected(const Field& field) {
       field.slot);
 }
 
-namespace {
-
-// "; a list is written [0.5]", for a value that stands alone where a list is wanted.
+// "; a list is written [0.5]", for a single value instead of a list.
 std::string list_hint(const Field& field, const toml::node& value) {
   const bool texts = std::holds_alternative<std::vector<std::string>*>(field.slot);
   const bool list = texts || std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||
@@ -212,7 +209,79 @@ std::string list_hint(const Field& field, const toml::node& value) {
   return fmt::format("; a list is written [{}]", element);
 }
 
+template <class Element, class Spell>
+std::string list_text(const std::vector<Element>& elements, Spell spell) {
+  std::string text;
+  for (const Element& element : elements) {
+    text += (text.empty() ? "" : ", ") + spell(element);
+  }
+  return "[" + text + "]";
+}
+
 }  // namespace
+
+std::string in_quotes(std::string_view text) {
+  std::string line = "\"";
+  for (const char c : text) {
+    switch (c) {
+      case '"':
+        line += "\\\"";
+        break;
+      case '\\':
+        line += "\\\\";
+        break;
+      case '\n':
+        line += "\\n";
+        break;
+      case '\t':
+        line += "\\t";
+        break;
+      case '\r':
+        line += "\\r";
+        break;
+      default:
+        if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') {
+          line += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+        } else {
+          line += c;
+        }
+    }
+  }
+  return line + "\"";
+}
+
+std::string spelled(double number) {
+  std::string text = fmt::format("{}", number);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) {
+    text += ".0";
+  }
+  return text;
+}
+
+std::string spelled(const Field& field) {
+  return std::visit(
+      [&field](const auto& slot) -> std::string {
+        using Slot = std::decay_t<decltype(slot)>;
+        if constexpr (std::is_same_v<Slot, Choice>) {
+          return in_quotes(slot.get());
+        } else if constexpr (std::is_same_v<Slot, std::string*>) {
+          return in_quotes(*slot);
+        } else if constexpr (std::is_same_v<Slot, double*>) {
+          return spelled(*slot);
+        } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
+          return list_text(*slot, [](std::int64_t number) { return fmt::format("{}", number); });
+        } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
+          return list_text(*slot, [](double number) { return spelled(number); });
+        } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {
+          return list_text(*slot, [](const std::string& text) { return in_quotes(text); });
+        } else if constexpr (std::is_same_v<Slot, std::int64_t*>) {
+          return field.automatic && *slot == kAutomatic ? in_quotes(kAutomaticWord) : fmt::format("{}", *slot);
+        } else {
+          return fmt::format("{}", *slot);
+        }
+      },
+      field.slot);
+}
 
 std::string shown(const toml::node& value) {
   std::string text = on_one_line(value);

@@ -1,18 +1,28 @@
-#include "nearest.h"
-
+// Names of keys besides the present ones: those of earlier versions and of other tools, and misspellings.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "foundation/core/text/nearest.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
-#include "suggest_key.h"
+#include "parse.h"
 
-namespace headroom::config::detail {
+namespace headroom::config {
+namespace detail {
 namespace {
 
-// What other tools call our keys, where no similar letters lead from one to the other.
-constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
+using KeyName = std::pair<std::string_view, std::string_view>;
+
+// Keys that files and checkpoints of earlier versions have, and their present names.
+constexpr KeyName kEarlierNames[] = {
+    {"train.parts", "train.gradient_accumulators"}, {"data.most_words", "data.max_words"},
+    {"data.length_ratio", "data.max_length_ratio"}, {"data.validation_share", "data.validation_fraction"},
+    {"data.pixel_deviation", "data.pixel_std"},     {"model.attention.shift_deviation", "model.attention.shift_std"},
+    {"decoding.beam", "decoding.beam_size"},
+};
+
+// Names of keys in other tools that are not similar to ours.
+constexpr KeyName kNamesElsewhere[] = {
     {"n_layer", "model.n_layers"},
     {"num_layers", "model.n_layers"},
     {"num_hidden_layers", "model.n_layers"},
@@ -78,56 +88,59 @@ constexpr std::pair<std::string_view, std::string_view> kNamesElsewhere[] = {
     {"logging_steps", "train.log_every"},
 };
 
-struct Known {
-  std::string table, key;  // "model.attention", "n_heads"
-  std::string dotted() const { return table.empty() ? key : table + "." + key; }
-};
-
-void collect(const std::string& table, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables,
-             std::vector<Known>& known) {
-  for (const Field& field : fields) {
-    known.push_back({table, field.key});
-  }
-  for (const Fields::Table& inner : tables) {
-    known.push_back({table, inner.key});
-    collect(known.back().dotted(), inner.fields, inner.tables, known);
-  }
-}
-
 }  // namespace
 
-std::string nearest_key(const Fields& all, const std::string& table, std::string_view wrong) {
-  std::vector<Known> known;
-  collect("", all.fields(), all.tables(), known);
-  std::vector<std::string> neighbours, others;
-  for (const Known& candidate : known) {
-    if (candidate.key == wrong) {  // the right key in the wrong table
-      return candidate.dotted();
+std::string current_name(const std::string& dotted) {
+  for (const auto& [earlier, present] : kEarlierNames) {
+    if (earlier == dotted) {
+      return std::string(present);
     }
-    (candidate.table == table ? neighbours : others).push_back(candidate.key);
+  }
+  return dotted;
+}
+
+std::string nearest_key(const Table& all, const std::string& table, std::string_view wrong) {
+  std::vector<std::string> known;  // dotted names of keys and tables
+  const auto add_tables = [&known](const auto& self, const Table& outer, const std::string& prefix) -> void {
+    for (const Field& field : outer.fields) {
+      known.push_back(prefix + field.key);
+    }
+    for (const Table& inner : outer.tables) {
+      known.push_back(prefix + inner.key);
+      self(self, inner, prefix + inner.key + ".");
+    }
+  };
+  add_tables(add_tables, all, "");
+  const std::string prefix = table.empty() ? "" : table + ".";
+  const auto key_of = [](const std::string& dotted) { return dotted.substr(dotted.rfind('.') + 1); };
+  std::vector<std::string> neighbours, others;
+  for (const std::string& dotted : known) {
+    if (key_of(dotted) == wrong) {  // the right key in the wrong table
+      return dotted;
+    }
+    (dotted == prefix + key_of(dotted) ? neighbours : others).push_back(key_of(dotted));
   }
   for (const auto& [elsewhere, key] : kNamesElsewhere) {
     if (elsewhere == wrong) {
       return std::string(key);
     }
   }
-  if (std::string key = nearest(wrong, neighbours); !key.empty()) {
-    return Known{table, std::move(key)}.dotted();
+  if (const std::string key = nearest(wrong, neighbours); !key.empty()) {
+    return prefix + key;
   }
   const std::string key = nearest(wrong, others);
-  const auto where = std::find_if(known.begin(), known.end(), [&key](const Known& k) { return k.key == key; });
-  return where == known.end() ? "" : where->dotted();
+  const auto where =
+      std::find_if(known.begin(), known.end(), [&](const auto& dotted) { return key_of(dotted) == key; });
+  return where == known.end() ? "" : *where;
 }
 
-}  // namespace headroom::config::detail
-
-namespace headroom::config {
+}  // namespace detail
 
 std::string suggest_key(std::string_view wrong) {
   Config config;
   Fields fields;
   describe(fields, config);
-  return detail::nearest_key(fields, "", wrong);
+  return detail::nearest_key(fields.root(), "", wrong);
 }
 
 }  // namespace headroom::config
