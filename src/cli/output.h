@@ -8,7 +8,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 

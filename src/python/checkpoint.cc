@@ -1,8 +1,8 @@
 // Checkpoints and the folders of Hugging Face as Python opens and writes them.
 #include "headroom/store/checkpoint.h"
 
-#include "foundation/config/special_tokens.h"
 #include "headroom/config/config.h"
+#include "headroom/config/model_options.h"
 #include "headroom/store/huggingface.h"
 #include "headroom/store/run_folder.h"
 #include "layer.h"
@@ -54,7 +54,7 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
   if (tokenizer == nullptr) {
     user_error("save_checkpoint: tokenizer must be given: the model came without one");
   }
-  const std::int64_t special = config::special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
+  const std::int64_t special = config::n_special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
   if (known != model.vocabulary_size) {
     user_error("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
                model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());

@@ -116,7 +116,7 @@ def test_a_share_is_held_out_of_text_and_tokens(headroom, made, text, tmp_path):
 [data]
 train = ["all.tokens", "share.tokens"]
 mixture = [2, 1]
-validation_share = 0.1
+validation_fraction = 0.1
 batching = "chunks"
 [train]
 steps = 2
@@ -131,5 +131,5 @@ precision = "fp32"
     assert abs(info["tokens"] / (0.1 * whole["tokens"] + 0.1 * parts["tokens"]) - 1) < 0.1
     assert info["bits_per_byte"] > 0
     refusal = headroom.refusal("train", config, "--out", tmp_path / "x", "--set", "data.mixture=[1]")
-    assert "data.mixture: must have a weight for each name in data.train, 2, got 1" in refusal
+    assert "data.mixture: must have 2 weights, one for each entry of data.train, got 1" in refusal
 

@@ -33,7 +33,7 @@ vocabulary_size = 300
 [data]
 train = ["{folder}/pairs.tsv"]
 pair_columns = [2, 1]
-validation_share = 0.1
+validation_fraction = 0.1
 [train]
 steps = 60
 batch_size = 12
@@ -147,7 +147,7 @@ def separate(headroom, tmp_path_factory):
     (folder / "test.en").write_text("".join(f"{target}\n" for _, target in pairs[:20]))
     settings = [f'data.train=["{folder}/train.de"]', f'data.train_target=["{folder}/train.en"]', "data.pair_columns=[1, 2]",
                 f'data.validation=["{folder}/test.de"]', f'data.validation_target=["{folder}/test.en"]',
-                "data.length_ratio=1.5", "data.most_words=5", "model.source_vocabulary_size=290", "train.steps=400",
+                "data.max_length_ratio=1.5", "data.max_words=5", "model.source_vocabulary_size=290", "train.steps=400",
                 "train.evaluate_every=0", "train.checkpoint_every=0", "model.dropout=0.0"]
     (folder / "separate.toml").write_text(CONFIG.replace("{folder}", str(folder)))
     done = headroom("train", folder / "separate.toml", "--out", folder / "run",
@@ -158,7 +158,7 @@ def separate(headroom, tmp_path_factory):
 def test_sides_have_a_vocabulary_each(headroom, separate):
     folder, said = separate
     # Of three words and two the ratio is 1.5, which stays.
-    assert "3 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 5)" in said, said
+    assert "3 pairs left out by their words (data.max_length_ratio = 1.5, data.max_words = 5)" in said, said
     result = headroom.json("evaluate", folder / "run")
     assert result["loss"] < 2.0 and result["compound_bleu"] > 0.0, result
     info = headroom.json("checkpoint", "info", folder / "run")

@@ -131,8 +131,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same with a SentencePiece model line by line, as all were read before: for runs that began so.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
 bool encodes_by_line(const Tokenizer& tokenizer);  // SentencePiece alone, and not as one of two
-// The same, for a model that knows `least_size` tokens: a bpe tokenizer of fewer gets ids to spare.
-std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size);
+// The same, for a model that knows `min_size` tokens: a bpe tokenizer of fewer gets ids to spare.
+std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t min_size);
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path);
 // Puts it into a file that holds more, for read_tokenizer(). It must outlive the writer.
 void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer);

@@ -3,7 +3,7 @@
 
 #include "engine.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "output_file.h"

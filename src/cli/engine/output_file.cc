@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -11,7 +11,7 @@ namespace headroom::cli {
 
 void require_room_for_like(const std::string& path, std::string_view option, std::string_view begins,
                            std::string_view not_its_like) {
-  require_room_for(path, option);
+  require_writable(path, option);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return;

@@ -1,7 +1,7 @@
 // compare, sweep, advise, report, demo: several trainings, and the page about them.
 #include <memory>
 
-#include "foundation/core/text/duration.h"
+#include "foundation/core/text/format.h"
 #include "program.h"
 
 namespace headroom::cli {

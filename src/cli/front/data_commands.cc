@@ -7,9 +7,8 @@
 
 #include "data/text/text.h"
 #include "data/tokens/token_file.h"
-#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -29,7 +28,7 @@ constexpr const char* kTokenizerFile =
 // What is there is replaced if `open` takes it for one of its kind, or if it is empty; nothing else is.
 template <class Open>
 void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
-  require_room_for(out, fmt::format("{}: --out", command));
+  require_writable(out, fmt::format("{}: --out", command));
   std::error_code unknown;
   if (!std::filesystem::exists(out, unknown) || std::filesystem::is_empty(out, unknown)) {
     return;
@@ -227,7 +226,7 @@ struct Prepare {
   Input input;
   UsedTokenizer tokenizer;
   std::string out;
-  double validation_share = 0.0;
+  double validation_fraction = 0.0;
 
   // "book.validation.tokens" of "book.tokens".
   std::string validation_out() const {
@@ -235,12 +234,12 @@ struct Prepare {
     return (path.parent_path() / path.stem()).string() + ".validation" + path.extension().string();
   }
   std::unique_ptr<tokenizers::TextSource> open(config::TokenizerKind kind, data::Split split) const {
-    if (!(validation_share > 0.0)) {
+    if (!(validation_fraction > 0.0)) {
       return input.open(kind);
     }
     config::DataOptions options = input.options;
     options.train = input.files;
-    options.validation_share = validation_share;
+    options.validation_fraction = validation_fraction;
     return data::open_split(options, split, data::content_for(kind));
   }
 };
@@ -269,7 +268,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     user_error("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
-  const bool splits = command.validation_share > 0.0;
+  const bool splits = command.validation_fraction > 0.0;
   if (splits && command.input.files.empty()) {
     user_error("data prepare: --validation-share: needs FILE: {}",
                "the built-in corpus has a validation split of its own");
@@ -302,7 +301,7 @@ void add_prepare(Program& program, CLI::App& group) {
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
   command
-      .add_option("--validation-share", options->validation_share,
+      .add_option("--validation-share", options->validation_fraction,
                   "share of the text to hold out, its last lines, as a second file: NAME.validation.tokens of "
                   "NAME.tokens")
       ->check(number(0.0, 0.99))

@@ -15,7 +15,7 @@ void add_train(Program& program) {
       program.add(program.root(), "train", "Train a model and write a run folder.",
                   "headroom train switchhead/wt103_47m --set train.steps=500 --out runs/small", [&program, options] {
                     if (options->help_config) {
-                      Output(false).text(config::help_text());
+                      Output(false).text(config::help_text(options->config));
                       return 0;
                     }
                     if (options->config.empty()) {
@@ -34,7 +34,8 @@ void add_train(Program& program) {
   command.add_flag("--resume", options->resume,
                    "continue from the newest checkpoint in the run folder, if there is one");
   program.add_threads(command);
-  command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
+  command.add_flag("--help-config", options->help_config,
+                   "explain the keys of a config, or only CONFIG (a key or a table), and exit");
 }
 
 }  // namespace headroom::cli

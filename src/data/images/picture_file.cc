@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "pnm.h"

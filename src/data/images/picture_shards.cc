@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "data/tokens/dataset_id.h"
-#include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"

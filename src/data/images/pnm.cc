@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "planes.h"
 

@@ -13,9 +13,8 @@
 #include <utility>
 
 #include "data/text/tar_header.h"
-#include "foundation/core/text/blanks.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"

@@ -50,7 +50,7 @@ class PairReader {
 // All pairs, with a warning that says how many rows were left out.
 std::vector<TextPair> read_pairs(const PairFiles& files, const config::DataOptions& options);
 
-// Validation pairs of a run: those of data.validation; else the share of data.train that data.validation_share holds
+// Validation pairs of a run: those of data.validation; else the share of data.train that data.validation_fraction holds
 // out, in a random order that is always the same. All pairs of one source are held out together; pairs whose target is
 // that of a held-out pair are no training pairs either, so that nothing validated on was trained on. Throws UserError
 // when there are none.
@@ -97,7 +97,7 @@ struct PreparedPairs {
 // The training pairs as tokens, made on first use and kept under `cache_folder`; the tokenizer is tokenizer.model, else
 // trained on both sides of the training pairs. With a source_vocabulary_size (of the model) it is two in one: of the
 // targets, and of the sources, tokenizer.source_model or one of so many tokens, each trained on its own side. Pairs
-// that data.length_ratio or data.most_words exclude are no training pairs, for tokenizers neither. Throws UserError.
+// that data.max_length_ratio or data.max_words exclude are no training pairs, for tokenizers neither. Throws UserError.
 PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                             const std::filesystem::path& cache_folder, std::int64_t source_vocabulary_size = 0);
 

@@ -2,7 +2,7 @@
 
 #include "foundation/core/files/byte_reader.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "text.h"
 #include "text_file.h"

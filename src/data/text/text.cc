@@ -121,10 +121,10 @@ std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& op
   if (!options.validation.empty()) {
     return open_text(split == Split::train ? options.train : options.validation, options, content);
   }
-  if (!(options.validation_share > 0.0)) {
-    user_error("data.validation: must name at least one file when data.validation_share is 0");
+  if (!(options.validation_fraction > 0.0)) {
+    user_error("data.validation: must name at least one file when data.validation_fraction is 0");
   }
-  return open_share(open_text(options.train, options, content), options.validation_share, split,
+  return open_share(open_text(options.train, options, content), options.validation_fraction, split,
                     named_together(options.train));
 }
 

@@ -45,9 +45,9 @@ std::string named_together(const std::vector<std::string>& files);
 std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split);
 
 // The text of one split of a run: options.train / options.validation; where only the first names files, their last
-// lines, options.validation_share of the bytes, are the validation split; when both are empty, what options.generator
-// makes (puzzles), or the built-in corpus. Throws UserError naming data.train when only data.validation is given,
-// data.validation when nothing can be held out.
+// lines, options.validation_fraction of the bytes, are the validation split; when both are empty, what
+// options.generator makes (puzzles), or the built-in corpus. Throws UserError naming data.train when only
+// data.validation is given, data.validation when nothing can be held out.
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split,
                                                    Content content = Content::utf8);
 

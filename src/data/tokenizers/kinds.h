@@ -25,13 +25,12 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
-// From a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to `least_size` if need be; they have no
+// From a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to `min_size` if need be; they have no
 // text.
-std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
-                                       std::int64_t least_size = 0);
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t min_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
-                                            std::int64_t least_size = 0);
+                                            std::int64_t min_size = 0);
 
 // Throws UserError naming `origin` for a name that is none.
 config::TokenizerKind kind_named(std::string_view name, std::string_view origin);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "foundation/core/text/number.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "token_format.h"
 

@@ -85,7 +85,7 @@ struct PreparedData {
 };
 
 // The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and
-// data.validation, else it is trained on the training split. Without data.validation, data.validation_share of each
+// data.validation, else it is trained on the training split. Without data.validation, data.validation_fraction of each
 // corpus is held out: the last lines of text; of a token file the last tokens, from a line end on where one of them
 // stands for it. Several processes may prepare the same data at once: each file appears whole. Throws UserError
 // naming both tokenizers when token files differ from each other or from `tokenizer.model`, and when a split mixes text

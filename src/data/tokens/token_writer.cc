@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "data/tokenizers/kinds.h"
-#include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "token_file.h"

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "checksums.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
+#include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -44,7 +44,7 @@ bool has_tokenizer(const config::ModelOptions& model) {
 // Of as many tokens as the model knows.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile& file, const config::Config& config) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file);
-  const std::int64_t special = config::special_tokens(config.model.kind);
+  const std::int64_t special = config::n_special_tokens(config.model.kind);
   if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
     user_error("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
                tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
@@ -158,7 +158,7 @@ void write_together(const SafetensorsWriter& writer, const std::vector<Held>& he
   plan = peers.gather(plan).front();
   try {
     const Json said = parse_json(plan, "checkpoint");
-    std::vector<Range> ranges;
+    std::vector<FileRange> ranges;
     const Json& positions = said.at("positions");
     for (const Held& one : held) {
       ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.bytes)});
@@ -166,7 +166,7 @@ void write_together(const SafetensorsWriter& writer, const std::vector<Held>& he
     if (const auto found = writer.tensors().find(kTokenizer); peers.leads() && found != writer.tensors().end()) {
       ranges.push_back({positions.at(kTokenizer).get<std::size_t>(), found->second.data});
     }
-    fill(said.at("file").get<std::string>(), ranges);
+    write_ranges(said.at("file").get<std::string>(), ranges);
   } catch (const Error& error) {
     refused = error.what();
   }

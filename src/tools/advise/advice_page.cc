@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "advice_table.h"
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "sentences.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/report/markup.h"

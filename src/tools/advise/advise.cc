@@ -12,7 +12,8 @@
 #include "data/text/text.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "halving.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -230,7 +231,7 @@ void Adviser::run_trials() {
   options.unit = unit();
   const double validation = std::max(kFewestTokens, kForward * kValidating * options.unit * rate(config_));
   options.units = units();
-  options.validation_share = std::min(1.0, validation / static_cast<double>(text_.validation));
+  options.validation_fraction = std::min(1.0, validation / static_cast<double>(text_.validation));
   Trials trials(ledger_, runs_, std::move(options));
   Stage rates{.name = "learning_rate", .title = "Learning rate", .arms = learning_rate_arms(config_), .own = 2};
   if (const double least = trials.least_unit(rates.arms[rates.own]); unit() < least) {

@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "fit.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "halving.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/report/markup.h"

@@ -12,7 +12,8 @@
 
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "halving.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -114,7 +115,7 @@ void Trials::measure(Arm& arm) {
 
 // The same stretch of the text whatever it is cut into.
 std::int64_t Trials::validation_tokens(const Arm& arm) {
-  return std::lround(std::ceil(options_.validation_share * static_cast<double>(text_of(arm.config).validation)));
+  return std::lround(std::ceil(options_.validation_fraction * static_cast<double>(text_of(arm.config).validation)));
 }
 
 double Trials::overhead(const Arm& arm) {
@@ -136,7 +137,7 @@ void Trials::train(const Stage& stage, Arm& arm, std::int64_t seed_index) {
   PlannedRun run{.values = {}, .config = arm.config, .folder = {}};
   set_steps(run.config, steps);
   config::TrainOptions& train = run.config.train;
-  train.evaluate_tokens = options_.validation_share < 1.0 ? validation_tokens(arm) : 0;
+  train.evaluate_tokens = options_.validation_fraction < 1.0 ? validation_tokens(arm) : 0;
   train.evaluate_every = train.checkpoint_every = train.sample_every = 0;
   train.keep_best = false;
   train.log_every = std::max<std::int64_t>(1, steps / 20);

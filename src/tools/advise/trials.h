@@ -28,10 +28,10 @@ class Trials {
  public:
   struct Options {
     std::filesystem::path out, cache;
-    double unit = 0.0;              // seconds of a training in a first round
-    double units = 0.0;             // of that, all stages take
-    double measuring = 0.0;         // seconds for each speed that is not known yet
-    double validation_share = 1.0;  // of the validation text that trials are measured on, its beginning
+    double unit = 0.0;                 // seconds of a training in a first round
+    double units = 0.0;                // of that, all stages take
+    double measuring = 0.0;            // seconds for each speed that is not known yet
+    double validation_fraction = 1.0;  // of the validation text that trials are measured on, its beginning
   };
   Trials(Ledger& ledger, Runs& runs, Options options) : ledger_(ledger), runs_(runs), options_(std::move(options)) {}
 

@@ -140,7 +140,7 @@ class Composition : public Analysis {
   at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
     const config::AttentionOptions& o = options_.attention;
     if (std::find(o.compose_low_rank.begin(), o.compose_low_rank.end(), "key") == o.compose_low_rank.end() ||
-        o.composition->cache_numbers(o).value() == 0) {  // keys have no part in it
+        o.composition->cache_elements(o).value() == 0) {  // keys have no part in it
       return {};
     }
     const std::string prefix = layer + "." + stages_[stage] + ".k.";

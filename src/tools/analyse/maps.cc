@@ -48,7 +48,7 @@ class Maps : public Analysis {
       found.figures[layer.name] = measured(weights, layer);
       found.pictures.push_back(drawn(reader, layer, weights, found));
     }
-    constexpr config::Span kOneToken{.queries = 1, .sources = 1};
+    constexpr config::AttentionExtent kOneToken{.queries = 1, .sources = 1};
     const bool has_term = options_.attention.position->offsets(kOneToken).value() > 0;  // of its own in the scores
     if (has_term && reading_.tokens.defined()) {
       add_parts(reader, found);

@@ -5,7 +5,7 @@
 #include "data/text/documents.h"
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/evaluation_text.h"

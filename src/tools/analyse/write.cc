@@ -2,7 +2,7 @@
 #include <system_error>
 
 #include "analyse.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"

@@ -3,7 +3,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "rows.h"
 

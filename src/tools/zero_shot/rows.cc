@@ -1,6 +1,6 @@
 #include "rows.h"
 
-#include "foundation/core/text/blanks.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks::zero_shot {

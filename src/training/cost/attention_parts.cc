@@ -4,7 +4,7 @@ namespace headroom::cost {
 
 using namespace config;
 
-AttentionProducts attention_products(const AttentionOptions& a, Exact d, const Span& span) {
+AttentionProducts attention_products(const AttentionOptions& a, Exact d, const AttentionExtent& span) {
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,

@@ -5,7 +5,7 @@
 
 namespace headroom::cost {
 
-using config::Span;
+using config::AttentionExtent;
 
 // Multiply-accumulates of the matrix products of the reference operators, forward.
 struct AttentionProducts {
@@ -17,7 +17,8 @@ struct AttentionProducts {
   Exact positions = 0;    // relative positions, projected once for a whole batch
   Exact noise = 0;        // noisy_routing, only while training
 };
-AttentionProducts attention_products(const config::AttentionOptions& attention, Exact d_model, const Span& span);
+AttentionProducts attention_products(const config::AttentionOptions& attention, Exact d_model,
+                                     const AttentionExtent& span);
 
 // What the gate of the heads' results adds to the papers' accounting: d MACs a gate and one for each number that it
 // multiplies; the gates and the results before them.

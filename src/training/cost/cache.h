@@ -11,9 +11,9 @@ namespace headroom::cost {
 //
 // A layer keeps for each token, as often as M + T or, in a local layer, the window if that is shorter: G e for every
 // key projection (shifted keys: the one they are shifted from), G e for the value, and the composition's
-// cache_numbers() (config/attention_part.h). Without memory, a score with a state that does not grow keeps that
-// instead, its state_numbers(). The decoder of an encoder_decoder keeps keys and values of the source sequence as well.
-// 0 for the kinds that write nothing. Throws UserError when the count does not fit 63 bits.
+// cache_elements() (config/attention_part.h). Without memory, a score with a state that does not grow keeps that
+// instead, its state_elements(). The decoder of an encoder_decoder keeps keys and values of the source sequence as
+// well. 0 for the kinds that write nothing. Throws UserError when the count does not fit 63 bits.
 std::int64_t decoding_cache_numbers(const config::ModelOptions& model);
 
 }  // namespace headroom::cost

@@ -1,5 +1,5 @@
 #include "cost.h"
-#include "foundation/config/masking.h"
+#include "headroom/config/model_options.h"
 #include "model_parts.h"
 
 namespace headroom::cost {
@@ -40,7 +40,7 @@ Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
     return head;
   }
   const std::int64_t hundreds = head.value() / 100, rest = head.value() % 100;  // apart, so that no head is too large
-  return hundreds * kHiddenPercent + rest * kHiddenPercent / 100;
+  return hundreds * kMaskedPercent + rest * kMaskedPercent / 100;
 }
 
 }  // namespace

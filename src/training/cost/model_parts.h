@@ -11,8 +11,8 @@ namespace headroom::cost {
 // Equal layers, one after the other.
 struct Stack {
   Exact layers = 0;
-  Exact tokens = 0;         // that the layers read of one sequence
-  std::vector<Span> spans;  // the attention layers of one block
+  Exact tokens = 0;                    // that the layers read of one sequence
+  std::vector<AttentionExtent> spans;  // the attention layers of one block
   std::vector<config::AttentionOptions> attentions;
   Exact norms = 0;  // of one block
 };

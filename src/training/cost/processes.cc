@@ -64,7 +64,7 @@ std::vector<Piece> cut(const std::vector<SharedTensor>& tensors, std::int64_t mo
 
 // Sums of gradients that a step is made of.
 std::int64_t sums_of_step(const TrainOptions& train, std::int64_t processes) {
-  const std::int64_t sums = train.parts > 0 ? train.parts : train.accumulate;
+  const std::int64_t sums = train.gradient_accumulators > 0 ? train.gradient_accumulators : train.accumulate;
   if (sums < processes && train.batch_size % processes != 0) {
     user_error(
         "cost: train.batch_size: {} sequences cannot be shared out among {} processes: it must be a multiple of "
@@ -112,7 +112,7 @@ ProcessesCost processes_cost(const Config& given, std::int64_t processes) {
   ProcessesCost cost{.sums = sums_of_step(given.train, n)};
   cost.rounds = (cost.sums + n - 1) / n;
   Config config = given;
-  if (cost.sums > std::max(given.train.parts, given.train.accumulate)) {
+  if (cost.sums > std::max(given.train.gradient_accumulators, given.train.accumulate)) {
     config.train.accumulate = cost.sums;
   }
   const StepMemory memory = step_memory(config);

@@ -5,7 +5,7 @@
 
 #include "cache.h"
 #include "cost.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "memory.h"
 #include "processes.h"

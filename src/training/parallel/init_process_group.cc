@@ -10,7 +10,7 @@
 #include "connection.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "gloo_group.h"
 
 namespace headroom::parallel {

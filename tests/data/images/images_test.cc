@@ -105,7 +105,7 @@ TEST(DrawPicture, Normalises) {
   const ImageSet set = one_picture();
   config::DataOptions options;
   options.pixel_mean = {0.2};
-  options.pixel_deviation = {0.4};
+  options.pixel_std = {0.4};
   std::vector<float> out(9);
   draw_picture(set.picture(0), picture_options(options, 1), 3, 0, out.data());
   EXPECT_FLOAT_EQ(out[0], -0.5F);

@@ -110,7 +110,7 @@ TEST(Processes, SumsOfSeveralMicroBatchesAreSentOnce) {
   config.train.accumulate = 16;
   // With as many sums as processes it is what an all-reduce sends; with 16 sums gradients take 16 / 2 times as much.
   EXPECT_NEAR(processes_cost(config, 2).of_all_reduce(), (8.0 + 1.0) / 2.0, 0.001);
-  config.train.parts = 2;
+  config.train.gradient_accumulators = 2;
   EXPECT_NEAR(processes_cost(config, 2).of_all_reduce(), 1.0, 0.001);
   EXPECT_NEAR(processes_cost(config, 2).hiding_bandwidth(2e14) / processes_cost(config, 2).hiding_bandwidth(1e14), 2.0,
               1e-9);

@@ -14,7 +14,7 @@ bool names_bpe(const std::filesystem::path& path);
 
 // Of a folder: its tokenizer.json, else vocab.json and merges.txt, else encoder.json and vocab.bpe. Of a file: a
 // tokenizer.json, or the first of such a pair with the second one in its folder. Any of them may be gzip (name +
-// ".gz"). With ids to spare up to `least_size`. Throws UserError.
-std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t least_size);
+// ".gz"). With ids to spare up to `min_size`. Throws UserError.
+std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t min_size);
 
 }  // namespace headroom::tokenizers

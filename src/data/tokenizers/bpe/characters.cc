@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <memory>
 
-#include "foundation/core/text/blanks.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "data/tokenizers/kinds.h"
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/json.h"
 #include "sentencepiece_model.h"

@@ -159,7 +159,7 @@ Attention::Seen Attention::look_back(Seen fresh, AttentionCache& cache, ScoreCal
     fail("attention: only causal layers decode token by token");
   }
   const std::int64_t n = fresh.keys[0].size(2);
-  if (options_.score->state_numbers(options_) && place_.memory_length == 0) {
+  if (options_.score->state_elements(options_) && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
     call.linear = &cache.linear();
     cache.count(n);

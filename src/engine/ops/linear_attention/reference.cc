@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "foundation/core/linear_chunk.h"
+#include "headroom/core/implementation.h"
 #include "sums.h"
 
 namespace headroom::ops {

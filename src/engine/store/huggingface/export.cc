@@ -7,7 +7,7 @@
 #include "engine/store/stored_tensor.h"
 #include "folder.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"

@@ -3,7 +3,6 @@
 
 #include "architecture.h"
 #include "folder.h"
-#include "foundation/core/machine/log.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

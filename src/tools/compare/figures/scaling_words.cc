@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "scaling.h"
 #include "tools/compare/report/markup.h"
 #include "words.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "statistics.h"
 #include "tools/compare/report/markup.h"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "markup.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/run/plan.h"

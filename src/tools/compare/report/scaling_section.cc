@@ -1,7 +1,7 @@
 // Families of sizes on the page: loss against compute, the lines, and how far apart they are.
 #include <fmt/format.h>
 
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "markup.h"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <optional>
 
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
 #include "markup.h"

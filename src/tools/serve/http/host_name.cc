@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 
 namespace headroom::serve {
 namespace {

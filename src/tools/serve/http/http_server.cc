@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "host_name.h"
 #include "listening_socket.h"
 

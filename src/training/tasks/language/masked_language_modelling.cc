@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "data/tokens/shuffle.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/random.h"
+#include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
 #include "text_data.h"
@@ -22,7 +22,7 @@ class MaskedText {
  public:
   MaskedText(std::shared_ptr<const data::TokenFile> file, const tokenizers::Tokenizer& tokenizer,
              std::int64_t context_length)
-      : file_(std::move(file)), ids_(file_->vocabulary_size() + config::special_tokens(kKind)) {
+      : file_(std::move(file)), ids_(file_->vocabulary_size() + config::n_special_tokens(kKind)) {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {
       user_error("model.context_length: must be above {}, as a row begins and ends with <separator>, got {}", kMarkers,

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/config/masking.h"
 #include "foundation/core/random.h"
+#include "headroom/config/model_options.h"
 #include "masked_language_modelling.h"
 
 namespace headroom::tasks {
@@ -101,7 +101,7 @@ std::vector<Stretch> pack_sentences(const data::TokenFile& file, const std::vect
 }
 
 std::int64_t hidden_count(std::int64_t length, std::uint64_t row_seed) {
-  const double expected = static_cast<double>(config::kHiddenPercent * length) / 100.0;
+  const double expected = static_cast<double>(config::kMaskedPercent * length) / 100.0;
   const double wanted = std::floor(expected + uniform(mix(row_seed, "count")));
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, length);
 }

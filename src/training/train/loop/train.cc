@@ -8,9 +8,10 @@
 #include <utility>
 
 #include "data/text/text.h"
-#include "foundation/config/unread.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -49,9 +50,9 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
     const config::TrainOptions& was = past->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as it was settled when the run began
       train.accumulate = was.accumulate;
-      train.parts = was.parts;
-    } else if (train.accumulate == was.accumulate && train.parts > 0) {
-      train.parts = std::max(train.parts, was.parts);
+      train.gradient_accumulators = was.parts;
+    } else if (train.accumulate == was.accumulate && train.gradient_accumulators > 0) {
+      train.gradient_accumulators = std::max(train.gradient_accumulators, was.parts);
     }
   }
   const std::int64_t n = world.size();
@@ -59,14 +60,15 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
     return;
   }
   if (train.accumulate >= n) {
-    const std::int64_t was = train.parts;
-    for (train.parts = n; train.accumulate % train.parts != 0;) {
-      ++train.parts;
+    const std::int64_t was = train.gradient_accumulators;
+    for (train.gradient_accumulators = n; train.accumulate % train.gradient_accumulators != 0;) {
+      ++train.gradient_accumulators;
     }
     log_info(
-        "train.parts: raised from {} to {}, since each of {} processes needs one; the same value gives the same "
+        "train.gradient_accumulators: raised from {} to {}, since each of {} processes needs one; the same value gives "
+        "the same "
         "result with one process",
-        was, train.parts, n);
+        was, train.gradient_accumulators, n);
     return;
   }
   if (train.batch_size % n != 0) {
@@ -77,7 +79,7 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
         train.batch_size, n, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }
   train.accumulate = n;
-  train.parts = 0;
+  train.gradient_accumulators = 0;
   log_info("{} processes compute a micro-batch each: train.accumulate = {} gives the same with one process", n, n);
 }
 
@@ -225,7 +227,7 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   log_info("{}", describe_pace(config.train));
-  for (const std::string& sentence : config::unread_keys(config)) {
+  for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
   }
   warn_of_no_data(config);

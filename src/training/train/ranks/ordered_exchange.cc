@@ -48,7 +48,8 @@ class OrderedExchange : public Exchange {
         here_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
       user_error(
-          "train.device: must be \"cpu\" where gradients are added in order (several processes, train.parts), got {}",
+          "train.device: must be \"cpu\" where gradients are added in order (several processes, "
+          "train.gradient_accumulators), got {}",
           model.device().str());
     }
     for (const nn::Parameter& made : parameters_.made()) {
