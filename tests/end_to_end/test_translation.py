@@ -52,7 +52,7 @@ evaluate_tokens = 60
 checkpoint_every = 1
 keep_checkpoints = 3
 [decoding]
-beam = 2
+beam_size = 2
 """
 
 WORDS = {"eins": "one", "zwei": "two", "drei": "three", "vier": "four", "rot": "red", "blau": "blue", "Haus": "house"}

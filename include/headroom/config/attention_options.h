@@ -49,19 +49,47 @@ struct BalanceLoss {
 };
 
 enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
+template <>
+inline constexpr EnumNames kEnumNames<Gate> = {"sigmoid", "softmax_top_k", "softmax", "softmax_renormalised"};
 enum class Keys { own, shifted, single };
+template <>
+inline constexpr EnumNames kEnumNames<Keys> = {"own", "shifted", "single"};
 enum class Mixing { sum, max };
+template <>
+inline constexpr EnumNames kEnumNames<Mixing> = {"sum", "max"};
 enum class Prior { none, layer, head, head_position };
+template <>
+inline constexpr EnumNames kEnumNames<Prior> = {"none", "layer", "head", "head_position"};
 enum class PriorUpdate { none, gradient, soft_e };
+template <>
+inline constexpr EnumNames kEnumNames<PriorUpdate> = {"none", "gradient", "soft_e"};
 enum class MixtureScore { gaussian, dot };
+template <>
+inline constexpr EnumNames kEnumNames<MixtureScore> = {"gaussian", "dot"};
 enum class SoftEPairs { valid, all };
+template <>
+inline constexpr EnumNames kEnumNames<SoftEPairs> = {"valid", "all"};
 enum class FeatureMap { elu_plus_one, elu_plus_one_l1 };
+template <>
+inline constexpr EnumNames kEnumNames<FeatureMap> = {"elu_plus_one", "elu_plus_one_l1"};
 enum class LinearMixing { after_map, before_map };
+template <>
+inline constexpr EnumNames kEnumNames<LinearMixing> = {"after_map", "before_map"};
 enum class Normaliser { sum, none };
+template <>
+inline constexpr EnumNames kEnumNames<Normaliser> = {"sum", "none"};
 enum class ScoreScale { none, inv_sqrt_head };
+template <>
+inline constexpr EnumNames kEnumNames<ScoreScale> = {"none", "inv_sqrt_head"};
 enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
+template <>
+inline constexpr EnumNames kEnumNames<OutputScale> = {"none", "inv_sqrt_head", "inv_sqrt_length"};
 enum class ComposeActivation { gelu, gelu_tanh };
+template <>
+inline constexpr EnumNames kEnumNames<ComposeActivation> = {"gelu", "gelu_tanh"};
 enum class Scale { inv_sqrt, learned };
+template <>
+inline constexpr EnumNames kEnumNames<Scale> = {"inv_sqrt", "learned"};
 
 struct AttentionOptions {
   std::int64_t n_heads = 8;
@@ -149,79 +177,5 @@ struct AttentionOptions {
 };
 
 void describe(Fields& fields, AttentionOptions& options);
-
-template <>
-struct Names<Gate> {
-  static constexpr std::pair<Gate, std::string_view> kNames[] = {{Gate::sigmoid, "sigmoid"},
-                                                                 {Gate::softmax_top_k, "softmax_top_k"},
-                                                                 {Gate::softmax, "softmax"},
-                                                                 {Gate::softmax_renormalised, "softmax_renormalised"}};
-};
-template <>
-struct Names<Keys> {
-  static constexpr std::pair<Keys, std::string_view> kNames[] = {
-      {Keys::own, "own"}, {Keys::shifted, "shifted"}, {Keys::single, "single"}};
-};
-template <>
-struct Names<Mixing> {
-  static constexpr std::pair<Mixing, std::string_view> kNames[] = {{Mixing::sum, "sum"}, {Mixing::max, "max"}};
-};
-template <>
-struct Names<Prior> {
-  static constexpr std::pair<Prior, std::string_view> kNames[] = {
-      {Prior::none, "none"}, {Prior::layer, "layer"}, {Prior::head, "head"}, {Prior::head_position, "head_position"}};
-};
-template <>
-struct Names<PriorUpdate> {
-  static constexpr std::pair<PriorUpdate, std::string_view> kNames[] = {
-      {PriorUpdate::none, "none"}, {PriorUpdate::gradient, "gradient"}, {PriorUpdate::soft_e, "soft_e"}};
-};
-template <>
-struct Names<MixtureScore> {
-  static constexpr std::pair<MixtureScore, std::string_view> kNames[] = {{MixtureScore::gaussian, "gaussian"},
-                                                                         {MixtureScore::dot, "dot"}};
-};
-template <>
-struct Names<SoftEPairs> {
-  static constexpr std::pair<SoftEPairs, std::string_view> kNames[] = {{SoftEPairs::valid, "valid"},
-                                                                       {SoftEPairs::all, "all"}};
-};
-template <>
-struct Names<FeatureMap> {
-  static constexpr std::pair<FeatureMap, std::string_view> kNames[] = {
-      {FeatureMap::elu_plus_one, "elu_plus_one"}, {FeatureMap::elu_plus_one_l1, "elu_plus_one_l1"}};
-};
-template <>
-struct Names<LinearMixing> {
-  static constexpr std::pair<LinearMixing, std::string_view> kNames[] = {{LinearMixing::after_map, "after_map"},
-                                                                         {LinearMixing::before_map, "before_map"}};
-};
-template <>
-struct Names<Normaliser> {
-  static constexpr std::pair<Normaliser, std::string_view> kNames[] = {{Normaliser::sum, "sum"},
-                                                                       {Normaliser::none, "none"}};
-};
-template <>
-struct Names<ScoreScale> {
-  static constexpr std::pair<ScoreScale, std::string_view> kNames[] = {{ScoreScale::none, "none"},
-                                                                       {ScoreScale::inv_sqrt_head, "inv_sqrt_head"}};
-};
-template <>
-struct Names<OutputScale> {
-  static constexpr std::pair<OutputScale, std::string_view> kNames[] = {
-      {OutputScale::none, "none"},
-      {OutputScale::inv_sqrt_head, "inv_sqrt_head"},
-      {OutputScale::inv_sqrt_length, "inv_sqrt_length"}};
-};
-template <>
-struct Names<ComposeActivation> {
-  static constexpr std::pair<ComposeActivation, std::string_view> kNames[] = {
-      {ComposeActivation::gelu, "gelu"}, {ComposeActivation::gelu_tanh, "gelu_tanh"}};
-};
-template <>
-struct Names<Scale> {
-  static constexpr std::pair<Scale, std::string_view> kNames[] = {{Scale::inv_sqrt, "inv_sqrt"},
-                                                                  {Scale::learned, "learned"}};
-};
 
 }  // namespace headroom::config

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -45,27 +47,36 @@ constexpr Interval above_up_to(double low, double high) {
   return {.low = low, .high = high, .above = true};
 }
 
-// The TOML names of an enum's values. Specialise it as
-//   template <> struct Names<Gate> { static constexpr std::pair<Gate, std::string_view> kNames[] = {...}; };
+// The TOML names of an enum's values, in the order of its enumerators, which count from 0. Specialised beside the enum.
+// Unused elements are empty.
+using EnumNames = std::array<std::string_view, 8>;
 template <class Enum>
-struct Names;
+inline constexpr EnumNames kEnumNames = {};
 
 template <class Enum>
 std::string_view name_of(Enum value) {
-  for (const auto& [candidate, name] : Names<Enum>::kNames) {
-    if (candidate == value) {
-      return name;
+  static_assert(!kEnumNames<Enum>.front().empty());
+  return kEnumNames<Enum>.at(static_cast<std::size_t>(value));
+}
+
+// All values of an enum with their names.
+template <class Enum>
+std::vector<std::pair<Enum, std::string_view>> values_of() {
+  std::vector<std::pair<Enum, std::string_view>> values;
+  for (const std::string_view name : kEnumNames<Enum>) {
+    if (!name.empty()) {
+      values.emplace_back(static_cast<Enum>(values.size()), name);
     }
   }
-  return "?";
+  return values;
 }
 
 // The value of that name, or nullopt.
 template <class Enum>
 std::optional<Enum> value_named(std::string_view text) {
-  for (const auto& [candidate, name] : Names<Enum>::kNames) {
+  for (const auto& [value, name] : values_of<Enum>()) {
     if (name == text) {
-      return candidate;
+      return value;
     }
   }
   return std::nullopt;
@@ -158,7 +169,7 @@ class Fields {
   template <class Enum>
   requires std::is_enum_v<Enum> Field& add(std::string key, Enum& value, std::string about) {
     Choice choice;
-    for (const auto& [candidate, name] : Names<Enum>::kNames) {
+    for (const auto& [candidate, name] : values_of<Enum>()) {
       choice.names.emplace_back(name);
     }
     choice.get = [&value] { return std::string(name_of(value)); };

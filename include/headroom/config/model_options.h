@@ -10,12 +10,27 @@
 namespace headroom::config {
 
 enum class ModelKind { language_model, masked_language_model, encoder_decoder, classifier, vision };
+template <>
+inline constexpr EnumNames kEnumNames<ModelKind> = {"language_model", "masked_language_model", "encoder_decoder",
+                                                    "classifier", "vision"};
 enum class Arrangement { sequential, parallel };
+template <>
+inline constexpr EnumNames kEnumNames<Arrangement> = {"sequential", "parallel"};
 enum class Norm { layer, rms };
+template <>
+inline constexpr EnumNames kEnumNames<Norm> = {"layer", "rms"};
 enum class NormPosition { pre, post };
+template <>
+inline constexpr EnumNames kEnumNames<NormPosition> = {"pre", "post"};
 enum class Initialisation { scaled, normal, glorot, torch, pythia };
+template <>
+inline constexpr EnumNames kEnumNames<Initialisation> = {"scaled", "normal", "glorot", "torch", "pythia"};
 enum class MlpKind { dense, gated, experts };
+template <>
+inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts"};
 enum class Activation { relu, gelu, gelu_tanh, silu };
+template <>
+inline constexpr EnumNames kEnumNames<Activation> = {"relu", "gelu", "gelu_tanh", "silu"};
 
 // Tokens that a model of this kind adds to its tokenizer's, with the ids after them. Masked language models add
 // <separator> and <mask>, in this order.
@@ -92,49 +107,5 @@ struct ModelOptions {
 
 void describe(Fields& fields, MlpOptions& options);
 void describe(Fields& fields, ModelOptions& options);
-
-template <>
-struct Names<ModelKind> {
-  static constexpr std::pair<ModelKind, std::string_view> kNames[] = {
-      {ModelKind::language_model, "language_model"},
-      {ModelKind::masked_language_model, "masked_language_model"},
-      {ModelKind::encoder_decoder, "encoder_decoder"},
-      {ModelKind::classifier, "classifier"},
-      {ModelKind::vision, "vision"}};
-};
-template <>
-struct Names<Arrangement> {
-  static constexpr std::pair<Arrangement, std::string_view> kNames[] = {{Arrangement::sequential, "sequential"},
-                                                                        {Arrangement::parallel, "parallel"}};
-};
-template <>
-struct Names<Norm> {
-  static constexpr std::pair<Norm, std::string_view> kNames[] = {{Norm::layer, "layer"}, {Norm::rms, "rms"}};
-};
-template <>
-struct Names<NormPosition> {
-  static constexpr std::pair<NormPosition, std::string_view> kNames[] = {{NormPosition::pre, "pre"},
-                                                                         {NormPosition::post, "post"}};
-};
-template <>
-struct Names<Initialisation> {
-  static constexpr std::pair<Initialisation, std::string_view> kNames[] = {{Initialisation::scaled, "scaled"},
-                                                                           {Initialisation::normal, "normal"},
-                                                                           {Initialisation::glorot, "glorot"},
-                                                                           {Initialisation::torch, "torch"},
-                                                                           {Initialisation::pythia, "pythia"}};
-};
-template <>
-struct Names<MlpKind> {
-  static constexpr std::pair<MlpKind, std::string_view> kNames[] = {
-      {MlpKind::dense, "dense"}, {MlpKind::gated, "gated"}, {MlpKind::experts, "experts"}};
-};
-template <>
-struct Names<Activation> {
-  static constexpr std::pair<Activation, std::string_view> kNames[] = {{Activation::relu, "relu"},
-                                                                       {Activation::gelu, "gelu"},
-                                                                       {Activation::gelu_tanh, "gelu_tanh"},
-                                                                       {Activation::silu, "silu"}};
-};
 
 }  // namespace headroom::config

@@ -12,13 +12,29 @@
 namespace headroom::config {
 
 enum class TokenizerKind { bytes, sentencepiece, words, bpe };
+template <>
+inline constexpr EnumNames kEnumNames<TokenizerKind> = {"bytes", "sentencepiece", "words", "bpe"};
 enum class Batching { streams, chunks };
+template <>
+inline constexpr EnumNames kEnumNames<Batching> = {"streams", "chunks"};
 enum class Generator { none, listops, listops_long, composition };  // of synthetic examples
+template <>
+inline constexpr EnumNames kEnumNames<Generator> = {"none", "listops", "listops_long", "composition"};
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
+template <>
+inline constexpr EnumNames kEnumNames<Schedule> = {"constant", "cosine", "linear", "inverse_sqrt", "one_cycle"};
 enum class CosinePeriod { after_warmup, steps };
+template <>
+inline constexpr EnumNames kEnumNames<CosinePeriod> = {"after_warmup", "steps"};
 enum class Optimizer { adamw, muon };
+template <>
+inline constexpr EnumNames kEnumNames<Optimizer> = {"adamw", "muon"};
 enum class Precision { fp32, bf16, automatic };
+template <>
+inline constexpr EnumNames kEnumNames<Precision> = {"fp32", "bf16", "auto"};
 using headroom::Implementation;
+template <>
+inline constexpr EnumNames kEnumNames<Implementation> = {"automatic", "reference", "fused"};
 
 inline constexpr std::int64_t kByteValues = 256;
 
@@ -133,53 +149,5 @@ void describe(Fields& fields, TokenizerOptions& options);
 void describe(Fields& fields, DataOptions& options);
 void describe(Fields& fields, TrainOptions& options);
 void describe(Fields& fields, DecodingOptions& options);
-
-template <>
-struct Names<TokenizerKind> {
-  static constexpr std::pair<TokenizerKind, std::string_view> kNames[] = {
-      {TokenizerKind::bytes, "bytes"},
-      {TokenizerKind::sentencepiece, "sentencepiece"},
-      {TokenizerKind::words, "words"},
-      {TokenizerKind::bpe, "bpe"}};
-};
-template <>
-struct Names<Batching> {
-  static constexpr std::pair<Batching, std::string_view> kNames[] = {{Batching::streams, "streams"},
-                                                                     {Batching::chunks, "chunks"}};
-};
-template <>
-struct Names<Generator> {
-  static constexpr std::pair<Generator, std::string_view> kNames[] = {{Generator::none, "none"},
-                                                                      {Generator::listops, "listops"},
-                                                                      {Generator::listops_long, "listops_long"},
-                                                                      {Generator::composition, "composition"}};
-};
-template <>
-struct Names<CosinePeriod> {
-  static constexpr std::pair<CosinePeriod, std::string_view> kNames[] = {{CosinePeriod::after_warmup, "after_warmup"},
-                                                                         {CosinePeriod::steps, "steps"}};
-};
-template <>
-struct Names<Schedule> {
-  static constexpr std::pair<Schedule, std::string_view> kNames[] = {{Schedule::constant, "constant"},
-                                                                     {Schedule::cosine, "cosine"},
-                                                                     {Schedule::linear, "linear"},
-                                                                     {Schedule::inverse_sqrt, "inverse_sqrt"},
-                                                                     {Schedule::one_cycle, "one_cycle"}};
-};
-template <>
-struct Names<Optimizer> {
-  static constexpr std::pair<Optimizer, std::string_view> kNames[] = {{Optimizer::adamw, "adamw"},
-                                                                      {Optimizer::muon, "muon"}};
-};
-template <>
-struct Names<Precision> {
-  static constexpr std::pair<Precision, std::string_view> kNames[] = {
-      {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::automatic, "auto"}};
-};
-template <>
-struct Names<Implementation> {
-  static constexpr const auto& kNames = kImplementationNames;
-};
 
 }  // namespace headroom::config

@@ -18,7 +18,7 @@ void add_decoding(CLI::App& command, Decoding& decoding) {
   command
       .add_option("--beam", decoding.beam,
                   "translation: beginnings kept side by side, 1: the likeliest token each time (default: the run's "
-                  "decoding.beam)")
+                  "decoding.beam_size)")
       ->check(whole_number(1, 1024))
       ->type_name("N");
   command

@@ -44,7 +44,7 @@ bool is_sentencepiece_file(const std::filesystem::path& path) {
 }  // namespace
 
 config::TokenizerKind kind_named(std::string_view name, std::string_view origin) {
-  for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
+  for (const auto& [kind, known] : config::values_of<config::TokenizerKind>()) {
     if (name == known) {
       return kind;
     }

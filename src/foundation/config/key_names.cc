@@ -1,4 +1,6 @@
 // Names of keys besides the present ones: those of earlier versions and of other tools, and misspellings.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -21,71 +23,34 @@ constexpr KeyName kEarlierNames[] = {
     {"decoding.beam", "decoding.beam_size"},
 };
 
-// Names of keys in other tools that are not similar to ours.
+// Names of keys in other tools that are not similar to ours, separated by blanks.
 constexpr KeyName kNamesElsewhere[] = {
-    {"n_layer", "model.n_layers"},
-    {"num_layers", "model.n_layers"},
-    {"num_hidden_layers", "model.n_layers"},
-    {"depth", "model.n_layers"},
-    {"n_embd", "model.d_model"},
-    {"n_embed", "model.d_model"},
-    {"embed_dim", "model.d_model"},
-    {"hidden_size", "model.d_model"},
-    {"dim", "model.d_model"},
-    {"block_size", "model.context_length"},
-    {"seq_len", "model.context_length"},
-    {"seq_length", "model.context_length"},
-    {"max_seq_len", "model.context_length"},
-    {"n_ctx", "model.context_length"},
-    {"n_positions", "model.context_length"},
-    {"max_position_embeddings", "model.context_length"},
-    {"vocab_size", "model.vocabulary_size"},
-    {"n_head", "model.attention.n_heads"},
-    {"num_heads", "model.attention.n_heads"},
-    {"nhead", "model.attention.n_heads"},
-    {"num_attention_heads", "model.attention.n_heads"},
-    {"n_kv_head", "model.attention.n_kv_heads"},
-    {"num_key_value_heads", "model.attention.n_kv_heads"},
-    {"head_dim", "model.attention.d_head"},
-    {"rope_theta", "model.attention.rope_base"},
-    {"sliding_window", "model.attention.window"},
-    {"intermediate_size", "model.mlp.d_hidden"},
-    {"ffn_dim", "model.mlp.d_hidden"},
-    {"d_ff", "model.mlp.d_hidden"},
-    {"n_inner", "model.mlp.d_hidden"},
-    {"hidden_act", "model.mlp.activation"},
-    {"lr", "train.learning_rate"},
-    {"max_lr", "train.learning_rate"},
-    {"min_lr", "train.final_learning_rate"},
-    {"lr_scheduler", "train.schedule"},
-    {"lr_scheduler_type", "train.schedule"},
-    {"max_iters", "train.steps"},
-    {"max_steps", "train.steps"},
-    {"num_steps", "train.steps"},
-    {"iters", "train.steps"},
-    {"iterations", "train.steps"},
-    {"epochs", "train.steps"},
-    {"num_epochs", "train.steps"},
-    {"num_train_epochs", "train.steps"},
-    {"bs", "train.batch_size"},
-    {"per_device_train_batch_size", "train.batch_size"},
-    {"micro_batches", "train.accumulate"},
-    {"grad_accum", "train.accumulate"},
-    {"gradient_accumulation_steps", "train.accumulate"},
-    {"wd", "train.weight_decay"},
-    {"grad_clip", "train.clip_norm"},
-    {"max_grad_norm", "train.clip_norm"},
-    {"warmup", "train.warmup_steps"},
-    {"warmup_iters", "train.warmup_steps"},
-    {"dtype", "train.precision"},
-    {"eval_interval", "train.evaluate_every"},
-    {"eval_steps", "train.evaluate_every"},
-    {"eval_iters", "train.evaluate_tokens"},
-    {"save_interval", "train.checkpoint_every"},
-    {"save_steps", "train.checkpoint_every"},
-    {"save_total_limit", "train.keep_checkpoints"},
-    {"log_interval", "train.log_every"},
-    {"logging_steps", "train.log_every"},
+    {"model.n_layers", "n_layer num_layers num_hidden_layers depth"},
+    {"model.d_model", "n_embd n_embed embed_dim hidden_size dim"},
+    {"model.context_length", "block_size seq_len seq_length max_seq_len n_ctx n_positions max_position_embeddings"},
+    {"model.vocabulary_size", "vocab_size"},
+    {"model.attention.n_heads", "n_head num_heads nhead num_attention_heads"},
+    {"model.attention.n_kv_heads", "n_kv_head num_key_value_heads"},
+    {"model.attention.d_head", "head_dim"},
+    {"model.attention.rope_base", "rope_theta"},
+    {"model.attention.window", "sliding_window"},
+    {"model.mlp.d_hidden", "intermediate_size ffn_dim d_ff n_inner"},
+    {"model.mlp.activation", "hidden_act"},
+    {"train.learning_rate", "lr max_lr"},
+    {"train.final_learning_rate", "min_lr"},
+    {"train.schedule", "lr_scheduler lr_scheduler_type"},
+    {"train.steps", "max_iters max_steps num_steps iters iterations epochs num_epochs num_train_epochs"},
+    {"train.batch_size", "bs per_device_train_batch_size"},
+    {"train.accumulate", "micro_batches grad_accum gradient_accumulation_steps"},
+    {"train.weight_decay", "wd"},
+    {"train.clip_norm", "grad_clip max_grad_norm"},
+    {"train.warmup_steps", "warmup warmup_iters"},
+    {"train.precision", "dtype"},
+    {"train.evaluate_every", "eval_interval eval_steps"},
+    {"train.evaluate_tokens", "eval_iters"},
+    {"train.checkpoint_every", "save_interval save_steps"},
+    {"train.keep_checkpoints", "save_total_limit"},
+    {"train.log_every", "log_interval logging_steps"},
 };
 
 }  // namespace
@@ -120,8 +85,8 @@ std::string nearest_key(const Table& all, const std::string& table, std::string_
     }
     (dotted == prefix + key_of(dotted) ? neighbours : others).push_back(key_of(dotted));
   }
-  for (const auto& [elsewhere, key] : kNamesElsewhere) {
-    if (elsewhere == wrong) {
+  for (const auto& [key, elsewhere] : kNamesElsewhere) {
+    if (fmt::format(" {} ", elsewhere).find(fmt::format(" {} ", wrong)) != std::string::npos) {
       return std::string(key);
     }
   }

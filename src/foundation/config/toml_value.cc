@@ -41,14 +41,9 @@ std::string range_text(const Interval& range) {
                      : fmt::format("from {} to {}", number(range.low), number(range.high));
 }
 
-std::string with_range(const std::string& noun, const Interval& range) {
+std::string with_range(const std::string& noun, const Interval& range, const char* separator = " ") {
   const std::string text = range_text(range);
-  return text.empty() ? noun : noun + " " + text;
-}
-
-std::string each_in_range(const std::string& noun, const Interval& range) {
-  const std::string text = range_text(range);
-  return text.empty() ? noun : noun + ", each " + text;
+  return text.empty() ? noun : noun + separator + text;
 }
 
 // Compares as an integer: rounding to double could move the value into the range.
@@ -182,9 +177,9 @@ std::string expected(const Field& field) {
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
           return "a string";
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
-          return each_in_range("a list of integers", field.range);
+          return with_range("a list of integers", field.range, ", each ");
         } else if constexpr (std::is_same_v<Slot, std::vector<double>*>) {
-          return each_in_range("a list of numbers", field.range);
+          return with_range("a list of numbers", field.range, ", each ");
         } else if constexpr (std::is_same_v<Slot, std::vector<std::string>*>) {
           return field.choices.empty()
                      ? std::string("a list of strings")

@@ -235,9 +235,8 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double step = power * (mantissa < 1.5 ? 1.0 : mantissa < 3.5 ? 2.0 : mantissa < 7.5 ? 5.0 : 10.0);
   const double slack = 1e-9 * step;
   const double first = std::ceil((low - slack) / step);
-  for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack;
-       ++i) {                                   // an integer counter: large doubles do not grow by 1
-    ticks.push_back((first + i) * step + 0.0);  // no negative zero
+  for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack; ++i) {
+    ticks.push_back((first + i) * step + 0.0);  // + 0.0: no negative zero
   }
   return ticks;
 }

@@ -32,7 +32,7 @@ TEST(Check, HeadsAndGroups) {
 TEST(Check, Experts) {
   const std::string experts = "projection = \"experts\"\n";
   EXPECT_EQ(about_attention(experts + "n_experts = 4\ntop_k = 5"), "top_k: must be at most n_experts = 4, got 5");
-  EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // dense: they mean nothing
+  EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // unused with "dense"
   EXPECT_EQ(about_attention(experts + "experts = []"),
             "experts: must name at least one of \"q\", \"k\", \"v\", \"o\" with projection = \"experts\"");
   EXPECT_EQ(about_attention(experts + "experts = [\"v\", \"o\", \"v\"]"), "experts: names \"v\" twice");
@@ -45,7 +45,7 @@ TEST(Check, Experts) {
   EXPECT_EQ(about_attention(experts + "n_kv_heads = 8\nshared_selection = true"), "no error");
   EXPECT_EQ(about_attention("shared_selection = true"),
             "shared_selection: needs projection = \"experts\", not \"dense\"");
-  for (int subset = 1; subset < 16; ++subset) {  // every combination of projections is legal
+  for (int subset = 1; subset < 16; ++subset) {  // every subset of projections is valid
     std::string list;
     for (int i = 0; i < 4; ++i) {
       list += (subset >> i & 1) != 0 ? fmt::format("\"{}\",", "qkvo"[i]) : "";
@@ -306,7 +306,7 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_momentum = 0.9"), "no error");
   EXPECT_EQ(complaint("train.muon_momentum = 0.9"),
             "x: train.muon_momentum: must be 0.95 with optimizer = \"adamw\", which does not use it");
-  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // of files that earlier versions wrote
+  EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // earlier versions wrote it
   EXPECT_NE(complaint("train.shard = \"optimizer\""), "no error");
   EXPECT_EQ(complaint("train.gradient_accumulators = 2\ntrain.accumulate = 4"), "no error");
   EXPECT_EQ(complaint("train.gradient_accumulators = 3\ntrain.accumulate = 4"),

@@ -13,7 +13,7 @@ namespace load_test {
 
 namespace fs = std::filesystem;
 
-// A home with two recipes, and the current folder next to them.
+// A home folder with two recipes, and a current folder beside them.
 class LoadConfig : public testing::Test {
  protected:
   void SetUp() override {

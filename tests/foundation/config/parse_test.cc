@@ -182,7 +182,7 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
   EXPECT_EQ(complaint("x = \"\"\"a\"\"\"\"\"\n" + dots + " = 1"), refused);
   EXPECT_EQ(complaint("# it's\n" + dots + " = 1"), refused);
   EXPECT_TRUE(complaint("x = " + std::string(400'000, '[')).starts_with("train.toml:1: not valid TOML: "));
-  // Dots in texts and comments do not count.
+  // Dots in strings and comments do not count.
   const std::string many(100'000, '.');
   EXPECT_EQ(
       complaint("# " + many + "\n[tokenizer]\nmodel = \"" + many + "\"\n[data]\nseparator = '''" + many + "\n'''"),

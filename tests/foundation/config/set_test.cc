@@ -52,7 +52,7 @@ TEST(SetKey, AnIntegerThatARunDecidesOn) {
   EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
 }
 
-// By its meaning, where the letters are quite others.
+// Such names are often not similar to ours.
 TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
   for (const auto& [wrong, right] :
        std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
@@ -74,7 +74,7 @@ TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
   }
 }
 
-// Configs, checkpoints and scripts of earlier versions have them.
+// Configs, checkpoints and scripts of earlier versions contain them.
 TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("train.parts=2").train.gradient_accumulators, 2);
   EXPECT_EQ(with("data.most_words=9").data.max_words, 9);

@@ -1,4 +1,4 @@
-// Of model.vocabulary_size and tokenizer.vocabulary_size one given decides the other.
+// model.vocabulary_size and tokenizer.vocabulary_size are derived from each other.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -48,7 +48,7 @@ TEST(ToToml, KeepsEveryCharacter) {
   EXPECT_EQ(copy.data.train, config.data.train);
 }
 
-// Any value that a field may have.
+// Sets a random permitted value.
 struct Randomiser {
   Random& random;
   const Field& field;

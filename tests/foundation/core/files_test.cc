@@ -61,7 +61,7 @@ TEST_F(TextFileTest, ReadsAll) {
   const std::string text(100'000, 'x');
   EXPECT_EQ(read_text_file(put("a", text)), text);
   EXPECT_EQ(read_text_file(put("empty", "")), "");
-  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // says that its size is 0
+  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // its reported size is 0
 }
 
 TEST_F(TextFileTest, StopsAtTheLimit) {
@@ -158,7 +158,7 @@ TEST_F(AtomicFileTest, AFolderIsClearedOfLeftoversOnly) {
   remove_leftovers(folder_ / "no such folder");
 }
 
-// The lock of a process goes with it, however it ends: what it was writing is a leftover then.
+// The system releases the lock of a killed process, whose file is then a leftover.
 TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -216,7 +216,7 @@ TEST_F(AtomicFileTest, AWriteThatStopsHalfWayLeavesTheOldFile) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-// A small file system in memory at `place`, visible to this process alone.
+// Mounts a small tmpfs at `place` in a private mount namespace.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& place) : place_(place) {

@@ -18,7 +18,7 @@ namespace system_test {
 
 namespace fs = std::filesystem;
 
-// Sets an environment variable (nullptr: removes it) until the block is left.
+// Sets an environment variable (nullptr: removes it) for its lifetime.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -124,7 +124,7 @@ TEST(Interrupts, TheFirstIsAWishTheSecondAnEnd) {
   EXPECT_FALSE(interrupted());
 }
 
-// As nohup asks for.
+// nohup ignores SIGHUP.
 TEST(Interrupts, AHangUpThatIsIgnoredStaysIgnored) {
   const auto hung_up = [] {
     std::signal(SIGHUP, SIG_IGN);
@@ -174,7 +174,7 @@ TEST_F(Home, CacheHasThreePlaces) {
   const Environment no_xdg("XDG_CACHE_HOME", "");
   EXPECT_EQ(cache_folder(), "/c/.cache/headroom");
   const Environment no_home("HOME", nullptr);
-  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // of the user, whom the system knows
+  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // from the user database
 }
 
 TEST(InParallel, EachPieceOnce) {

@@ -11,7 +11,7 @@
 namespace headroom {
 namespace utf8_test {
 
-// The definition, read off RFC 3629: decode, then look at length and code.
+// The definition of RFC 3629: decode, then check length and code point.
 std::optional<std::size_t> first_wrong(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto byte = [&](std::size_t i) {
@@ -56,7 +56,7 @@ std::optional<std::size_t> checked(std::string_view text, Random* cuts) {
 }
 
 TEST(Utf8, AgreesWithTheDefinitionOnAllShortSequences) {
-  // Every one- and two-byte sequence, and those of three and four whose first two bytes decide.
+  // All sequences of one and two bytes, and those of three and four bytes that the first two determine.
   for (unsigned a = 0; a < 256; ++a) {
     for (unsigned b = 0; b < 256; ++b) {
       for (const std::string_view rest : {"", "\x80", "\xbf\xbf", "\x80x", "\x80\x80\x80", "\xc0"}) {
@@ -99,7 +99,7 @@ TEST(Utf8, BoundariesNeverFallInsideACharacter) {
       ASSERT_TRUE(is_utf8(std::string_view(text).substr(0, cut)));
     }
   }
-  EXPECT_EQ(character_boundary("\x80\x80\x80\x80\x80\x80", 5), 5U);  // not UTF-8: any cut will do, but one forward
+  EXPECT_EQ(character_boundary("\x80\x80\x80\x80\x80\x80", 5), 5U);  // not UTF-8
 }
 
 TEST(Utf8, ReadsAndWritesEveryCodePoint) {

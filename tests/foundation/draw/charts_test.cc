@@ -74,7 +74,7 @@ TEST(LineChart, LabelsOfEqualCurvesAreSpread) {
   }
 }
 
-// Whatever lies close together: from above, labels name the lines from the highest end to the lowest.
+// Labels have the order of the lines' ends, also where these are close together.
 TEST(LineChart, LabelsAreAlwaysInTheOrderOfTheEnds) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {

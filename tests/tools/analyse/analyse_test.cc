@@ -44,7 +44,7 @@ TEST(Analyse, UnknownAndMissingOnesAreNamed) {
 // Without a wish every model gets what it has, whatever it is made of.
 TEST(Analyse, ModelsOfAllKindsAndParts) {
   const std::string text = "the cat sat on the mat, the cat sat";
-  for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
+  for (const auto& [kind, name] : config::values_of<config::ModelKind>()) {
     if (kind == config::ModelKind::vision) {
       continue;
     }
