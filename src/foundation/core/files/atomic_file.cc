@@ -77,7 +77,7 @@ bool write_all(int descriptor, FileRange range) {
 
 }  // namespace
 
-void fill(const std::filesystem::path& file, const std::vector<FileRange>& ranges) {
+void write_ranges(const std::filesystem::path& file, const std::vector<FileRange>& ranges) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   bool good = descriptor >= 0;
   for (const FileRange& range : ranges) {

@@ -50,9 +50,9 @@ void settle_parts(config::TrainOptions& train, const std::optional<Past>& past, 
     const config::TrainOptions& was = past->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as it was settled when the run began
       train.accumulate = was.accumulate;
-      train.gradient_accumulators = was.parts;
+      train.gradient_accumulators = was.gradient_accumulators;
     } else if (train.accumulate == was.accumulate && train.gradient_accumulators > 0) {
-      train.gradient_accumulators = std::max(train.gradient_accumulators, was.parts);
+      train.gradient_accumulators = std::max(train.gradient_accumulators, was.gradient_accumulators);
     }
   }
   const std::int64_t n = world.size();

@@ -3,7 +3,7 @@
 namespace headroom::train {
 
 std::int64_t sums_of(const config::TrainOptions& options) {
-  return options.parts > 0 ? options.parts : options.accumulate;
+  return options.gradient_accumulators > 0 ? options.gradient_accumulators : options.accumulate;
 }
 
 std::vector<Part> parts_of(const config::TrainOptions& options, int rank, int processes) {
