@@ -54,9 +54,9 @@ evaluate_every = 0
 """
 
 TEXT = ['data.train=["train.txt"]', 'data.validation=["validation.txt"]']
-PAIRS = ["model.kind=encoder_decoder", 'data.train=["pairs.tsv"]', "data.validation_share=0.1", "model.context_length=24",
+PAIRS = ["model.kind=encoder_decoder", 'data.train=["pairs.tsv"]', "data.validation_fraction=0.1", "model.context_length=24",
          "tokenizer.kind=sentencepiece", "tokenizer.vocabulary_size=280", "train.batch_size=8",
-         "train.evaluate_tokens=100", "decoding.beam=2", "decoding.extra_length=4"]
+         "train.evaluate_tokens=100", "decoding.beam_size=2", "decoding.extra_length=4"]
 IMAGES = ["model.kind=vision", "model.n_classes=3", "model.image_size=8", "model.patch_size=2", "model.image_channels=1",
           "model.context_length=16", 'data.train=["train-images-idx3-ubyte"]',
           'data.validation=["train-images-idx3-ubyte"]', "data.decode_threads=1"]

@@ -150,7 +150,7 @@ TEST_F(Training, Translation) {
   write_text_file(folder_ / "held_out.tsv", "eins zwei\tone two\nrot\tred\n");
   config_.data.train = {(folder_ / "pairs.tsv").string()};
   config_.data.validation = {(folder_ / "held_out.tsv").string()};
-  config_.decoding.beam = 2;
+  config_.decoding.beam_size = 2;
   config_.model.kind = config::ModelKind::encoder_decoder;
   config_.tokenizer = {};
   config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 280;

@@ -55,6 +55,8 @@ def test_help_of_the_config_names_every_key(headroom):
     text = headroom("train", "--help-config").stdout
     for key in ["n_heads", "top_k", "context_length", "learning_rate", "vocabulary_size"]:
         assert key in text
+    text = headroom("train", "--help-config", "train.steps").stdout
+    assert text.startswith("[train]") and "steps = " in text and "batch_size = " not in text
 
 
 @pytest.mark.parametrize("arguments, part", [

@@ -72,8 +72,8 @@ VALUES = {
     "data.generator": ['"sums"', '"listops"'],
     "data.skip_bad_rows": ["1"],
     "data.pair_columns": ["[0]", "[-1, 2]", '"1,2"'],
-    "data.validation_share": ["1", "-0.1"],
-    "data.pixel_deviation": ["[0]", "[-1.0]"],
+    "data.validation_fraction": ["1", "-0.1"],
+    "data.pixel_std": ["[0]", "[-1.0]"],
     "train.steps": ["0", "-1", "1.5", '"many"', "9999999999999"],
     "train.batch_size": ["0", "-16", "16777217", "3.5"],
     "train.learning_rate": ["0", "-1e-3", "1e300", "inf", "nan", '"fast"'],
@@ -86,7 +86,7 @@ VALUES = {
     "train.weight_decay": ["-0.1", "inf", "1e300"],
     "train.muon_learning_rate": ["-1", "0.01", "inf"],
     "train.muon_momentum": ["1", "-0.1", "0.9"],
-    "train.parts": ["-1", "3"],
+    "train.gradient_accumulators": ["-1", "3"],
     "train.timeout": ["0", "-1"],
     "train.verify_every": ["-1"],
     "train.clip_norm": ["-1", "1e-300", "nan"],
@@ -105,7 +105,7 @@ VALUES = {
     "train.keep_best": ["1", '"yes"'],
     "train.sample_every": ["-1", "0.5"],
     "train.sample_prompt": ["1"],
-    "decoding.beam": ["0", "1025"],
+    "decoding.beam_size": ["0", "1025"],
     "decoding.length_penalty": ["11", "-11"],
 }
 # Strings: --set takes them without quotes.

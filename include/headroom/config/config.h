@@ -1,4 +1,7 @@
-// A run's whole configuration: read from TOML or a recipe's name, changed by `--set`, checked, written back.
+// The configuration of a run: read from TOML or a recipe, changed by `--set`, checked, written back.
+//
+// Every error is a UserError of one line that names the key and its value, what is expected, the file and line and, for
+// an unknown key, the most similar known one.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +18,7 @@
 
 namespace headroom::config {
 
-// Dotted keys that were given a value, with where: "dense.toml:3", or the option of the command line, "--set".
+// The keys that have been set, by dotted name, and where: "dense.toml:3", or a command-line option such as "--set".
 using GivenKeys = std::map<std::string, std::string, std::less<>>;
 
 struct Config {
@@ -24,13 +27,13 @@ struct Config {
   DataOptions data;
   TrainOptions train;
   DecodingOptions decoding;
-  // No key named model.vocabulary_size: it is what the tokenizer's options say until the tokenizer is there, whose size
-  // it becomes then.
+  // model.vocabulary_size has not been set: it is derived from the tokenizer's options, and from the tokenizer once
+  // that exists.
   bool vocabulary_follows_tokenizer = false;
   GivenKeys given;       // by load_config
-  std::string made_for;  // the data that the recipe, or its base, is written for if it names no files; else empty
+  std::string made_for;  // the data that the recipe or its base is meant for if it names no files; else empty
 
-  // Sequences of context_length tokens that a step reads at most: batch_size, or fewer that batch_tokens can hold.
+  // Maximum number of sequences of context_length tokens in a step: batch_size, or fewer if batch_tokens is less.
   std::int64_t whole_sequences() const {
     return train.batch_tokens == 0 ? train.batch_size
                                    : std::min(train.batch_size, train.batch_tokens / model.context_length);
@@ -39,57 +42,72 @@ struct Config {
 
 void describe(Fields& fields, Config& config);
 
-// Every error below is a UserError of one line that names the key, the value, what was expected, the file and
-// line it is on and, for an unknown key, the nearest known one.
-
-// TOML text; `origin` names it in messages. Keys that are absent keep their defaults, but for vocabulary sizes: of
-// model.vocabulary_size and tokenizer.vocabulary_size one decides the other. Not yet checked as a whole.
+// Parses TOML text, which messages call `origin`. Keys that are not set keep their defaults, except that
+// model.vocabulary_size and tokenizer.vocabulary_size are derived from each other. Does not check().
 Config parse_config(std::string_view text, std::string_view origin);
 
-// A path to a TOML file or the name of a shipped recipe ("switchhead/wt103_47m"), then `overrides`, each
-// "dotted.key=value" with the value as in TOML (a bare word is taken as a string), then check().
+// Reads a TOML file or a shipped recipe ("switchhead/wt103_47m"), applies `overrides` and checks the result. An
+// override is "dotted.key=value" with the value as in TOML; strings need no quotes.
 //
-// A file that begins with `base = "other.toml"`, relative to it, or the name of a recipe, changes what it inherits from
-// there. Names of files become absolute: in a file they are relative to its folder; in shipped recipes and overrides to
-// the current one.
+// A file inherits from another with `base = "other.toml"` (relative to it, or a recipe's name) at its top. File names
+// in a config become absolute: they are relative to the config's folder or, in recipes and overrides, to the current
+// one.
 Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
 
-// The shipped recipes' names, sorted. Throws Error when the folder that holds them is not found.
+// The names of the shipped recipes, sorted. Throws Error if their folder is not found.
 std::vector<std::string> recipe_names();
 
-// One `dotted.key=value`; returns the key. `origin` names where it comes from in messages.
+// Applies one "dotted.key=value" and returns the key. `origin` is named in messages.
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin = "--set");
 
-// `assignments` given to `option` ("--set", "--vary"), as load_config takes its overrides: with all that follows from
-// them, such as the size of the vocabulary. Not yet checked as a whole.
+// Applies the assignments of a command-line option ("--set", "--vary") as load_config() applies its overrides, with
+// derived keys such as vocabulary sizes. Does not check().
 void change(Config& config, const std::vector<std::string>& assignments, const std::string& option);
 
-// What no single key can tell: top_k > n_experts, odd rotary channels, tokenizer against model, ... Messages name the
-// place where the key was given its value or, where none is known, the config by `origin`.
+// A key and several values for it, to be tried one after the other: "train.learning_rate" and {"3e-4", "1e-3"}.
+struct Variation {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+// Parses "train.learning_rate=3e-4,1e-3"; commas inside brackets and quotes belong to a value. `option` is named in
+// messages.
+Variation parse_variation(std::string_view text, std::string_view option);
+
+// Checks what no single key can: top_k > n_experts, odd rotary channels, tokenizer against model, ... Messages name the
+// place where the key was set or, if it is unknown, `origin`.
 void check(const Config& config, std::string_view origin);
 void check(const ModelOptions& model, std::string_view origin);
 
-// Whether `name` is the name of a device, be it there or not: auto, cpu, cuda, cuda:<n>.
+// A warning for each key of attention and MLP that is set to another value than the default but unused with the chosen
+// parts, such as n_experts with projection = "dense". Keys inherited from a base that chose other parts are not listed.
+std::vector<std::string> unused_keys(const Config& config);
+
+// Whether `name` is "auto", "cpu", "cuda" or "cuda:<n>"; the device need not exist.
 bool is_device(std::string_view name);
 
-// Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c. `sources`: a comment says of each key
-// that was given a value where that was.
+// Every key with its value, in a fixed order; parse_config(to_toml(c)) equals c. `sources`: a comment after each key
+// that has been set says where.
 std::string to_toml(const Config& config, bool sources = false);
 
-// The keys in which `config` differs from `base`, under a line `base = "NAME"`: a file that load_config() reads as
-// `config` where NAME leads to `base`.
+// The keys in which `config` differs from `base`, after a line `base = "NAME"`: a file that load_config() reads as
+// `config` if NAME refers to `base`.
 std::string changes_to_toml(const Config& config, const Config& base, const std::string& name);
 
-// Every dotted key with its value as text, in the same order for every config: what two configs are compared by.
+// Every dotted key with its value as text, in the same order for every config.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 
-// Gives `to` the values that `from` has under the keys ("train.steps") that `wanted` accepts.
+// Copies the values of the keys ("train.steps") that `wanted` accepts.
 void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted);
 
-// Every key with its default, its choices or range, and what it means: for `headroom train --help-config`.
-std::string help_text();
+// Every key with its default, permitted values and meaning, for `headroom train --help-config`. `name`: only this
+// dotted key or table; throws UserError if there is none.
+std::string help_text(const std::string& name = "");
 
-// The layers' window lengths from window and window_pattern ("local:global"): one entry a layer, 0 = all keys.
+// The dotted key that `wrong`, a name without tables, probably means ("lr": train.learning_rate), or "".
+std::string suggest_key(std::string_view wrong);
+
+// The window of each layer, from window and window_pattern ("local:global"); 0: all keys.
 std::vector<std::int64_t> layer_windows(const ModelOptions& model);
 
 }  // namespace headroom::config

@@ -1,15 +1,17 @@
-// How an options struct describes itself: once, as a list of fields. From that one description come the TOML
-// reader, `--set`, the help text, the file written back, and the checkpoint's copy.
+// The description of an options struct as a list of fields. Reading TOML, `--set`, the help text, writing a config and
+// the checkpoint's copy of it all use this one description.
 //
-// A part's options are a plain struct and a function `void describe(Fields&, PartOptions&)`:
+// Options are a plain struct and a function `void describe(Fields&, Options&)`:
 //
 //   void describe(Fields& fields, MlpOptions& o) {
 //     fields.add("d_hidden", o.d_hidden, at_least(1), "width of the hidden layer (experts: of one expert)");
-//     fields.add("activation", o.activation, "non-linearity between the two products");
+//     fields.add("activation", o.activation, "non-linearity of the hidden layer");
 //   }
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -22,63 +24,72 @@
 
 namespace headroom::config {
 
-// Interval that a number must lie in; `above` excludes the lower end, `below` the upper one.
-struct Range {
+// The permitted values of a number; `above` excludes the lower end, `below` the upper one.
+struct Interval {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   bool above = false;
   bool below = false;
 };
-constexpr Range at_least(double low) {
+constexpr Interval at_least(double low) {
   return {.low = low};
 }
-constexpr Range above(double low) {
+constexpr Interval above(double low) {
   return {.low = low, .above = true};
 }
-constexpr Range between(double low, double high) {
+constexpr Interval between(double low, double high) {
   return {.low = low, .high = high};
 }
-constexpr Range at_least_below(double low, double high) {
+constexpr Interval at_least_below(double low, double high) {
   return {.low = low, .high = high, .below = true};
 }
-constexpr Range above_up_to(double low, double high) {
+constexpr Interval above_up_to(double low, double high) {
   return {.low = low, .high = high, .above = true};
 }
 
-// The spelling of an enum's values in TOML: specialise as
-//   template <> struct Names<Gate> { static constexpr std::pair<Gate, std::string_view> kNames[] = {...}; };
+// The TOML names of an enum's values, in the order of its enumerators, which count from 0. Specialised beside the enum.
+// Unused elements are empty.
+using EnumNames = std::array<std::string_view, 8>;
 template <class Enum>
-struct Names;
+inline constexpr EnumNames kEnumNames = {};
 
 template <class Enum>
 std::string_view name_of(Enum value) {
-  for (const auto& [candidate, name] : Names<Enum>::kNames) {
-    if (candidate == value) {
-      return name;
-    }
-  }
-  return "?";
+  static_assert(!kEnumNames<Enum>.front().empty());
+  return kEnumNames<Enum>.at(static_cast<std::size_t>(value));
 }
 
-// The value of that name; none where no value has it.
+// All values of an enum with their names.
+template <class Enum>
+std::vector<std::pair<Enum, std::string_view>> values_of() {
+  std::vector<std::pair<Enum, std::string_view>> values;
+  for (const std::string_view name : kEnumNames<Enum>) {
+    if (!name.empty()) {
+      values.emplace_back(static_cast<Enum>(values.size()), name);
+    }
+  }
+  return values;
+}
+
+// The value of that name, or nullopt.
 template <class Enum>
 std::optional<Enum> value_named(std::string_view text) {
-  for (const auto& [candidate, name] : Names<Enum>::kNames) {
+  for (const auto& [value, name] : values_of<Enum>()) {
     if (name == text) {
-      return candidate;
+      return value;
     }
   }
   return std::nullopt;
 }
 
-// An enum seen as text.
+// Access to an enum by the names of its values.
 struct Choice {
   std::vector<std::string> names;
   std::function<std::string()> get;
   std::function<void(const std::string&)> set;  // only called with one of `names`
 };
 
-// In place of an integer that the run decides on itself.
+// The value of an integer for which the config says "auto".
 inline constexpr std::int64_t kAutomatic = -1;
 
 struct Field {
@@ -86,91 +97,101 @@ struct Field {
   std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
                std::vector<std::string>*, Choice>
       slot;
-  Range range;                       // numbers, and the elements of number lists
-  std::vector<std::string> choices;  // elements that a list of strings may hold; empty: any
+  Interval range;                    // of a number, or of each element of a list of numbers
+  std::vector<std::string> choices;  // permitted elements of a list of strings; empty: any
   std::string about;                 // one line of help
-  bool path = false;                 // strings: names of files, relative to the file that holds them
-  bool automatic = false;            // integers: kAutomatic is written "auto"
+  bool path = false;                 // strings: file names, relative to the file that holds them
+  bool automatic = false;            // integers: may be "auto" (kAutomatic)
+  bool refuse_unused = false;        // a value other than the default is an error, not a warning, if nothing reads it
 };
 
+struct Table {
+  std::string key, about;
+  std::vector<Field> fields;
+  std::vector<Table> tables;
+
+  const Field* find(std::string_view name) const {
+    const auto at =
+        std::find_if(fields.begin(), fields.end(), [name](const Field& field) { return field.key == name; });
+    return at == fields.end() ? nullptr : &*at;
+  }
+  const Table* find_table(std::string_view name) const {
+    const auto at =
+        std::find_if(tables.begin(), tables.end(), [name](const Table& table) { return table.key == name; });
+    return at == tables.end() ? nullptr : &*at;
+  }
+
+  // Calls visit(dotted key, field) for every field: those of this table, then those of its tables.
+  template <class Visit>
+  void for_each(const Visit& visit, const std::string& prefix = "") const {
+    for (const Field& field : fields) {
+      visit(prefix + field.key, field);
+    }
+    for (const Table& table : tables) {
+      table.for_each(visit, prefix + table.key + ".");
+    }
+  }
+};
+
+// Collects the description of an options struct. It points into the struct, which must outlive it.
 class Fields {
  public:
-  // Opens a table: its fields are added by `describe(*this, options)`, nested under `key`.
+  // Adds a table whose fields are those of `describe(Fields&, Options&)`.
   template <class Options>
   void table(std::string key, Options& options, std::string about) {
     Fields inner;
     describe(inner, options);
-    tables_.push_back({std::move(key), std::move(about), std::move(inner.fields_), {}});
-    tables_.back().tables = std::move(inner.tables_);
+    inner.root_.key = std::move(key);
+    inner.root_.about = std::move(about);
+    root_.tables.push_back(std::move(inner.root_));
   }
 
-  void add(std::string key, bool& value, std::string about) { push(std::move(key), &value, {}, {}, std::move(about)); }
-  void add(std::string key, std::int64_t& value, Range range, std::string about) {
-    push(std::move(key), &value, range, {}, std::move(about));
+  // Each adds a field and returns it, for its flags: add(...).path = true. The reference is valid until the next call.
+  Field& add(std::string key, bool& value, std::string about) { return push(std::move(key), &value, std::move(about)); }
+  Field& add(std::string key, std::int64_t& value, Interval range, std::string about) {
+    return push(std::move(key), &value, std::move(about), range);
   }
-  void add(std::string key, double& value, Range range, std::string about) {
-    push(std::move(key), &value, range, {}, std::move(about));
+  Field& add(std::string key, double& value, Interval range, std::string about) {
+    return push(std::move(key), &value, std::move(about), range);
   }
-  void add(std::string key, std::string& value, std::string about) {
-    push(std::move(key), &value, {}, {}, std::move(about));
+  Field& add(std::string key, std::string& value, std::string about) {
+    return push(std::move(key), &value, std::move(about));
   }
-  void add(std::string key, std::vector<std::int64_t>& value, Range range, std::string about) {
-    push(std::move(key), &value, range, {}, std::move(about));
+  Field& add(std::string key, std::vector<std::int64_t>& value, Interval range, std::string about) {
+    return push(std::move(key), &value, std::move(about), range);
   }
-  void add(std::string key, std::vector<double>& value, Range range, std::string about) {
-    push(std::move(key), &value, range, {}, std::move(about));
+  Field& add(std::string key, std::vector<double>& value, Interval range, std::string about) {
+    return push(std::move(key), &value, std::move(about), range);
   }
-  void add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices, std::string about) {
-    push(std::move(key), &value, {}, std::move(choices), std::move(about));
-  }
-  void add_path(std::string key, std::string& value, std::string about) {
-    add(std::move(key), value, std::move(about));
-    fields_.back().path = true;
-  }
-  void add_paths(std::string key, std::vector<std::string>& value, std::string about) {
-    add(std::move(key), value, {}, std::move(about));
-    fields_.back().path = true;
-  }
-  // An integer of this range, or "auto".
-  void add_or_auto(std::string key, std::int64_t& value, Range range, std::string about) {
-    add(std::move(key), value, range, std::move(about));
-    fields_.back().automatic = true;
+  Field& add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices, std::string about) {
+    return push(std::move(key), &value, std::move(about), {}, std::move(choices));
   }
   template <class Enum>
-  requires std::is_enum_v<Enum>
-  void add(std::string key, Enum& value, std::string about) {
+  requires std::is_enum_v<Enum> Field& add(std::string key, Enum& value, std::string about) {
     Choice choice;
-    for (const auto& [candidate, name] : Names<Enum>::kNames) {
+    for (const auto& [candidate, name] : values_of<Enum>()) {
       choice.names.emplace_back(name);
     }
     choice.get = [&value] { return std::string(name_of(value)); };
     choice.set = [&value](const std::string& text) { value = value_named<Enum>(text).value_or(value); };
-    add(std::move(key), std::move(choice), std::move(about));
+    return add(std::move(key), std::move(choice), std::move(about));
   }
-  void add(std::string key, Choice choice, std::string about) {
-    push(std::move(key), std::move(choice), {}, {}, std::move(about));
-  }
-
-  // Whether the table has this key by now.
-  bool has(std::string_view key) const {
-    return std::any_of(fields_.begin(), fields_.end(), [key](const Field& field) { return field.key == key; });
+  Field& add(std::string key, Choice choice, std::string about) {
+    return push(std::move(key), std::move(choice), std::move(about));
   }
 
-  struct Table {
-    std::string key, about;
-    std::vector<Field> fields;
-    std::vector<Table> tables;
-  };
-  const std::vector<Field>& fields() const { return fields_; }
-  const std::vector<Table>& tables() const { return tables_; }
+  bool has(std::string_view key) const { return root_.find(key) != nullptr; }
+  const Table& root() const { return root_; }
+  const std::vector<Field>& fields() const { return root_.fields; }
 
  private:
   template <class Slot>
-  void push(std::string key, Slot slot, Range range, std::vector<std::string> choices, std::string about) {
-    fields_.push_back({std::move(key), std::move(slot), range, std::move(choices), std::move(about)});
+  Field& push(std::string key, Slot slot, std::string about, Interval range = {},
+              std::vector<std::string> choices = {}) {
+    return root_.fields.emplace_back(
+        Field{std::move(key), std::move(slot), range, std::move(choices), std::move(about)});
   }
-  std::vector<Field> fields_;
-  std::vector<Table> tables_;
+  Table root_;
 };
 
 }  // namespace headroom::config

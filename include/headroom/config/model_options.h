@@ -1,35 +1,58 @@
-// A whole model: the stack around the attention layers.
+// The options of a whole model: the stack around the attention layers, and its MLPs.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "headroom/config/attention_options.h"
-#include "headroom/config/balance_loss.h"
 #include "headroom/config/field.h"
 
 namespace headroom::config {
 
 enum class ModelKind { language_model, masked_language_model, encoder_decoder, classifier, vision };
+template <>
+inline constexpr EnumNames kEnumNames<ModelKind> = {"language_model", "masked_language_model", "encoder_decoder",
+                                                    "classifier", "vision"};
 enum class Arrangement { sequential, parallel };
+template <>
+inline constexpr EnumNames kEnumNames<Arrangement> = {"sequential", "parallel"};
 enum class Norm { layer, rms };
+template <>
+inline constexpr EnumNames kEnumNames<Norm> = {"layer", "rms"};
 enum class NormPosition { pre, post };
+template <>
+inline constexpr EnumNames kEnumNames<NormPosition> = {"pre", "post"};
 enum class Initialisation { scaled, normal, glorot, torch, pythia };
+template <>
+inline constexpr EnumNames kEnumNames<Initialisation> = {"scaled", "normal", "glorot", "torch", "pythia"};
 enum class MlpKind { dense, gated, experts };
+template <>
+inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts"};
 enum class Activation { relu, gelu, gelu_tanh, silu };
+template <>
+inline constexpr EnumNames kEnumNames<Activation> = {"relu", "gelu", "gelu_tanh", "silu"};
+
+// Tokens that a model of this kind adds to its tokenizer's, with the ids after them. Masked language models add
+// <separator> and <mask>, in this order.
+constexpr std::int64_t n_special_tokens(ModelKind kind) {
+  return kind == ModelKind::masked_language_model ? 2 : 0;
+}
+
+// Tokens that a masked language model predicts, in percent, in training and validation (BERT, Devlin et al., 3.1).
+inline constexpr std::int64_t kMaskedPercent = 15;
 
 struct MlpOptions {
   MlpKind kind = MlpKind::dense;
-  std::int64_t d_hidden = 1024;  // experts: the width of one
+  std::int64_t d_hidden = 1024;  // experts: the width of one expert
   Activation activation = Activation::gelu;
   bool bias = true;       // dense and gated; experts have none
-  double dropout = -1.0;  // of the hidden layer, of which experts drop nothing; below 0: model.dropout
+  double dropout = -1.0;  // of the hidden layer, except of experts; below 0: model.dropout
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
 
-  // Those that the layer of this kind adds to nn::Context::losses.
+  // The load-balancing losses of the layer.
   std::vector<BalanceLoss> balance_losses() const;
 };
 
@@ -46,20 +69,21 @@ struct ModelOptions {
   double norm_epsilon = 1e-5;
   Initialisation initialisation = Initialisation::scaled;
   double initialisation_std = 0.02;  // normal
-  double embedding_std = 0.0;        // 0: as initialisation says
+  double embedding_std = 0.0;        // 0: determined by initialisation
   bool tied_embeddings = false;
   bool scaled_embeddings = false;
   bool head_bias = true;
-  std::vector<std::int64_t> adaptive_cutoffs;  // adaptive softmax: first tokens of the rarer classes; empty: none
+  std::vector<std::int64_t>
+      adaptive_cutoffs;  // adaptive softmax: the first token of each cluster but the first; empty: a plain softmax
   double dropout = 0.0;
-  std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder alone; 0: it shares the decoder's
+  std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder; 0: shared with the decoder
   std::int64_t n_decoder_layers = 0;              // encoder_decoder; 0: n_layers
   std::int64_t n_classes = 0;                     // classifier, vision
   std::int64_t d_head_hidden = 0;                 // classifier, vision: hidden layer of the head; 0: none
   Activation head_activation = Activation::relu;  // classifier: of that layer; vision: tanh
   bool paired = false;                            // classifier: compares two sequences
-  std::int64_t padding_token = 0;                 // classifier: neither seen nor averaged
-  std::int64_t image_size = 0;                    // vision: pixels of a side
+  std::int64_t padding_token = 0;                 // classifier: masked out and not averaged
+  std::int64_t image_size = 0;                    // vision: side length in pixels
   std::int64_t patch_size = 0;
   std::int64_t image_channels = 3;
   AttentionOptions attention;
@@ -71,61 +95,17 @@ struct ModelOptions {
   }
   double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
-  bool reads_tokens() const { return kind != ModelKind::vision; }  // of a vocabulary, rather than pictures
-  // vision: patches of a picture, context_length. Throws UserError unless has_whole_patches().
+  bool reads_tokens() const { return kind != ModelKind::vision; }  // instead of images
   bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
+  // vision: patches of an image. Throws UserError unless has_whole_patches().
   std::int64_t patches() const;
-  // Whether tokens choose: experts or heads of attention, or experts of the MLP.
+  // Whether tokens are routed, to experts or heads of attention or to experts of the MLP.
   bool routes() const;
-  // Whether the head chooses between classes rather than tokens.
+  // Whether the output is a class instead of a token.
   bool has_classes() const { return kind == ModelKind::classifier || kind == ModelKind::vision; }
 };
 
 void describe(Fields& fields, MlpOptions& options);
 void describe(Fields& fields, ModelOptions& options);
-
-template <>
-struct Names<ModelKind> {
-  static constexpr std::pair<ModelKind, std::string_view> kNames[] = {
-      {ModelKind::language_model, "language_model"},
-      {ModelKind::masked_language_model, "masked_language_model"},
-      {ModelKind::encoder_decoder, "encoder_decoder"},
-      {ModelKind::classifier, "classifier"},
-      {ModelKind::vision, "vision"}};
-};
-template <>
-struct Names<Arrangement> {
-  static constexpr std::pair<Arrangement, std::string_view> kNames[] = {{Arrangement::sequential, "sequential"},
-                                                                        {Arrangement::parallel, "parallel"}};
-};
-template <>
-struct Names<Norm> {
-  static constexpr std::pair<Norm, std::string_view> kNames[] = {{Norm::layer, "layer"}, {Norm::rms, "rms"}};
-};
-template <>
-struct Names<NormPosition> {
-  static constexpr std::pair<NormPosition, std::string_view> kNames[] = {{NormPosition::pre, "pre"},
-                                                                         {NormPosition::post, "post"}};
-};
-template <>
-struct Names<Initialisation> {
-  static constexpr std::pair<Initialisation, std::string_view> kNames[] = {{Initialisation::scaled, "scaled"},
-                                                                           {Initialisation::normal, "normal"},
-                                                                           {Initialisation::glorot, "glorot"},
-                                                                           {Initialisation::torch, "torch"},
-                                                                           {Initialisation::pythia, "pythia"}};
-};
-template <>
-struct Names<MlpKind> {
-  static constexpr std::pair<MlpKind, std::string_view> kNames[] = {
-      {MlpKind::dense, "dense"}, {MlpKind::gated, "gated"}, {MlpKind::experts, "experts"}};
-};
-template <>
-struct Names<Activation> {
-  static constexpr std::pair<Activation, std::string_view> kNames[] = {{Activation::relu, "relu"},
-                                                                       {Activation::gelu, "gelu"},
-                                                                       {Activation::gelu_tanh, "gelu_tanh"},
-                                                                       {Activation::silu, "silu"}};
-};
 
 }  // namespace headroom::config

@@ -1,4 +1,4 @@
-// The two ways an operation can fail, and how to say so in one sentence.
+// Exceptions of the library, and helpers that throw them with a formatted one-line message.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,26 +8,25 @@
 
 namespace headroom {
 
-// Something went wrong although what the user asked for was sensible (disk full, loss not finite).
-// The command line prints "headroom: <what()>" and exits with status 1.
+// A valid request failed (disk full, loss not finite). The command prints "headroom: <what()>" and exits with status 1.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What the user asked for or handed in is not usable (bad option, bad config, bad file): exit status 2.
+// A user error (bad option, config or file): exit status 2.
 class UserError : public Error {
  public:
   using Error::Error;
 };
 
-// Ctrl-C or another request to stop came before there was anything to keep: exit status 130.
+// Ctrl-C or another request to stop arrived before there was anything to save: exit status 130.
 class InterruptedError : public Error {
  public:
   using Error::Error;
 };
 
-// What there was to say has been said, by this process or by another one of the same run: end with this status.
+// The error has already been printed, by this process or another rank of the run: exit silently with `status`.
 class EndedError : public Error {
  public:
   explicit EndedError(int with_status) : Error("ended"), status(with_status) {}
@@ -35,16 +34,18 @@ class EndedError : public Error {
 };
 
 namespace detail {
-// fmt::vformat with every text among the arguments, and the whole, made printable (core/printable.h).
+// fmt::vformat; string arguments and the result are made printable (foundation/core/text/message.h).
 std::string message(fmt::string_view format, fmt::format_args arguments);
 }  // namespace detail
 
-// fail("{}: cannot be written: {}", path, reason). Messages read `<operation or file>: <what>: <why>`.
+// Throws Error: fail("{}: cannot be written: {}", path, reason). Messages have the form
+// `<file, key or operation>: <what is wrong>; <what to do>`.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(detail::message(format, fmt::make_format_args(args...)));
 }
 
+// Throws UserError.
 template <class... Args>
 [[noreturn]] void user_error(fmt::format_string<Args...> format, Args&&... args) {
   throw UserError(detail::message(format, fmt::make_format_args(args...)));

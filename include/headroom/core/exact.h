@@ -1,4 +1,4 @@
-// A count that never wraps around: products and sums of sizes from a config that may hold anything.
+// Overflow-checked 64-bit counts: sums and products of sizes from an arbitrary config. Overflow throws UserError.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace headroom {
 
 class Exact {
  public:
-  constexpr Exact(std::int64_t value) : value_(value) {}  // NOLINT: sizes turn into counts everywhere
+  constexpr Exact(std::int64_t value) : value_(value) {}  // NOLINT: converts implicitly
   constexpr std::int64_t value() const { return value_; }
 
   friend Exact operator+(Exact a, Exact b) {
@@ -24,7 +24,7 @@ class Exact {
   Exact& operator+=(Exact other) { return *this = *this + other; }
 
  private:
-  [[noreturn]] static Exact overflow() { user_error("cost: the model is so large that its counts do not fit 63 bits"); }
+  [[noreturn]] static Exact overflow() { user_error("cost: the model is too large: a count exceeds 63 bits"); }
   std::int64_t value_;
 };
 

@@ -1,4 +1,4 @@
-// Files that are never half-written, read without being copied, or shared by accident.
+// Atomic writing, memory-mapped reading and locking of files, and SHA-256.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace headroom {
 
-// A file mapped read-only into memory; empty files map to an empty span.
-// Throws UserError naming the path when it is missing, a folder or unreadable.
+// A regular file mapped read-only into memory. The constructor throws UserError naming the path if the file cannot be
+// mapped.
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path);
@@ -33,10 +33,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// A file under construction: everything goes to `<path>.tmp-<pid>-<number>` and only commit() — flush, fsync,
-// rename, fsync of the folder — makes it appear under `path`. Without commit() the destructor removes it; what a killed
-// process left of an earlier one for the same path goes first.
-// Throws Error naming `path` and the system's reason (no space left, read-only, ...).
+// Writes a file atomically: data goes to `<path>.tmp-<pid>-<number>`, and commit() (fsync, rename, fsync of the folder)
+// moves it to `path`. Without commit() the destructor removes it. The constructor also removes temporary files for the
+// same path that killed processes have left. Throws Error naming `path` and the system's reason, and UserError if
+// `path` exists and is not a regular file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -46,12 +46,12 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void write_at(std::size_t offset, std::span<const std::byte> bytes);  // over bytes written before
+  void write_at(std::size_t offset, std::span<const std::byte> bytes);  // overwrites bytes written before
   std::size_t size() const { return size_; }
   void commit();
 
-  // For several processes: makes it so long at once, and other processes of this or another machine fill() in their
-  // ranges under its temporary name.
+  // For a file that several processes write: sets its size, so that each process, also of other machines, can write its
+  // ranges to temporary() with write_ranges().
   void resize(std::size_t size);
   const std::filesystem::path& temporary() const { return temporary_; }
 
@@ -62,39 +62,38 @@ class AtomicFile {
   std::size_t size_ = 0;
 };
 
-// A range of a file's bytes.
-struct Range {
+// Bytes to be written at an offset of a file.
+struct FileRange {
   std::size_t offset = 0;
   std::span<const std::byte> bytes;
 };
-// Writes ranges of a file that is there, and fsyncs it. Throws Error naming it and the system's reason.
-void fill(const std::filesystem::path& file, const std::vector<Range>& ranges);
+// Writes ranges of an existing file and syncs it. Throws Error naming the file and the system's reason.
+void write_ranges(const std::filesystem::path& file, const std::vector<FileRange>& ranges);
 
-// Removes files under construction that no living process writes: in `folder`, for the target of this name there or,
-// without one, for all. The folder need not exist.
+// Removes temporary files in `folder`, which need not exist, that no living process writes: those of the file `target`,
+// or all if it is empty.
 void remove_leftovers(const std::filesystem::path& folder, std::string_view target = {});
 
-// Whole text file of at most `limit` bytes. Throws UserError naming the path.
+// Returns the content of a file of at most `limit` bytes. Throws UserError naming the path.
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
-// Replaces `path` by `text` at once (AtomicFile).
+// Writes a file atomically (AtomicFile).
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
-// Throws UserError, `what` first, where no file of this name can be made: its folder is not there or may not be
-// written to. For long work, before it begins.
-void require_room_for(const std::filesystem::path& path, std::string_view what);
+// Throws UserError "<what>: ..." if the folder of `path` does not exist or is not writable: a check before long work.
+void require_writable(const std::filesystem::path& path, std::string_view what);
 
-// Makes a folder with its parents; throws Error naming it and the reason.
+// Creates a folder and its parents. Throws Error naming it and the reason; UserError if a file is in the way.
 void make_folder(const std::filesystem::path& path);
 
-// Holds `<folder>/.lock` while alive, so that two processes never write the same run. The lock goes with the
-// process, however it ends. A folder that it had to make goes with it when nothing came into it. Throws InUseError
-// naming the folder and the process that holds it.
 class InUseError : public UserError {
  public:
   using UserError::UserError;
 };
 
+// Holds a lock on `<folder>/.lock` during its lifetime, so that two processes never write the same run. The system
+// releases the lock when the process ends. The constructor creates the folder if needed; the destructor removes a
+// created folder that is still empty. Throws InUseError naming the folder and the process that holds the lock.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -102,7 +101,7 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Whether any process holds the folder's lock now.
+  // Whether any process holds the lock at present.
   static bool is_held(const std::filesystem::path& folder);
 
  private:
@@ -111,7 +110,7 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-// Lower-case hexadecimal SHA-256, fed piece by piece.
+// Incremental SHA-256.
 class Sha256 {
  public:
   Sha256();
@@ -120,7 +119,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text);
-  std::string hex();  // ends the sum
+  std::string hex();  // the digest in lower-case hexadecimal; must be the last call
 
  private:
   void* context_;

@@ -1,4 +1,4 @@
-// JSON from outside, read with suspicion.
+// Parsing of untrusted JSON, and writing.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,16 +11,15 @@ namespace headroom {
 
 using Json = nlohmann::ordered_json;
 
-// Parses `text` as one JSON document in valid UTF-8. Throws UserError "<origin>: ..." for syntax errors
-// (with the byte), nesting deeper than `max_depth`, or a key that occurs twice in one object.
+// Parses one JSON document in valid UTF-8. Throws UserError "<origin>: ..." for a syntax error (with its byte), nesting
+// deeper than `max_depth`, and a duplicate key.
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// The same with sorted keys: what to take for large objects, where looking a key up in the other kind takes time in
-// proportion to their number.
+// The same with sorted keys, for large objects: lookups in the ordered kind take linear time.
 using SortedJson = nlohmann::json;
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// One line, invalid UTF-8 replaced, doubles with enough digits to read back exactly; not-finite numbers as null.
+// Writes one line. Invalid UTF-8 is replaced, doubles round-trip exactly, NaN and infinity become null.
 std::string to_json_line(const Json& value);
 
 }  // namespace headroom

@@ -1,4 +1,4 @@
-// Safetensors: a JSON header (name -> dtype, shape, byte range) and raw little-endian tensors after it.
+// Safetensors files: a JSON header (name -> dtype, shape, byte range), then raw little-endian tensors.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace headroom {
 
 enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, f8_e4m3, f8_e5m2, c64, boolean };
 
-std::size_t size_of(DType dtype);       // bytes an element
+std::size_t size_of(DType dtype);       // bytes of an element
 std::string_view name_of(DType dtype);  // as the header spells it: "F32", "BF16", ...
 
-// A tensor's bytes where they lie: row-major, not necessarily aligned to its element.
+// A view of a tensor's bytes, owned elsewhere: row-major, possibly unaligned.
 struct StoredTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
@@ -26,9 +26,9 @@ struct StoredTensor {
   std::int64_t numel() const;
 };
 
-// A file mapped into memory. Opening checks everything that the header claims against the file's size: header
-// length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps, end).
-// A file that lies is a UserError that names it; nothing larger than the header is ever allocated.
+// A memory-mapped file; its tensors are views that it owns. The constructor validates the header against the file's
+// size: header length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps, end). It
+// throws UserError naming the file, and never allocates more than the header's size.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -37,7 +37,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   bool contains(const std::string& name) const { return tensors_.contains(name); }
-  // Throws UserError naming the file and what it lacks.
+  // Throw UserError naming the file and the missing name or key.
   const StoredTensor& at(const std::string& name) const;
   const std::string& metadata_at(const std::string& key) const;
 
@@ -47,40 +47,41 @@ class SafetensorsFile {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// Writes a whole file at once. The bytes handed to add() must stay alive until write().
+// Collects tensors and writes the file in one go. The bytes passed to add() must stay alive until write().
 class SafetensorsWriter {
  public:
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> data);
-  // One whose bytes another process writes into the file.
+  // Adds a tensor whose bytes another process writes into the file.
   void add_elsewhere(std::string name, DType dtype, std::vector<std::int64_t> shape);
   void set_metadata(std::string key, std::string value);
-  void write(const std::filesystem::path& path) const;  // aside, fsync, rename
+  void write(const std::filesystem::path& path) const;  // atomic (AtomicFile)
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // What the file begins with, and where each tensor's bytes lie in it.
+  // The beginning of the file, and the offset of each tensor in it.
   struct Layout {
     std::string header;
     std::map<std::string, std::uint64_t> positions;
     std::uint64_t size = 0;
   };
-  Layout layout(const std::filesystem::path& path) const;  // `path` is for errors
+  Layout layout(const std::filesystem::path& path) const;  // `path`: for error messages
 
  private:
+  void insert(std::string name, StoredTensor tensor);
   std::vector<const std::pair<const std::string, StoredTensor>*> ordered() const;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// Writes one tensor of unknown length piece by piece, for data that does not fit in memory. The header's room
-// is kept free at the front and filled in by commit().
+// Writes one long 1-D tensor incrementally, for data that does not fit in memory. The header is written by commit()
+// into `header_room` bytes reserved at the front.
 class SafetensorsStream {
  public:
   SafetensorsStream(const std::filesystem::path& path, std::string name, DType dtype, std::size_t header_room = 65536);
   void append(std::span<const std::byte> data);
-  // Small tensors that follow the large one.
+  // Adds a small tensor after the long one.
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::vector<std::byte> data);
-  // Throws Error when the header does not fit its room.
+  // Throws Error if the header does not fit into the reserved bytes.
   void commit(const std::map<std::string, std::string>& metadata);
 
  private:

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "engine.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/safetensors.h"
@@ -105,7 +105,7 @@ void require_replaceable_checkpoint(const std::string& out, const char* command)
   if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
     user_error("{}: --out: {} is in the folder of a run's checkpoints; choose another folder", command, printable(out));
   }
-  require_room_for(out, fmt::format("{}: --out", command));
+  require_writable(out, fmt::format("{}: --out", command));
   if (!std::filesystem::exists(out)) {
     return;
   }

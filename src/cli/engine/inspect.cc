@@ -4,7 +4,7 @@
 
 #include "engine.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/run_folder.h"

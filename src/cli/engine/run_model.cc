@@ -47,7 +47,7 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
     check_applies(option, kind);
   }
   config::DecodingOptions& o = opened.checkpoint.config.decoding;
-  o.beam = choice.decoding.beam.value_or(o.beam);
+  o.beam_size = choice.decoding.beam.value_or(o.beam_size);
   o.length_penalty = choice.decoding.length_penalty.value_or(o.length_penalty);
   return opened;
 }

@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "tools/compare/compare.h"
 #include "training/tasks/task.h"
 

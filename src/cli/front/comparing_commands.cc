@@ -1,7 +1,7 @@
 // compare, sweep, advise, report, demo: train several models and report on them.
 #include <memory>
 
-#include "foundation/core/text/duration.h"
+#include "foundation/core/text/format.h"
 #include "program.h"
 
 namespace headroom::cli {

@@ -5,8 +5,7 @@
 #include <sstream>
 
 #include "cost_variation.h"
-#include "foundation/core/text/nearest.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

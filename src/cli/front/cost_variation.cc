@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "training/cost/cost.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "foundation/config/variation.h"
+#include "headroom/config/config.h"
 #include "training/cost/report.h"
 
 namespace headroom::cli {

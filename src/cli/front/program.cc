@@ -12,8 +12,8 @@
 #include <new>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "help_format.h"
 

@@ -1,10 +1,9 @@
 // Describes a wrong command line in one sentence.
 #include <algorithm>
 
-#include "foundation/config/suggest_key.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/nearest.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/config/config.h"
 #include "program.h"
 
 namespace headroom::cli {

@@ -154,7 +154,7 @@ Planes planes_of(const Image& image, const Region& region, std::int64_t side) {
 
 Augmentation augmentation_options(const config::DataOptions& options, std::int64_t channels) {
   return {.mean = each_channel(options.pixel_mean, channels, "pixel_mean"),
-          .deviation = each_channel(options.pixel_deviation, channels, "pixel_deviation"),
+          .deviation = each_channel(options.pixel_std, channels, "pixel_std"),
           .centre = options.centre_crop,
           .crop = options.augment_crop,
           .operations = options.randaugment,

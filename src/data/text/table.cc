@@ -1,7 +1,7 @@
 #include "table.h"
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "text.h"
 #include "text_file.h"

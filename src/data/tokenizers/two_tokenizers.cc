@@ -2,8 +2,8 @@
 // source tokenizer, its bytes, the bytes of the target tokenizer.
 #include <utility>
 
-#include "foundation/core/text/number.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "kinds.h"
 

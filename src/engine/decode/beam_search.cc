@@ -24,7 +24,7 @@ struct Sentence {
 class Search {
  public:
   Search(const models::EncoderDecoder& model, const SearchOptions& options, nn::Context context)
-      : model_(model), options_(options), context_(std::move(context)), beam_(options.decoding.beam) {
+      : model_(model), options_(options), context_(std::move(context)), beam_(options.decoding.beam_size) {
     context_.training = false;
     context_.batched = true;  // many rows: twice as fast
   }
@@ -192,11 +192,11 @@ std::vector<Hypothesis> beam_search(const models::EncoderDecoder& model, const a
                                     const nn::Context& context) {
   const std::int64_t vocabulary = model.options().vocabulary_size;
   const auto is_token = [&](std::int64_t id) { return id >= 0 && id < vocabulary; };
-  if (options.decoding.beam < 1 || options.decoding.extra_length < 0 || !is_token(options.begin_id) ||
+  if (options.decoding.beam_size < 1 || options.decoding.extra_length < 0 || !is_token(options.begin_id) ||
       !is_token(options.end_id)) {
     fail(
         "beam search: beam must be at least 1, extra_length at least 0, begin and end tokens of {}, got {}, {}, {}, {}",
-        vocabulary, options.decoding.beam, options.decoding.extra_length, options.begin_id, options.end_id);
+        vocabulary, options.decoding.beam_size, options.decoding.extra_length, options.begin_id, options.end_id);
   }
   const at::NoGradGuard no_grad;
   return source.size(0) == 0 ? std::vector<Hypothesis>() : Search(model, options, context).run(source, valid_source);

@@ -56,18 +56,17 @@ AttentionOptions AttentionOptions::across_sequences() const {
 
 namespace {
 
-// The question with every part that answers it, then the parts' own options.
+// The key that chooses a part, then the options of all parts of its kind.
 template <class Part>
-void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, AttentionOptions& o,
-                    std::string question) {
+void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, AttentionOptions& o, std::string about) {
   Choice choice;
   for (const Part* part : all_parts<Part>()) {
     choice.names.emplace_back(part->name());
-    question += fmt::format("; {}: {}", part->name(), part->about());
+    about += fmt::format("; {}: {}", part->name(), part->about());
   }
   choice.get = [&chosen] { return std::string(chosen.name()); };
   choice.set = [&chosen](const std::string& name) { chosen = name; };
-  fields.add(key, std::move(choice), std::move(question));
+  fields.add(key, std::move(choice), std::move(about));
   for (const Part* part : all_parts<Part>()) {
     part->describe(fields, o);
   }
@@ -77,26 +76,29 @@ void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, Att
 
 void describe(Fields& fields, AttentionOptions& o) {
   fields.add("n_heads", o.n_heads, between(1, 65536),
-             "attention matrices computed per layer (routed_heads: heads per token)");
+             "attention matrices that a layer computes (routed_heads: heads per token)");
   fields.add("d_head", o.d_head, between(1, 65536), "channels of a head");
   fields.add("n_kv_heads", o.n_kv_heads, between(0, 65536),
-             "key and value heads; fewer than n_heads: grouped queries, 1: multi-query, 0: n_heads");
+             "key and value heads; fewer than n_heads: grouped-query, 1: multi-query, 0: n_heads");
   fields.add("bias", o.bias, "biases in the query, key, value and output projections");
 
-  describe_parts(fields, "projection", o.projection, o, "how projections are made");
+  describe_parts(fields, "projection", o.projection, o, "how queries, keys, values and the output are projected");
   describe_parts(fields, "score", o.score, o, "how a query scores a key");
   describe_parts(fields, "composition", o.composition, o, "how heads mix");
   describe_parts(fields, "position", o.position, o, "position scheme");
-  describe_parts(fields, "gate_output", o.gate_output, o, "what heads' results pass before the output projection");
-  fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a scalar learned per layer from there");
-  fields.add("qk_norm", o.qk_norm, "normalise queries and keys per head before their product");
-  fields.add("qk_norm_epsilon", o.qk_norm_epsilon, above(0), "added under that norm's square root");
+  describe_parts(fields, "gate_output", o.gate_output, o, "gate on the head outputs before the output projection");
+  fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a learned scalar per layer that starts there");
+  fields.add("qk_norm", o.qk_norm, "normalise the queries and keys of each head before their dot product");
+  fields.add("qk_norm_epsilon", o.qk_norm_epsilon, above(0), "epsilon of that norm, under the square root");
   fields.add("dropout", o.dropout, at_least_below(0, 1),
-             "probability that an attention weight is dropped while training (by the reference: keeps T x S numbers)");
-  fields.add("window", o.window, between(0, 1 << 30), "keys that a local layer's query sees, its own included; 0: all");
+             "dropout probability of attention weights in training (uses the reference implementation, which stores T "
+             "x S floats)");
+  fields.add("window", o.window, between(0, 1 << 30),
+             "keys that a query of a local layer sees, its own included; 0: all");
   fields.add("window_pattern", o.window_pattern,
-             "local:global layers: \"1:0\" all local, \"1:1\" alternating from local on, \"3:1\" the second of every 4 "
-             "global");
+             "pattern of local:global layers; \"1:0\": all local, \"1:1\": alternating, local first, \"3:1\": the "
+             "second of every "
+             "4 is global");
 }
 
 }  // namespace headroom::config

@@ -4,7 +4,6 @@
 #include "checker.h"
 #include "foundation/core/text/letters.h"
 #include "headroom/config/attention_part.h"
-#include "special_tokens.h"
 
 namespace headroom::config {
 namespace {
@@ -15,20 +14,20 @@ using detail::Origin;
 void check_tokenizer(const Config& config, Origin origin) {
   const TokenizerOptions& t = config.tokenizer;
   const std::int64_t known = config.model.vocabulary_size;
-  const std::int64_t special = special_tokens(config.model.kind);
-  const std::string besides = special == 0 ? "" : fmt::format(" and {} special ones", special);
+  const std::int64_t special = n_special_tokens(config.model.kind);
+  const std::string besides = special == 0 ? "" : fmt::format(" and {} special tokens", special);
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
   tokenizer.require(t.source_model.empty() || config.model.source_vocabulary_size > 0, "source_model",
                     "needs model.source_vocabulary_size, the number of its tokens, got 0");
   const std::vector<std::string>& files = config.data.train;
   if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
       config.model.kind == ModelKind::vision) {
-    return;  // the file tells its size when it is read; pictures have no tokens
+    return;  // the size is known once the file is read; images have no tokens
   }
   tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
                     "must be above 0 with {}", detail::setting("kind", t.kind));
   if (t.kind == TokenizerKind::bytes) {
-    // Fewer than 256: only the byte values that the training text holds.
+    // Fewer than 256: only the byte values of the training text.
     const std::int64_t size = std::min(kByteValues, t.vocabulary_size) + special;
     model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer{}, got {}", size,
                   besides, known);
@@ -36,7 +35,8 @@ void check_tokenizer(const Config& config, Origin origin) {
                       kByteValues, detail::setting("kind", t.kind), t.vocabulary_size);
   } else {
     model.require(known >= t.vocabulary_size + special, "vocabulary_size",
-                  "must hold the {} tokens of the tokenizer{}, got {}", t.vocabulary_size, besides, known);
+                  "must be at least {}, the size of the tokenizer{}, got {}", t.vocabulary_size + special, besides,
+                  known);
   }
 }
 
@@ -44,21 +44,21 @@ void check_train(const TrainOptions& t, Origin origin) {
   const Checker check(origin, "train");
   check.require(t.batch_size % t.accumulate == 0, "accumulate", "must divide batch_size = {}, got {}", t.batch_size,
                 t.accumulate);
-  check.require(t.parts == 0 || t.accumulate % t.parts == 0, "parts", "must be 0 or divide accumulate = {}, got {}",
-                t.accumulate, t.parts);
+  check.require(t.gradient_accumulators == 0 || t.accumulate % t.gradient_accumulators == 0, "gradient_accumulators",
+                "must be 0 or divide accumulate = {}, got {}", t.accumulate, t.gradient_accumulators);
   check.require(t.betas.size() == 2, "betas", "must be two numbers, got {}", t.betas.size());
   check.require(is_device(t.device), "device", "must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"{}\"",
                 t.device);
-  constexpr double kShortestGradient = 1e-20;  // float32 has no smaller factors to scale by
+  constexpr double kShortestGradient = 1e-20;  // smaller scale factors underflow float32
   check.require(t.clip_norm == 0.0 || t.clip_norm >= kShortestGradient, "clip_norm",
-                "must be 0, for no clipping, or at least {}, got {}", kShortestGradient, t.clip_norm);
-  constexpr double kLargest = 1e30;  // its product with a learning rate is a float32
+                "must be 0 (no clipping) or at least {}, got {}", kShortestGradient, t.clip_norm);
+  constexpr double kLargest = 1e30;  // times a learning rate it must fit float32
   check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
   check.require(t.muon_learning_rate == 0.0 || t.optimizer == Optimizer::muon, "muon_learning_rate",
                 "must be 0 with {}", detail::setting("optimizer", t.optimizer));
   const double momentum = TrainOptions().muon_momentum;
   check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
-                "must stay {} with {}, which does not read it", momentum, detail::setting("optimizer", t.optimizer));
+                "must be {} with {}, which does not use it", momentum, detail::setting("optimizer", t.optimizer));
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }
@@ -72,7 +72,7 @@ void check_targets(const Config& config, Origin origin) {
   const std::int64_t least = config.model.context_length * config.train.accumulate;
   check.require(config.train.batch_tokens == 0 || translates, "batch_tokens", "must be 0 with {}", kind);
   check.require(config.train.sample_every == 0 || config.model.kind == ModelKind::language_model, "sample_every",
-                "must be 0 with {}: only a language model continues a text", kind);
+                "must be 0 with {}: only language models generate text", kind);
   check.require(config.train.batch_tokens == 0 || config.train.batch_tokens >= least, "batch_tokens",
                 "must be 0 or at least {}, one sequence of model.context_length for each micro-batch, got {}", least,
                 config.train.batch_tokens);
@@ -85,20 +85,20 @@ void check_mixture(const Config& config, const Checker& data) {
   }
   data.require(config.model.kind == ModelKind::language_model, "mixture", "must be [] with {}",
                detail::setting("kind", config.model.kind));
-  data.require(weights == names, "mixture", "must have a weight for each name in data.train, {}, got {}", names,
+  data.require(weights == names, "mixture", "must have {} weights, one for each entry of data.train, got {}", names,
                weights);
 }
 
 void check_pairs(const Config& config, const Checker& data) {
   const bool translates = config.model.kind == ModelKind::encoder_decoder;
   const std::string kind = detail::setting("kind", config.model.kind);
-  data.require(config.data.length_ratio == 0.0 || translates, "length_ratio", "must be 0 with {}", kind);
-  data.require(config.data.length_ratio == 0.0 || config.data.length_ratio >= 1.0, "length_ratio",
-               "must be 0 or at least 1, got {}", config.data.length_ratio);
-  data.require(config.data.most_words == 0 || translates, "most_words", "must be 0 with {}", kind);
+  data.require(config.data.max_length_ratio == 0.0 || translates, "max_length_ratio", "must be 0 with {}", kind);
+  data.require(config.data.max_length_ratio == 0.0 || config.data.max_length_ratio >= 1.0, "max_length_ratio",
+               "must be 0 or at least 1, got {}", config.data.max_length_ratio);
+  data.require(config.data.max_words == 0 || translates, "max_words", "must be 0 with {}", kind);
 }
 
-void check_pictures(const Config& config, const Checker& data) {
+void check_images(const Config& config, const Checker& data) {
   const DataOptions& o = config.data;
   const std::pair<const char*, bool> given[] = {{"augment_crop", o.augment_crop > 0.0},
                                                 {"randaugment", o.randaugment > 0},
@@ -121,21 +121,21 @@ void check_data(const Config& config, Origin origin) {
       {"validation_target", &data.validation_target}};
   for (const auto& [key, names] : files) {
     check.require(std::find(names->begin(), names->end(), "") == names->end(), key,
-                  "must name files, got an empty name");
+                  "must be file names, got an empty one");
   }
   check.require_distinct("classes", data.classes);
   check_mixture(config, check);
   check_pairs(config, check);
-  check_pictures(config, check);
+  check_images(config, check);
   check.require(config.model.memory_length == 0 || data.batching == Batching::streams, "batching",
-                "must be \"streams\" with model.memory_length = {}: independent chunks have no past",
+                "must be \"streams\" with model.memory_length = {}: independent chunks have no memory",
                 config.model.memory_length);
   const bool listops = data.generator == Generator::listops || data.generator == Generator::listops_long;
   check.require(!listops || config.model.kind == ModelKind::classifier, "generator",
-                "needs model.kind = \"classifier\" with \"{}\", not \"{}\"", name_of(data.generator),
+                "\"{}\" needs model.kind = \"classifier\", not \"{}\"", name_of(data.generator),
                 name_of(config.model.kind));
   check.require(data.generator != Generator::composition || config.model.kind == ModelKind::language_model, "generator",
-                "needs model.kind = \"language_model\" with \"composition\", not \"{}\"", name_of(config.model.kind));
+                "\"composition\" needs model.kind = \"language_model\", not \"{}\"", name_of(config.model.kind));
 }
 
 void check_cutoffs(const Checker& here, const ModelOptions& model) {
@@ -147,7 +147,7 @@ void check_cutoffs(const Checker& here, const ModelOptions& model) {
                "must stay below vocabulary_size = {}, got {}", model.vocabulary_size,
                cutoffs.empty() ? 0 : cutoffs.back());
   here.require(cutoffs.empty() || model.kind == ModelKind::language_model, "adaptive_cutoffs",
-               "must be empty with {}: only a language model's head has classes", detail::setting("kind", model.kind));
+               "must be [] with {}: adaptive softmax is for language models only", detail::setting("kind", model.kind));
 }
 
 void check_kind(const Checker& here, const ModelOptions& m) {
@@ -169,17 +169,17 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   only_with(m.patch_size == 0, vision, "patch_size", kVision);
   const bool causal = m.kind == ModelKind::language_model || m.kind == ModelKind::encoder_decoder;
   here.require(m.attention.window == 0 || causal, "attention.window",
-               "must be 0 with {}, whose layers see later tokens too: windows end with the query's own", kind);
+               "must be 0 with {}, whose attention is not causal", kind);
   here.require(!m.has_classes() || m.n_classes >= 2, "n_classes", "must be at least 2 with {}, got {}", kind,
                m.n_classes);
   here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
-               "must be false with {}, whose head knows classes, not tokens", kind);
+               "must be false with {}, whose head predicts classes", kind);
   if (vision) {
     here.require(m.has_whole_patches(), "patch_size", "must divide image_size = {}, got {}", m.image_size,
                  m.patch_size);
     here.require(m.attention.position->added_vectors() != AddedVectors::fixed || m.d_model % 4 == 0, "d_model",
-                 "must be a multiple of 4 with sinusoidal positions of rows and columns, got {}", m.d_model);
-    here.require(m.context_length == m.patches(), "context_length", "must be {}, the patches of a picture, got {}",
+                 "must be a multiple of 4 with 2-D sinusoidal positions, got {}", m.d_model);
+    here.require(m.context_length == m.patches(), "context_length", "must be {}, the number of patches, got {}",
                  m.patches(), m.context_length);
   }
 }
@@ -189,14 +189,14 @@ void check_model(const ModelOptions& model, Origin origin) {
   here.require(model.memory_length == 0 || model.memory_length == model.context_length, "memory_length",
                "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
   here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
-               "must be 0 with {}: only a language model carries memory", detail::setting("kind", model.kind));
+               "must be 0 with {}: only language models have memory", detail::setting("kind", model.kind));
   check_cutoffs(here, model);
   check_kind(here, model);
   detail::check_attention(model, origin);
   mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
               "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);
   mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.dropout <= 0.0, "dropout",
-              "must be 0 or below with {}, of whose hidden layers nothing is dropped, got {}",
+              "must be at most 0 with {}, whose hidden layers have no dropout, got {}",
               detail::setting("kind", model.mlp.kind), model.mlp.dropout);
 }
 

@@ -1,4 +1,4 @@
-// What the checks of one room share: sentences that name the config and the key.
+// Helpers for checks of a config: errors that name the key and where it was set.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 
 namespace headroom::config::detail {
 
-// What a message says of a key's place: where it was given its value, or the config that leaves it at its default.
+// Where a key was set or, if that is unknown, the name of the config.
 struct Origin {
   std::string_view config;
-  const GivenKeys* given = nullptr;  // nothing is known of its keys
+  const GivenKeys* given = nullptr;
 
   std::string_view of(const std::string& key) const {
     if (given != nullptr && given->contains(key)) {
@@ -31,6 +31,7 @@ class Checker {
  public:
   Checker(Origin origin, std::string_view table) : origin_(origin), table_(table) {}
 
+  // Throws UserError "<place>: <table>.<key>: <message>" unless `holds`.
   template <class... Args>
   void require(bool holds, std::string_view key, fmt::format_string<Args...> format, Args&&... args) const {
     if (!holds) {
@@ -49,12 +50,15 @@ class Checker {
   std::string_view table_;
 };
 
-// `key = "value"`, to name what a setting does not go with.
+// key = "value", for messages.
 template <class Enum>
 std::string setting(std::string_view key, Enum value) {
   return fmt::format("{} = \"{}\"", key, name_of(value));
 }
 
 void check_attention(const ModelOptions& model, Origin origin);
+
+// The fields of MlpOptions that only kind = "experts" reads.
+void describe_experts(Fields& fields, MlpOptions& options);
 
 }  // namespace headroom::config::detail

@@ -4,15 +4,17 @@
 #include <cmath>
 
 #include "headroom/config/config.h"
-#include "spelling.h"
+#include "headroom/core/error.h"
+#include "parse.h"
+#include "toml_value.h"
 
 namespace headroom::config {
 namespace {
 
 constexpr std::size_t kIndent = 36, kColumns = 100;
 
-// Continues `line` with the words of `text`, broken at kColumns and indented below its first one. What is in the
-// last parentheses stays together where it can.
+// Appends `text` to `line`, wrapped at kColumns and indented by kIndent. Text in parentheses at the end is not broken
+// if it fits one line.
 void wrap(std::string line, std::string_view text, std::string& out) {
   const std::size_t last = text.ends_with(')') ? text.rfind('(') : std::string_view::npos;
   const bool whole = last != std::string_view::npos && kIndent + text.size() - last <= kColumns;
@@ -35,8 +37,8 @@ std::string short_number(double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }
 
-// Upper ends that only keep sums in 64 bits are left out.
-std::string range_help(const Range& range) {
+// Without upper limits that only prevent overflow.
+std::string range_help(const Interval& range) {
   constexpr double kNoLimit = 1e6;
   const std::string low = short_number(range.low);
   if (range.high >= kNoLimit && std::isinf(range.low)) {
@@ -49,8 +51,8 @@ std::string range_help(const Range& range) {
                      short_number(range.high));
 }
 
-// The values allowed, where the default does not show them.
-std::string allowed(const Field& field) {
+// The permitted values, unless the type of the default says it all.
+std::string permitted(const Field& field) {
   if (const Choice* const choice = std::get_if<Choice>(&field.slot)) {
     return fmt::format(" ({})", fmt::join(choice->names, " | "));
   }
@@ -65,39 +67,50 @@ std::string allowed(const Field& field) {
   return range.empty() ? "" : fmt::format(" ({})", range);
 }
 
-void explain(const std::string& path, const std::string& about, const std::vector<Field>& fields,
-             const std::vector<Fields::Table>& tables, std::string& out) {
-  if (!fields.empty()) {
-    out += fmt::format("\n[{}]  {}\n", path, about);
+std::string explain(const Field& field) {
+  std::string text, line = fmt::format("  {} = {}", field.key, detail::spelled(field));
+  if (line.size() + 2 > kIndent) {
+    text = line + "\n";
+    line.clear();
   }
-  for (const Field& field : fields) {
-    std::string line = fmt::format("  {} = {}", field.key, detail::spelled(field));
-    if (line.size() + 2 > kIndent) {
-      out += line + "\n";
-      line.clear();
-    }
-    line.resize(kIndent, ' ');
-    wrap(std::move(line), field.about + allowed(field), out);
+  line.resize(kIndent, ' ');
+  wrap(std::move(line), field.about + permitted(field), text);
+  return text;
+}
+
+// A table and those inside it, or of them only the field or table called `wanted` unless that is empty.
+std::string explain(const std::string& path, const Table& table, const std::string& wanted) {
+  const bool whole = wanted.empty() || wanted == path;
+  std::string fields, tables;
+  for (const Field& field : table.fields) {
+    fields += whole || wanted == path + "." + field.key ? explain(field) : "";
   }
-  for (const Fields::Table& table : tables) {
-    explain(path.empty() ? table.key : path + "." + table.key, table.about, table.fields, table.tables, out);
+  for (const Table& inner : table.tables) {
+    tables += explain(path.empty() ? inner.key : path + "." + inner.key, inner, whole ? "" : wanted);
   }
+  return (fields.empty() ? "" : fmt::format("\n[{}]  {}\n", path, table.about) + fields) + tables;
 }
 
 }  // namespace
 
-std::string help_text() {
+std::string help_text(const std::string& name) {
   Config config;
   Fields fields;
   describe(fields, config);
-  std::string out =
-      "A config is a TOML file that says what differs from these defaults.\n"
-      "--set table.key=value changes one key.\n"
-      "base = \"other.toml\" (or a recipe's name) before the first table inherits what that one says.\n"
-      "Names of files are relative to the config that holds them.\n"
-      "A word before a colon names the choice that a key belongs to.\n";
-  explain("", "", fields.fields(), fields.tables(), out);
-  return out;
+  const std::string present = detail::current_name(name), keys = explain("", fields.root(), present);
+  if (!name.empty()) {
+    if (keys.empty()) {
+      const std::string close = suggest_key(name.substr(name.rfind('.') + 1));
+      user_error("--help-config: {}: unknown key{}", name, close.empty() ? "" : ", did you mean " + close + "?");
+    }
+    return keys.substr(1);
+  }
+  return "A config is a TOML file with the keys that differ from these defaults.\n"
+         "--set table.key=value changes one key.\n"
+         "base = \"other.toml\" (or a recipe's name) before the first table inherits from that config.\n"
+         "File names are relative to the config that contains them.\n"
+         "A word before a colon is the choice that a key belongs to.\n" +
+         keys;
 }
 
 }  // namespace headroom::config

@@ -6,15 +6,14 @@
 #include <string_view>
 #include <utility>
 
-#include "assign.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/nearest.h"
-#include "given.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "parse.h"
-#include "spelling.h"
+#include "toml_value.h"
 
 namespace headroom::config {
 namespace {
@@ -22,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
 
-// What a recipe would be called: "recipes/demo/x.toml" is meant as "demo/x".
+// The recipe name of a path: "demo/x" for "recipes/demo/x.toml".
 std::string as_recipe_name(std::string name) {
   if (const std::size_t folder = name.rfind("recipes/"); folder != std::string::npos) {
     name = name.substr(folder + 8);
@@ -30,7 +29,7 @@ std::string as_recipe_name(std::string name) {
   return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
 }
 
-// The recipe that a wrong name may mean: similar as a whole, or alike after the folder.
+// The recipe with a similar name, or with the same name in another folder.
 std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
   std::string close = nearest(as_recipe_name(wrong), names);
   for (const std::string& name : names) {
@@ -43,10 +42,10 @@ std::string nearest_recipe(const std::string& wrong, const std::vector<std::stri
 
 struct Source {
   fs::path path;
-  bool recipe = false;  // shipped, and asked for by its name
+  bool recipe = false;  // a shipped recipe, named without its path
 };
 
-// `prefix` begins the message where there is none.
+// `prefix` begins the error message.
 Source find_config(const std::string& path_or_recipe, const fs::path& folder, const std::string& prefix) {
   const fs::path path = folder / path_or_recipe;
   std::error_code error;
@@ -56,18 +55,18 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
   std::vector<std::string> names;
   try {
     names = recipe_names();
-  } catch (const Error&) {  // without recipes it can only be a file
+  } catch (const Error&) {  // no recipes are installed
   }
   if (std::find(names.begin(), names.end(), path_or_recipe) != names.end()) {
     return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
   }
   const std::string close = nearest_recipe(path_or_recipe, names);
   user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
-             fs::is_directory(path, error) ? "is a folder, neither a TOML file nor" : "is neither a file nor",
+             fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor",
              close.empty() ? "" : ", did you mean " + close + "?");
 }
 
-// A file and what it says for itself.
+// A file without what it inherits.
 struct Layer {
   Source source;
   toml::table values;
@@ -85,7 +84,7 @@ std::string made_for(std::string_view text) {
   return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
 }
 
-// The file that `layer` inherits from, which is taken out of its values; nothing where it names none.
+// Removes the key `base` from the values and returns the file that it names, if any.
 std::optional<Source> take_base(Layer& layer) {
   const std::string origin = layer.source.path.string();
   const toml::node* const base = layer.values.get("base");
@@ -101,7 +100,7 @@ std::optional<Source> take_base(Layer& layer) {
   return find_config(name, layer.source.path.parent_path(), prefix);
 }
 
-// The file's values, and its text. One of another name that is none may be what a config names.
+// The file's values and its text. Errors explain what a file of another kind is.
 std::pair<toml::table, std::string> read_file(const fs::path& path) {
   try {
     std::string text = read_text_file(path, kLargestConfig);
@@ -112,17 +111,16 @@ std::pair<toml::table, std::string> read_file(const fs::path& path) {
       throw;
     }
     if (path.extension() == ".safetensors") {
-      user_error("{}: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)", path.string());
+      user_error("{}: is a checkpoint; expected a config (a TOML file or a recipe's name)", path.string());
     }
     user_error(
-        "{}; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train "
-        "= "
-        "[{}]",
+        "{}; expected a config (a TOML file or a recipe's name); to train on this text, set data.train = [{}] in a "
+        "config",
         error.what(), detail::in_quotes(path.filename().string()));
   }
 }
 
-// The file and those that it inherits from, the last of them first.
+// The inheritance chain of a config, base first.
 std::vector<Layer> read_layers(const Source& first) {
   std::vector<Layer> layers;
   std::vector<std::string> chain;
@@ -133,7 +131,7 @@ std::vector<Layer> read_layers(const Source& first) {
     });
     chain.push_back(next->path.lexically_normal().string());
     if (seen) {
-      user_error("{}: base: the files inherit from each other: {}", first.path.string(), fmt::join(chain, " -> "));
+      user_error("{}: base: circular inheritance: {}", first.path.string(), fmt::join(chain, " -> "));
     }
     auto [values, text] = read_file(next->path);
     layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text)});
@@ -143,12 +141,44 @@ std::vector<Layer> read_layers(const Source& first) {
   return layers;
 }
 
-void make_all_absolute(const std::vector<Field>& fields, const std::vector<Fields::Table>& tables) {
-  for (const Field& field : fields) {
-    detail::make_absolute(field, fs::current_path());
+// Whether an option of the command line has set `key`.
+bool is_overridden(const GivenKeys& given, const char* key) {
+  const auto found = given.find(key);
+  return found != given.end() && detail::is_option(found->second);
+}
+
+void resolve_vocabulary(Config& config, const GivenKeys& given) {
+  const bool model = given.contains("model.vocabulary_size");
+  TokenizerOptions& tokenizer = config.tokenizer;
+  const std::int64_t special = n_special_tokens(config.model.kind);
+  if (!given.contains("tokenizer.vocabulary_size")) {
+    if (model) {
+      tokenizer.vocabulary_size = std::max<std::int64_t>(config.model.vocabulary_size - special, 0);
+    } else if (tokenizer.kind == TokenizerKind::bytes) {
+      tokenizer.vocabulary_size = kByteValues;
+    } else if (tokenizer.kind == TokenizerKind::words) {
+      tokenizer.vocabulary_size = 0;
+    }
   }
-  for (const Fields::Table& table : tables) {
-    make_all_absolute(table.fields, table.tables);
+  // The size may belong to the tokenizer that the option replaces.
+  if (tokenizer.kind == TokenizerKind::bytes && is_overridden(given, "tokenizer.kind") &&
+      !is_overridden(given, "tokenizer.vocabulary_size")) {
+    tokenizer.vocabulary_size = std::min(tokenizer.vocabulary_size, kByteValues);
+  }
+  config.vocabulary_follows_tokenizer = !model;
+  if (!model && tokenizer.vocabulary_size > 0) {  // 0: all words of the text
+    const bool bytes = tokenizer.kind == TokenizerKind::bytes;
+    const std::int64_t ids = bytes ? std::min(kByteValues, tokenizer.vocabulary_size) : tokenizer.vocabulary_size;
+    config.model.vocabulary_size = ids + special;
+  }
+}
+
+// Cuts a file's warm-up to the steps of an option.
+void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
+  if (train.warmup_steps > train.steps && is_overridden(given, "train.steps") &&
+      !is_overridden(given, "train.warmup_steps")) {
+    log_info("train.warmup_steps: reduced from {} to {}, the number of train.steps", train.warmup_steps, train.steps);
+    train.warmup_steps = train.steps;
   }
 }
 
@@ -190,12 +220,30 @@ void change(Config& config, const std::vector<std::string>& assignments, const s
   for (const std::string& assignment : assignments) {
     config.given[set_key(config, assignment, option)] = option;
   }
-  detail::decide_vocabulary(config, config.given);
-  detail::decide_context(config.model, config.given);
-  detail::shorten_warmup(config.train, config.given);
+  detail::resolve(config, config.given);
+  shorten_warmup(config.train, config.given);
   Fields fields;
   describe(fields, config);
-  make_all_absolute(fields.fields(), fields.tables());
+  fields.root().for_each(
+      [](const std::string&, const Field& field) { detail::make_absolute(field, fs::current_path()); });
 }
 
+namespace detail {
+
+bool is_option(std::string_view place) {
+  return place.starts_with("--");
+}
+
+void resolve(Config& config, const GivenKeys& given) {
+  resolve_vocabulary(config, given);
+  resolve_context(config.model, given);
+}
+
+void resolve_context(ModelOptions& model, const GivenKeys& given) {
+  if (model.kind == ModelKind::vision && model.has_whole_patches() && !given.contains("model.context_length")) {
+    model.context_length = model.patches();
+  }
+}
+
+}  // namespace detail
 }  // namespace headroom::config

@@ -1,27 +1,27 @@
 #include "parse.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "assign.h"
-#include "foundation/core/text/printable.h"
-#include "given.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "nearest.h"
+#include "toml_value.h"
 
 namespace headroom::config {
 namespace detail {
 namespace {
 
-// Every dot outside strings and comments may open a table in a table, and the library takes nested ones apart by
-// recursion. No sensible file has as many.
+// Each dot outside of strings and comments may nest a table, and the library destroys nested tables by recursion. No
+// real config has as many.
 constexpr std::size_t kMostDots = 2000;
 
-// Where the string that begins at `start` ends (one past its last quote), or the end of the text.
+// The offset after the last quote of the string that begins at `start`, or the end of the text.
 std::size_t end_of_string(std::string_view text, std::size_t start) {
   const char quote = text[start];
   const std::string thrice(3, quote);
@@ -31,7 +31,7 @@ std::size_t end_of_string(std::string_view text, std::size_t start) {
       ++i;
     } else if (lines && text.substr(i).starts_with(thrice)) {
       i += 3;
-      while (i < text.size() && text[i] == quote) {  // quotes may stand right before the closing three
+      while (i < text.size() && text[i] == quote) {  // up to two quotes may precede the closing three
         ++i;
       }
       return i;
@@ -55,69 +55,66 @@ void require_shallow(std::string_view text, std::string_view origin) {
     }
   }
   if (dots > kMostDots) {
-    user_error("{}: not a config: it has {} dotted names and numbers", origin, dots);
+    user_error("{}: not a config: it contains {} dotted names and numbers", origin, dots);
   }
 }
 
-// The library's sentence without its preamble, on one line.
+// The library's message without its preamble, on one line.
 std::string complaint(std::string_view description) {
   constexpr std::string_view kPreamble = "Error while parsing ";
   if (description.starts_with(kPreamble) && description.find(": ") != std::string_view::npos) {
     description.remove_prefix(description.find(": ") + 2);
   }
   const bool unquoted = description.starts_with("could not determine value type");
-  return printable(description, 300) + (unquoted ? "; text is written in quotes" : "");
+  return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
-// Keys of earlier versions, whose files may have them with the one value that they had a use for.
+// Keys of earlier versions that had only one valid value and are ignored.
 bool is_gone(std::string_view dotted, const toml::node& value) {
   return dotted == "train.shard" && value.value<std::string_view>() == "none";
 }
 
 class Reader {
  public:
-  // `folder`: what names of files are relative to; empty: they stay as they are.
-  Reader(const Fields& all, std::string_view origin, const std::filesystem::path& folder, GivenKeys& given)
+  // `folder`: file names are relative to it; if it is empty, they stay as they are.
+  Reader(const Table& all, std::string_view origin, const std::filesystem::path& folder, GivenKeys& given)
       : all_(all), origin_(origin), folder_(folder), given_(given) {}
 
-  void read(const toml::table& values, const std::string& path, const std::vector<Field>& fields,
-            const std::vector<Fields::Table>& tables) const {
+  void read(const toml::table& values, const std::string& path, const Table& table) const {
     for (const auto& [key, value] : in_file_order(values)) {
-      const std::string name(key->str());
-      const std::string dotted = path.empty() ? name : fmt::format("{}.{}", path, name);
-      const std::string place = fmt::format("{}:{}: ", origin_, key->source().begin.line);
-      const auto field = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.key == name; });
-      const auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& t) { return t.key == name; });
-      if (field != fields.end()) {
-        assign(*field, *value, place, dotted);
+      const std::string written = path.empty() ? std::string(key->str()) : fmt::format("{}.{}", path, key->str());
+      const std::string dotted = current_name(written);
+      const std::string name = dotted.substr(dotted.rfind('.') + 1);
+      const std::string place = fmt::format("{}:{}", origin_, key->source().begin.line);
+      const Table* const inner = table.find_table(name);
+      if (const Field* const field = table.find(name)) {
+        assign(*field, *value, place + ": ", written);
         make_absolute(*field, folder_);
-        given_[dotted] = fmt::format("{}:{}", origin_, key->source().begin.line);
-      } else if (table == tables.end() && is_gone(dotted, *value)) {
-        continue;
-      } else if (table == tables.end()) {
+        given_[dotted] = place;
+      } else if (inner != nullptr && value->is_table()) {
+        read(*value->as_table(), dotted, *inner);
+      } else if (inner != nullptr) {
+        user_error("{}: {}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
+      } else if (!is_gone(dotted, *value)) {
         refuse_unknown(place, path, name, value->is_table());
-      } else if (const toml::table* const inner = value->as_table()) {
-        read(*inner, dotted, table->fields, table->tables);
-      } else {
-        user_error("{}{}: must be a table [{}], got {}", place, dotted, dotted, shown(*value));
       }
     }
-  }
-
-  [[noreturn]] void refuse_unknown(const std::string& place, const std::string& path, const std::string& name,
-                                   bool table) const {
-    std::string close = nearest_key(all_, path, name);
-    if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
-      close.erase(0, path.size() + 1);  // a neighbour
-    }
-    user_error("{}{}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name), table ? "table" : "key",
-               close.empty() ? "" : ", did you mean " + close + "?");
   }
 
  private:
   using Entry = std::pair<const toml::key*, const toml::node*>;
 
-  // The first mistake in the file is the one to report; the library sorts by name.
+  [[noreturn]] void refuse_unknown(const std::string& place, const std::string& path, const std::string& name,
+                                   bool table) const {
+    std::string close = nearest_key(all_, path, name);
+    if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
+      close.erase(0, path.size() + 1);  // of the same table
+    }
+    user_error("{}: {}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name),
+               table ? "table" : "key", close.empty() ? "" : ", did you mean " + close + "?");
+  }
+
+  // The first mistake in the file is reported, but the library sorts by name.
   static std::vector<Entry> in_file_order(const toml::table& values) {
     std::vector<Entry> entries;
     for (auto entry = values.cbegin(); entry != values.cend(); ++entry) {
@@ -128,7 +125,7 @@ class Reader {
     return entries;
   }
 
-  const Fields& all_;
+  const Table& all_;
   std::string_view origin_;
   const std::filesystem::path& folder_;
   GivenKeys& given_;
@@ -149,7 +146,7 @@ void read_onto(Config& config, const toml::table& values, std::string_view origi
                const std::filesystem::path& folder) {
   Fields fields;
   describe(fields, config);
-  Reader(fields, origin, folder, config.given).read(values, "", fields.fields(), fields.tables());
+  Reader(fields.root(), origin, folder, config.given).read(values, "", fields.root());
 }
 
 void make_absolute(const Field& field, const std::filesystem::path& folder) {
@@ -172,8 +169,7 @@ Config parse_config(std::string_view text, std::string_view origin) {
   Config config;
   detail::read_onto(config, detail::parse_toml(text, origin), origin, {});
   const GivenKeys given = std::exchange(config.given, {});
-  detail::decide_vocabulary(config, given);
-  detail::decide_context(config.model, given);
+  detail::resolve(config, given);
   return config;
 }
 

@@ -1,51 +1,44 @@
+// Assignments of the command line: key=value, and key=value,value,...
 #include <algorithm>
 #include <optional>
 #include <string>
 
-#include "assign.h"
-#include "foundation/core/text/blanks.h"
 #include "foundation/core/text/utf8.h"
-#include "given.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "nearest.h"
 #include "parse.h"
+#include "toml_value.h"
 
 namespace headroom::config {
 namespace {
 
-// Those of a line: an unquoted value may end in a line end.
-constexpr std::string_view kBlanks = " \t";
+constexpr std::string_view kBlanks = " \t";  // not line ends, which an unquoted value may end with
 
-// The field with this dotted name and what is wrong when there is none.
-const Field& find_field(const Fields& all, const std::string& dotted, const std::string& place) {
-  const std::vector<Field>* fields = &all.fields();
-  const std::vector<Fields::Table>* tables = &all.tables();
+const Field& find_field(const Table& all, const std::string& dotted, const std::string& place) {
+  const Table* table = &all;
   std::size_t start = 0;
-  for (;;) {
-    const std::size_t dot = std::min(dotted.find('.', start), dotted.size());
-    const std::string name = dotted.substr(start, dot - start);
-    const bool last = dot == dotted.size();
-    const auto table = std::find_if(tables->begin(), tables->end(), [&](const auto& t) { return t.key == name; });
-    const auto field = std::find_if(fields->begin(), fields->end(), [&](const Field& f) { return f.key == name; });
-    if (last && field != fields->end()) {
-      return *field;
+  for (std::size_t dot = dotted.find('.'); dot != std::string::npos; dot = dotted.find('.', start)) {
+    const Table* const inner = table->find_table(dotted.substr(start, dot - start));
+    if (inner == nullptr) {
+      break;
     }
-    if (last && table != tables->end()) {
-      user_error("{}{}: is a table, set one of its keys: {}.{}", place, dotted, dotted, table->fields.front().key);
-    }
-    if (table == tables->end()) {
-      const std::string path = start == 0 ? "" : dotted.substr(0, start - 1);
-      const std::string close = detail::nearest_key(all, path, last ? name : dotted.substr(dotted.rfind('.') + 1));
-      user_error("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
-    }
-    fields = &table->fields;
-    tables = &table->tables;
+    table = inner;
     start = dot + 1;
   }
+  const std::string name = dotted.substr(start);
+  if (const Field* const field = table->find(name)) {
+    return *field;
+  }
+  if (const Table* const inner = table->find_table(name)) {
+    user_error("{}{}: is a table; set one of its keys, such as {}.{}", place, dotted, dotted,
+               inner->fields.front().key);
+  }
+  const std::string path = start == 0 ? "" : dotted.substr(0, start - 1);
+  const std::string close = detail::nearest_key(all, path, dotted.substr(dotted.rfind('.') + 1));
+  user_error("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
 }
 
-// Reads `text` as the one value of a TOML key; nothing when it is none.
+// `text` as the value of a key "value", or nullopt if it is not one TOML value.
 std::optional<toml::table> as_toml(std::string_view text) {
   try {
     toml::table table = detail::parse_toml(fmt::format("value = {}", text), "--set");
@@ -55,7 +48,7 @@ std::optional<toml::table> as_toml(std::string_view text) {
   }
 }
 
-// [v, o] without quotes, as shells leave it.
+// A list without quotes, as shells pass it: [v, o].
 toml::array bare_list(std::string_view text) {
   toml::array list;
   for (text = trimmed(text.substr(1, text.size() - 2), kBlanks); !text.empty();) {
@@ -66,35 +59,74 @@ toml::array bare_list(std::string_view text) {
   return list;
 }
 
+// The end of a value: the next comma outside brackets and quotes, or the end of the text.
+std::size_t value_end(std::string_view text, std::size_t at) {
+  int depth = 0;
+  char quote = 0;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (quote != 0) {
+      quote = c == quote ? 0 : quote;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == ']') {
+      depth += c == '[' ? 1 : -1;
+    } else if (c == ',' && depth <= 0) {
+      break;
+    }
+  }
+  return at;
+}
+
 }  // namespace
 
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin) {
   const std::string place = fmt::format("{}: ", origin);
   const std::size_t equals = assignment.find('=');
-  std::string key(trimmed(assignment.substr(0, equals), kBlanks));
-  if (equals == std::string_view::npos || key.empty()) {
+  const std::string written(trimmed(assignment.substr(0, equals), kBlanks));
+  if (equals == std::string_view::npos || written.empty()) {
     user_error("{}\"{}\": must be key=value, as in train.steps=500", place, assignment);
   }
   const std::string_view text = trimmed(assignment.substr(equals + 1), kBlanks);
   if (!is_utf8(text)) {
-    user_error("{}{}: the value is not valid UTF-8 text", place, key);
+    user_error("{}{}: the value is not valid UTF-8", place, written);
   }
   Fields fields;
   describe(fields, config);
-  const Field& field = find_field(fields, key, place);
+  const std::string key = detail::current_name(written);
+  const Field& field = find_field(fields.root(), key, place);
   const std::optional<toml::table> table = as_toml(text);
   const bool wants_text = std::holds_alternative<std::string*>(field.slot);
   if (table && (!wants_text || (*table)["value"].is_string())) {
-    detail::assign(field, *table->get("value"), place, key);
+    detail::assign(field, *table->get("value"), place, written);
   } else if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
-    detail::assign(field, bare_list(text), place, key);
+    detail::assign(field, bare_list(text), place, written);
   } else {
-    detail::assign(field, toml::value<std::string>(std::string(text)), place, key);
+    detail::assign(field, toml::value<std::string>(std::string(text)), place, written);
   }
   if (key != "model.context_length") {
-    detail::decide_context(config.model, config.given);
+    detail::resolve_context(config.model, config.given);
   }
   return key;
+}
+
+Variation parse_variation(std::string_view text, std::string_view option) {
+  const std::size_t equals = text.find('=');
+  Variation variation;
+  if (equals != std::string_view::npos) {
+    variation.key = text.substr(0, equals);
+    for (std::size_t begin = equals + 1; begin <= text.size();) {
+      const std::size_t end = value_end(text, begin);
+      variation.values.emplace_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  const bool empty = std::any_of(variation.values.begin(), variation.values.end(),
+                                 [](const std::string& value) { return value.empty(); });
+  if (variation.key.empty() || variation.values.empty() || empty) {
+    user_error("{} {}: must be KEY=VALUE,VALUE,..., as in train.learning_rate=3e-4,1e-3", option, text);
+  }
+  return variation;
 }
 
 }  // namespace headroom::config

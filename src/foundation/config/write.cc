@@ -1,39 +1,43 @@
+// Values of a config: as TOML, as a flat list, and copied to another config.
+#include <fmt/ranges.h>
+
 #include <functional>
 #include <map>
 #include <optional>
+#include <type_traits>
+#include <variant>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
-#include "spelling.h"
+#include "toml_value.h"
 
 namespace headroom::config {
 namespace {
 
-// What stands behind a key with this value; nothing: the key is left out.
-using Remark = std::function<std::optional<std::string>(const std::string& key, const std::string& value)>;
+// Returns the comment for a key with this value, "" for none, or nullopt to leave the key out.
+using Comment = std::function<std::optional<std::string>(const std::string& key, const std::string& value)>;
 
-void write(const std::string& path, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables,
-           const Remark& remark, std::string& text) {
+void write_table(const std::string& path, const Table& table, const Comment& comment, std::string& text) {
   std::string lines;
-  for (const Field& field : fields) {
+  for (const Field& field : table.fields) {
     const std::string value = detail::spelled(field);
-    if (const std::optional<std::string> behind = remark(path + "." + field.key, value)) {
+    if (const std::optional<std::string> behind = comment(path + "." + field.key, value)) {
       lines += field.key + " = " + value + (behind->empty() ? "" : "  # " + printable(*behind)) + "\n";
     }
   }
   if (!lines.empty()) {
     text += (text.empty() ? "[" : "\n[") + path + "]\n" + lines;
   }
-  for (const Fields::Table& table : tables) {
-    write(path.empty() ? table.key : path + "." + table.key, table.fields, table.tables, remark, text);
+  for (const Table& inner : table.tables) {
+    write_table(path.empty() ? inner.key : path + "." + inner.key, inner, comment, text);
   }
 }
 
-void write(const Config& config, const Remark& remark, std::string& text) {
-  Config copy = config;  // a description points into what it describes
+void write(const Config& config, const Comment& comment, std::string& text) {
+  Config copy = config;  // fields refer to a mutable config
   Fields fields;
   describe(fields, copy);
-  write("", fields.fields(), fields.tables(), remark, text);
+  write_table("", fields.root(), comment, text);
 }
 
 }  // namespace
@@ -63,6 +67,50 @@ std::string changes_to_toml(const Config& config, const Config& base, const std:
   };
   write(config, changed, text);
   return text;
+}
+
+std::vector<std::pair<std::string, std::string>> flatten(const Config& config) {
+  Config copy = config;  // fields refer to a mutable config
+  Fields fields;
+  describe(fields, copy);
+  std::vector<std::pair<std::string, std::string>> values;
+  fields.root().for_each([&values](const std::string& key, const Field& field) {
+    values.emplace_back(key, std::visit(
+                                 [](const auto& slot) -> std::string {
+                                   if constexpr (std::is_same_v<std::decay_t<decltype(slot)>, Choice>) {
+                                     return slot.get();
+                                   } else {
+                                     return fmt::format("{}", *slot);
+                                   }
+                                 },
+                                 field.slot));
+  });
+  return values;
+}
+
+void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted) {
+  Config source = from;  // fields refer to a mutable config
+  Fields to_fields, from_fields;
+  describe(to_fields, to);
+  describe(from_fields, source);
+  std::map<std::string, const Field*> sources;
+  from_fields.root().for_each([&](const std::string& key, const Field& field) { sources[key] = &field; });
+  to_fields.root().for_each([&](const std::string& key, const Field& field) {
+    if (!wanted(key)) {
+      return;
+    }
+    std::visit(
+        [&](const auto& slot) {
+          using Slot = std::decay_t<decltype(slot)>;
+          const Slot& value = std::get<Slot>(sources.at(key)->slot);
+          if constexpr (std::is_same_v<Slot, Choice>) {
+            slot.set(value.get());
+          } else {
+            *slot = *value;
+          }
+        },
+        field.slot);
+  });
 }
 
 }  // namespace headroom::config

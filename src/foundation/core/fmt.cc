@@ -1,4 +1,4 @@
-// The functions under fmt's templates, compiled once for all rooms instead of in every file that formats something.
+// Instantiates the non-template core of fmt once, instead of in every file that formats something.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

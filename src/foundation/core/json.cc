@@ -1,15 +1,101 @@
 #include "headroom/core/json.h"
 
-#include "json_parser.h"
+#include <algorithm>
+#include <unordered_set>
+#include <vector>
+
+#include "foundation/core/text/message.h"
+#include "headroom/core/error.h"
 
 namespace headroom {
+namespace {
+
+// The library's message without its tag and without the quoted input, which may be binary.
+std::string json_complaint(std::string_view what) {
+  if (const std::size_t tag = what.find("] "); tag != std::string_view::npos) {
+    what.remove_prefix(tag + 2);
+  }
+  if (what.starts_with("parse error at ")) {
+    what.remove_prefix(std::min(what.size(), what.find(": ") + 2));
+  }
+  if (const std::size_t quote = what.find("; last read"); quote != std::string_view::npos) {
+    what = what.substr(0, quote);
+  }
+  return printable(what, 200);
+}
+
+// Checks a document without building it. The depth has to be bounded first because the library destroys values by
+// recursion.
+template <class J>
+class JsonGuard : public J::json_sax_t {
+ public:
+  JsonGuard(std::string_view origin, std::size_t max_depth) : origin_(origin), max_depth_(max_depth) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(typename J::number_integer_t) override { return true; }
+  bool number_unsigned(typename J::number_unsigned_t) override { return true; }
+  bool number_float(typename J::number_float_t, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(typename J::binary_t&) override { return true; }
+  bool start_object(std::size_t) override {
+    enter();
+    keys_.emplace_back();
+    return true;
+  }
+  bool key(std::string& key) override {
+    if (!keys_.back().insert(key).second) {
+      user_error("{}: the JSON key \"{}\" occurs twice in one object", origin_, printable(key));
+    }
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    enter();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t byte, const std::string&, const typename J::exception& error) override {
+    user_error("{}: not valid JSON at byte {}: {}", origin_, byte, json_complaint(error.what()));
+  }
+
+ private:
+  void enter() {
+    if (++depth_ > max_depth_) {
+      user_error("{}: JSON nested deeper than {} levels", origin_, max_depth_);
+    }
+  }
+  std::string_view origin_;
+  std::size_t max_depth_, depth_ = 0;
+  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+};
+
+template <class J>
+J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
+  // The library would take a zero byte as the end and ignore the rest.
+  if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
+    user_error("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
+  }
+  JsonGuard<J> guard(origin, max_depth);
+  J::sax_parse(text, &guard);
+  return J::parse(text);
+}
+
+}  // namespace
 
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth) {
-  return detail::parse_json_as<Json>(text, origin, max_depth);
+  return parse_json_as<Json>(text, origin, max_depth);
 }
 
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth) {
-  return detail::parse_json_as<SortedJson>(text, origin, max_depth);
+  return parse_json_as<SortedJson>(text, origin, max_depth);
 }
 
 std::string to_json_line(const Json& value) {

@@ -1,4 +1,4 @@
-// Random numbers that depend on a seed and a place, never on what was drawn before.
+// Counter-based random numbers: functions of a seed and a position, independent of earlier draws.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace headroom {
 
-// SplitMix64 finaliser: a well-mixed 64-bit value from two. mix(seed, step) is the seed of one step, so
-// that a resumed run draws what the uninterrupted one drew and the whole random state is (seed, step).
+// SplitMix64 finaliser: a well-mixed 64-bit value from two. mix(seed, step) is the seed of one step, so that (seed,
+// step) is the whole random state and a resumed run draws the same numbers as an uninterrupted one.
 constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   std::uint64_t z = a + 0x9e3779b97f4a7c15ULL * (b + 1);
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -15,7 +15,7 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
   return z ^ (z >> 31);
 }
 
-// A name as a number (FNV-1a, well mixed): what is drawn under two names has nothing in common.
+// The same for a name (its FNV-1a hash): streams of different names are independent.
 constexpr std::uint64_t mix(std::uint64_t a, std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) {

@@ -1,14 +1,15 @@
-// A matrix is a grey picture that a rectangle of the page's colour is seen through, so that it follows the light and
-// dark schemes and costs a byte a cell.
+// A matrix is drawn as a greyscale PNG that masks a rectangle in the page's colour, so that it follows the light and
+// dark schemes and takes one byte per cell.
 #include "heat_map.h"
+
+#include <zlib.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 
-#include "drawing.h"
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "svg.h"
 #include "text.h"
@@ -16,13 +17,13 @@
 namespace headroom::draw {
 namespace {
 
-constexpr double kNameHeight = 13.0;    // a cell of less has no name
-constexpr double kMostHeight = 44.0;    // of a cell whose row has a name: a few columns do not make it a tower
-constexpr double kNameWidth = 62.0;     // room of the rows' names
-constexpr std::size_t kRowName = 9;     // characters of it
-constexpr std::size_t kMostNames = 40;  // rows; more have none
-constexpr double kPanelCell = 12.0;     // a panel's cell, however small those of the map are,
-constexpr double kMostPanel = 0.25;     // as long as panels have no more than this of the map
+constexpr double kNameHeight = 13.0;    // smaller cells have no names
+constexpr double kMostHeight = 44.0;    // maximum height of a row with a name
+constexpr double kNameWidth = 62.0;     // width of the column of row names
+constexpr std::size_t kRowName = 9;     // characters of a row name
+constexpr std::size_t kMostNames = 40;  // with more rows, names are left out
+constexpr double kPanelCell = 12.0;     // of a panel, whatever the size of the map's cells,
+constexpr double kMostPanel = 0.25;     // up to this fraction of the map
 constexpr double kPanelGap = 5.0, kLabelHeight = 16.0, kFoot = 18.0;
 
 struct Box {
@@ -31,17 +32,16 @@ struct Box {
 
 void check_shape(const Cells& cells) {
   if (cells.rows == 0 || cells.columns == 0 || cells.values.size() != cells.rows * cells.columns) {
-    fail("heat map: {} x {} values are wanted, got {}", cells.rows, cells.columns, cells.values.size());
+    fail("heat map: expected {} x {} values, got {}", cells.rows, cells.columns, cells.values.size());
   }
 }
 
-// Of a panel with so many cells across.
 double panel_width(std::size_t cells, double map_width) {
   return std::min(kPanelCell * static_cast<double>(cells), kMostPanel * map_width);
 }
 
-// Neighbours put together, so that at most kMostShades are left on either axis.
-Cells put_together(const Cells& cells) {
+// Merges neighbouring cells, so that neither axis has more than kMostShades.
+Cells merge_neighbours(const Cells& cells) {
   const std::size_t down = (cells.rows + kMostShades - 1) / kMostShades,
                     across = (cells.columns + kMostShades - 1) / kMostShades;
   if (down == 1 && across == 1) {
@@ -59,7 +59,7 @@ Cells put_together(const Cells& cells) {
   return fewer;
 }
 
-// One colour's part of the cells: the values of sign `sign`.
+// The values of one sign, which have one colour.
 std::string layer(const Cells& cells, double full, double sign, const Box& box) {
   std::vector<unsigned char> shades;
   shades.reserve(cells.values.size());
@@ -72,17 +72,16 @@ std::string layer(const Cells& cells, double full, double sign, const Box& box) 
   if (!any) {
     return "";
   }
-  const std::string picture = to_base64(grey_png(cells.columns, cells.rows, shades));
-  // Equal pictures in equal boxes may well share a name.
-  const std::string id =
-      fmt::format("m{:016x}", std::hash<std::string>()(fmt::format("{}{}{}", picture, box.x, box.y)));
+  const std::string png = to_base64(grey_png(cells.columns, cells.rows, shades));
+  // Equal masks may share an id.
+  const std::string id = fmt::format("m{:016x}", std::hash<std::string>()(fmt::format("{}{}{}", png, box.x, box.y)));
   const std::string image = element("image", {{"x", box.x},
                                               {"y", box.y},
                                               {"width", box.width},
                                               {"height", box.height},
                                               {"preserveAspectRatio", "none"},
                                               {"style", "image-rendering: pixelated"},
-                                              {"href", "data:image/png;base64," + picture}});
+                                              {"href", "data:image/png;base64," + png}});
   return element("mask",
                  {{"id", id},
                   {"maskUnits", "userSpaceOnUse"},
@@ -101,7 +100,7 @@ std::string layer(const Cells& cells, double full, double sign, const Box& box) 
 
 std::string panel(const Cells& cells, double full, const Box& box) {
   check_shape(cells);
-  const Cells fewer = put_together(cells);
+  const Cells fewer = merge_neighbours(cells);
   return layer(fewer, full, 1.0, box) + layer(fewer, full, -1.0, box) +
          element("rect", {{"class", "edge"}, {"x", box.x}, {"y", box.y}, {"width", box.width}, {"height", box.height}});
 }
@@ -129,6 +128,20 @@ std::string names_below(const HeatMap& map, const Box& box, double y) {
                   escape(shorten(map.column_names[i], kRowName)));
   }
   return all;
+}
+
+void append_number(std::string& to, std::uint32_t number) {
+  for (const int shift : {24, 16, 8, 0}) {
+    to += static_cast<char>((number >> shift) & 0xffU);
+  }
+}
+
+void append_chunk(std::string& to, const std::string& type, const std::string& data) {
+  append_number(to, static_cast<std::uint32_t>(data.size()));
+  const std::string checked = type + data;
+  to += checked;
+  append_number(to, static_cast<std::uint32_t>(
+                        crc32(0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size()))));
 }
 
 }  // namespace
@@ -163,7 +176,7 @@ std::string heat_map(const HeatMap& map) {
     drawing += names_below(map, box, foot + 5);
     foot += kNameWidth;
   }
-  // The axis at the left, what the shades mean at the right.
+  // The axis label on the left, the scale on the right.
   drawing += text_at("label-below", box.x, foot + 14, escape(map.column_label));
   drawing += text_at("left", box.x + box.width, foot + 14, "full: " + short_number(map.shade.full));
   return element("svg",
@@ -172,6 +185,34 @@ std::string heat_map(const HeatMap& map) {
                   {"role", "img"},
                   {"aria-label", map.title}},
                  drawing);
+}
+
+// ISO/IEC 15948: signature, header, one compressed data chunk, end.
+std::string grey_png(std::size_t width, std::size_t height, const std::vector<unsigned char>& shades) {
+  if (width == 0 || height == 0 || shades.size() != width * height) {
+    fail("png: expected {} x {} shades, got {}", height, width, shades.size());
+  }
+  std::string lines;
+  for (std::size_t y = 0; y < height; ++y) {
+    lines += '\0';  // no filter
+    lines.append(reinterpret_cast<const char*>(shades.data()) + y * width, width);
+  }
+  uLongf size = compressBound(lines.size());
+  std::string packed(size, '\0');
+  if (compress2(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(lines.data()),
+                lines.size(), Z_BEST_COMPRESSION) != Z_OK) {
+    fail("png: cannot compress {} bytes", lines.size());
+  }
+  packed.resize(size);
+  std::string header;
+  append_number(header, static_cast<std::uint32_t>(width));
+  append_number(header, static_cast<std::uint32_t>(height));
+  header += std::string("\x08\x00\x00\x00\x00", 5);  // 8 bits, grey, deflate, no interlacing
+  std::string png = "\x89PNG\r\n\x1a\n";
+  append_chunk(png, "IHDR", header);
+  append_chunk(png, "IDAT", packed);
+  append_chunk(png, "IEND", "");
+  return png;
 }
 
 }  // namespace headroom::draw

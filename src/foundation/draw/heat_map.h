@@ -1,4 +1,4 @@
-// Matrices of numbers as shades: attention maps, selection weights, maps between heads.
+// Heat maps of matrices: attention maps, routing weights, maps between heads.
 #pragma once
 
 #include <cstddef>
@@ -8,36 +8,34 @@
 
 namespace headroom::draw {
 
-// Row-major.
+// A row-major matrix.
 struct Cells {
   std::size_t rows = 0, columns = 0;
   std::vector<float> values;
 };
 
-// How a number becomes a shade: 0 is none, `full` is the whole colour, beyond it no darker; numbers below 0 have a
-// colour of their own.
+// The colour scale: 0 is transparent, `full` and larger values are fully coloured; negative values have another colour.
 struct Shade {
   double full = 1.0;
 };
 
 struct HeatMap {
-  std::string title;  // for those who cannot see it
+  std::string title;  // accessible name
   Cells cells;
   Shade shade;
-  std::vector<std::string> row_names, column_names;  // written where a cell has room for them
+  std::vector<std::string> row_names, column_names;  // shown if cells are large enough
   std::string row_label, column_label;               // of the axes
-  // Panels beside the cells, shaded from 0 to 1: `left` has their rows, `below` their columns.
+  // Panels beside the map with values from 0 to 1: `left` has its rows, `below` its columns.
   std::optional<Cells> left, below;
-  double width = 480.0;  // in the drawing's units; small ones stand side by side
+  double width = 480.0;  // in the units of the drawing
 };
 
-// Cells are square where names or panels do not ask for more; those of named rows are no higher than a line or
-// two. More than kMostShades rows or columns are put together, each shade the largest of its cells by size. Throws
-// Error where values and shape do not fit.
+// Cells are square unless names or panels need more room. More than kMostShades rows or columns are merged, keeping the
+// value of the largest magnitude. Throws Error if values do not match the shape.
 inline constexpr std::size_t kMostShades = 384;
 std::string heat_map(const HeatMap& map);
 
-// An 8-bit grey picture as a PNG file: `shades` row by row.
+// The bytes of an 8-bit greyscale PNG file; `shades` is row-major.
 std::string grey_png(std::size_t width, std::size_t height, const std::vector<unsigned char>& shades);
 
 }  // namespace headroom::draw

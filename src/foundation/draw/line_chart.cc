@@ -7,16 +7,15 @@
 #include <limits>
 
 #include "charts.h"
-#include "drawing.h"
 #include "foundation/core/text/utf8.h"
-#include "scale.h"
+#include "svg.h"
 #include "text.h"
 
 namespace headroom::draw {
 namespace {
 
 constexpr double kLeft = 44.0, kTop = 12.0, kBottom = 40.0;
-constexpr double kSteepPart = 0.1;  // of x, may be cut off at the top
+constexpr double kSteepPart = 0.1;  // fraction of x that may be cut off at the top
 
 struct Frame {
   Scale x, y;
@@ -45,8 +44,8 @@ std::vector<Spread> drawable_band(const Line& line, bool logarithmic) {
   return band;
 }
 
-// The values that the lines and their bands reach; of the steep beginning of a curve only the least where the scale is
-// logarithmic.
+// The range of the lines and their bands. On a logarithmic scale the steep beginning of a curve does not count in
+// `high`.
 struct Reach {
   double left = std::numeric_limits<double>::infinity(), right = 0.0;
   double low = std::numeric_limits<double>::infinity(), high = 0.0;
@@ -73,7 +72,7 @@ Reach reach_of(const LineChart& chart, const std::vector<std::vector<Point>>& li
   return reach;
 }
 
-// A value in full or, on a linear scale, to three digits, as learning rates are written.
+// On a linear scale rounded to three significant digits.
 std::string value_text(const LineChart& chart, double value) {
   if (chart.y != YScale::from_zero || value == 0.0) {
     return plain_number(value);
@@ -82,15 +81,15 @@ std::string value_text(const LineChart& chart, double value) {
   return tick_text(std::round(value / unit) * unit);
 }
 
-// What stands at the end of a line that ends at `value`.
+// The label of a line that ends at `value`.
 std::string end_label(const LineChart& chart, const Line& line, double value) {
   const std::string name = shorten(line.name, chart.name_room);
   return !chart.end_values ? name : (name.empty() ? "" : name + ": ") + value_text(chart, value);
 }
 
-// Room for the longest label.
+// The x coordinate where the plot ends, so that the longest label fits.
 double end_of_x(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
-  constexpr double kCharacter = 7.8, kLeader = 14.0;  // widths, about
+  constexpr double kCharacter = 7.8, kLeader = 14.0;  // approximate widths
   std::size_t longest = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].empty() && !chart.lines[i].faint) {
@@ -122,7 +121,7 @@ Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>
   if (chart.y == YScale::logarithmic) {
     frame.y = {std::log(reach.low), std::log(reach.high), kChartHeight - kBottom, kTop, /*logarithmic=*/true};
     frame.y.widen(0.06, 0.01);
-    if (chart.logarithmic_x) {  // how much something grows: what hardly does looks it
+    if (chart.logarithmic_x) {  // at least a factor of 4, so that small changes look small
       const double least = std::log(4.0);
       frame.y.widen(0.0, std::max(0.0, (least - (frame.y.high - frame.y.low)) / 2.0));
     }
@@ -164,7 +163,7 @@ std::string axes(const Frame& frame, const LineChart& chart) {
   return drawing + text_at("x", (kLeft + frame.right()) / 2, kChartHeight - 5, escape(chart.x_label));
 }
 
-// The outline of a line's band: along its upper edge and back along the lower.
+// The band of a line: its upper edge, and back along its lower edge.
 std::string band_of(const Frame& frame, const Line& line) {
   const std::vector<Spread> band = drawable_band(line, frame.y.logarithmic);
   std::vector<Point> outline;
@@ -183,7 +182,7 @@ std::string band_of(const Frame& frame, const Line& line) {
 std::string curve(const Frame& frame, const LineChart& chart, const Line& line, const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::string dots;
-  const bool shown = frame.x.logarithmic;  // few points, each measured by itself
+  const bool shown = frame.x.logarithmic;  // few points, which are measurements
   for (const Point& point : points) {
     const Point& at = drawn.emplace_back(Point{frame.x(point.x), frame.y(point.y)});
     if (line.faint) {
@@ -236,9 +235,8 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double step = power * (mantissa < 1.5 ? 1.0 : mantissa < 3.5 ? 2.0 : mantissa < 7.5 ? 5.0 : 10.0);
   const double slack = 1e-9 * step;
   const double first = std::ceil((low - slack) / step);
-  for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack;
-       ++i) {                                   // counted: large numbers do not grow by 1
-    ticks.push_back((first + i) * step + 0.0);  // no negative zero
+  for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack; ++i) {
+    ticks.push_back((first + i) * step + 0.0);  // + 0.0: no negative zero
   }
   return ticks;
 }
@@ -274,14 +272,14 @@ std::string line_chart(const LineChart& chart) {
     empty = empty && lines.back().empty();
   }
   if (empty) {
-    return chart_of(kChartHeight, chart.title, text_at("x", kWidth / 2, kChartHeight / 2, "nothing was measured"));
+    return chart_of(kChartHeight, chart.title, text_at("x", kWidth / 2, kChartHeight / 2, "no measurements"));
   }
   const Frame frame = frame_around(chart, lines);
   std::string curves;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     curves += curve(frame, chart, chart.lines[i], lines[i]);
   }
-  // A nested viewport cuts off what lies above the frame; to the sides it leaves room for half a point.
+  // A nested viewport clips the curves at the top; it is wider than the frame by half a point.
   constexpr double kSide = 7.0;
   const double left = kLeft - kSide, width = frame.right() - left + kSide, height = kChartHeight - kBottom - kTop;
   const std::string inside = element("svg",

@@ -1,18 +1,17 @@
-// Named points.
+// Labelled points, lines and gaps.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "charts.h"
-#include "drawing.h"
-#include "scale.h"
+#include "svg.h"
 #include "text.h"
 
 namespace headroom::draw {
 namespace {
 
 constexpr double kPlotLeft = 44.0, kPlotTop = 12.0, kPlotBottom = 40.0, kPlotRight = 20.0;
-constexpr double kLabelWidth = 7.5;  // of a character, about
+constexpr double kLabelWidth = 7.5;  // approximate width of a character
 
 std::vector<double> ticks_of(const Scale& scale) {
   return logarithmic_ticks(scale.first(), scale.last());
@@ -53,7 +52,7 @@ bool can_be_drawn(const Point& at) {
   return std::isfinite(at.x) && std::isfinite(at.y) && at.x > 0.0 && at.y > 0.0;
 }
 
-// Lines, and gaps between them with their ends marked and their text to the right.
+// Lines, and gaps between lines with marked ends and their label on the right.
 std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& chart) {
   std::string drawing;
   for (const ScatterLine& line : chart.lines) {
@@ -74,7 +73,7 @@ std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& c
       drawing +=
           element("path", {{"class", style_class("reach", gap.style)}, {"d", vertical(end, at - kMark, at + kMark)}});
     }
-    // Above the line that falls from the right end.
+    // Above the line that continues from the right end.
     drawing += text_at("value", std::max(from, to) + 2 * kMark, at - kMark, escape(gap.text));
   }
   return drawing;
@@ -84,7 +83,7 @@ std::string label_of(const ScatterPoint& point) {
   return shorten(point.label.value_or(point.name), 2 * kNameRoom);
 }
 
-// Points, and their labels, none over another.
+// Points and their labels, which do not overlap.
 std::string named_points(const Scale& x, const Scale& y, const std::vector<ScatterPoint>& points) {
   std::string drawing;
   std::vector<const ScatterPoint*> labelled;
@@ -104,7 +103,7 @@ std::string named_points(const Scale& x, const Scale& y, const std::vector<Scatt
   for (std::size_t i = 0; i < labelled.size(); ++i) {
     const std::string label = label_of(*labelled[i]);
     const double at = x(labelled[i]->at.x);
-    // To the right of its point, or to the left where there is no room.
+    // Right of the point, or left if there is no room.
     const bool left = at + 10 + kLabelWidth * static_cast<double>(label.size()) > kWidth;
     drawing += text_at(style_class(left ? "label left" : "label", labelled[i]->style), at + (left ? -9 : 9),
                        heights[i] + 4, escape(label));
@@ -126,7 +125,7 @@ std::string scatter_chart(const ScatterChart& chart) {
       points.push_back(point);
     }
   }
-  for (const ScatterGap& gap : chart.gaps) {  // one that was extrapolated ends beyond the points
+  for (const ScatterGap& gap : chart.gaps) {  // extrapolated gaps end outside of the points
     for (const Point& end : {gap.from, gap.to}) {
       if (!points.empty() && can_be_drawn(end)) {
         include(x, end.x);
@@ -135,7 +134,7 @@ std::string scatter_chart(const ScatterChart& chart) {
     }
   }
   if (points.empty()) {
-    return chart_of(kChartHeight, chart.title, text_at("x", kWidth / 2, kChartHeight / 2, "nothing was measured"));
+    return chart_of(kChartHeight, chart.title, text_at("x", kWidth / 2, kChartHeight / 2, "no measurements"));
   }
   x.widen(0.12, 0.01);
   y.widen(0.12, 0.01);

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "charts.h"
 #include "foundation/core/text/utf8.h"
 
 namespace headroom::draw {
@@ -60,6 +65,64 @@ std::string horizontal(double from_x, double y, double to_x) {
 
 std::string vertical(double x, double from_y, double to_y) {
   return fmt::format("M{:.1f} {:.1f}V{:.1f}", x, from_y, to_y);
+}
+
+std::string style_class(const char* name, std::size_t style) {
+  return fmt::format("{} s{}", name, style % kStyles);
+}
+
+std::string text_at(const std::string& kind, double x, double y, const std::string& content) {
+  return element("text", {{"class", kind}, {"x", x}, {"y", y}}, content);
+}
+
+namespace {
+
+// "5e-4", "1.5e-3".
+std::string with_exponent(double number) {
+  const std::string text = fmt::format("{:.5e}", number);
+  const std::size_t e = text.find('e');
+  const std::size_t digits = text.find_last_not_of("0.", e - 1) + 1;
+  return text.substr(0, digits) + fmt::format("e{}", std::stoi(text.substr(e + 1)));
+}
+
+}  // namespace
+
+std::string tick_text(double tick) {
+  const double size = std::abs(tick);
+  constexpr double kSmall = 0.01;  // smaller numbers get an exponent
+  return size >= 1e12                    ? fmt::format("{:.6g} T", tick / 1e12)
+         : size >= 1e9                   ? fmt::format("{:.6g} G", tick / 1e9)
+         : size >= 1e6                   ? fmt::format("{:.6g} M", tick / 1e6)
+         : size >= 1e4                   ? fmt::format("{:.6g} k", tick / 1e3)
+         : size >= kSmall || size == 0.0 ? fmt::format("{:.6g}", tick)
+                                         : with_exponent(tick);
+}
+
+void spread_labels(std::vector<double>& heights, double bottom) {
+  constexpr double kLabelGap = 15.0;  // between baselines
+  std::vector<std::size_t> order(heights.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = i;
+  }
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return heights[a] < heights[b]; });
+  double floor = -std::numeric_limits<double>::infinity();
+  for (const std::size_t i : order) {
+    heights[i] = floor = std::max(heights[i], floor + kLabelGap);
+  }
+  double ceiling = bottom;
+  for (auto i = order.rbegin(); i != order.rend(); ++i) {
+    heights[*i] = std::min(heights[*i], ceiling);
+    ceiling = heights[*i] - kLabelGap;
+  }
+}
+
+std::string chart_of(double height, const std::string& title, const std::string& drawing) {
+  return element("svg",
+                 {{"class", "chart"},
+                  {"viewBox", fmt::format("0 0 {:.0f} {:.0f}", kWidth, height)},
+                  {"role", "img"},
+                  {"aria-label", title}},
+                 drawing);
 }
 
 }  // namespace headroom::draw

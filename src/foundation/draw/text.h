@@ -1,4 +1,4 @@
-// Names and numbers as drawings and tables show them.
+// Names and numbers in charts and tables.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace headroom::draw {
 
-// At most `characters` (at least 1) characters of valid UTF-8, with an ellipsis where the middle was left out.
+// Shortens `text` to at most `characters` >= 1 characters by replacing its middle by an ellipsis. Returns valid UTF-8.
 std::string shorten(std::string_view text, std::size_t characters);
 
 // Three significant digits and a unit prefix: "763 k", "2.70 M", "5.37 G".

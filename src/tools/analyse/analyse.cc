@@ -6,8 +6,7 @@
 #include <set>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/nearest.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "layers.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <utility>
 
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
-#include "foundation/draw/style.h"
+#include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
 #include "tools/inspector/page/embedded.h"
 

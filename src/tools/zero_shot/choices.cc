@@ -3,8 +3,7 @@
 #include <cctype>
 #include <regex>
 
-#include "foundation/core/text/blanks.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "questions.h"
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "zero_shot.h"
 
 namespace headroom::zero_shot {

@@ -8,7 +8,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/random.h"
-#include "foundation/core/text/nearest.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "questions.h"

@@ -40,7 +40,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
   Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_elements(model.mlp)};
   for (std::size_t i = 0; i < stack.spans.size(); ++i) {
     const AttentionOptions& a = stack.attentions[i];
-    const Span& span = stack.spans[i];
+    const AttentionExtent& span = stack.spans[i];
     const Exact keys = Exact(a.d_head) * a.key_projections();
     saved.in_products += span.queries * a.n_heads * (Exact(a.d_head) + a.value_width());
     const std::int64_t gates = a.gate_output->gates(a);

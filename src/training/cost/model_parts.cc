@@ -16,11 +16,11 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
   const AttentionOptions& a = model.attention;
   const Exact t = tokens_of(model);
   const bool decodes = model.kind == ModelKind::language_model;
-  const Span own{.queries = t, .sources = t + model.memory_length, .causal = decodes, .self = true};
+  const AttentionExtent own{.queries = t, .sources = t + model.memory_length, .causal = decodes, .self = true};
   std::vector<Stack> stacks = {{.layers = model.n_layers, .tokens = t, .spans = {own}, .attentions = {a}, .norms = 2}};
   if (model.kind == ModelKind::encoder_decoder) {
-    const Span past{.queries = t, .sources = t, .causal = true, .self = true};
-    const Span other{.queries = t, .sources = t, .causal = false, .self = false};
+    const AttentionExtent past{.queries = t, .sources = t, .causal = true, .self = true};
+    const AttentionExtent other{.queries = t, .sources = t, .causal = false, .self = false};
     stacks.push_back({.layers = model.decoder_layers(),
                       .tokens = t,
                       .spans = {past, other},

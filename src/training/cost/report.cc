@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "cost.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "memory.h"
 #include "ranks.h"

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <limits>
 
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks {

@@ -104,7 +104,7 @@ TEST(Augment, Normalises) {
   const InMemoryImages set = one_image();
   config::DataOptions options;
   options.pixel_mean = {0.2};
-  options.pixel_deviation = {0.4};
+  options.pixel_std = {0.4};
   std::vector<float> out(9);
   augment(set.image(0), augmentation_options(options, 1), 3, 0, out.data());
   EXPECT_FLOAT_EQ(out[0], -0.5F);

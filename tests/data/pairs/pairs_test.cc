@@ -103,7 +103,7 @@ std::string many_pairs(int n) {
 TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   config::DataOptions data;
   data.train = {write("all.tsv", many_pairs(2000))};
-  data.validation_share = 0.1;
+  data.validation_fraction = 0.1;
   const std::vector<TextPair> held = validation_pairs(data);
   EXPECT_NEAR(static_cast<double>(held.size()), 200.0, 60.0);
   EXPECT_EQ(plain(held), plain(validation_pairs(data)));
@@ -124,7 +124,7 @@ TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   EXPECT_LE(file.size() + std::ssize(held), 2000);
   EXPECT_GT(file.size() + std::ssize(held), 1900);
   EXPECT_HAS(file.remarks(), "held out for validation");
-  data.validation_share = 0.0;
+  data.validation_fraction = 0.0;
   EXPECT_HAS(user_error_of([&] { validation_pairs(data); }), "data.validation");
   data.validation = data.train;
   EXPECT_EQ(validation_pairs(data).size(), 2000U);
@@ -145,15 +145,15 @@ TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
   };
   using Left = std::pair<std::int64_t, std::string>;
   EXPECT_EQ(left(), Left(5, ""));
-  data.length_ratio = 1.5;
-  EXPECT_EQ(left(), Left(3, "2 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 0)"));
-  data.most_words = 5;
-  EXPECT_EQ(left(), Left(2, "3 pairs left out by their words (data.length_ratio = 1.5, data.most_words = 5)"));
-  data.length_ratio = 0.0;
-  EXPECT_EQ(left(), Left(4, "1 pairs left out by their words (data.length_ratio = 0, data.most_words = 5)"));
+  data.max_length_ratio = 1.5;
+  EXPECT_EQ(left(), Left(3, "2 pairs left out by their words (data.max_length_ratio = 1.5, data.max_words = 0)"));
+  data.max_words = 5;
+  EXPECT_EQ(left(), Left(2, "3 pairs left out by their words (data.max_length_ratio = 1.5, data.max_words = 5)"));
+  data.max_length_ratio = 0.0;
+  EXPECT_EQ(left(), Left(4, "1 pairs left out by their words (data.max_length_ratio = 0, data.max_words = 5)"));
   EXPECT_EQ(validation_pairs(data).size(), 5U) << "what is measured stays";
-  data.length_ratio = 1.0;
-  data.most_words = 0;
+  data.max_length_ratio = 1.0;
+  data.max_words = 0;
   EXPECT_EQ(left().first, 2);
 }
 

@@ -161,14 +161,14 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
 
 TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
   const std::string file = write("a.txt", "one\n");
-  EXPECT_HAS(user_error_of([&] { open_split({.train = {file}, .validation_share = 0.0}, Split::validation); }),
+  EXPECT_HAS(user_error_of([&] { open_split({.train = {file}, .validation_fraction = 0.0}, Split::validation); }),
              "data.validation: must name");
   EXPECT_HAS(user_error_of([&] { open_split({.validation = {file}}, Split::train); }), "data.train: must name");
 }
 
 TEST_F(TextTest, TheLastLinesAreHeldOut) {
   const auto parts_of = [&](const std::string& text, double share) {
-    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_share = share};
+    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_fraction = share};
     const auto train = open_split(data, Split::train), validation = open_split(data, Split::validation);
     const std::string first = text_of(*train), last = text_of(*validation);
     EXPECT_EQ(first + last, text);
@@ -258,7 +258,7 @@ TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
 }
 
 TEST_F(TextTest, ZstdThatAsksForTooMuchMemoryIsRefused) {
-  EXPECT_HAS(refusal(write("long.zst", zstd("a few words", 28))), "takes more than 128 MiB of memory");
+  EXPECT_HAS(refusal(write("long.zst", zstd("a few words", 28))), "needs more than 128 MiB of memory");
   EXPECT_EQ(text_of({write("ultra.zst", zstd("a few words", 27))}), "a few words");
 }
 

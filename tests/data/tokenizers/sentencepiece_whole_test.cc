@@ -190,7 +190,7 @@ TEST_F(SentencePieceFiles, OfTheirTokenFilesWholeLinesAreHeldOut) {
   }
   data::write_token_file(*data::open_text({write("text.txt", text)}, {}), *tokenizer, at("text.tokens"));
   const data::PreparedData prepared =
-      data::prepare_data({.train = {at("text.tokens")}, .validation_share = 0.2}, {}, folder_ / "cache");
+      data::prepare_data({.train = {at("text.tokens")}, .validation_fraction = 0.2}, {}, folder_ / "cache");
   const data::TokenFile file(at("text.tokens"));
   Ids ids(static_cast<std::size_t>(file.size()));
   file.copy(0, file.size(), ids.data());

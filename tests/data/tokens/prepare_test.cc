@@ -163,7 +163,7 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
     const auto tokenizer =
         tokenizers::train_tokenizer({.kind = kind, .vocabulary_size = kind == TokenizerKind::words ? 0 : 256}, *source);
     write_token_file(*source, *tokenizer, at("text.tokens"));
-    const PreparedData prepared = prepare({.train = {at("text.tokens")}, .validation_share = 0.1}, {});
+    const PreparedData prepared = prepare({.train = {at("text.tokens")}, .validation_fraction = 0.1}, {});
     EXPECT_EQ(train_of(prepared), at("text.tokens"));  // the file itself, of which less is read
     const TokenFile train(train_of(prepared), "", prepared.train.front().tokens), held_out(prepared.validation.file);
     const std::string before = tokenizer->decode(first_ids(train, train.size())),
@@ -176,7 +176,7 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
     EXPECT_EQ(held_out.unknown()->bytes, 0);
     EXPECT_HAS(prepared.validation.name, "a share of");
     // The same again, and alone, as an evaluation asks for it.
-    const config::DataOptions data{.train = {at("text.tokens")}, .validation_share = 0.1};
+    const config::DataOptions data{.train = {at("text.tokens")}, .validation_fraction = 0.1};
     EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
     EXPECT_THROW(train.copy(0, train.size() + 1, Ids(1000).data()), Error);
   }
@@ -185,21 +185,21 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
 // How long an unknown word was cannot be told from its token; blanks that were dropped count nowhere.
 TEST_F(PrepareTest, BytesThatTokensDoNotTellAreNotClaimed) {
   const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
-  const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_share = 0.3}, {});
+  const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.3}, {});
   ASSERT_TRUE(TokenFile(prepared.validation.file).unknown());
   EXPECT_EQ(TokenFile(prepared.validation.file).decoded_bytes(), 4);  // "c d\n"
   write_token_file(*open_text({write("more.txt", "a b\nc other\na b\nc d\n")}, {}), *words, at("unknown.tokens"));
-  const PreparedData unknown = prepare({.train = {at("unknown.tokens")}, .validation_share = 0.3}, {});
+  const PreparedData unknown = prepare({.train = {at("unknown.tokens")}, .validation_fraction = 0.3}, {});
   EXPECT_FALSE(TokenFile(unknown.validation.file).unknown());
-  EXPECT_HAS(user_error_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_share = 0.0}, {}); }),
-             "data.validation: must name at least one file when data.validation_share is 0");
+  EXPECT_HAS(user_error_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.0}, {}); }),
+             "data.validation: must name at least one file when data.validation_fraction is 0");
 }
 
 TEST_F(PrepareTest, AMixtureHasAPartForEachName) {
   const auto tokenizer = write_words("a b c\na b\na\nb c\n", "made.tokens");
   config::DataOptions data{.train = {at("made.tokens"), write("text.txt", "c a\nb\na a\nc b\n")},
                            .mixture = {2, 1},
-                           .validation_share = 0.2};
+                           .validation_fraction = 0.2};
   const PreparedData held_out = prepare(data, {});
   ASSERT_EQ(held_out.train.size(), 2U);
   const auto text_of_part = [&](const PreparedPart& part) {

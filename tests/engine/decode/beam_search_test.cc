@@ -47,7 +47,7 @@ double log_probability(const models::EncoderDecoder& model, const at::Tensor& so
 }
 
 SearchOptions search(std::int64_t beam, double length_penalty = 0.6) {
-  return {.decoding = {.beam = beam, .length_penalty = length_penalty}, .begin_id = kBegin, .end_id = kEnd};
+  return {.decoding = {.beam_size = beam, .length_penalty = length_penalty}, .begin_id = kBegin, .end_id = kEnd};
 }
 
 // All targets of up to kLongest tokens.

@@ -207,7 +207,7 @@ TEST(Initialisation, MixturesOfKeys) {
   for (const char* score : {"gaussian_mixture", "linear"}) {
     o.score = score;
     o.keys = config::Keys::shifted;
-    o.shift_deviation = 0.5;
+    o.shift_std = 0.5;
     o.prior = config::Prior::none;
     Parameters parameters;
     const Attention attention(

@@ -187,7 +187,7 @@ TEST(LatentHeads, OfDeepSeekV3) {
   o.d_value = 128;
   o.kv_rank = 512;
   o.q_rank = 1536;
-  EXPECT_EQ(o.projection->cache_numbers(o).value(), 576);
+  EXPECT_EQ(o.projection->cache_elements(o).value(), 576);
   EXPECT_EQ(sum_of(o.projection->matrices(o, 7168) + o.projection->other_tensors(o, 7168)).value(), 187'107'328);
   o.n_heads = 2;  // as many numbers, whatever the number of heads
   const at::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-// What an action complains about.
+// The error message of an action.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace headroom {
 
-// "no error", the sentence of a UserError, or "error: ..." for any other.
+// The message of a UserError, "error: ..." for another Error, or "no error".
 template <class Action>
 std::string complaint_of(Action action) {
   try {

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "complaint.h"
-#include "foundation/config/unread.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
@@ -14,7 +13,7 @@ namespace load_test {
 
 namespace fs = std::filesystem;
 
-// A home with two recipes, and the current folder next to them.
+// A home folder with two recipes, and a current folder beside them.
 class LoadConfig : public testing::Test {
  protected:
   void SetUp() override {
@@ -98,7 +97,8 @@ TEST_F(LoadConfig, SaysWhatWasMeant) {
   EXPECT_EQ(complaint("recipes/demo/large.toml"),
             "recipes/demo/large.toml: is neither a file nor a recipe's name, did you mean demo/large?");
   EXPECT_EQ(complaint("elsewhere.toml"), "elsewhere.toml: is neither a file nor a recipe's name");
-  EXPECT_EQ(complaint(folder_.string()), folder_.string() + ": is a folder, neither a TOML file nor a recipe's name");
+  EXPECT_EQ(complaint(folder_.string()),
+            folder_.string() + ": is a directory, neither a TOML file nor a recipe's name");
   EXPECT_EQ(complaint("../demo/small"),
             "../demo/small: is neither a file nor a recipe's name, did you mean demo/small?");
   ::setenv("HEADROOM_HOME", "/nowhere", 1);
@@ -127,10 +127,10 @@ TEST_F(LoadConfig, RefusesAWrongBase) {
   put("here/b.toml", "base = \"c/../a.toml\"\n");
   fs::create_directories(folder_ / "here/c");
   EXPECT_EQ(complaint_of([] { load_config("a.toml"); }),
-            "a.toml: base: the files inherit from each other: a.toml -> b.toml -> a.toml");
+            "a.toml: base: circular inheritance: a.toml -> b.toml -> a.toml");
   put("here/itself.toml", "base = \"itself.toml\"\n");
   EXPECT_EQ(complaint_of([] { load_config("itself.toml"); }),
-            "itself.toml: base: the files inherit from each other: itself.toml -> itself.toml");
+            "itself.toml: base: circular inheritance: itself.toml -> itself.toml");
   put("here/lost.toml", "\nbase = \"demo/smal\"\n");
   EXPECT_EQ(complaint_of([] { load_config("lost.toml"); }),
             "lost.toml:2: base: demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
@@ -207,17 +207,17 @@ TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
 TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   put("here/huge.toml", std::string(2 << 20, '#'));
   EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),
-            "huge.toml: too large for a text file: at most 1048576 bytes are read");
+            "huge.toml: is too large for a text file: the limit is 1048576 bytes");
   put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
   put("here/long.txt", std::string(2 << 20, '#'));
   put("here/model.safetensors", "\x08\0\0");
   const std::string wanted =
-      "; a config is wanted here (a TOML file or a recipe's name): a text to train on is named in one, data.train = ";
+      "; expected a config (a TOML file or a recipe's name); to train on this text, set data.train = ";
   EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).starts_with("book.txt:1: not valid TOML: "));
-  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"]"));
-  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"]"));
+  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"] in a config"));
+  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"] in a config"));
   EXPECT_EQ(complaint_of([] { load_config("model.safetensors"); }),
-            "model.safetensors: is a checkpoint, where a config is wanted (a TOML file or a recipe's name)");
+            "model.safetensors: is a checkpoint; expected a config (a TOML file or a recipe's name)");
 }
 
 TEST(Recipes, AllLoadAndReadBack) {
@@ -227,32 +227,37 @@ TEST(Recipes, AllLoadAndReadBack) {
   for (const std::string& name : names) {
     const Config config = load_config(name);
     EXPECT_EQ(to_toml(parse_config(to_toml(config), name)), to_toml(config)) << name;
-    EXPECT_EQ(unread_keys(config), std::vector<std::string>()) << name;
+    EXPECT_EQ(unused_keys(config), std::vector<std::string>()) << name;
   }
   ::unsetenv("HEADROOM_HOME");
 }
 
-// A forgotten `projection = "experts"` would train a dense model without a word.
+// Without a warning, a forgotten `projection = "experts"` would train a dense model.
 TEST_F(LoadConfig, KeysThatNothingReadsAreNamed) {
   put("here/mine.toml",
       "[model.attention]\nn_heads = 2\nn_experts = 7\nposition = \"none\"\n"
       "[model.mlp]\ntop_k = 3\n");
-  const std::vector<std::string> said = unread_keys(load_config("mine.toml"));
+  const std::vector<std::string> said = unused_keys(load_config("mine.toml"));
   ASSERT_EQ(said.size(), 2);
-  EXPECT_TRUE(said.back().ends_with("mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\""))
-      << said.back();
   EXPECT_TRUE(
-      said.front().ends_with("mine.toml:3: model.attention.n_experts = 7 has no effect with projection = \"dense\""))
+      said.back().ends_with("mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\", only with "
+                            "\"experts\""))
+      << said.back();
+  EXPECT_NE(said.front().find("mine.toml:3: model.attention.n_experts = 7 has no effect with projection = \"dense\", "
+                              "only with \"experts\", \"gated_heads\" or \"routed_heads\""),
+            std::string::npos)
       << said.front();
-  EXPECT_EQ(unread_keys(load_config("mine.toml", {"model.attention.projection=experts"})).size(), 1);
+  EXPECT_EQ(unused_keys(load_config("mine.toml", {"model.attention.projection=experts"})).size(), 1);
 
-  // What a file inherits for another answer than its own is put aside on purpose.
+  // Keys inherited from a base with another projection are not listed.
   put("here/experts.toml", "[model.attention]\nprojection = \"experts\"\nn_experts = 7\n");
   put("here/dense.toml", "base = \"experts.toml\"\n[model.attention]\nprojection = \"dense\"\n");
-  EXPECT_TRUE(unread_keys(load_config("dense.toml")).empty());
-  const std::vector<std::string> asked = unread_keys(load_config("dense.toml", {"model.attention.top_k=3"}));
+  EXPECT_TRUE(unused_keys(load_config("dense.toml")).empty());
+  const std::vector<std::string> asked = unused_keys(load_config("dense.toml", {"model.attention.top_k=3"}));
   ASSERT_EQ(asked.size(), 1);
-  EXPECT_EQ(asked.front(), "--set: model.attention.top_k = 3 has no effect with projection = \"dense\"");
+  EXPECT_EQ(asked.front(),
+            "--set: model.attention.top_k = 3 has no effect with projection = \"dense\", only with \"experts\", "
+            "\"gated_heads\" or \"routed_heads\"");
 }
 
 }  // namespace load_test

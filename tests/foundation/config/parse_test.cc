@@ -173,7 +173,7 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
   for (int i = 0; i < 400'000; ++i) {
     dots += ".a";
   }
-  const std::string refused = "train.toml: not a config: it has 400000 dotted names and numbers";
+  const std::string refused = "train.toml: not a config: it contains 400000 dotted names and numbers";
   EXPECT_EQ(complaint(dots + " = 1"), refused);
   EXPECT_EQ(complaint("[" + dots + "]"), refused);
   EXPECT_EQ(complaint("x = \"\\\"\"\n" + dots + " = 1"), refused);
@@ -182,7 +182,7 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
   EXPECT_EQ(complaint("x = \"\"\"a\"\"\"\"\"\n" + dots + " = 1"), refused);
   EXPECT_EQ(complaint("# it's\n" + dots + " = 1"), refused);
   EXPECT_TRUE(complaint("x = " + std::string(400'000, '[')).starts_with("train.toml:1: not valid TOML: "));
-  // Dots in texts and comments do not count.
+  // Dots in strings and comments do not count.
   const std::string many(100'000, '.');
   EXPECT_EQ(
       complaint("# " + many + "\n[tokenizer]\nmodel = \"" + many + "\"\n[data]\nseparator = '''" + many + "\n'''"),

@@ -2,6 +2,7 @@
 
 #include "complaint.h"
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 
 namespace headroom::config {
 namespace set_test {
@@ -51,7 +52,7 @@ TEST(SetKey, AnIntegerThatARunDecidesOn) {
   EXPECT_EQ(parse_config(to_toml(again), "again").train.checkpoint_every, kAutomatic);
 }
 
-// By its meaning, where the letters are quite others.
+// Such names are often not similar to ours.
 TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
   for (const auto& [wrong, right] :
        std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
@@ -73,6 +74,19 @@ TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
   }
 }
 
+// Configs, checkpoints and scripts of earlier versions contain them.
+TEST(SetKey, AcceptsEarlierNames) {
+  EXPECT_EQ(with("train.parts=2").train.gradient_accumulators, 2);
+  EXPECT_EQ(with("data.most_words=9").data.max_words, 9);
+  EXPECT_EQ(with("data.length_ratio=1.5").data.max_length_ratio, 1.5);
+  EXPECT_EQ(with("data.validation_share=0.25").data.validation_fraction, 0.25);
+  EXPECT_EQ(with("data.pixel_deviation=[0.5]").data.pixel_std, std::vector<double>{0.5});
+  EXPECT_EQ(with("model.attention.shift_deviation=0.5").model.attention.shift_std, 0.5);
+  EXPECT_EQ(with("decoding.beam=7").decoding.beam_size, 7);
+  EXPECT_EQ(parse_config("[decoding]\nbeam = 7\n", "x").decoding.beam_size, 7);
+  EXPECT_EQ(complaint("decoding.beam=0"), "--set: decoding.beam: must be an integer from 1 to 1024, got 0");
+}
+
 TEST(SetKey, ChangesOnlyThatKey) {
   Config expected;
   expected.model.attention.d_head = 7;
@@ -90,7 +104,7 @@ TEST(SetKey, RefusesInOneSentence) {
        "--set: modle.attention.n_heads: unknown key, did you mean model.attention.n_heads?"},
       {"model.d_model.x=5", "--set: model.d_model.x: unknown key"},
       {"model..d_model=5", "--set: model..d_model: unknown key, did you mean model.d_model?"},
-      {"model=5", "--set: model: is a table, set one of its keys: model.kind"},
+      {"model=5", "--set: model: is a table; set one of its keys, such as model.kind"},
       {"train.steps=", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"\""},
       {"train.steps=many", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"many\""},
       {"train.steps=1e3", "--set: train.steps: must be an integer from 1 to 1000000000000, got 1000.0"},
@@ -100,11 +114,27 @@ TEST(SetKey, RefusesInOneSentence) {
        "--set: model.attention.experts: must be a list of strings out of \"q\", \"k\", \"v\", \"o\", got [\"v\", "
        "\"x\"]"},
       {"model.norm=Layer", "--set: model.norm: must be one of \"layer\", \"rms\", got \"Layer\""},
-      {"tokenizer.model=\xff", "--set: tokenizer.model: the value is not valid UTF-8 text"},
-      {"data.train=[\xff]", "--set: data.train: the value is not valid UTF-8 text"},
+      {"tokenizer.model=\xff", "--set: tokenizer.model: the value is not valid UTF-8"},
+      {"data.train=[\xff]", "--set: data.train: the value is not valid UTF-8"},
   };
   for (const auto& [assignment, expected] : cases) {
     EXPECT_EQ(complaint(assignment), expected) << assignment;
+  }
+}
+
+TEST(Variation, ValuesStandBetweenCommas) {
+  const Variation rate = parse_variation("train.learning_rate=3e-4,1e-3", "--tune");
+  EXPECT_EQ(rate.key, "train.learning_rate");
+  EXPECT_EQ(rate.values, (std::vector<std::string>{"3e-4", "1e-3"}));
+  EXPECT_EQ(parse_variation("a=[v,o],[o]", "--tune").values, (std::vector<std::string>{"[v,o]", "[o]"}));
+  EXPECT_EQ(parse_variation("a=\"x,y\",z", "--tune").values, (std::vector<std::string>{"\"x,y\"", "z"}));
+  for (const char* wrong : {"", "a", "=1", "a=", "a=1,", "a=,1", "a=1,,2"}) {
+    try {
+      parse_variation(wrong, "compare: --tune");
+      ADD_FAILURE() << wrong;
+    } catch (const UserError& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("compare: --tune ")) << error.what();
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// Of model.vocabulary_size and tokenizer.vocabulary_size one given decides the other.
+// model.vocabulary_size and tokenizer.vocabulary_size are derived from each other.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -57,7 +57,7 @@ TEST(Vocabulary, MaskedModelsHaveTwoIdsMore) {
   EXPECT_EQ(sizes(masked + bytes), (Sizes{258, 256, true}));
   const Config equal = parse_config(masked + "model.vocabulary_size = 99\ntokenizer.vocabulary_size = 99", "x");
   EXPECT_EQ(complaint_of([&] { check(equal, "x"); }),
-            "x: model.vocabulary_size: must hold the 99 tokens of the tokenizer and 2 special ones, got 99");
+            "x: model.vocabulary_size: must be at least 101, the size of the tokenizer and 2 special tokens, got 99");
 }
 
 TEST(Vocabulary, WhatIsWrittenIsGiven) {
@@ -80,7 +80,7 @@ TEST(Vocabulary, OverridesAreGivenToo) {
             }),
             "--set: tokenizer.vocabulary_size: must be at most 256 with kind = \"bytes\", got 257");
   EXPECT_EQ(complaint_of([&] { with({"model.vocabulary_size=400"}); }),
-            "--set: model.vocabulary_size: must hold the 3000 tokens of the tokenizer, got 400");
+            "--set: model.vocabulary_size: must be at least 3000, the size of the tokenizer, got 400");
   std::filesystem::remove(file);
 }
 
@@ -91,7 +91,7 @@ TEST(Vocabulary, ATokenFileHasItsOwn) {
   };
   EXPECT_EQ(complaint(sizes + "data.train = [\"a.tokens\"]"), "no error");
   EXPECT_EQ(complaint(sizes + "data.train = [\"tokens.txt\"]"),
-            "x: model.vocabulary_size: must hold the 8000 tokens of the tokenizer, got 300");
+            "x: model.vocabulary_size: must be at least 8000, the size of the tokenizer, got 300");
   EXPECT_TRUE(is_token_file("x.tokens") && is_token_file("*.safetensors") && !is_token_file("tokens.txt"));
 }
 

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "complaint.h"
 #include "foundation/core/random.h"
 #include "headroom/config/config.h"
 
@@ -46,7 +48,7 @@ TEST(ToToml, KeepsEveryCharacter) {
   EXPECT_EQ(copy.data.train, config.data.train);
 }
 
-// Any value that a field may have.
+// Sets a random permitted value.
 struct Randomiser {
   Random& random;
   const Field& field;
@@ -90,36 +92,70 @@ struct Randomiser {
   void operator()(const Choice& choice) const { choice.set(choice.names[random.below(choice.names.size())]); }
 };
 
-void randomise(Random& random, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables) {
-  for (const Field& field : fields) {
-    std::visit(Randomiser{random, field}, field.slot);
-  }
-  for (const Fields::Table& table : tables) {
-    randomise(random, table.fields, table.tables);
-  }
-}
-
 TEST(ToToml, RandomConfigsReadBackExactly) {
   Random random(11);
   for (int i = 0; i < 500; ++i) {
     Config config;
     Fields fields;
     describe(fields, config);
-    randomise(random, fields.fields(), fields.tables());
+    fields.root().for_each([&](const std::string&, const Field& field) {
+      std::visit(Randomiser{random, field}, field.slot);
+    });
     EXPECT_EQ(read_back(config), to_toml(config));
     EXPECT_EQ(flatten(parse_config(to_toml(config), "copy")), flatten(config));
   }
 }
 
-void each_field(const std::string& path, const std::vector<Field>& fields, const std::vector<Fields::Table>& tables,
-                const std::function<void(const std::string&, const Field&)>& visit) {
-  for (const Field& field : fields) {
-    visit(path + field.key, field);
+std::string value_of(const Config& config, const std::string& wanted) {
+  for (const auto& [key, value] : flatten(config)) {
+    if (key == wanted) {
+      return value;
+    }
   }
-  for (const Fields::Table& table : tables) {
-    EXPECT_FALSE(table.about.empty()) << table.key;
-    each_field(path + table.key + ".", table.fields, table.tables, visit);
+  return "(absent)";
+}
+
+TEST(Flatten, HoldsEveryKeyOnce) {
+  std::vector<std::string> names;
+  for (const auto& [key, value] : flatten({})) {
+    names.push_back(key);
   }
+  EXPECT_GT(names.size(), 60u);
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+}
+
+TEST(Flatten, ShowsValuesOfEveryType) {
+  Config config;
+  config.model.attention.experts = {"v", "o"};
+  config.model.adaptive_cutoffs = {20, 40};
+  config.train.betas = {0.5, 0.75};
+  config.train.precision = Precision::bf16;
+  EXPECT_EQ(value_of(config, "model.attention.experts"), "[\"v\", \"o\"]");
+  EXPECT_EQ(value_of(config, "model.adaptive_cutoffs"), "[20, 40]");
+  EXPECT_EQ(value_of(config, "train.betas"), "[0.5, 0.75]");
+  EXPECT_EQ(value_of(config, "train.precision"), "bf16");
+  EXPECT_EQ(value_of(config, "model.attention.bias"), "false");
+  EXPECT_EQ(value_of(config, "model.d_model"), "256");
+  EXPECT_EQ(value_of(config, "tokenizer.model"), "");
+}
+
+TEST(TakeValues, OfTheKeysThatAreWanted) {
+  Config from, to;
+  from.model.d_model = 64;
+  from.model.norm = Norm::rms;
+  from.model.attention.projection = "experts";
+  from.model.attention.experts = {"q"};
+  from.train.steps = 7;
+  from.tokenizer.model = "x";
+  take_values(to, from, [](std::string_view key) { return key.starts_with("model.") && key != "model.d_model"; });
+  EXPECT_EQ(value_of(to, "model.d_model"), "256");
+  EXPECT_EQ(value_of(to, "model.norm"), "rms");
+  EXPECT_EQ(value_of(to, "model.attention.projection"), "experts");
+  EXPECT_EQ(value_of(to, "model.attention.experts"), "[\"q\"]");
+  EXPECT_EQ(value_of(to, "train.steps"), "1000");
+  take_values(to, from, [](std::string_view) { return true; });
+  EXPECT_EQ(flatten(to), flatten(from));
 }
 
 TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
@@ -128,7 +164,7 @@ TEST(Help, ExplainsEveryKeyWithItsDefaultAndChoices) {
   describe(fields, config);
   const std::string help = help_text();
   int n_fields = 0;
-  each_field("", fields.fields(), fields.tables(), [&](const std::string& dotted, const Field& field) {
+  fields.root().for_each([&](const std::string& dotted, const Field& field) {
     ++n_fields;
     EXPECT_GT(field.about.size(), 10u) << dotted;
     EXPECT_EQ(field.about.find('\n'), std::string::npos) << dotted;
@@ -155,12 +191,26 @@ TEST(Help, NeedsNoWiderNumbersThanDoublesHold) {
   Config config;
   Fields fields;
   describe(fields, config);
-  each_field("", fields.fields(), fields.tables(), [&](const std::string& dotted, const Field& field) {
+  fields.root().for_each([&](const std::string& dotted, const Field& field) {
     if (std::holds_alternative<std::int64_t*>(field.slot)) {
       EXPECT_LE(field.range.high, 9007199254740992.0) << dotted;
       EXPECT_GE(field.range.low, 0) << dotted;
     }
   });
+}
+
+TEST(Help, ExplainsOneKeyOrTable) {
+  const std::string key = help_text("model.attention.n_heads"), table = help_text("model.mlp");
+  EXPECT_TRUE(key.starts_with("[model.attention]  ")) << key;
+  EXPECT_NE(key.find("\n  n_heads = 8 "), std::string::npos) << key;
+  EXPECT_EQ(key.find("d_head ="), std::string::npos) << key;
+  EXPECT_TRUE(table.starts_with("[model.mlp]  ")) << table;
+  EXPECT_NE(table.find("d_hidden"), std::string::npos) << table;
+  EXPECT_EQ(table.find("[model.attention]"), std::string::npos) << table;
+  EXPECT_NE(help_text("train").find("steps = "), std::string::npos);
+  EXPECT_EQ(help_text("train.parts"), help_text("train.gradient_accumulators"));
+  EXPECT_EQ(complaint_of([] { help_text("train.lr"); }),
+            "--help-config: train.lr: unknown key, did you mean train.learning_rate?");
 }
 
 }  // namespace write_test

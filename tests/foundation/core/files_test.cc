@@ -50,34 +50,34 @@ TEST_F(MappedFileTest, EmptyFileIsAnEmptySpan) {
 TEST_F(MappedFileTest, NamesWhatIsNoFile) {
   const auto open = [](const fs::path& path) { return complaint_of([&] { const MappedFile file(path); }); };
   const std::string name = folder_.string();
-  EXPECT_EQ(open(folder_), "misuse: " + name + ": is a folder, a file was expected");
-  EXPECT_EQ(open(folder_ / "gone"), "misuse: " + name + "/gone: no such file");
-  EXPECT_EQ(open(put("a", "x") / "b"), "misuse: " + name + "/a/b: no such file");
+  EXPECT_EQ(open(folder_), "user error: " + name + ": is a directory; expected a file");
+  EXPECT_EQ(open(folder_ / "gone"), "user error: " + name + "/gone: no such file");
+  EXPECT_EQ(open(put("a", "x") / "b"), "user error: " + name + "/a/b: no such file");
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(open(folder_ / "pipe"), "misuse: " + name + "/pipe: is not a regular file");
+  EXPECT_EQ(open(folder_ / "pipe"), "user error: " + name + "/pipe: is not a regular file");
 }
 
 TEST_F(TextFileTest, ReadsAll) {
   const std::string text(100'000, 'x');
   EXPECT_EQ(read_text_file(put("a", text)), text);
   EXPECT_EQ(read_text_file(put("empty", "")), "");
-  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // says that its size is 0
+  EXPECT_FALSE(read_text_file("/proc/self/status").empty());  // its reported size is 0
 }
 
 TEST_F(TextFileTest, StopsAtTheLimit) {
   const fs::path path = put("a", std::string(100, 'x'));
   EXPECT_EQ(read_text_file(path, 100).size(), 100u);
   EXPECT_EQ(complaint_of([&] { read_text_file(path, 99); }),
-            "misuse: " + path.string() + ": too large for a text file: at most 99 bytes are read");
+            "user error: " + path.string() + ": is too large for a text file: the limit is 99 bytes");
   EXPECT_EQ(complaint_of([] { read_text_file("/dev/zero", 1000); }),
-            "misuse: /dev/zero: too large for a text file: at most 1000 bytes are read");
+            "user error: /dev/zero: is too large for a text file: the limit is 1000 bytes");
 }
 
 TEST_F(TextFileTest, NamesWhatIsMissing) {
   EXPECT_EQ(complaint_of([&] { read_text_file(folder_ / "gone"); }),
-            "misuse: " + folder_.string() + "/gone: no such file");
+            "user error: " + folder_.string() + "/gone: no such file");
   EXPECT_EQ(complaint_of([&] { read_text_file(folder_); }),
-            "misuse: " + folder_.string() + ": is a folder, a file was expected");
+            "user error: " + folder_.string() + ": is a directory; expected a file");
 }
 
 TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {
@@ -127,7 +127,7 @@ TEST_F(AtomicFileTest, WritesOverWhatWasWritten) {
   file.write_at(8, bytes("yz"));
   file.write("end");
   EXPECT_EQ(complaint_of([&] { file.write_at(12, bytes("ab")); }),
-            "error: " + (folder_ / "a").string() + ": 2 bytes at 12 lie outside the 13 written before");
+            "error: " + (folder_ / "a").string() + ": 2 bytes at 12 are outside of the 13 bytes written before");
   EXPECT_TRUE(complaint_of([&] { file.write_at(SIZE_MAX, bytes("ab")); }).starts_with("error: "));
   file.commit();
   EXPECT_EQ(content(folder_ / "a"), "01ab4567yzend");
@@ -158,7 +158,7 @@ TEST_F(AtomicFileTest, AFolderIsClearedOfLeftoversOnly) {
   remove_leftovers(folder_ / "no such folder");
 }
 
-// The lock of a process goes with it, however it ends: what it was writing is a leftover then.
+// The system releases the lock of a killed process, whose file is then a leftover.
 TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -185,7 +185,7 @@ TEST_F(AtomicFileTest, AKilledProcessLeavesALeftover) {
 TEST_F(AtomicFileTest, CommitsOnce) {
   AtomicFile file(folder_ / "a");
   file.commit();
-  EXPECT_EQ(complaint_of([&] { file.commit(); }), "error: " + (folder_ / "a").string() + ": is already committed");
+  EXPECT_EQ(complaint_of([&] { file.commit(); }), "error: " + (folder_ / "a").string() + ": already committed");
 }
 
 TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
@@ -197,7 +197,7 @@ TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
 TEST_F(AtomicFileTest, AFolderInTheWayIsAnError) {
   fs::create_directories(folder_ / "a" / "inside");
   EXPECT_EQ(complaint_of([&] { write_text_file(folder_ / "a", "text"); }),
-            "misuse: " + (folder_ / "a").string() + ": cannot be replaced: it is no file but a folder");
+            "user error: " + (folder_ / "a").string() + ": cannot overwrite: it is a directory");
   EXPECT_EQ(n_files(), 1u);
 }
 
@@ -216,7 +216,7 @@ TEST_F(AtomicFileTest, AWriteThatStopsHalfWayLeavesTheOldFile) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-// A small file system in memory at `place`, visible to this process alone.
+// Mounts a small tmpfs at `place` in a private mount namespace.
 class SmallDisk {
  public:
   explicit SmallDisk(const fs::path& place) : place_(place) {
@@ -268,7 +268,7 @@ TEST_F(AtomicFileTest, AReadOnlyFolderIsAnError) {
   EXPECT_EQ(complaint_of([&] { const FolderLock lock(place); }),
             "error: " + place.string() + ": cannot be locked: Read-only file system");
   EXPECT_EQ(complaint_of([&] { make_folder(place / "b"); }),
-            "error: " + (place / "b").string() + ": the folder cannot be made: Read-only file system");
+            "error: " + (place / "b").string() + ": cannot create directory: Read-only file system");
   EXPECT_EQ(content(path), "old");
 }
 
@@ -278,15 +278,15 @@ TEST_F(MakeFolder, MakesParentsAndMindsFiles) {
   EXPECT_TRUE(fs::is_directory(folder_ / "a" / "b"));
   const fs::path file = put("file", "x");
   EXPECT_EQ(complaint_of([&] { make_folder(file); }),
-            "misuse: " + file.string() + ": the folder cannot be made: it is a file");
+            "user error: " + file.string() + ": cannot create directory: it is a file");
   EXPECT_EQ(complaint_of([&] { make_folder(file / "b"); }),
-            "misuse: " + (file / "b").string() + ": the folder cannot be made: " + file.string() + " is a file");
+            "user error: " + (file / "b").string() + ": cannot create directory: " + file.string() + " is a file");
 }
 
 TEST_F(FolderLockTest, IsExclusiveAndEnds) {
   std::optional<FolderLock> lock(folder_);
   EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }),
-            fmt::format("misuse: {}: in use by process {}: wait for it or choose another --out", folder_.string(),
+            fmt::format("user error: {}: in use by process {}; wait for it or choose another --out", folder_.string(),
                         ::getpid()));
   lock.reset();
   EXPECT_EQ(complaint_of([&] { const FolderLock second(folder_); }), "no error");
@@ -330,9 +330,9 @@ TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_EQ(
-      complaint_of([&] { const FolderLock lock(folder_); }),
-      fmt::format("misuse: {}: in use by process {}: wait for it or choose another --out", folder_.string(), child));
+  EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_); }),
+            fmt::format("user error: {}: in use by process {}; wait for it or choose another --out", folder_.string(),
+                        child));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_EQ(complaint_of([&] { const FolderLock lock(folder_); }), "no error");

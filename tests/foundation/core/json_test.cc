@@ -22,21 +22,21 @@ TEST(ParseJson, KeepsValuesAndOrder) {
 
 TEST(ParseJson, NamesFileAndByte) {
   EXPECT_EQ(complaint("{\"a\": 1,}"),
-            "misuse: x.json: not valid JSON at byte 9: syntax error while parsing object key - unexpected '}'; "
+            "user error: x.json: not valid JSON at byte 9: syntax error while parsing object key - unexpected '}'; "
             "expected string literal");
   EXPECT_EQ(complaint(""),
-            "misuse: x.json: not valid JSON at byte 1: syntax error while parsing value - unexpected end of input; "
+            "user error: x.json: not valid JSON at byte 1: syntax error while parsing value - unexpected end of input; "
             "expected '[', '{', or a literal");
-  EXPECT_EQ(complaint(std::string_view("{}\0{", 4)), "misuse: x.json: not valid JSON at byte 3: a zero byte");
-  EXPECT_TRUE(complaint("{} {}").starts_with("misuse: x.json: not valid JSON at byte 4: "));
-  EXPECT_TRUE(complaint("1e999").starts_with("misuse: x.json: not valid JSON at byte 5: "));
+  EXPECT_EQ(complaint(std::string_view("{}\0{", 4)), "user error: x.json: not valid JSON at byte 3: a zero byte");
+  EXPECT_TRUE(complaint("{} {}").starts_with("user error: x.json: not valid JSON at byte 4: "));
+  EXPECT_TRUE(complaint("1e999").starts_with("user error: x.json: not valid JSON at byte 5: "));
 }
 
 TEST(ParseJson, RefusesInvalidUtf8InOneCleanLine) {
   for (const std::string bytes :
        {"\"\xff\"", "\"\xc3\x28\"", "\"\xed\xa0\x80\"", "\"\xc0\xaf\"", "\xff\xfe", "\"\x01\""}) {
     const std::string text = complaint(bytes);
-    EXPECT_TRUE(text.starts_with("misuse: x.json: not valid JSON at byte ")) << text;
+    EXPECT_TRUE(text.starts_with("user error: x.json: not valid JSON at byte ")) << text;
     for (const char c : text) {
       EXPECT_TRUE(c >= ' ' && c <= '~') << text;
     }
@@ -45,16 +45,16 @@ TEST(ParseJson, RefusesInvalidUtf8InOneCleanLine) {
 
 TEST(ParseJson, RefusesKeysThatOccurTwice) {
   EXPECT_EQ(complaint(R"({"a": 1, "b": {"a": 2}, "a": 3})"),
-            "misuse: x.json: the JSON key \"a\" occurs twice in one object");
+            "user error: x.json: the JSON key \"a\" occurs twice in one object");
   EXPECT_EQ(complaint(R"([{"a": 1}, {"a": 1}, {"b": {"a": {"a": 1}}}])"), "no error");
   EXPECT_EQ(complaint(R"({"x\ny": 1, "x\ny": 1})"),
-            "misuse: x.json: the JSON key \"x\\ny\" occurs twice in one object");
+            "user error: x.json: the JSON key \"x\\ny\" occurs twice in one object");
 }
 
 TEST(ParseJson, CountsLevels) {
   EXPECT_EQ(complaint("[[[0]]]", 3), "no error");
-  EXPECT_EQ(complaint("[[[[0]]]]", 3), "misuse: x.json: JSON nested deeper than 3 levels");
-  EXPECT_EQ(complaint(R"({"a": [{"b": []}]})", 3), "misuse: x.json: JSON nested deeper than 3 levels");
+  EXPECT_EQ(complaint("[[[[0]]]]", 3), "user error: x.json: JSON nested deeper than 3 levels");
+  EXPECT_EQ(complaint(R"({"a": [{"b": []}]})", 3), "user error: x.json: JSON nested deeper than 3 levels");
   EXPECT_EQ(complaint("[[],[],[],[]]", 2), "no error");
 }
 
@@ -64,7 +64,7 @@ TEST(ParseJson, DepthNeverReachesTheStack) {
   for (std::size_t i = 0; i < million / 5; ++i) {
     objects += "{\"a\":";
   }
-  const std::string deep = "misuse: x.json: JSON nested deeper than 64 levels";
+  const std::string deep = "user error: x.json: JSON nested deeper than 64 levels";
   EXPECT_EQ(complaint(std::string(million, '[')), deep);
   EXPECT_EQ(complaint(std::string(million, '[') + std::string(million, ']')), deep);
   EXPECT_EQ(complaint(objects), deep);

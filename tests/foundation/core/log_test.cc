@@ -13,8 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "foundation/core/machine/progress_text.h"
-#include "foundation/core/machine/terminal.h"
+#include "foundation/core/machine/progress.h"
 
 namespace headroom {
 namespace log_test {
@@ -22,44 +21,6 @@ namespace log_test {
 using detail::progress_bar;
 using detail::progress_line;
 using detail::ProgressState;
-
-TEST(Format, Durations) {
-  EXPECT_EQ(format_duration(0.31), "0.3 s");
-  EXPECT_EQ(format_duration(9.96), "10 s");
-  EXPECT_EQ(format_duration(45), "45 s");
-  EXPECT_EQ(format_duration(59.7), "1 min 00 s");
-  EXPECT_EQ(format_duration(200), "3 min 20 s");
-  EXPECT_EQ(format_duration(7500), "2 h 05 min");
-  EXPECT_EQ(format_duration(200'000), "2 d 07 h");
-  EXPECT_EQ(format_duration(-1), "?");
-  EXPECT_EQ(format_duration(std::numeric_limits<double>::infinity()), "?");
-}
-
-TEST(Format, Counts) {
-  EXPECT_EQ(format_count(0), "0");
-  EXPECT_EQ(format_count(512), "512");
-  EXPECT_EQ(format_count(3.25), "3.2");
-  EXPECT_EQ(format_count(47'312), "47.3 k");
-  EXPECT_EQ(format_count(999'970), "1.0 M");
-  EXPECT_EQ(format_count(170.4e6), "170.4 M");
-  EXPECT_EQ(format_count(5.4e9), "5.4 G");
-  EXPECT_EQ(format_count(-1500), "-1.5 k");
-  EXPECT_EQ(format_count(std::numeric_limits<double>::quiet_NaN()), "nan");
-}
-
-TEST(Format, WhatIsRoundedToZeroHasNoSign) {
-  EXPECT_EQ(format_decimal(-0.004, 2), "0.00");
-  EXPECT_EQ(format_decimal(-0.0, 0), "0");
-  EXPECT_EQ(format_decimal(-0.006, 2), "-0.01");
-  EXPECT_EQ(format_decimal(-10.0, 1), "-10.0");
-}
-
-TEST(Format, Bytes) {
-  EXPECT_EQ(format_bytes(0), "0 B");
-  EXPECT_EQ(format_bytes(1023), "1023 B");
-  EXPECT_EQ(format_bytes(12.3 * 1024 * 1024), "12.3 MiB");
-  EXPECT_EQ(format_bytes(1024.0 * 1024 * 1024 - 1), "1.0 GiB");
-}
 
 ProgressState state() {
   return {.what = "train", .unit = "steps", .note = "loss 3.214", .total = 1000, .done = 312, .seconds = 97.5};
@@ -134,7 +95,7 @@ TEST(Terminal, CountsColumnsNotBytes) {
   EXPECT_EQ(detail::first_columns("ab", 5), "ab");
 }
 
-// What a child process writes to stderr, which is a terminal of that many columns or a pipe (0).
+// The stderr of a child process; it is a terminal of this many columns, or a pipe if 0.
 std::string written_by(const std::function<void()>& work, unsigned short columns) {
   int reader = -1, pipe_ends[2] = {-1, -1};
   const struct winsize size = {24, columns, 0, 0};

@@ -1,5 +1,5 @@
-// Files that lie. Every one must be refused by name, quickly, without a crash or a large allocation; the same
-// tests run under the address sanitizer.
+// Malformed files. Each must be refused with its name, quickly, without a crash or a large allocation. The tests also
+// run under the address sanitizer.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "headroom/core/safetensors.h"
 #include "scratch_folder.h"
 
-// The largest single allocation since it was set to 0.
+// The largest allocation since it was reset to 0.
 static std::atomic<std::size_t> largest_allocation{0};
 
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
@@ -46,7 +46,7 @@ std::string file_of(std::string_view header, std::size_t data_bytes) {
   return file_of(header.size(), header, data_bytes);
 }
 
-// A header with tensors "a" of f32 [2, 3] and "b" of u8 [5], 29 bytes in all, with b's entry to be replaced.
+// A header with the tensors "a", F32 [2, 3], and "b", U8 [5], of 29 bytes in total; the entry of "b" can be replaced.
 std::string with_b(std::string_view b, std::string_view more = "") {
   return fmt::format(R"({{"a":{{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}},"b":{}{}}})", b, more);
 }
@@ -58,7 +58,7 @@ std::string b_with(std::string_view dtype, std::string_view shape, std::string_v
 
 class HostileSafetensors : public ScratchFolder {
  protected:
-  // "opens" or the complaint without the file's name; everything that it says is there has been read.
+  // "opens" if every tensor can be read, else the error without the file's name.
   std::string attempt(const std::string& file) const {
     const std::filesystem::path path = put("x.safetensors", file);
     largest_allocation = 0;
@@ -79,7 +79,7 @@ class HostileSafetensors : public ScratchFolder {
     if (text == "no error") {
       return "opens";
     }
-    const std::string prefix = "misuse: " + path.string() + ": ";
+    const std::string prefix = "user error: " + path.string() + ": ";
     EXPECT_TRUE(text.starts_with(prefix)) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text.substr(std::min(prefix.size(), text.size()));
@@ -115,8 +115,8 @@ TEST_F(HostileSafetensors, TruncatedAtEveryByte) {
   }
   EXPECT_EQ(attempt(file.substr(0, 7)), "truncated: 7 bytes, too short for a safetensors file");
   EXPECT_EQ(attempt(file.substr(0, file.size() - 9)),
-            "truncated: the header promises 29 bytes of tensors, the file has 20");
-  EXPECT_EQ(attempt(file + "x"), "1 bytes after the last tensor belong to none");
+            "truncated: the header describes 29 bytes of tensors, the file has 20");
+  EXPECT_EQ(attempt(file + "x"), "1 unexpected bytes after the last tensor");
 }
 
 TEST_F(HostileSafetensors, LyingHeaderLengths) {
@@ -128,16 +128,16 @@ TEST_F(HostileSafetensors, LyingHeaderLengths) {
     }
   }
   EXPECT_EQ(attempt(file_of(n + 30, header, 29)),
-            fmt::format("truncated: it claims a header of {} bytes, the file has {}", n + 30, n + 29));
+            fmt::format("truncated: a header of {} bytes is declared, the file has {}", n + 30, n + 29));
   for (const std::uint64_t length : {std::uint64_t{100'000'001}, std::uint64_t{1} << 40, std::uint64_t{INT64_MAX},
                                      std::uint64_t{UINT64_MAX}, std::uint64_t{UINT64_MAX - 7}}) {
     EXPECT_EQ(attempt(file_of(length, header, 29)),
-              fmt::format("not a safetensors file: it claims a header of {} bytes", length));
+              fmt::format("not a safetensors file: a header of {} bytes is declared", length));
   }
 }
 
 struct Spoiled {
-  std::string b, complaint;  // the entry of "b" and what is said about it
+  std::string b, complaint;  // the entry of "b", and the error
 };
 
 TEST_F(HostileSafetensors, SpoiledEntries) {
@@ -199,11 +199,11 @@ TEST_F(HostileSafetensors, SpoiledEntries) {
     EXPECT_EQ(attempt(file_of(with_b(spoiled.b), 29)), "tensor \"b\": " + spoiled.complaint) << spoiled.b;
   }
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[6]", "[24,30]")), 29)),
-            "truncated: the header promises 30 bytes of tensors, the file has 29");
+            "truncated: the header describes 30 bytes of tensors, the file has 29");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[1152921504606846976]", "[24,1152921504606847000]")), 29)),
-            "truncated: the header promises 1152921504606847000 bytes of tensors, the file has 29");
+            "truncated: the header describes 1152921504606847000 bytes of tensors, the file has 29");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[4]", "[24,28]")), 29)),
-            "1 bytes after the last tensor belong to none");
+            "1 unexpected bytes after the last tensor");
   EXPECT_EQ(attempt(file_of(with_b(b_with("\"U8\"", "[24]", "[0,24]")), 24)), "tensor \"b\": overlaps another tensor");
 }
 
@@ -270,7 +270,7 @@ TEST_F(HostileSafetensors, FlippedAndOverwrittenBytes) {
     std::string file = good;
     const std::uint64_t n_changes = 1 + random.below(3);
     for (std::uint64_t change = 0; change < n_changes; ++change) {
-      // Mostly in the length and the header, where the checks are.
+      // Mostly in the length and the header, which are checked.
       const std::size_t place = random.below(random.below(8) == 0 ? file.size() : file.size() - 29);
       file[place] = static_cast<char>(random.below(2) == 0 ? random.below(256) : file[place] ^ (1 << random.below(8)));
     }

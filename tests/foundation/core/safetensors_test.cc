@@ -55,9 +55,10 @@ TEST_F(SafetensorsTest, ReadsWhatItWrote) {
   EXPECT_FALSE(file.contains("config"));
   EXPECT_EQ(file.metadata_at("config"), "[model]\nname = \"ä\"\n");
   EXPECT_EQ(file.metadata().size(), 2u);
-  EXPECT_EQ(complaint_of([&] { (void)file.at("w"); }), "misuse: " + (folder_ / "a").string() + ": has no tensor \"w\"");
+  EXPECT_EQ(complaint_of([&] { (void)file.at("w"); }),
+            "user error: " + (folder_ / "a").string() + ": has no tensor \"w\"");
   EXPECT_EQ(complaint_of([&] { (void)file.metadata_at("w"); }),
-            "misuse: " + (folder_ / "a").string() + ": has no metadata \"w\"");
+            "user error: " + (folder_ / "a").string() + ": has no metadata \"w\"");
 }
 
 TEST_F(SafetensorsTest, EmptyFileOfTensors) {
@@ -123,13 +124,13 @@ TEST_F(SafetensorsTest, RefusesToWriteWhatItWouldNotRead) {
   SafetensorsWriter writer;
   writer.add("x", DType::f32, {2}, bytes_of(x));
   EXPECT_EQ(complaint_of([&] { writer.add("x", DType::f32, {2}, bytes_of(x)); }),
-            "error: safetensors: the tensor name \"x\" is taken");
+            "error: safetensors: duplicate tensor name \"x\"");
   EXPECT_EQ(complaint_of([&] { writer.add("__metadata__", DType::f32, {2}, bytes_of(x)); }),
-            "error: safetensors: the tensor name \"__metadata__\" is taken");
+            "error: safetensors: duplicate tensor name \"__metadata__\"");
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{3}, {-2}, {}, {INT64_MAX, INT64_MAX}, {std::int64_t{1} << 62}}) {
     EXPECT_EQ(complaint_of([&] { writer.add("y", DType::f32, shape, bytes_of(x)); }),
-              "error: safetensors: tensor \"y\" cannot be written: its shape and dtype do not take its 8 bytes");
+              "error: safetensors: tensor \"y\" cannot be written: its shape and dtype do not match its 8 bytes");
   }
   writer.set_metadata("k", "\xff");
   EXPECT_EQ(complaint_of([&] { writer.write(folder_ / "a"); }),
@@ -160,9 +161,9 @@ TEST_F(StreamTest, WritesPieceByPiece) {
     const std::vector<std::int64_t> ends = {7, 9};
     stream.add("ends", DType::i64, {2}, {bytes_of(ends).begin(), bytes_of(ends).end()});
     EXPECT_EQ(complaint_of([&] { stream.add("tokens", DType::u8, {0}, {}); }),
-              "error: " + path.string() + ": the tensor name \"tokens\" is taken");
+              "error: " + path.string() + ": duplicate tensor name \"tokens\"");
     EXPECT_EQ(complaint_of([&] { stream.add("ends", DType::u8, {0}, {}); }),
-              "error: " + path.string() + ": the tensor name \"ends\" is taken");
+              "error: " + path.string() + ": duplicate tensor name \"ends\"");
     EXPECT_FALSE(fs::exists(path));
     stream.commit({{"tokenizer", "bytes"}});
   }
@@ -188,16 +189,16 @@ TEST_F(StreamTest, SaysWhenTheHeaderDoesNotFit) {
   EXPECT_EQ(complaint_of([&] {
               stream.commit({{"long", std::string(200, 'x')}});
             }),
-            "error: " + path.string() + ": cannot be written: the header takes 286 bytes, there is room for 120");
+            "error: " + path.string() + ": cannot be written: the header takes 286 bytes, but only 120 are reserved");
 }
 
 TEST_F(StreamTest, RefusesHalfAnElement) {
   const fs::path path = folder_ / "tokens";
   SafetensorsStream stream(path, "tokens", DType::u16);
   stream.append(std::vector<std::byte>(3));
-  EXPECT_EQ(
-      complaint_of([&] { stream.commit({}); }),
-      "error: " + path.string() + ": tensor \"tokens\" cannot be written: its shape and dtype do not take its 3 bytes");
+  EXPECT_EQ(complaint_of([&] { stream.commit({}); }),
+            "error: " + path.string() +
+                ": tensor \"tokens\" cannot be written: its shape and dtype do not match its 3 bytes");
 }
 
 }  // namespace safetensors_test

@@ -1,4 +1,4 @@
-// A folder of its own for each test, gone afterwards.
+// A temporary folder for each test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class ScratchFolder : public testing::Test {
   std::filesystem::path put(const std::string& name, std::string_view text) const {
     const std::filesystem::path path = folder_ / name;
     std::filesystem::create_directories(path.parent_path());
-    std::filesystem::remove(path);  // ext4 waits for the disk when a file is emptied and filled again
+    std::filesystem::remove(path);  // ext4 syncs when an existing file is truncated and rewritten
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
@@ -45,13 +45,13 @@ class ScratchFolder : public testing::Test {
   std::filesystem::path folder_;
 };
 
-// What `action` complains about, as "misuse: ..." or "error: ...", or "no error".
+// The exception of `action`: "user error: ...", "error: ...", or "no error".
 template <class Action>
 std::string complaint_of(Action action) {
   try {
     action();
   } catch (const UserError& error) {
-    return std::string("misuse: ") + error.what();
+    return std::string("user error: ") + error.what();
   } catch (const Error& error) {
     return std::string("error: ") + error.what();
   }

@@ -5,9 +5,11 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "scratch_folder.h"
 
@@ -16,7 +18,7 @@ namespace system_test {
 
 namespace fs = std::filesystem;
 
-// Sets an environment variable (nullptr: removes it) until the block is left.
+// Sets an environment variable (nullptr: removes it) for its lifetime.
 class Environment {
  public:
   Environment(const char* name, const char* value) : name_(name) {
@@ -122,7 +124,7 @@ TEST(Interrupts, TheFirstIsAWishTheSecondAnEnd) {
   EXPECT_FALSE(interrupted());
 }
 
-// As nohup asks for.
+// nohup ignores SIGHUP.
 TEST(Interrupts, AHangUpThatIsIgnoredStaysIgnored) {
   const auto hung_up = [] {
     std::signal(SIGHUP, SIG_IGN);
@@ -172,7 +174,36 @@ TEST_F(Home, CacheHasThreePlaces) {
   const Environment no_xdg("XDG_CACHE_HOME", "");
   EXPECT_EQ(cache_folder(), "/c/.cache/headroom");
   const Environment no_home("HOME", nullptr);
-  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // of the user, whom the system knows
+  EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // from the user database
+}
+
+TEST(InParallel, EachPieceOnce) {
+  for (const std::size_t threads : {0, 1, 3, 50}) {
+    std::vector<std::atomic<int>> done(40);
+    in_parallel(done.size(), threads, [&](std::size_t i) { ++done[i]; });
+    EXPECT_TRUE(std::all_of(done.begin(), done.end(), [](const auto& n) { return n == 1; })) << threads;
+    in_parallel(0, threads, [](std::size_t) { FAIL(); });
+  }
+}
+
+TEST(InParallel, TheFirstErrorWithAnyThreads) {
+  for (const std::size_t threads : {1, 2, 8}) {
+    for (int round = 0; round < 50; ++round) {
+      std::atomic<int> begun = 0;
+      try {
+        in_parallel(1000, threads, [&](std::size_t i) {
+          ++begun;
+          if (i >= 17) {
+            fail("{}", i);
+          }
+        });
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "17");
+      }
+      EXPECT_LT(begun, 100) << "the rest is not begun";
+    }
+  }
 }
 
 }  // namespace system_test

@@ -74,7 +74,7 @@ TEST(LineChart, LabelsOfEqualCurvesAreSpread) {
   }
 }
 
-// Whatever lies close together: from above, labels name the lines from the highest end to the lowest.
+// Labels have the order of the lines' ends, also where these are close together.
 TEST(LineChart, LabelsAreAlwaysInTheOrderOfTheEnds) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
@@ -143,7 +143,7 @@ TEST(LineChart, LeavesOutWhatCannotBeDrawn) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf"), std::string::npos);
   EXPECT_EQ(numbers_after(svg, "<circle cx='").size(), 2u);
-  EXPECT_NE(line_chart(chart_of({{}, {}})).find("nothing was measured"), std::string::npos);
+  EXPECT_NE(line_chart(chart_of({{}, {}})).find("no measurements"), std::string::npos);
   EXPECT_EQ(line_chart(chart_of({{{0, 7}}})).find("nan"), std::string::npos) << "one point, at step 0";
 }
 
@@ -188,8 +188,7 @@ TEST(ScatterChart, NamesItsPoints) {
   EXPECT_NE(svg.find(">cheap</text>"), std::string::npos);
   EXPECT_EQ(svg.find("<dear"), std::string::npos);
   EXPECT_NE(svg.find("class='label left s1'"), std::string::npos) << "no room to its right";
-  EXPECT_NE(scatter_chart({.title = "t", .x_label = "x", .points = {}}).find("nothing was measured"),
-            std::string::npos);
+  EXPECT_NE(scatter_chart({.title = "t", .x_label = "x", .points = {}}).find("no measurements"), std::string::npos);
 }
 
 TEST(ScatterChart, DrawsLinesAndTheGapBetweenThem) {

@@ -6,13 +6,13 @@
 #include <cmath>
 #include <regex>
 
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 
 namespace headroom::draw {
 namespace heat_map_test {
 
-// The shades inside a file of grey_png().
+// The shades in a PNG of grey_png().
 std::vector<unsigned char> shades_of(const std::string& png, std::size_t width, std::size_t height) {
   const std::size_t data = png.find("IDAT") + 4, end = png.find("IEND") - 8;
   std::vector<unsigned char> lines((width + 1) * height);
@@ -48,7 +48,7 @@ std::vector<std::string> pictures_in(const std::string& svg) {
   return found;
 }
 
-// Full at `full`, nothing at 0; what is below 0 is a picture of its own in another colour.
+// Opaque at `full` and transparent at 0; negative values are a separate image in another colour.
 TEST(HeatMap, ShadesAreSharesOfTheFullOne) {
   const HeatMap map{.title = "t", .cells = {2, 2, {0.0F, 1.0F, 4.0F, -2.0F}}, .shade = {.full = 2.0}};
   const std::string svg = heat_map(map);

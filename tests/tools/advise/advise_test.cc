@@ -41,7 +41,7 @@ d_hidden = 32
 kind = "bytes"
 [data]
 train = ["text.txt"]
-validation_share = 0.1
+validation_fraction = 0.1
 [train]
 batch_size = 4
 learning_rate = 1e-4

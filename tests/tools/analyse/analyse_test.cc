@@ -42,7 +42,7 @@ TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
 // By default all applicable analyses run, for every kind of model.
 TEST(Analyse, ModelsOfAllKindsAndParts) {
   const std::string text = "the cat sat on the mat, the cat sat";
-  for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
+  for (const auto& [kind, name] : config::values_of<config::ModelKind>()) {
     if (kind == config::ModelKind::vision) {
       continue;
     }

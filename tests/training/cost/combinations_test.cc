@@ -17,7 +17,7 @@ using namespace config;
 template <class Enum, class Visit>
 void each(Enum& slot, Visit visit) {
   const Enum before = slot;
-  for (const auto& [value, name] : Names<Enum>::kNames) {
+  for (const auto& [value, name] : values_of<Enum>()) {
     slot = value;
     visit();
   }

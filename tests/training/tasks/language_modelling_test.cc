@@ -265,7 +265,7 @@ TEST(Figures, KeepTheirKeysInMetrics) {
 
 TEST(TaskFor, EveryKindOfModelHasATaskOfItsOwn) {
   std::set<std::string_view> names;
-  for (const auto& [kind, name] : config::Names<config::ModelKind>::kNames) {
+  for (const auto& [kind, name] : config::values_of<config::ModelKind>()) {
     config::Config config;
     config.model.kind = kind;
     EXPECT_TRUE(names.insert(task_for(config, "train").name()).second) << name;

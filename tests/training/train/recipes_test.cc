@@ -8,8 +8,8 @@
 #include <string>
 
 #include "engine/store/tiny.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "training/cost/recipe_list.h"
@@ -161,7 +161,7 @@ class TrainRecipes : public ::testing::Test {
         const bool composition = config.data.generator == config::Generator::composition;
         at_most(tokenizer.vocabulary_size, composition ? 400 : 295);
       }
-      m.vocabulary_size = tokenizer.vocabulary_size + config::special_tokens(m.kind);
+      m.vocabulary_size = tokenizer.vocabulary_size + config::n_special_tokens(m.kind);
       at_most(m.source_vocabulary_size, 280);
     }
     return config;

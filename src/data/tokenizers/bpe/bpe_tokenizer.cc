@@ -225,17 +225,17 @@ class Bpe : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t least_size) {
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t min_size) {
   BpeModel model = parse_tokenizer_json(serialised, origin);
-  model.spare_ids = std::max(model.spare_ids, least_size - std::ssize(model.tokens));
+  model.spare_ids = std::max(model.spare_ids, min_size - std::ssize(model.tokens));
   return std::make_unique<Bpe>(model);
 }
 
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
-                                            std::int64_t least_size) {
+                                            std::int64_t min_size) {
   BpeModel model = parse_vocabulary_and_merges(vocabulary, merges, origin, merges_origin);
-  model.spare_ids = std::max(model.spare_ids, least_size - std::ssize(model.tokens));
+  model.spare_ids = std::max(model.spare_ids, min_size - std::ssize(model.tokens));
   return std::make_unique<Bpe>(model);
 }
 

@@ -1,5 +1,5 @@
-// composition: how heads mix. "none"; "static", one learned map between heads (talking heads); "dynamic", maps
-// computed from the tokens, with or without a static one (DCMHA).
+// composition = "none"; "static": a learned map between heads (talking heads); "dynamic": maps computed from the
+// tokens, optionally with a static one (DCMHA).
 #include <algorithm>
 
 #include "foundation/config/checker.h"
@@ -8,12 +8,12 @@
 namespace headroom::config {
 namespace {
 
-// Stages with a composition: before the softmax, after it.
+// Number of stages with a composition: before the softmax, after it.
 std::int64_t stages_of(const AttentionOptions& a) {
   return (a.composes("pre") ? 1 : 0) + (a.composes("post") ? 1 : 0);
 }
 
-// Neighbouring heads that may mix, m.
+// m, the neighbouring heads that mix with each other.
 Exact heads_of_group(const AttentionOptions& a) {
   return a.n_heads / a.compose_groups;
 }
@@ -22,17 +22,14 @@ class NoComposition : public CompositionPart {
  public:
   std::string_view name() const override { return "none"; }
   std::string_view about() const override { return "not at all"; }
-  void describe(Fields&, AttentionOptions&) const override {}
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     check.require(!model.attention.compose_static, "compose_static", "needs composition = \"dynamic\", not \"none\"");
     check.require(model.attention.compose_skip, "compose_skip", "must be true with composition = \"none\"");
   }
-  void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
   Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
-  Exact products(const AttentionOptions&, Exact, const Span&) const override { return 0; }
+  Exact products(const AttentionOptions&, Exact, const AttentionExtent&) const override { return 0; }
   PaperTerms paper(const AttentionOptions&, const PaperSizes&) const override { return {}; }
-  Exact cache_numbers(const AttentionOptions&) const override { return 0; }
   bool keeps_width() const override { return false; }
 };
 
@@ -45,19 +42,19 @@ class StaticMap : public CompositionPart {
     if (fields.has("compose")) {
       return;
     }
-    fields.add("compose", o.compose, {"pre", "post"}, "compose scores before the softmax, weights after it, or both");
-    fields.add("compose_skip", o.compose_skip, "add what the maps give to each head's own scores");
+    fields.add("compose", o.compose, {"pre", "post"},
+               "static, dynamic: compose scores before the softmax, weights after it, or both");
+    fields.add("compose_skip", o.compose_skip, "static, dynamic: add the result of the maps to each head's own scores");
     fields.add("compose_groups", o.compose_groups, between(1, 65536),
-               "groups of neighbouring heads that never mix with each other; divides n_heads");
+               "static, dynamic: groups of neighbouring heads, between which heads do not mix; divides n_heads");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
-    check.require(a.score->has_scores(), "composition",
-                  "must be \"none\" with {}, which never has the scores that heads would mix",
+    check.require(a.score->has_scores(), "composition", "must be \"none\" with {}, which has no scores to mix",
                   detail::setting("score", a.score));
     check.require(a.projection->has_fixed_heads(), "composition",
-                  "must be \"none\" with {}, whose heads differ from token to token",
+                  "must be \"none\" with {}, which routes each token to other heads",
                   detail::setting("projection", a.projection));
     check.require(!a.compose.empty(), "compose", "must name \"pre\", \"post\" or both with {}",
                   detail::setting("composition", a.composition));
@@ -65,7 +62,6 @@ class StaticMap : public CompositionPart {
     check.require(a.n_heads % a.compose_groups == 0, "compose_groups", "must divide n_heads = {}, got {}", a.n_heads,
                   a.compose_groups);
   }
-  void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 
   // H m a stage.
   Sizes tensors(const AttentionOptions& a, Exact) const override {
@@ -73,19 +69,18 @@ class StaticMap : public CompositionPart {
     return has_map(a) ? Sizes(stages, heads_of_group(a) * a.n_heads) : Sizes();
   }
   // T S H m a stage.
-  Exact products(const AttentionOptions& a, Exact, const Span& span) const override {
-    return span.queries * span.sources * map_numbers(a);
+  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
+    return extent.queries * extent.sources * map_elements(a);
   }
-  // CT^2Hm MACs, and one matrix more, CT^2H numbers, a stage.
+  // CT^2Hm MACs and another matrix of CT^2H floats a stage.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    return {.macs = z.t * z.s * map_numbers(a), .memory = z.t * z.s * a.n_heads * stages_of(a)};
+    return {.macs = z.t * z.s * map_elements(a), .memory = z.t * z.s * a.n_heads * stages_of(a)};
   }
-  Exact cache_numbers(const AttentionOptions&) const override { return 0; }
-  bool keeps_width() const override { return true; }  // it comes on top of heads as they are
+  bool keeps_width() const override { return true; }  // as in the paper, which adds composition to unchanged heads
 
  private:
   virtual bool has_map(const AttentionOptions&) const { return true; }
-  Exact map_numbers(const AttentionOptions& a) const {
+  Exact map_elements(const AttentionOptions& a) const {
     return has_map(a) ? heads_of_group(a) * a.n_heads * stages_of(a) : 0;
   }
 };
@@ -98,17 +93,17 @@ class DynamicMaps : public StaticMap {
   void describe(Fields& fields, AttentionOptions& o) const override {
     StaticMap::describe(fields, o);
     fields.add("compose_low_rank", o.compose_low_rank, {"query", "key"}, "dynamic: sides with low-rank maps");
-    fields.add("compose_gates", o.compose_gates, {"query", "key"}, "dynamic: sides with a gate per head");
-    fields.add("compose_static", o.compose_static, "dynamic: a static map as well as the dynamic terms");
+    fields.add("compose_gates", o.compose_gates, {"query", "key"}, "dynamic: sides with a gate for each head");
+    fields.add("compose_static", o.compose_static, "dynamic: a static map in addition to the dynamic ones");
     fields.add("compose_rank", o.compose_rank, between(1, 1024), "dynamic: rank of the low-rank maps");
-    fields.add("compose_activation", o.compose_activation, "dynamic: non-linearity inside the low-rank maps");
+    fields.add("compose_activation", o.compose_activation, "dynamic: non-linearity of the low-rank maps");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     StaticMap::check(check, model);
     check.require(!a.compose_low_rank.empty() || !a.compose_gates.empty(), "compose_low_rank",
-                  "must not be empty together with compose_gates with {}, nothing would depend on the tokens",
+                  "must not be [] with {} if compose_gates is [] too: nothing would depend on the tokens",
                   detail::setting("composition", a.composition));
     check.require_distinct("compose_low_rank", a.compose_low_rank);
     check.require_distinct("compose_gates", a.compose_gates);
@@ -122,19 +117,19 @@ class DynamicMaps : public StaticMap {
     return all;
   }
 
-  // A stage and side: the factors of T (query) or S (key side) tokens, and 2 R T S H where they have low rank. Gates
-  // multiply element by element.
-  Exact products(const AttentionOptions& a, Exact d, const Span& span) const override {
+  // A stage and side: the factors of T (query) or S (key side) tokens, and 2 R T S H for a low-rank map. Gates are
+  // elementwise.
+  Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
     Exact macs = 0;
-    for (const auto& [side, tokens] : {std::pair("query", span.queries), std::pair("key", span.sources)}) {
-      const Exact maps = span.queries * span.sources * a.n_heads * a.compose_rank * 2;
+    for (const auto& [side, tokens] : {std::pair("query", extent.queries), std::pair("key", extent.sources)}) {
+      const Exact maps = extent.queries * extent.sources * a.n_heads * a.compose_rank * 2;
       macs += sum_of(factor_tensors(a, d, side)) * tokens + (low_rank(a, side) ? maps : 0);
     }
-    return StaticMap::products(a, d, span) + macs * stages_of(a);
+    return StaticMap::products(a, d, extent) + macs * stages_of(a);
   }
 
-  // A stage and side, besides the matrix: low rank, 2 R CT^2H MACs and R groups CT^2 numbers; the factors of T (query)
-  // or CT (key side) tokens with I groups + 2 R H numbers each, I = 2 R m; gates dH and H.
+  // A stage and side, besides the matrix: low rank, 2 R CT^2H MACs and R groups CT^2 floats; the factors of T (query)
+  // or CT (key side) tokens with I groups + 2 R H floats each, I = 2 R m; gates dH and H.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms sides;
     const Exact pairs = z.t * z.s;
@@ -150,8 +145,8 @@ class DynamicMaps : public StaticMap {
     return StaticMap::paper(a, z) + PaperTerms{.macs = sides.macs * stages, .memory = sides.memory * stages};
   }
 
-  // The key side's factors: 2 R H of the low-rank map, H of the gates, a stage (10 H for R = 2).
-  Exact cache_numbers(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
+  // Factors of the key side: 2 R H for the low-rank map and H for the gates, a stage (10 H with R = 2).
+  Exact cache_elements(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
 
  private:
   bool has_map(const AttentionOptions& a) const override { return a.compose_static; }
@@ -161,13 +156,14 @@ class DynamicMaps : public StaticMap {
   }
   static bool low_rank(const AttentionOptions& a, const char* side) { return contains(a.compose_low_rank, side); }
 
-  // Numbers that one token's factors are.
+  // Elements of one token's factors.
   static Exact factors(const AttentionOptions& a, const char* side) {
     return Exact(a.n_heads) *
            ((low_rank(a, side) ? 2 * a.compose_rank : 0) + (contains(a.compose_gates, side) ? 1 : 0));
   }
 
-  // Trained numbers, and MACs that make one token's factors: d I groups + 2 R I H with I = 2 R m; gates d H.
+  // Elements of the tensors that compute the factors, and MACs per token: d I groups + 2 R I H with I = 2 R m; gates d
+  // H.
   static Sizes factor_tensors(const AttentionOptions& a, Exact d, const char* side) {
     const Exact hidden = Exact(2) * a.compose_rank * heads_of_group(a);
     Sizes all;

@@ -1,6 +1,7 @@
-// projection = "dense": one matrix a head, or one for a group of query heads that share keys and values.
+// projection = "dense": one matrix for each head, or for each group of query heads that share keys and values.
+// projection = "gated_heads": the same with gates, of which the top_k of each token are not zero (SwitchHead Eq. 4-6).
 #include "foundation/config/checker.h"
-#include "head_projections.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -9,11 +10,9 @@ class DenseHeads : public detail::HeadProjections {
  public:
   std::string_view name() const override { return "dense"; }
   std::string_view about() const override { return "one matrix a head"; }
-  void describe(Fields&, AttentionOptions&) const override {}
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     detail::check_groups(check, model.attention);
   }
-  void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
   std::vector<Example> examples() const override {
     return {{"dense", [](AttentionOptions&) {}}, {"multi-query", [](AttentionOptions& o) { o.n_kv_heads = 1; }}};
   }
@@ -26,7 +25,48 @@ class DenseHeads : public detail::HeadProjections {
   std::int64_t d_head_step() const override { return 1; }
 };
 
+class GatedHeads : public detail::HeadProjections {
+ public:
+  std::string_view name() const override { return "gated_heads"; }
+  std::string_view about() const override { return "dense, of which each token uses the top_k heads"; }
+
+  void describe(Fields& fields, AttentionOptions& o) const override { detail::describe_routing(fields, o); }
+
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    const AttentionOptions& a = model.attention;
+    detail::check_groups(check, a);
+    check.require(a.top_k <= a.n_heads, "top_k", "must be at most n_heads = {} with {}, got {}", a.n_heads,
+                  detail::setting("projection", a.projection), a.top_k);
+  }
+
+  std::vector<Example> examples() const override {
+    return {{"gated heads", [](AttentionOptions&) {}}};
+  }
+
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    return HeadProjections::other_tensors(a, d) + Sizes{d * a.n_heads};
+  }
+
+  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
+    ProjectionProducts macs = HeadProjections::products(a, d, extent);
+    macs.selection = d * a.n_heads * extent.queries;
+    return macs;
+  }
+
+  // In addition to dense heads, HdT + HTe MACs and HT floats: the gates and their multiplication.
+  PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
+    const Exact gates = z.t * a.n_heads;
+    return HeadProjections::paper(a, z) + PaperTerms{.macs = gates * z.d + gates * a.d_head, .memory = gates};
+  }
+
+  bool starts_truncated() const override { return true; }
+  std::string heads_text(const AttentionOptions& a) const override {
+    return fmt::format("{} ({} let through)", a.n_heads, a.top_k);
+  }
+};
+
 const Registration<DenseHeads> kDenseHeads;
+const Registration<GatedHeads> kGatedHeads;
 
 }  // namespace
 }  // namespace headroom::config

@@ -1,9 +1,9 @@
-// projection = "experts": any of q, k, v and o is a bank of experts for every head, k of them chosen for each token
-// (SwitchHead).
+// projection = "experts": any of q, k, v and o is a bank of experts for every head, and each token is routed to top_k
+// of them (SwitchHead).
 #include <algorithm>
 
 #include "foundation/config/checker.h"
-#include "head_projections.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -15,10 +15,12 @@ class ExpertHeads : public detail::HeadProjections {
 
   void describe(Fields& fields, AttentionOptions& o) const override {
     fields.add("experts", o.experts, {"q", "k", "v", "o"},
-               "experts: the projections that are banks of experts: query, key, value, output");
-    detail::describe_choice(fields, o);
-    fields.add("shared_selection", o.shared_selection,
-               "experts: one selection for key and value (source) and query and output (destination) instead of two");
+               "experts: the projections with banks of experts: query, key, value, output");
+    detail::describe_routing(fields, o);
+    fields
+        .add("shared_selection", o.shared_selection,
+             "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
+        .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -33,13 +35,8 @@ class ExpertHeads : public detail::HeadProjections {
                   projection);
     check.require_distinct("experts", a.experts);
     check.require(!a.selects_source() || a.kv_heads() == a.n_heads, "n_kv_heads",
-                  "must be n_heads = {} when keys or values are experts, because each head chooses its own, got {}",
+                  "must be n_heads = {} if keys or values are experts, which every head routes separately, got {}",
                   a.n_heads, a.n_kv_heads);
-  }
-
-  void check_absent(const detail::Checker& check, const AttentionOptions& a) const override {
-    check.require(!a.shared_selection, "shared_selection", "needs projection = \"experts\", not \"{}\"",
-                  name_of(a.projection));
   }
 
   std::vector<Example> examples() const override {
@@ -53,24 +50,24 @@ class ExpertHeads : public detail::HeadProjections {
     return std::find(a.experts.begin(), a.experts.end(), std::string(1, which)) != a.experts.end();
   }
 
-  // The selection: d E H for each side.
+  // Selection matrices: d E H for each side.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
     return HeadProjections::other_tensors(a, d) +
            Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
   }
 
-  // d E H a token: the source side for S tokens, the destination side for T. Shared, and the queries are among the
-  // sources: each token once.
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const Span& span) const override {
-    ProjectionProducts macs = HeadProjections::products(a, d, span);
-    const Exact source = a.selects_source() ? span.sources : 0,
-                destination = a.selects_destination() ? span.queries : 0;
-    const bool once = a.shared_selection && a.selects_source() && span.self;
+  // d E H a token, for S tokens on the source side and T on the destination side; once per token if the selection is
+  // shared and the queries are among the sources.
+  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
+    ProjectionProducts macs = HeadProjections::products(a, d, extent);
+    const Exact source = a.selects_source() ? extent.sources : 0,
+                destination = a.selects_destination() ? extent.queries : 0;
+    const bool once = a.shared_selection && a.selects_source() && extent.self;
     macs.selection = d * a.n_experts * a.n_heads * (once ? source : source + destination);
     return macs;
   }
 
-  // MACs sum over q, k, v, o of (k (d + 1) if experts else d) H T e (k and v: G heads) + n_sel E d T C, numbers
+  // MACs sum over q, k, v, o of (k (d + 1) if experts else d) H T e (k and v: G heads) + n_sel E d T C, floats
   // 2(H + G)Te + n_sel E T C (SwitchHead Eq. 13, 14 as the printed tables were computed: the selection has no H).
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms terms;
@@ -83,7 +80,7 @@ class ExpertHeads : public detail::HeadProjections {
     return terms + PaperTerms{.macs = selected * z.d, .memory = selected};
   }
 
-  // 2HdTe and 2HTe: the printed tables have no C here. Experts in none of q, k, v, o count as dense.
+  // 2HdTe and 2HTe: the printed tables have no C here. Without any bank, as dense.
   PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
     if (a.n_selections() == 0) {
       return HeadProjections::paper_positions(a, z);

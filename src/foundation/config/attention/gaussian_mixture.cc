@@ -1,8 +1,7 @@
 // score = "gaussian_mixture": several keys at each position, scored by Gaussians of their distance or by dot products
 // (Transformer-MGK).
 #include "foundation/config/checker.h"
-#include "key_mixture.h"
-#include "score_matrix.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -14,15 +13,22 @@ class GaussianMixture : public detail::ScoreMatrix {
 
   void describe(Fields& fields, AttentionOptions& o) const override {
     detail::describe_key_mixture(fields, o);
-    fields.add("mixing", o.mixing, "gaussian_mixture: sum over components, or the nearest one only (max)");
+    fields.add("mixing", o.mixing, "gaussian_mixture: sum over the components, or only the nearest one (max)")
+        .refuse_unused = true;
     fields.add("soft_e_pairs", o.soft_e_pairs,
-               "soft_e: average over pairs of tokens that are not padding (valid), or over all");
-    fields.add("mixture_score", o.mixture_score,
-               "a component's score: Gaussian of the distance between query and key, or their scaled dot product");
-    fields.add("mixture_coefficients", o.mixture_coefficients, above(0),
-               "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); empty: 0.5 each");
-    fields.add("mixture_epsilon", o.mixture_epsilon, at_least(0),
-               "gaussian_mixture: added to the sum of a query's weights");
+               "gaussian_mixture, soft_e: average over all pairs of tokens, or those without padding (valid)");
+    fields
+        .add("mixture_score", o.mixture_score,
+             "gaussian_mixture: a Gaussian of the distance between query and key, or their scaled dot product")
+        .refuse_unused = true;
+    fields
+        .add("mixture_coefficients", o.mixture_coefficients, above(0),
+             "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); []: 0.5 each")
+        .refuse_unused = true;
+    fields
+        .add("mixture_epsilon", o.mixture_epsilon, at_least(0),
+             "gaussian_mixture: added to the sum of a query's weights")
+        .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -31,22 +37,11 @@ class GaussianMixture : public detail::ScoreMatrix {
     const std::size_t n = a.mixture_coefficients.size();
     const auto components = static_cast<std::size_t>(a.key_components());
     check.require(n == 0 || (a.mixture_score == MixtureScore::gaussian && n == components), "mixture_coefficients",
-                  "must be empty or have one number for each of the {} Gaussian keys, got {}", components, n);
+                  "must be [] or {} numbers, one for each Gaussian key, got {}", components, n);
     check.require(a.mixing == Mixing::sum || a.mixture_epsilon == 0.0, "mixture_epsilon",
-                  "needs mixing = \"sum\": \"max\" has no sum of weights to add it to");
+                  "needs mixing = \"sum\", not \"max\"");
     check.require(a.prior_update != PriorUpdate::soft_e || a.has_prior(), "prior_update",
                   "\"soft_e\" needs mixing = \"sum\", a prior and several keys at each position");
-  }
-
-  void check_absent(const detail::Checker& check, const AttentionOptions& a) const override {
-    const auto needs_mixture = [&](bool unset, std::string_view key, std::string_view value) {
-      check.require(unset, key, "{} needs score = \"gaussian_mixture\", not \"{}\"", value, name_of(a.score));
-    };
-    needs_mixture(a.mixing == Mixing::sum, "mixing", "\"max\"");
-    needs_mixture(a.mixture_score == MixtureScore::gaussian, "mixture_score", "\"dot\"");
-    needs_mixture(a.mixture_coefficients.empty(), "mixture_coefficients", "a list of numbers");
-    needs_mixture(a.mixture_epsilon == 0.0, "mixture_epsilon", "a number above 0");
-    needs_mixture(a.prior_update != PriorUpdate::soft_e, "prior_update", "\"soft_e\"");
   }
 
   std::vector<Example> examples() const override {

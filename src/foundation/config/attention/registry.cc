@@ -8,31 +8,21 @@
 namespace headroom::config {
 namespace {
 
+// The key of model.attention that chooses a part of the kind.
 template <class Part>
-struct Kind;
+constexpr std::string_view kKey = "";
 template <>
-struct Kind<ProjectionPart> {
-  static constexpr std::string_view kKey = "projection";
-};
+constexpr std::string_view kKey<ProjectionPart> = "projection";
 template <>
-struct Kind<ScorePart> {
-  static constexpr std::string_view kKey = "score";
-};
+constexpr std::string_view kKey<ScorePart> = "score";
 template <>
-struct Kind<CompositionPart> {
-  static constexpr std::string_view kKey = "composition";
-};
+constexpr std::string_view kKey<CompositionPart> = "composition";
 template <>
-struct Kind<PositionPart> {
-  static constexpr std::string_view kKey = "position";
-};
+constexpr std::string_view kKey<PositionPart> = "position";
+template <>
+constexpr std::string_view kKey<OutputGatePart> = "gate_output";
 
-template <>
-struct Kind<OutputGatePart> {
-  static constexpr std::string_view kKey = "gate_output";
-};
-
-// Parts register themselves before the program begins, whichever file's turn is first.
+// A function-local static: parts register themselves during static initialisation, in any order of files.
 template <class Part>
 std::vector<const Part*>& known() {
   static std::vector<const Part*> parts;
@@ -58,8 +48,7 @@ const Part* find(std::string_view name) {
     }
     names.push_back(part->name());
   }
-  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", Kind<Part>::kKey, fmt::join(names, "\", \""),
-             name);
+  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", kKey<Part>, fmt::join(names, "\", \""), name);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
-// score = "sigmoid": the scaled dot product through a sigmoid for each pair by itself, in place of the softmax.
+// score = "sigmoid": an elementwise sigmoid of scaled dot products instead of the softmax.
 #include "foundation/config/checker.h"
-#include "key_mixture.h"
-#include "score_matrix.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -9,13 +8,11 @@ namespace {
 class SigmoidScore : public detail::ScoreMatrix {
  public:
   std::string_view name() const override { return "sigmoid"; }
-  std::string_view about() const override { return "a sigmoid of each dot product, without normalisation"; }
-  void describe(Fields&, AttentionOptions&) const override {}
+  std::string_view about() const override { return "sigmoid of each dot product, without normalisation"; }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
-    detail::check_no_key_mixture(check, model.attention);
+    detail::check_no_soft_e(check, model.attention);
   }
   bool is_normalised() const override { return false; }
-  void check_absent(const detail::Checker&, const AttentionOptions&) const override {}
 };
 
 const Registration<SigmoidScore> kSigmoidScore;

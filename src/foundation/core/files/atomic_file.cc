@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -22,7 +22,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 constexpr const char* kTemporary = ".tmp-";
 
-// The number keeps two files under construction for one target apart.
+// The count distinguishes several files of this process for one path.
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> count{0};
   std::filesystem::path temporary = path;
@@ -30,7 +30,7 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   return temporary;
 }
 
-// The lock that a file under construction is held by goes with its process, however that ends.
+// Temporary files are locked by the process that writes them. The system releases the lock when the process ends.
 bool lock(int descriptor, int how) {
   int locked = -1;
   do {
@@ -39,7 +39,7 @@ bool lock(int descriptor, int how) {
   return locked == 0;
 }
 
-// "123-0".
+// Whether the text looks like "123-0".
 bool is_numbers(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789-") == std::string_view::npos;
 }
@@ -56,11 +56,11 @@ void remove_unowned(const std::filesystem::path& path) {
   ::close(descriptor);
 }
 
-// One write call moves at most this much, well below what the system caps it at.
+// Bytes of one write call at most, well below the system's limit.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
 
-// False with errno where it cannot.
-bool write_all(int descriptor, Range range) {
+// Returns false and sets errno on failure.
+bool write_all(int descriptor, FileRange range) {
   while (!range.bytes.empty()) {
     const ssize_t count = ::pwrite(descriptor, range.bytes.data(), std::min(range.bytes.size(), kPiece),
                                    static_cast<off_t>(range.offset));
@@ -77,10 +77,10 @@ bool write_all(int descriptor, Range range) {
 
 }  // namespace
 
-void fill(const std::filesystem::path& file, const std::vector<Range>& ranges) {
+void write_ranges(const std::filesystem::path& file, const std::vector<FileRange>& ranges) {
   const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   bool good = descriptor >= 0;
-  for (const Range& range : ranges) {
+  for (const FileRange& range : ranges) {
     good = good && write_all(descriptor, range);
   }
   good = good && ::fsync(descriptor) == 0;
@@ -110,20 +110,20 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code unknown;
   if (const auto there = std::filesystem::status(path_, unknown);
       std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    user_error("{}: cannot be replaced: it is no file but a {}", path_.string(),
-               std::filesystem::is_directory(there) ? "folder" : "device or the like");
+    user_error("{}: cannot overwrite: it is a {}", path_.string(),
+               std::filesystem::is_directory(there) ? "directory" : "device or another special file");
   }
   remove_leftovers(folder_of(path_), path_.filename().string());
   for (struct stat status{}; status.st_nlink == 0;) {
     temporary_ = temporary_beside(path_);
     descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
-    if (descriptor_ < 0 && errno == EEXIST) {  // another machine's process of our number, writing here too
+    if (descriptor_ < 0 && errno == EEXIST) {  // a process of another machine with the same id writes here too
       continue;
     }
     if (descriptor_ < 0) {
       refuse("created");
     }
-    // Before it is locked somebody may take it for a leftover: then it has no name any more.
+    // Until it is locked, another process may remove it as a leftover; then it has no name any more.
     lock(descriptor_, LOCK_EX);
     if (::fstat(descriptor_, &status) != 0) {
       refuse("created");
@@ -167,7 +167,7 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::write_at(std::size_t offset, std::span<const std::byte> bytes) {
   if (offset > size_ || bytes.size() > size_ - offset) {
-    fail("{}: {} bytes at {} lie outside the {} written before", path_.string(), bytes.size(), offset, size_);
+    fail("{}: {} bytes at {} are outside of the {} bytes written before", path_.string(), bytes.size(), offset, size_);
   }
   if (!write_all(descriptor_, {offset, bytes})) {
     refuse("written");
@@ -183,14 +183,14 @@ void AtomicFile::resize(std::size_t size) {
 
 void AtomicFile::commit() {
   if (descriptor_ < 0) {
-    fail("{}: is already committed", path_.string());
+    fail("{}: already committed", path_.string());
   }
   if (::fsync(descriptor_) != 0) {
     refuse("written");
   }
-  // Renamed while it is still locked: nobody takes it for a leftover in between.
+  // Renamed while still locked, so that no process removes it as a leftover in between.
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    refuse("put in place");
+    refuse("renamed");
   }
   temporary_.clear();
   const int closed = ::close(descriptor_);
@@ -198,7 +198,7 @@ void AtomicFile::commit() {
   if (closed != 0) {
     refuse("written");
   }
-  // The new name is safe only when the folder is. Some file systems cannot sync folders: nothing to do then.
+  // The new name is durable once the directory is synced. Some file systems cannot sync directories.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     const int synced = ::fsync(folder);
@@ -206,7 +206,7 @@ void AtomicFile::commit() {
     ::close(folder);
     if (synced != 0 && reason != EINVAL && reason != ENOTSUP) {
       errno = reason;
-      refuse("put in place");
+      refuse("renamed");
     }
   }
 }
@@ -217,15 +217,14 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
   file.commit();
 }
 
-void require_room_for(const std::filesystem::path& path, std::string_view what) {
+void require_writable(const std::filesystem::path& path, std::string_view what) {
   const std::filesystem::path folder = folder_of(path);
   std::error_code unknown;
   if (!std::filesystem::is_directory(folder, unknown)) {
-    user_error("{}: {}: the folder {} is not there", what, printable(path.string()), printable(folder.string()));
+    user_error("{}: {}: the directory {} does not exist", what, printable(path.string()), printable(folder.string()));
   }
   if (access(folder.c_str(), W_OK) != 0) {
-    user_error("{}: {}: the folder {} may not be written to", what, printable(path.string()),
-               printable(folder.string()));
+    user_error("{}: {}: the directory {} is not writable", what, printable(path.string()), printable(folder.string()));
   }
 }
 
@@ -234,12 +233,12 @@ void make_folder(const std::filesystem::path& path) {
   for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();
        there = there.parent_path()) {
     if (std::filesystem::exists(there, error) && !std::filesystem::is_directory(there, error)) {
-      user_error("{}: the folder cannot be made: {} is a file", path.string(), there == path ? "it" : there.string());
+      user_error("{}: cannot create directory: {} is a file", path.string(), there == path ? "it" : there.string());
     }
   }
   std::filesystem::create_directories(path, error);
   if (error) {
-    fail("{}: the folder cannot be made: {}", path.string(), error.message());
+    fail("{}: cannot create directory: {}", path.string(), error.message());
   }
 }
 

@@ -3,25 +3,23 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+#include <zstd_errors.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
-#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
-#include "unpackers.h"
 
 namespace headroom {
 namespace {
 
-// How bytes are packed: by the first of them, which no text begins with, and by the file's name.
-struct Packing {
-  std::string_view name, ending, magic;
-  std::unique_ptr<ByteReader> (*unpack)(const std::filesystem::path& path, std::unique_ptr<ByteReader> file);
-};
-constexpr Packing kPackings[] = {{"gzip", ".gz", "\x1f\x8b", unpack_gzip},
-                                 {"zstd", ".zst", "\x28\xb5\x2f\xfd", unpack_zstd}};
+constexpr std::size_t kUnpackerBuffer = std::size_t{64} << 10;
 
 std::string reason(int number) {
   return std::generic_category().message(number);
@@ -39,7 +37,7 @@ class PlainReader : public ByteReader {
     }
     if (!S_ISREG(about.st_mode)) {  // a pipe cannot be read twice
       close();
-      user_error("{}: must be a regular file, got {}", path_, S_ISDIR(about.st_mode) ? "a folder" : "something else");
+      user_error("{}: is not a regular file{}", path_, S_ISDIR(about.st_mode) ? " but a directory" : "");
     }
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
@@ -77,6 +75,155 @@ class PlainReader : public ByteReader {
   std::int64_t consumed_ = 0;
 };
 
+class GzipReader : public ByteReader {
+ public:
+  GzipReader(const std::filesystem::path& path, std::unique_ptr<ByteReader> file)
+      : path_(path.string()), file_(std::move(file)), packed_(kUnpackerBuffer) {
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK) {
+      fail("{}: zlib cannot start: {}", path_, stream_.msg != nullptr ? stream_.msg : "out of memory");
+    }
+  }
+  ~GzipReader() override { inflateEnd(&stream_); }
+  GzipReader(const GzipReader&) = delete;
+  GzipReader& operator=(const GzipReader&) = delete;
+
+  std::size_t read(char* out, std::size_t size) override {
+    stream_.next_out = reinterpret_cast<Bytef*>(out);
+    stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(size, 1U << 30));
+    const std::size_t wanted = stream_.avail_out;
+    while (stream_.avail_out == wanted) {  // until at least one byte is unpacked
+      const bool more = refill();
+      if (!inside_) {
+        if (!more) {
+          return 0;
+        }
+        begin_member();
+      }
+      advance(more);
+    }
+    return wanted - stream_.avail_out;
+  }
+  std::int64_t consumed() const override { return file_->consumed() - static_cast<std::int64_t>(stream_.avail_in); }
+
+ private:
+  bool refill() {
+    if (stream_.avail_in == 0) {
+      stream_.next_in = reinterpret_cast<Bytef*>(packed_.data());
+      stream_.avail_in = static_cast<uInt>(file_->read(packed_.data(), packed_.size()));
+    }
+    return stream_.avail_in > 0;
+  }
+
+  void begin_member() {
+    inside_ = true;
+    member_ = consumed();
+    if (member_ > 0) {
+      inflateReset(&stream_);
+    }
+  }
+
+  void advance(bool more) {
+    const int status = inflate(&stream_, Z_NO_FLUSH);
+    if (status == Z_STREAM_END) {
+      inside_ = false;
+    } else if (status == Z_BUF_ERROR || (status == Z_OK && !more && stream_.avail_out > 0)) {
+      if (!more) {
+        user_error("{}: is truncated: the gzip data ends early, at byte {}", path_, consumed());
+      }
+    } else if (status != Z_OK) {
+      const char* why = stream_.msg != nullptr ? stream_.msg : "not gzip data";
+      if (stream_.total_out == 0 && member_ > 0) {
+        user_error("{}: has trailing data that is not gzip, from byte {} on: {}", path_, member_, why);
+      }
+      user_error("{}: is corrupt: invalid gzip data near byte {}: {}", path_, consumed(), why);
+    }
+  }
+
+  std::string path_;
+  std::unique_ptr<ByteReader> file_;
+  std::vector<char> packed_;
+  z_stream stream_{};
+  bool inside_ = false;      // a member has begun and not ended
+  std::int64_t member_ = 0;  // where the current member begins
+};
+
+constexpr int kLargestWindow = 27;  // log2 of bytes
+
+class ZstdReader : public ByteReader {
+ public:
+  ZstdReader(const std::filesystem::path& path, std::unique_ptr<ByteReader> file)
+      : path_(path.string()), file_(std::move(file)), packed_(kUnpackerBuffer), stream_(ZSTD_createDStream()) {
+    if (stream_ == nullptr || ZSTD_isError(ZSTD_DCtx_setParameter(stream_, ZSTD_d_windowLogMax, kLargestWindow))) {
+      ZSTD_freeDStream(stream_);
+      fail("{}: zstd cannot start: out of memory", path_);
+    }
+  }
+  ~ZstdReader() override { ZSTD_freeDStream(stream_); }
+  ZstdReader(const ZstdReader&) = delete;
+  ZstdReader& operator=(const ZstdReader&) = delete;
+
+  std::size_t read(char* out, std::size_t size) override {
+    ZSTD_outBuffer unpacked{out, size, 0};
+    while (unpacked.pos == 0) {  // until at least one byte is unpacked
+      if (in_.pos == in_.size) {
+        in_ = {packed_.data(), file_->read(packed_.data(), packed_.size()), 0};
+        if (in_.size == 0 && !inside_) {
+          return 0;
+        }
+      }
+      const bool ended = in_.size == 0;
+      const std::size_t left = ZSTD_decompressStream(stream_, &unpacked, &in_);
+      if (ZSTD_isError(left)) {
+        refuse(left);
+      }
+      if (ended && unpacked.pos == 0) {
+        user_error("{}: is truncated: the zstd data ends early, at byte {}", path_, consumed());
+      }
+      inside_ = left != 0;
+      frames_ += inside_ ? 0 : 1;
+    }
+    return unpacked.pos;
+  }
+  std::int64_t consumed() const override { return file_->consumed() - static_cast<std::int64_t>(in_.size - in_.pos); }
+
+ private:
+  [[noreturn]] void refuse(std::size_t error) const {
+    switch (ZSTD_getErrorCode(error)) {
+      case ZSTD_error_frameParameter_windowTooLarge:
+        user_error("{}: its zstd window needs more than {} MiB of memory; compress it without --long", path_,
+                   (std::size_t{1} << kLargestWindow) >> 20);
+      case ZSTD_error_prefix_unknown:
+        if (frames_ > 0 && !inside_) {
+          user_error("{}: has trailing data that is not zstd, near byte {}", path_, consumed());
+        }
+        [[fallthrough]];
+      default:
+        user_error("{}: is corrupt: invalid zstd data near byte {}: {}", path_, consumed(), ZSTD_getErrorName(error));
+    }
+  }
+
+  std::string path_;
+  std::unique_ptr<ByteReader> file_;
+  std::vector<char> packed_;
+  ZSTD_DStream* stream_;
+  ZSTD_inBuffer in_{nullptr, 0, 0};
+  bool inside_ = false;      // a frame has begun and not ended
+  std::int64_t frames_ = 0;  // complete frames
+};
+
+template <class Reader>
+std::unique_ptr<ByteReader> unpack(const std::filesystem::path& path, std::unique_ptr<ByteReader> file) {
+  return std::make_unique<Reader>(path, std::move(file));
+}
+
+// A compression, recognised by the first bytes of a file; no text begins with these.
+struct Packing {
+  std::string_view name, ending, magic;
+  std::unique_ptr<ByteReader> (*unpack)(const std::filesystem::path& path, std::unique_ptr<ByteReader> file);
+};
+constexpr Packing kPackings[] = {{"gzip", ".gz", "\x1f\x8b", unpack<GzipReader>},
+                                 {"zstd", ".zst", "\x28\xb5\x2f\xfd", unpack<ZstdReader>}};
+
 }  // namespace
 
 std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
@@ -87,9 +234,9 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
     }
   }
   for (const Packing& packing : kPackings) {
-    if (lower_case(path.extension().string()) == packing.ending) {
-      user_error("{}: must be {}, as its name says, but {}", path.string(), packing.name,
-                 std::filesystem::file_size(path) == 0 ? "is empty" : "does not begin like it");
+    if (path.extension() == packing.ending) {
+      user_error("{}: is not {} data, although its name ends in {}: {}", path.string(), packing.name, packing.ending,
+                 std::filesystem::file_size(path) == 0 ? "it is empty" : "its first bytes differ");
     }
   }
   return plain;
@@ -97,7 +244,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
 
 std::filesystem::path unpacked_name(const std::filesystem::path& path) {
   for (const Packing& packing : kPackings) {
-    if (lower_case(path.extension().string()) == packing.ending) {
+    if (path.extension() == packing.ending) {
       return path.parent_path() / path.stem();
     }
   }

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The number that the holder wrote, 0 if it has not done so yet.
+// The process id that the holder has written, 0 if none yet.
 long holder_of(int descriptor) {
   char text[32];
   const ssize_t count = ::pread(descriptor, text, sizeof text, 0);
@@ -29,7 +29,7 @@ long holder_of(int descriptor) {
   return process;
 }
 
-// Whether the lock could be had at once; errno says why not.
+// Does not wait. On failure sets errno.
 bool try_to_take(int descriptor, int kind) {
   int locked = -1;
   do {
@@ -38,7 +38,7 @@ bool try_to_take(int descriptor, int kind) {
   return locked == 0;
 }
 
-// is_held() has the lock for a moment: nobody who wants it is turned away because of that.
+// Retries for a moment because is_held() takes the lock briefly.
 bool take(int descriptor) {
   constexpr int kTries = 10;
   constexpr auto kPause = std::chrono::milliseconds(5);
@@ -56,7 +56,7 @@ bool take(int descriptor) {
 }
 
 std::string in_use(const fs::path& folder, const std::string& who) {
-  return fmt::format("{}: in use by {}: wait for it or choose another --out", folder.string(), who);
+  return fmt::format("{}: in use by {}; wait for it or choose another --out", folder.string(), who);
 }
 
 }  // namespace
@@ -89,18 +89,17 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), m
     throw InUseError(in_use(folder, who));
   }
   struct stat now {};
-  if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder went just now
+  if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder has just been removed
     ::close(descriptor_);
     throw InUseError(in_use(folder, "another process"));
   }
-  // Who holds it is a courtesy: on a full disk the lock holds without it.
+  // The process id is informative only: on a full disk the lock holds without it.
   const std::string number = fmt::format("{}\n", ::getpid());
   [[maybe_unused]] const bool told =
       ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, number.data(), number.size(), 0) > 0;
 }
 
-// The file stays where the folder does: removing it would let a third process lock a file that nobody can find any
-// more.
+// The lock file stays as long as the folder: another process may have opened it and would lock a removed file.
 FolderLock::~FolderLock() {
   std::error_code ignored;
   const auto only_the_lock = [&] {

@@ -14,7 +14,6 @@
 namespace headroom {
 namespace {
 
-// Closes the descriptor however the block is left.
 struct Descriptor {
   int number;
   ~Descriptor() {
@@ -24,7 +23,7 @@ struct Descriptor {
   }
 };
 
-// O_NONBLOCK: a named pipe must not make us wait for its writer.
+// O_NONBLOCK: do not wait for the writer of a named pipe.
 Descriptor open_for_reading(const std::filesystem::path& path) {
   const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (number < 0) {
@@ -42,7 +41,7 @@ struct stat status_of(const Descriptor& file, const std::filesystem::path& path)
     user_error("{}: cannot be read: {}", path.string(), std::strerror(errno));
   }
   if (S_ISDIR(status.st_mode)) {
-    user_error("{}: is a folder, a file was expected", path.string());
+    user_error("{}: is a directory; expected a file", path.string());
   }
   return status;
 }
@@ -87,7 +86,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit)
   const Descriptor file = open_for_reading(path);
   const struct stat status = status_of(file, path);
   std::string text;
-  // The size is a hint only: files under /proc say 0, and a file may grow while it is read.
+  // The size is only a hint: it is 0 for files under /proc, and a file may grow while it is read.
   const std::size_t hint = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   std::size_t filled = 0;
   text.resize(std::min(hint, limit) + 1);
@@ -104,7 +103,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit)
     }
     filled += static_cast<std::size_t>(count);
     if (filled > limit) {
-      user_error("{}: too large for a text file: at most {} bytes are read", path.string(), limit);
+      user_error("{}: is too large for a text file: the limit is {} bytes", path.string(), limit);
     }
     if (filled == text.size()) {
       text.resize(std::min(2 * text.size(), limit) + 1);

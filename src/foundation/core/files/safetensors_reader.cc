@@ -4,8 +4,9 @@
 #include <cstring>
 #include <numeric>
 
-#include "foundation/core/json_parser.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
+#include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "safetensors_header.h"
 
@@ -13,39 +14,38 @@ namespace headroom {
 namespace {
 
 using detail::Entry;
-using HeaderJson = nlohmann::json;  // sorted keys: looking one up does not take time in proportion to their number
 
 constexpr std::size_t kHeaderDepth = 8;
 
-// Reads the header of one file; every complaint names the file.
+// Reads the header of one file; every error names the file.
 class HeaderReader {
  public:
   explicit HeaderReader(const MappedFile& file) : bytes_(file.bytes()), path_(file.path().string()) {}
 
   // Also sets `data`, the bytes after the header.
-  HeaderJson json(std::span<const std::byte>& data) const {
+  SortedJson json(std::span<const std::byte>& data) const {
     if (bytes_.size() < detail::kHeaderStart) {
       user_error("{}: truncated: {} bytes, too short for a safetensors file", path_, bytes_.size());
     }
     std::uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), sizeof length);
     if (length > detail::kHeaderLimit) {
-      user_error("{}: not a safetensors file: it claims a header of {} bytes", path_, length);
+      user_error("{}: not a safetensors file: a header of {} bytes is declared", path_, length);
     }
     const std::span<const std::byte> rest = bytes_.subspan(detail::kHeaderStart);
     if (length > rest.size()) {
-      user_error("{}: truncated: it claims a header of {} bytes, the file has {}", path_, length, rest.size());
+      user_error("{}: truncated: a header of {} bytes is declared, the file has {}", path_, length, rest.size());
     }
     data = rest.subspan(length);
     const std::string_view text(reinterpret_cast<const char*>(rest.data()), length);
-    HeaderJson header = detail::parse_json_as<HeaderJson>(text, path_ + ": header", kHeaderDepth);
+    SortedJson header = parse_sorted_json(text, path_ + ": header", kHeaderDepth);
     if (!header.is_object()) {
       user_error("{}: the header must be a JSON object", path_);
     }
     return header;
   }
 
-  std::map<std::string, std::string> metadata(const HeaderJson& value) const {
+  std::map<std::string, std::string> metadata(const SortedJson& value) const {
     if (!value.is_object()) {
       user_error("{}: __metadata__ must be a JSON object", path_);
     }
@@ -59,7 +59,7 @@ class HeaderReader {
     return metadata;
   }
 
-  Entry entry(const std::string& name, const HeaderJson& value) const {
+  Entry entry(const std::string& name, const SortedJson& value) const {
     if (!value.is_object() || value.size() != 3 || !value.contains("dtype") || !value.contains("shape") ||
         !value.contains("data_offsets")) {
       refuse(name, "must have dtype, shape and data_offsets and nothing else");
@@ -68,10 +68,10 @@ class HeaderReader {
     if (!value["shape"].is_array()) {
       refuse(name, "shape must be a list of numbers");
     }
-    for (const HeaderJson& extent : value["shape"]) {
+    for (const SortedJson& extent : value["shape"]) {
       entry.shape.push_back(static_cast<std::int64_t>(whole(name, "shape", extent)));
     }
-    const HeaderJson& offsets = value["data_offsets"];
+    const SortedJson& offsets = value["data_offsets"];
     if (!offsets.is_array() || offsets.size() != 2) {
       refuse(name, "data_offsets must be two numbers");
     }
@@ -81,7 +81,7 @@ class HeaderReader {
     return entry;
   }
 
-  // The tensors must fill the data exactly, in some order.
+  // Throws unless the tensors cover the data exactly, in any order.
   void require_cover(const std::vector<Entry>& entries, std::size_t data_size) const {
     std::vector<const Entry*> order(entries.size());
     std::transform(entries.begin(), entries.end(), order.begin(), [](const Entry& entry) { return &entry; });
@@ -98,10 +98,11 @@ class HeaderReader {
       position = entry->end;
     }
     if (position > data_size) {
-      user_error("{}: truncated: the header promises {} bytes of tensors, the file has {}", path_, position, data_size);
+      user_error("{}: truncated: the header describes {} bytes of tensors, the file has {}", path_, position,
+                 data_size);
     }
     if (position < data_size) {
-      user_error("{}: {} bytes after the last tensor belong to none", path_, data_size - position);
+      user_error("{}: {} unexpected bytes after the last tensor", path_, data_size - position);
     }
   }
 
@@ -110,7 +111,7 @@ class HeaderReader {
     user_error("{}: tensor \"{}\": {}", path_, printable(name), why);
   }
 
-  DType dtype(const std::string& name, const HeaderJson& value) const {
+  DType dtype(const std::string& name, const SortedJson& value) const {
     if (!value.is_string()) {
       refuse(name, "dtype must be a string");
     }
@@ -122,8 +123,8 @@ class HeaderReader {
     return *known;
   }
 
-  std::uint64_t whole(const std::string& name, const char* key, const HeaderJson& value) const {
-    // Non-negative integers are "unsigned" to the library; a larger one than fits becomes a float.
+  std::uint64_t whole(const std::string& name, const char* key, const SortedJson& value) const {
+    // The library parses non-negative integers as unsigned, and integers that overflow as floats.
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{INT64_MAX}) {
       refuse(name, fmt::format("{} must hold integers from 0 to 2^63-1", key));
     }
@@ -155,7 +156,7 @@ std::int64_t StoredTensor::numel() const {
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   const HeaderReader reader(file_);
   std::span<const std::byte> data;
-  const HeaderJson header = reader.json(data);
+  const SortedJson header = reader.json(data);
   std::vector<Entry> entries;
   for (const auto& [name, value] : header.items()) {
     if (name == detail::kMetadataKey) {

@@ -12,7 +12,7 @@ EVP_MD_CTX* open(void* context) {
 
 void require(bool done) {
   if (!done) {
-    fail("sha256: the checksum library failed");
+    fail("sha256: OpenSSL failed");
   }
 }
 

@@ -6,8 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include "progress_text.h"
-#include "terminal.h"
+#include "progress.h"
 
 namespace headroom {
 namespace {
@@ -20,13 +19,13 @@ constexpr char kEraseLine[] = "\r\x1b[K";
 std::atomic<LogLevel> level_now{LogLevel::info};
 std::atomic<int> fewer_lines{0};
 
-// Guards stderr and every Progress: lines may come from other threads.
+// Guards stderr and every Progress, which several threads may use.
 std::mutex& screen() {
   static std::mutex mutex;
   return mutex;
 }
 
-// The bars that exist, innermost last; only that one is drawn.
+// The existing progress bars, innermost last; only the innermost is drawn.
 std::vector<Progress*>& bars() {
   static std::vector<Progress*> stack;
   return stack;
@@ -91,7 +90,7 @@ Progress::Progress(std::string what, std::int64_t total, std::string unit)
       terminal_(detail::stderr_is_terminal()) {
   const std::lock_guard lock(screen());
   bars().push_back(this);
-  if (terminal_) {  // the first unit may take long
+  if (terminal_) {  // the first unit may take a long time
     draw(false);
   }
 }
@@ -101,15 +100,14 @@ Progress::~Progress() {
   auto& stack = bars();
   const bool inner = stack.size() > 1;
   const bool failed_at_once = std::uncaught_exceptions() > 0 && done_ == started_at_;
-  // An inner one that nobody had to wait for leaves no trace, nor does one of work that an error ended before its first
-  // unit.
+  // A short-lived inner bar leaves no trace, nor does a bar whose work failed before its first unit.
   if (!failed_at_once && (!inner || (!terminal_ && drawn_ != start_))) {
     draw(true);
   } else if (terminal_ && !silent()) {
     put(kEraseLine);
   }
   std::erase(stack, this);
-  if (!stack.empty()) {  // whose units had to wait
+  if (!stack.empty()) {  // the outer bar does not count the time of the inner one
     stack.back()->start_ += Clock::now() - born_;
   }
 }
@@ -146,7 +144,7 @@ void Progress::draw(bool last) {
       .last = last,
   };
   if (terminal_) {
-    // One column stays free: a full line would wrap on some terminals.
+    // One column stays free: some terminals wrap a full line.
     const std::string bar = detail::progress_bar(state, detail::terminal_width() - 1, detail::terminal_shows_blocks());
     put(fmt::format("{}{}{}", kEraseLine, bar, last ? "\n" : ""));
   } else {

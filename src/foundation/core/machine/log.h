@@ -1,4 +1,4 @@
-// What the program says while it works: lines on stderr and a progress bar.
+// Log lines and a progress bar on stderr. Safe to use from several threads.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ namespace headroom {
 enum class LogLevel { quiet, warning, info, debug };
 void set_log_level(LogLevel level);
 LogLevel log_level();
-void set_log_prefix(const std::string& prefix);  // in front of every line from now on
+void set_log_prefix(const std::string& prefix);  // in front of every later line
 
-// One line on stderr, above the progress bar if one is drawn.
+// Writes one line to stderr, above the progress bar if one is drawn.
 void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>
@@ -33,7 +33,7 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::warning, "warning: " + detail::message(format, fmt::make_format_args(args...)));
 }
 
-// While one is alive, lines of information are left out; progress and warnings are shown.
+// While an object of this class is alive, lines of level info are suppressed; progress and warnings are shown.
 class FewerLines {
  public:
   FewerLines();
@@ -42,10 +42,10 @@ class FewerLines {
   FewerLines& operator=(const FewerLines&) = delete;
 };
 
-// Progress of work with a known (or, with total 0, unknown) number of units: on a terminal a bar with rate and
-// time left, redrawn at most ten times a second; elsewhere a plain line now and then (every ~10 seconds).
-// At most one bar is drawn at a time, the one made last; the time that it takes does not count in the rate of the one
-// before it. The destructor ends the line, or takes it away where an error ends the work before its first unit.
+// Progress of work with a known (or, with total 0, unknown) number of units. A terminal shows a bar with rate and time
+// left, redrawn at most ten times a second; elsewhere a plain line is written about every 10 seconds. Bars nest: only
+// the newest is drawn, and its duration does not count in the rate of the outer one. The destructor ends the line, or
+// erases it if an exception ended the work before its first unit.
 class Progress {
  public:
   Progress(std::string what, std::int64_t total, std::string unit);
@@ -55,7 +55,7 @@ class Progress {
 
   // `done` units so far; `note` is shown after it ("loss 3.21").
   void update(std::int64_t done, std::string_view note = {});
-  // Units that were done before this process began (a resumed run): not part of the rate.
+  // Units that an earlier process has done (a resumed run); they do not count in the rate.
   void start_at(std::int64_t done);
 
  private:
@@ -66,11 +66,5 @@ class Progress {
   std::chrono::steady_clock::time_point born_, start_, drawn_;
   bool terminal_;
 };
-
-std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
-std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
-std::string format_bytes(double bytes);       // "12.3 MiB"
-// So many digits after the point; what is rounded to zero has no sign: "0.00", never "-0.00".
-std::string format_decimal(double number, int digits);
 
 }  // namespace headroom

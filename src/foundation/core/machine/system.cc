@@ -4,14 +4,18 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <mutex>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "headroom/core/error.h"
 
@@ -19,8 +23,8 @@
 #include <malloc.h>
 #endif
 
-// Only where tcmalloc is the process's malloc: hands what is free back to the system.
-// NOLINTNEXTLINE(readability-identifier-naming): the name is the library's
+// Null unless tcmalloc is the process's malloc.
+// NOLINTNEXTLINE(readability-identifier-naming): tcmalloc's name
 extern "C" __attribute__((weak)) void MallocExtension_ReleaseFreeMemory();
 
 namespace headroom {
@@ -28,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A line such as "VmHWM:    1234 kB" of /proc/self/status in bytes, 0 where there is none.
+// The value of a line such as "VmHWM:    1234 kB" of /proc/self/status in bytes; 0 if there is no such line.
 std::int64_t status_bytes(std::string_view name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -41,7 +45,7 @@ std::int64_t status_bytes(std::string_view name) {
   return 0;
 }
 
-std::string chosen_home;
+std::string home_set;
 
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
 std::atomic<bool> asked_to_stop{false};
@@ -56,6 +60,37 @@ extern "C" void remember_interrupt(int) {
 }
 
 }  // namespace
+
+void in_parallel(std::size_t n, std::size_t threads, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::size_t failed = n;
+  std::exception_ptr error;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < n; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        next = n;
+        if (i < failed) {  // calls start in order, so the lowest failing index has started by now
+          failed = i;
+          error = std::current_exception();
+        }
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> workers;
+    for (std::size_t t = 1; t < std::min(threads, n); ++t) {
+      workers.emplace_back(run);
+    }
+    run();
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
 
 std::int64_t peak_memory_bytes() {
   if (const std::int64_t bytes = status_bytes("VmHWM:"); bytes > 0) {
@@ -84,7 +119,7 @@ void reset_peak_memory() {
 #if defined(__GLIBC__)
   ::malloc_trim(0);
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // where the system refuses, the peak stays the one since the start
+  std::ofstream("/proc/self/clear_refs") << "5";  // if the system refuses, the peak since the start remains
 }
 
 std::string allocator() {
@@ -110,12 +145,12 @@ bool interrupted() {
 }
 
 void set_home_folder(const std::string& folder) {
-  chosen_home = folder;
+  home_set = folder;
 }
 
 std::string home_folder() {
-  if (!chosen_home.empty() && std::getenv("HEADROOM_HOME") == nullptr) {
-    return chosen_home;
+  if (!home_set.empty() && std::getenv("HEADROOM_HOME") == nullptr) {
+    return home_set;
   }
   std::error_code error;
   if (const char* const home = std::getenv("HEADROOM_HOME"); home != nullptr && *home != '\0') {

@@ -5,7 +5,8 @@
 
 namespace headroom {
 
-// One byte further in the table of well-formed sequences: only a second byte has limits of its own.
+// Advances by one byte in the table of well-formed sequences (Unicode 3.9, Table 3-7): only the second byte has a range
+// of its own.
 bool Utf8Checker::step(unsigned char byte) {
   if (missing_ > 0) {
     if (byte < low_ || byte > high_) {
@@ -128,6 +129,35 @@ std::string repair_utf8(std::string_view text) {
     out.append(text.substr(0, *broken)).append(kReplacement);
     text.remove_prefix(*broken + 1);
   }
+}
+
+std::size_t leading_blank(std::string_view text) {
+  constexpr char32_t kFirstSeparator = 0x1c, kLastSeparator = 0x1f;
+  const CodePoint first = text.empty() ? CodePoint() : first_code_point(text);
+  const bool separates = first.code >= kFirstSeparator && first.code <= kLastSeparator;
+  return is_white_space(first.code) || separates ? first.size : 0;
+}
+
+std::string_view without_trailing_blanks(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t last = character_boundary(text, text.size() - 1);
+    if (leading_blank(text.substr(last)) != text.size() - last) {
+      break;
+    }
+    text = text.substr(0, last);
+  }
+  return text;
+}
+
+std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
+}
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return lower_case(c); });
+  return lower;
 }
 
 }  // namespace headroom

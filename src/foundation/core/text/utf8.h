@@ -1,4 +1,5 @@
-// UTF-8 as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+// UTF-8 (RFC 3629: no overlong forms, no surrogates, nothing beyond U+10FFFF), white space, and the case of ASCII
+// letters.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +10,24 @@
 
 namespace headroom {
 
-// What some programs begin a file with; no part of its text.
+// Some programs write it at the beginning of a file; it is not part of the text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-// The text of a file without a byte order mark at its beginning.
-constexpr std::string_view without_byte_order_mark(std::string_view text) {
-  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
-}
-// U+FFFD: replaces bytes that are no character.
+// U+FFFD, the replacement character.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// Checks text that comes in pieces, cut anywhere.
+// Validates text that arrives in chunks, which may end inside a character.
 class Utf8Checker {
  public:
-  // The offset, counted from the first byte ever fed, where the first ill-formed character begins; nothing while all
-  // is well. Not to be fed further after that.
+  // Returns the offset of the first ill-formed character, counted from the first byte ever fed, or nullopt if there is
+  // none yet. Must not be called again after an error.
   std::optional<std::uint64_t> feed(std::string_view bytes);
-  // The same at the end of the text, where an unfinished character is ill-formed too.
+  // Ends the text: an incomplete character at its end is ill-formed too.
   std::optional<std::uint64_t> finish() const;
 
  private:
   bool step(unsigned char byte);
-  std::uint64_t fed_ = 0, start_ = 0;  // start_: of the character under way
-  int missing_ = 0;                    // continuation bytes still to come
+  std::uint64_t fed_ = 0, start_ = 0;  // start_: offset of the current character
+  int missing_ = 0;                    // continuation bytes that the current character still needs
   unsigned char low_ = 0x80, high_ = 0xbf;
 };
 
@@ -40,27 +37,50 @@ struct CodePoint {
   char32_t code = 0;
   std::size_t size = 0;  // bytes; 0: the text does not begin with a well-formed character
 };
-// The first character of a text that is not empty.
+// The first character of a text that must not be empty.
 CodePoint first_code_point(std::string_view text);
 
-// Appends the character.
 void append_code_point(std::string& text, char32_t code);
 
-// Whether the byte is none that a character begins with.
+// Whether the byte is a continuation byte.
 constexpr bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
 }
 
-// How many characters a text has, if it is UTF-8.
+// Number of characters of valid UTF-8.
 std::size_t count_characters(std::string_view text);
 
-// The largest cut <= `at` that does not fall inside a character of `text`; `at` itself where that is not UTF-8.
+// The largest offset <= `at` that is not inside a character of `text`; `at` itself if the text is not valid UTF-8
+// there.
 std::size_t character_boundary(std::string_view text, std::size_t at);
 
-// How many bytes at the end are the beginning of a character that more bytes could complete.
+// Number of bytes at the end of `text` that begin a character without completing it.
 std::size_t unfinished_bytes(std::string_view text);
 
-// Every byte that belongs to no character replaced by U+FFFD.
+// Replaces every byte that is not part of a well-formed character by U+FFFD.
 std::string repair_utf8(std::string_view text);
+
+// Unicode's property White_Space.
+constexpr bool is_white_space(char32_t code) {
+  return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
+         code == 0x3000;
+}
+
+// Number of bytes of the white-space character that `text` begins with, 0 if it begins with none. As in Python's
+// str.split(), the four separators from 0x1c on are white space too.
+std::size_t leading_blank(std::string_view text);
+
+// As Python's str.rstrip().
+std::string_view without_trailing_blanks(std::string_view text);
+
+// `text` without any of the characters `blanks` at either end.
+std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
+
+// ASCII letters in lower case, whatever the locale; other bytes are unchanged.
+constexpr char lower_case(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+std::string lower_case(std::string_view text);
 
 }  // namespace headroom

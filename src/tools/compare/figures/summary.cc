@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "scaling.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 
 namespace headroom::compare {
 namespace {

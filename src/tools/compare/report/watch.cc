@@ -13,6 +13,7 @@
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/figures/summary.h"

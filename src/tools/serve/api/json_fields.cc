@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "api_error.h"
-#include "foundation/core/text/nearest.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 
 namespace headroom::serve {
 namespace {

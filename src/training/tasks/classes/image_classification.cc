@@ -8,7 +8,6 @@
 #include "classification.h"
 #include "data/images/augmentation.h"
 #include "data/images/pictures.h"
-#include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"

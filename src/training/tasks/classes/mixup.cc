@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "foundation/core/machine/in_parallel.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"
 
 namespace headroom::tasks {

@@ -11,7 +11,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/blanks.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "training/tasks/evaluation_loop.h"
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "data/text/text.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -99,9 +99,9 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
 }  // namespace
 
 TextData open_text_data(const config::Config& config, const fs::path& cache) {
-  const std::int64_t special = config::special_tokens(config.model.kind);
+  const std::int64_t special = config::n_special_tokens(config.model.kind);
   config::TokenizerOptions options = config.tokenizer;
-  options.least_size = config.vocabulary_follows_tokenizer ? 0 : config.model.vocabulary_size - special;
+  options.min_size = config.vocabulary_follows_tokenizer ? 0 : config.model.vocabulary_size - special;
   const data::PreparedData prepared = data::prepare_data(config.data, options, cache);
   TextData text{.tokenizer = prepared.tokenizer, .train = {}, .validation = opened(prepared.validation)};
   const tokenizers::Tokenizer& tokenizer = *text.tokenizer;

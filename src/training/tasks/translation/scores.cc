@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "foundation/core/text/blanks.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks {

@@ -155,7 +155,7 @@ class PairEvaluation : public EvaluationData {
   double rows(const config::Config& config) const override {
     constexpr double kSearch = 8.0;  // of beam search for each hypothesis, over a forward pass
     return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
-           (1.0 + kSearch * static_cast<double>(decoding_.beam));
+           (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
   }
   std::string identity() const override {
     Sha256 hash;

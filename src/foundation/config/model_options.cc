@@ -1,0 +1,100 @@
+#include "headroom/config/model_options.h"
+#include "checker.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+
+// The upper limits of sizes are far beyond any model; the product of any two fits 64 bits.
+namespace headroom::config {
+
+void describe(Fields& fields, MlpOptions& o) {
+  fields.add("kind", o.kind, "dense; gated (SwiGLU: the hidden layer times a second one); experts (sigma-MoE)");
+  fields.add("d_hidden", o.d_hidden, between(1, 1 << 24), "width of the hidden layer (experts: of one expert)");
+  fields.add("activation", o.activation, "non-linearity of the hidden layer");
+  fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts have none)");
+  fields.add("dropout", o.dropout, at_least_below(-1, 1),
+             "dense, gated: dropout probability of the hidden layer in training; below 0: model.dropout");
+  detail::describe_experts(fields, o);
+}
+
+void detail::describe_experts(Fields& fields, MlpOptions& o) {
+  fields.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: number of experts");
+  fields.add("top_k", o.top_k, between(1, 1 << 20), "experts: number of experts that each token is routed to");
+  fields.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
+             "experts: probability that an expert is excluded from routing in training");
+  fields.add("entropy_coefficient", o.entropy_coefficient, at_least(0),
+             "experts: weight of the entropy load-balancing loss");
+}
+
+void describe(Fields& fields, ModelOptions& o) {
+  fields.add("kind", o.kind, "kind of model");
+  fields.add("vocabulary_size", o.vocabulary_size, between(1, 2147483647),
+             "tokens of the embedding and the head; if not set: the tokenizer's number");
+  fields.add("n_layers", o.n_layers, between(1, 65536), "blocks of attention and MLP");
+  fields.add("d_model", o.d_model, between(1, 1 << 20), "width of the residual stream");
+  fields.add("context_length", o.context_length, between(1, 1 << 24),
+             "T, tokens of a sequence or chunk; vision: if not set, the number of patches");
+  fields.add("memory_length", o.memory_length, between(0, 1 << 24),
+             "M, tokens of the previous chunk that attention sees (Transformer-XL); 0 or context_length");
+  fields.add("arrangement", o.arrangement, "attention, then MLP; or both from the same norm (parallel)");
+  fields.add("norm", o.norm, "LayerNorm or RMSNorm");
+  fields.add("norm_position", o.norm_position,
+             "norms before each sublayer (pre), or after each residual addition (post)");
+  fields.add("norm_epsilon", o.norm_epsilon, above(0), "epsilon of the norms, under the square root");
+  fields.add(
+      "initialisation", o.initialisation,
+      "initialisation of matrices; scaled: standard deviation sqrt(2 / (n_layers fan_in)), as SwitchHead; normal: "
+      "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers; "
+      "pythia: sqrt(2 / (5 d_model)), and 2 / (n_layers sqrt(d_model)) for outputs to the residual stream");
+  fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
+  fields.add("embedding_std", o.embedding_std, at_least(0),
+             "initial standard deviation of embeddings and learned positions; 0: determined by initialisation");
+  fields.add("tied_embeddings", o.tied_embeddings, "use the embedding matrix as the head's matrix");
+  fields.add("scaled_embeddings", o.scaled_embeddings,
+             "multiply token embeddings by sqrt(d_model) (encoder_decoder: always)");
+  fields.add("head_bias", o.head_bias, "a bias of the head for each token of the vocabulary");
+  fields.add(
+      "adaptive_cutoffs", o.adaptive_cutoffs, between(1, 2147483647),
+      "adaptive softmax: the first token of each cluster but the first, ascending, each below vocabulary_size; []: a "
+      "plain softmax");
+  fields.add("dropout", o.dropout, at_least_below(0, 1), "dropout probability of the residual stream in training");
+  fields.add(
+      "source_vocabulary_size", o.source_vocabulary_size, between(0, 2147483647),
+      "encoder_decoder: vocabulary of the encoder if sources have a separate tokenizer (tokenizer.source_model, or one "
+      "trained on them) and embedding; 0: both sides share tokenizer and embedding");
+  fields.add("n_decoder_layers", o.n_decoder_layers, between(0, 65536),
+             "encoder_decoder: blocks of the decoder, each with cross-attention; 0: n_layers");
+  fields.add("n_classes", o.n_classes, between(0, 1 << 24), "classifier, vision: number of classes, at least 2");
+  fields.add("d_head_hidden", o.d_head_hidden, between(0, 1 << 20),
+             "classifier, vision: width of a hidden layer in the head; 0: none");
+  fields.add("head_activation", o.head_activation,
+             "classifier: non-linearity of the head's hidden layer (vision: always tanh)");
+  fields.add("padding_token", o.padding_token, between(0, 2147483647),
+             "classifier: the padding token, which is masked out and not averaged");
+  fields.add("paired", o.paired, "classifier: an example is a pair of sequences");
+  fields.add("image_size", o.image_size, between(0, 1 << 16), "vision: side length of an image in pixels");
+  fields.add("patch_size", o.patch_size, between(0, 1 << 16),
+             "vision: side length of a patch in pixels; each patch is a token");
+  fields.add("image_channels", o.image_channels, between(1, 1024), "vision: channels of an image");
+  fields.table("attention", o.attention, "every attention layer");
+  fields.table("mlp", o.mlp, "the MLP after every attention layer");
+}
+
+std::vector<BalanceLoss> MlpOptions::balance_losses() const {
+  return kind == MlpKind::experts ? std::vector<BalanceLoss>{{"entropy", entropy_coefficient}}
+                                  : std::vector<BalanceLoss>{};
+}
+
+bool ModelOptions::routes() const {
+  constexpr AttentionExtent kOneToken{.queries = 1, .sources = 1};
+  return mlp.kind == MlpKind::experts ||
+         attention.projection->products(attention, d_model, kOneToken).selection.value() > 0;
+}
+
+std::int64_t ModelOptions::patches() const {
+  if (!has_whole_patches()) {
+    user_error("model.patch_size: must divide image_size = {}, got {}", image_size, patch_size);
+  }
+  return (image_size / patch_size) * (image_size / patch_size);
+}
+
+}  // namespace headroom::config

@@ -1,0 +1,44 @@
+// Numbers, durations, tables and binary data as text, and numbers and durations read from text.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace headroom {
+
+std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
+std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
+std::string format_bytes(double bytes);       // "12.3 MiB"
+// With `digits` digits after the point. A number that rounds to zero has no sign: "0.00", never "-0.00".
+std::string format_decimal(double number, int digits);
+
+// Lines of right-aligned columns, separated by two spaces, without trailing spaces; column i is left-aligned if left[i]
+// is true. There is at least one row, and all rows have the same number of cells, at least one.
+std::string text_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left);
+
+// RFC 4648, with padding.
+std::string to_base64(std::string_view bytes);
+
+// The number that the whole of `text` spells ("0.1", "-3", "1e-4"), or nullopt.
+template <class T = double>
+std::optional<T> as_number(std::string_view text) {
+  T number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
+}
+
+// The same for an integer of at least 0.
+inline std::optional<std::int64_t> whole_number(std::string_view text) {
+  const auto number = as_number<std::int64_t>(text);
+  return number && *number >= 0 ? number : std::nullopt;
+}
+
+// Seconds of "90s", "30m", "2h", "1.5h" or "1d". Throws UserError "<what>: ..." for other text, and for durations that
+// are not above 0 or are longer than 1000 days.
+double parse_duration(std::string_view text, std::string_view what);
+
+}  // namespace headroom
