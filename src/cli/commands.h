@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/config/run_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/implementation.h"

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "context.h"
-#include "foundation/config/special_tokens.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"

@@ -7,7 +7,7 @@
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
 #include "one_thread.h"
-#include "training/train/loop/step.h"
+#include "training/train/step/step.h"
 
 namespace headroom::emulated_cuda {
 namespace waits_test {
@@ -22,7 +22,7 @@ Counts step_counts(const config::Config& config) {
   const at::Device device = models::resolve("cuda");
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   const models::Batch batch = models::make_model(config.model, 1)->example(2, 1);
-  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  train::TrainState state = train::initial_state(model->parameters(), config.train.optimizer);
   const nn::Context context = models::make_context(config.train, device);
   for (int step = 0; step < 2; ++step) {  // the first step fills caches
     reset_counts();

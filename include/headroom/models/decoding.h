@@ -28,8 +28,8 @@ struct DecodeState {
   // Discards the last `count` tokens of the chunk; the result equals, bit for bit, the state after the tokens before
   // them. Returns false, and changes nothing, if a cache cannot rewind.
   bool rewind(std::int64_t count);
-  // Elements that the caches have room for; after the first token, cost::decoding_cache_numbers().
-  std::int64_t cache_numbers() const;
+  // Elements that the caches have room for; after the first token, cost::decoding_cache_elements().
+  std::int64_t cache_elements() const;
 };
 
 // A sequence and the tokens that continue it.

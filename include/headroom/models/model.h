@@ -29,7 +29,7 @@ struct Batch {
   std::vector<std::int64_t> targets;  // number of targets in each row; the loss is their mean
   std::int64_t tokens = 0;            // positions read in all rows, for measuring speed
   double label_smoothing = 0.0;       // share of each target's probability that is spread evenly
-  bool starts_afresh = false;         // no row continues the previous batch: carried memory must be discarded
+  bool resets_memory = false;         // no row continues the previous batch: carried memory must be discarded
 
   const at::Tensor& at(std::string_view name) const;  // throws Error naming it
   at::Tensor find(std::string_view name) const;       // undefined if absent

@@ -134,8 +134,8 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 // Loads a tokenizer from a file: one of save_tokenizer(), a SentencePiece .model, a word list (.txt, one word a line),
 // a tokenizer.json, or a vocab.json (encoder.json) next to merges.txt (vocab.bpe); or from a folder that holds a
 // tokenizer.json, such a pair or a tokenizer.model. JSON and merges may be gzip. A bpe tokenizer with fewer than
-// `least_size` ids, the vocabulary size of the model, is filled up with spare ids. Throws UserError.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t least_size = 0);
+// `min_size` ids, the vocabulary size of the model, is filled up with spare ids. Throws UserError.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
 // The same, but a SentencePiece model encodes line by line, as older versions did; for runs started with them.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
 bool encodes_by_line(const Tokenizer& tokenizer);  // false for pairs and everything but SentencePiece

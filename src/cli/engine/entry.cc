@@ -6,7 +6,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/compute.h"
@@ -36,7 +36,7 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 
 void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
                               std::string_view difference) {
-  require_room_for(path, option);
+  require_writable(path, option);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     return;

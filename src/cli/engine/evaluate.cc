@@ -9,7 +9,7 @@
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/special_tokens.h"
+#include "headroom/store/huggingface.h"
 #include "run_model.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/parallel/gloo_group.h"
@@ -22,7 +22,7 @@ namespace {
 // What texts begin with: as --begin says, or as they did in training.
 tasks::Beginning beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
-  const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
+  const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
   tasks::Beginning beginning{.kind = tasks::Begin::line_end,
                              .bos = tokens.id("bos_token", tokenizer),
@@ -33,7 +33,7 @@ tasks::Beginning beginning_of(const std::string& requested, const store::Checkpo
   if (kept) {
     beginning.kind = kept->in_front ? tasks::Begin::bos : tasks::Begin::none;
   }
-  for (const auto& [begin, name] : tasks::kBegins) {
+  for (const auto& [begin, name] : tasks::kPrefixKinds) {
     beginning.kind = requested == name ? begin : beginning.kind;
   }
   if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {

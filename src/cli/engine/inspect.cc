@@ -7,7 +7,7 @@
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/store/run_folder.h"
+#include "tools/compare/run/run_folder.h"
 #include "run_model.h"
 #include "tools/analyse/analyse.h"
 #include "tools/analyse/model_reader.h"

@@ -82,11 +82,11 @@ int run_cost(const CostOptions& options, const Output& output) {
   for (const auto& [name, config] : configs) {
     list.push_back(cost::cost_json(name, config));
     if (!options.devices.processes.empty()) {
-      list.back()["processes"] = cost::processes_json(config, options.devices);
+      list.back()["processes"] = cost::ranks_json(config, options.devices);
     }
   }
   const bool alone = options.devices.processes.empty();
-  output.text(alone ? cost::cost_table(configs) : cost::processes_table(configs, options.devices));
+  output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, options.devices));
   output.document(list);
   return 0;
 }

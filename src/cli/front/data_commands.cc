@@ -9,7 +9,7 @@
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -30,7 +30,7 @@ constexpr const char* kTokenizerFile =
 // A file may be overwritten if it is empty or `open` reads it as one of the same kind.
 template <class Open>
 void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
-  require_room_for(out, fmt::format("{}: --out", command));
+  require_writable(out, fmt::format("{}: --out", command));
   std::error_code unknown;
   if (!std::filesystem::exists(out, unknown) || std::filesystem::is_empty(out, unknown)) {
     return;
@@ -216,7 +216,7 @@ struct Prepare {
   Input input;
   TokenizerChoice tokenizer;
   std::string out;
-  double validation_share = 0.0;
+  double validation_fraction = 0.0;
 
   // "book.validation.tokens" of "book.tokens".
   std::string validation_out() const {
@@ -224,12 +224,12 @@ struct Prepare {
     return (path.parent_path() / path.stem()).string() + ".validation" + path.extension().string();
   }
   std::unique_ptr<tokenizers::TextSource> open(config::TokenizerKind kind, data::Split split) const {
-    if (!(validation_share > 0.0)) {
+    if (!(validation_fraction > 0.0)) {
       return input.open(kind);
     }
     config::DataOptions options = input.options;
     options.train = input.files;
-    options.validation_share = validation_share;
+    options.validation_fraction = validation_fraction;
     return data::open_split(options, split, data::content_for(kind));
   }
 };
@@ -259,7 +259,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   if (!config::is_token_file(command.out)) {
     user_error("data prepare: --out: must end in .tokens or .safetensors, got \"{}\"", command.out);
   }
-  const bool splits = command.validation_share > 0.0;
+  const bool splits = command.validation_fraction > 0.0;
   if (splits && command.input.files.empty()) {
     user_error("data prepare: --validation-share: needs FILE, the built-in corpus has its own validation split");
   }
@@ -290,7 +290,7 @@ void add_prepare(Program& program, CLI::App& group) {
   add_input(command, options->input);
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
-  add_value(command, "--validation-share", options->validation_share, "X", number(0.0, 0.99),
+  add_value(command, "--validation-share", options->validation_fraction, "X", number(0.0, 0.99),
             "share of the text, its last lines, to write to a second file: NAME.validation.tokens beside NAME.tokens");
 }
 

@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "augmentation.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/utf8.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/blanks.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

@@ -66,7 +66,7 @@ std::vector<TextPair> read_pairs(const PairFiles& files, const config::DataOptio
 bool is_held_out(const std::string& source, double share);
 
 // The pairs of data.train that a run trains on: without held-out pairs, pairs with the target of a held-out pair, and
-// pairs that data.length_ratio or data.most_words exclude.
+// pairs that data.max_length_ratio or data.max_words exclude.
 class TrainingPairs {
  public:
   // Throws UserError if there is neither a validation file nor a share to hold out.
@@ -88,7 +88,7 @@ class TrainingPairs {
   std::int64_t held_ = 0, related_ = 0, unclean_ = 0;
 };
 
-// The validation pairs of a run: those of data.validation, else the part of data.train that data.validation_share holds
+// The validation pairs of a run: those of data.validation, else the part of data.train that data.validation_fraction holds
 // out, in a fixed random order. All pairs of one source are held out together. Throws UserError if there are none.
 std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "foundation/core/random.h"
-#include "foundation/core/text/blanks.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "pairs.h"
 
@@ -27,10 +27,10 @@ double held_share(const config::DataOptions& options) {
   if (!options.validation.empty()) {
     return 0.0;
   }
-  if (!(options.validation_share > 0.0)) {
-    user_error("data.validation: must name files of sentence pairs when data.validation_share is 0");
+  if (!(options.validation_fraction > 0.0)) {
+    user_error("data.validation: must name files of sentence pairs when data.validation_fraction is 0");
   }
-  return options.validation_share;
+  return options.validation_fraction;
 }
 
 }  // namespace
@@ -42,8 +42,8 @@ bool is_held_out(const std::string& source, double share) {
 TrainingPairs::TrainingPairs(const config::DataOptions& options)
     : reader_({.source = options.train, .target = options.train_target}, options),
       share_(held_share(options)),
-      length_ratio_(options.length_ratio),
-      most_words_(options.most_words) {
+      length_ratio_(options.max_length_ratio),
+      most_words_(options.max_words) {
   if (share_ > 0.0) {
     for (TextPair pair; reader_.next(pair);) {
       if (is_held_out(pair.source, share_)) {
@@ -97,7 +97,7 @@ std::string TrainingPairs::remarks() const {
                     related_));
   }
   if (unclean_ > 0) {
-    add(fmt::format("{} pairs left out by their words (data.length_ratio = {}, data.most_words = {})", unclean_,
+    add(fmt::format("{} pairs left out by their words (data.max_length_ratio = {}, data.max_words = {})", unclean_,
                     length_ratio_, most_words_));
   }
   if (reader_.skipped() > 0) {
@@ -120,7 +120,7 @@ std::vector<TextPair> validation_pairs(const config::DataOptions& options) {
     }
   }
   if (held.empty()) {
-    user_error("data.validation_share: must be large enough to hold out a pair, got {} of {} pairs", share,
+    user_error("data.validation_fraction: must be large enough to hold out a pair, got {} of {} pairs", share,
                reader.rows() - reader.skipped());
   }
   std::stable_sort(held.begin(), held.end(), [](const TextPair& a, const TextPair& b) {

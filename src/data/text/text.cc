@@ -8,7 +8,7 @@
 
 #include "data/synthetic/composition_task.h"
 #include "foundation/core/files/byte_reader.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "text_file.h"
 
@@ -202,10 +202,10 @@ std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& op
   if (!options.validation.empty()) {
     return open_text(split == Split::train ? options.train : options.validation, options, content);
   }
-  if (!(options.validation_share > 0.0)) {
-    user_error("data.validation: must name at least one file when data.validation_share is 0");
+  if (!(options.validation_fraction > 0.0)) {
+    user_error("data.validation: must name at least one file when data.validation_fraction is 0");
   }
-  return std::make_unique<TextShare>(open_text(options.train, options, content), options.validation_share, split,
+  return std::make_unique<TextShare>(open_text(options.train, options, content), options.validation_fraction, split,
                                      named_together(options.train));
 }
 

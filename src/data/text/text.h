@@ -48,7 +48,7 @@ std::string named_together(const std::vector<std::string>& files);
 std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split);
 
 // The text of one split of a run: options.train or options.validation. If only the first is set, the validation split
-// is its last lines, about options.validation_share of the bytes and at least one line for each split. If both are
+// is its last lines, about options.validation_fraction of the bytes and at least one line for each split. If both are
 // empty, it is the output of options.generator or the built-in corpus. Throws UserError naming data.train if only
 // data.validation is set, naming data.validation if no line can be held out (when the text is first read).
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split,

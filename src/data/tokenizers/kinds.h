@@ -26,18 +26,18 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
-// From a tokenizer.json, or from a vocabulary and merges. Fewer than `least_size` ids are filled up with spare ids,
+// From a tokenizer.json, or from a vocabulary and merges. Fewer than `min_size` ids are filled up with spare ids,
 // which have no text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
-                                       std::int64_t least_size = 0);
+                                       std::int64_t min_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
-                                            std::int64_t least_size = 0);
+                                            std::int64_t min_size = 0);
 // Whether the name of a file ends in .json or .json.gz.
 bool names_bpe(const std::filesystem::path& path);
 // In a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json and vocab.bpe. As a file: a
 // tokenizer.json, or the vocabulary of such a pair, whose merges lie beside it. Each may be gzip (name + ".gz").
-std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t least_size);
+std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t min_size);
 
 // Whether this is a serialised pair of tokenizers (two_tokenizers()).
 bool holds_two(std::string_view serialised);

@@ -4,8 +4,8 @@
 
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/letters.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/utf8.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "kinds.h"
@@ -106,17 +106,17 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
   fail("{}: tokenizer kind {} cannot be restored", origin, config::name_of(kind));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t least_size) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
     const std::filesystem::path pieces = path / "tokenizer.model";
-    return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, least_size);
+    return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, min_size);
   }
   const MappedFile file(path);
   if (is_safetensors(file)) {
     return read_tokenizer(SafetensorsFile(path));
   }
   if (names_bpe(path)) {
-    return load_bpe(path, least_size);
+    return load_bpe(path, min_size);
   }
   if (file.bytes().size() > kLargestModel) {
     user_error("{}: not a tokenizer: {} exceed the limit of {}", path.string(),

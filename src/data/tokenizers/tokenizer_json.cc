@@ -8,7 +8,7 @@
 
 #include "data/tokenizers/bpe/model.h"
 #include "data/tokenizers/kinds.h"
-#include "foundation/core/text/base64.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/json.h"
 #include "headroom/tokenizers/tokenizer.h"

@@ -63,9 +63,9 @@ PartInput open_input(const config::DataOptions& data, Split split, Content conte
                split == Split::train ? "data.train" : "data.validation");
   }
   input.token_files = expand_patterns(patterns);
-  input.held_out = shared ? data.validation_share : 0.0;
+  input.held_out = shared ? data.validation_fraction : 0.0;
   if (shared && !(input.held_out > 0.0)) {
-    user_error("data.validation: must name at least one file when data.validation_share is 0");
+    user_error("data.validation: must name at least one file when data.validation_fraction is 0");
   }
   return input;
 }
@@ -149,7 +149,7 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   }
   std::shared_ptr<const tokenizers::Tokenizer> given =
       options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
-                      : tokenizers::load_tokenizer(options.model, options.least_size);
+                      : tokenizers::load_tokenizer(options.model, options.min_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
     user_error("tokenizer.model: {} must be a byte-level BPE tokenizer (tokenizer.kind = \"bpe\"), got {}",
                options.model, given->name());

@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "data/tokenizers/kinds.h"
-#include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/number.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {

@@ -366,7 +366,7 @@ EngineCounts Engine::counts() const {
   counts.running = std::ssize(parts_->running);
   counts.prefix_held = parts_->prefixes.held();
   for (const std::unique_ptr<Row>& row : parts_->running) {
-    counts.cache_numbers += row->state.cache_numbers();
+    counts.cache_elements += row->state.cache_elements();
   }
   return counts;
 }

@@ -69,7 +69,7 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
           start = std::chrono::steady_clock::now();
         }
         emit(stream.push(static_cast<std::int32_t>(event.id)));
-        result.cache_numbers = engine.counts().cache_numbers;
+        result.cache_elements = engine.counts().cache_elements;
         return !interrupted();
       },
       [&](const Ending& how) { ending = how; });

@@ -38,7 +38,7 @@ bool DecodeState::rewind(std::int64_t count) {
   return true;
 }
 
-std::int64_t DecodeState::cache_numbers() const {
+std::int64_t DecodeState::cache_elements() const {
   std::int64_t total = 0;
   for (const std::vector<nn::AttentionCache>* all : {&caches, &cross_caches}) {
     for (const nn::AttentionCache& cache : *all) {

@@ -1,6 +1,5 @@
 #include "linear.h"
 
-#include "engine/ops/by_row.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "checkpoint_reader.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"

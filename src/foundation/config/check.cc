@@ -2,7 +2,7 @@
 #include <functional>
 
 #include "checker.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {

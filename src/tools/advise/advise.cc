@@ -13,7 +13,7 @@
 #include "findings.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "pilot_runs.h"
@@ -229,7 +229,7 @@ void Adviser::run_pilots() {
   options.unit = unit();
   const double validation = std::max(kFewestTokens, kForward * kValidating * options.unit * rate(config_));
   options.units = units();
-  options.validation_share = std::min(1.0, validation / static_cast<double>(text_.validation));
+  options.validation_fraction = std::min(1.0, validation / static_cast<double>(text_.validation));
   PilotRuns pilots(budget_, runs_, std::move(options));
   Stage rates{
       .name = "learning_rate", .title = "Learning rate", .candidates = learning_rate_candidates(config_), .own = 2};

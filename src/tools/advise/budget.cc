@@ -15,8 +15,8 @@
 #include "tools/compare/run/checks.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/machine.h"
-#include "training/train/loop/state.h"
-#include "training/train/loop/step.h"
+#include "training/train/step/state.h"
+#include "training/train/step/step.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::advise {
@@ -40,7 +40,7 @@ Measured measure_steps(const config::Config& asked, const std::filesystem::path&
   models::set_threads(config.train.threads);
   const std::unique_ptr<models::Model> model = models::make_model(
       config.model, static_cast<std::uint64_t>(config.train.seed), at::TensorOptions(at::kFloat).device(device));
-  train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
+  train::TrainState state = train::initial_state(model->parameters(), config.train.optimizer);
   const nn::Context context = models::make_context(config.train, device);
   Measured measured{.start_seconds = seconds_since(start)};
   std::vector<double> steps;
@@ -51,7 +51,7 @@ Measured measure_steps(const config::Config& asked, const std::filesystem::path&
     }
     const auto begin = std::chrono::steady_clock::now();
     const models::Batch batch = data.training->next();
-    if (batch.starts_afresh) {
+    if (batch.resets_memory) {
       state.memory.forget();
     }
     train::train_step(*model, batch.to(device), state, config.train, context);

@@ -9,7 +9,7 @@
 
 #include "fit.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "pilot_runs.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/report/formatting.h"

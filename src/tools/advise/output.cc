@@ -8,7 +8,7 @@
 
 #include "findings.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"

@@ -13,7 +13,7 @@
 
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/figures/statistics.h"
@@ -164,7 +164,7 @@ void PilotRuns::measure(Candidate& candidate) {
 
 // Covers the same part of the text with every tokenizer.
 std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
-  return std::lround(std::ceil(options_.validation_share * static_cast<double>(text_of(candidate.config).validation)));
+  return std::lround(std::ceil(options_.validation_fraction * static_cast<double>(text_of(candidate.config).validation)));
 }
 
 double PilotRuns::overhead(const Candidate& candidate) {
@@ -186,7 +186,7 @@ void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t see
   compare::PlannedRun run{.values = {}, .config = candidate.config, .folder = {}};
   set_steps(run.config, steps);
   config::TrainOptions& train = run.config.train;
-  train.evaluate_tokens = options_.validation_share < 1.0 ? validation_tokens(candidate) : 0;
+  train.evaluate_tokens = options_.validation_fraction < 1.0 ? validation_tokens(candidate) : 0;
   train.evaluate_every = train.checkpoint_every = train.sample_every = 0;
   train.keep_best = false;
   train.log_every = std::max<std::int64_t>(1, steps / 20);

@@ -138,7 +138,7 @@ class CompositionAnalysis : public Analysis {
   at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
     const config::AttentionOptions& o = options_.attention;
     if (std::find(o.compose_low_rank.begin(), o.compose_low_rank.end(), "key") == o.compose_low_rank.end() ||
-        o.composition->cache_numbers(o).value() == 0) {  // keys take no part in the composition
+        o.composition->cache_elements(o).value() == 0) {  // keys take no part in the composition
       return {};
     }
     const std::string prefix = layer + "." + stages_[stage] + ".k.";

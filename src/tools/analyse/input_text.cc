@@ -4,12 +4,12 @@
 #include "data/text/documents.h"
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "model_runner.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/evaluation_text.h"
+#include "training/tasks/language/text_data.h"
 
 namespace headroom::analyse {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"

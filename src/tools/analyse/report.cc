@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "analyse.h"
-#include "foundation/core/text/printable.h"
+#include "foundation/core/text/message.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
 #include "headroom/core/error.h"

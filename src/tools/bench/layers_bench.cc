@@ -78,7 +78,7 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t
   const std::int64_t capacity = cached + kSteps * (options.repeats + 2);
   const auto built = std::make_shared<Built>(o, d_model, capacity, options);
   if (built->context.compute_dtype) {
-    built->parameters.keep_products_in(at::kBFloat16);
+    built->parameters.cache_weights_in(at::kBFloat16);
   }
   const auto cache = std::make_shared<nn::AttentionCache>(built->layer.make_cache());
   const at::Tensor x = at::randn({1, cached, d_model}, type_of(options)), next = x.narrow(1, 0, 1).contiguous();

@@ -12,7 +12,6 @@
 #include "headroom/core/error.h"
 #include "process.h"
 #include "timing.h"
-#include "training/cost/cache.h"
 #include "training/cost/cost.h"
 #include "workload.h"
 
@@ -77,7 +76,7 @@ TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
 // Values that decoding one more token reads: each weight once, which is one multiply-accumulate each without a past,
 // and the cache of `keys` tokens.
 double values_read(config::ModelOptions o, std::int64_t keys) {
-  const auto cached = static_cast<double>(cost::decoding_cache_numbers(o));
+  const auto cached = static_cast<double>(cost::decoding_cache_elements(o));
   const auto room = static_cast<double>(o.memory_length + o.context_length);
   o.context_length = 1;
   o.memory_length = 0;

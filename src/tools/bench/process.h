@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "training/parallel/rendezvous.h"
+#include "training/parallel/gloo_group.h"
 
 namespace headroom::bench {
 

@@ -43,9 +43,9 @@ TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape&
       context_(context_for(shape.precision, shape.device)),
       options_(options_of(shape)),
       shares_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
-      state_(train::fresh_state(model_->parameters(), options_.optimizer,
+      state_(train::initial_state(model_->parameters(), options_.optimizer,
                                 train::Share(shares_, parallel::default_group().rank()))),
-      exchange_(train::make_exchange(*model_, options_, parallel::default_group(), shares_)) {}
+      exchange_(train::make_gradient_reducer(*model_, options_, parallel::default_group(), shares_)) {}
 
 void TrainingStep::operator()() {
   train::train_step(*model_, batch_, state_, options_, context_, *exchange_);

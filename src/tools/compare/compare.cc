@@ -22,7 +22,6 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
-#include "training/train/loop/starting_parameters.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::compare {
@@ -183,7 +182,7 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = train::with_start(config::load_config(path, overrides))});
+    configs.push_back({.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});
   }
   return configs;
 }

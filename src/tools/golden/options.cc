@@ -4,9 +4,9 @@
 #include <set>
 
 #include "case.h"
-#include "engine/nn/attention/prior.h"
+#include "engine/nn/attention/gaussian_mixture.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/selection.h"
+#include "headroom/nn/routing.h"
 #include "headroom/ops/head_map.h"
 
 namespace headroom::golden {

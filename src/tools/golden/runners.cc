@@ -7,8 +7,8 @@
 
 #include "case.h"
 #include "engine/models/block.h"
-#include "engine/nn/adaptive_softmax.h"
-#include "engine/nn/attention/routing_losses.h"
+#include "engine/models/vocabulary_layers.h"
+#include "headroom/nn/routing.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
@@ -113,7 +113,7 @@ std::vector<CaseResult> run_router(const Case& c) {
     with_head.dims["d_head"] = 1;
     return attention_options(with_head, "moa", c.options);
   }();
-  nn::SelectionOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
+  nn::RoutingOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
   if (pads_queries(c.options)) {
     choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
   }
@@ -128,7 +128,7 @@ std::vector<CaseResult> run_router(const Case& c) {
     score =
         score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
   }
-  nn::Selection selection = nn::choose_experts(score.unsqueeze(1), choice, context, "select");
+  nn::Selection selection = nn::route_scores(score.unsqueeze(1), choice, context, "select");
   if (c.has("in.slot_index")) {
     selection = selection.in_order_of(c.at("in.slot_index").reshape(selection.index.sizes()));
   }

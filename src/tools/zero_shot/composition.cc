@@ -4,10 +4,10 @@
 #include <string_view>
 
 #include "data/text/text.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "questions.h"
-#include "training/tasks/language/composition_modelling.h"
+#include "training/tasks/language/composition.h"
 #include "zero_shot.h"
 
 namespace headroom::zero_shot {

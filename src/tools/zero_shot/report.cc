@@ -14,7 +14,7 @@ double standard_error(double p, std::int64_t n) {
 }
 
 std::string_view begin_name(tasks::Begin begin) {
-  const auto* const found = std::find_if(std::begin(tasks::kBegins), std::end(tasks::kBegins),
+  const auto* const found = std::find_if(std::begin(tasks::kPrefixKinds), std::end(tasks::kPrefixKinds),
                                          [&](const auto& entry) { return entry.first == begin; });
   return found->second;
 }

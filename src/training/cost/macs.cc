@@ -1,5 +1,4 @@
 #include "cost.h"
-#include "foundation/config/masking.h"
 #include "model_parts.h"
 
 namespace headroom::cost {
@@ -40,7 +39,7 @@ Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
     return head;
   }
   const std::int64_t hundreds = head.value() / 100, rest = head.value() % 100;  // split to avoid an overflow
-  return hundreds * kHiddenPercent + rest * kHiddenPercent / 100;
+  return hundreds * kMaskedPercent + rest * kMaskedPercent / 100;
 }
 
 }  // namespace

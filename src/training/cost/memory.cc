@@ -76,11 +76,11 @@ Exact moments_of(const Config& config, const Exact& parameters) {
 
 // Of one layer that caches `tokens` tokens.
 Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memory) {
-  const std::optional<Exact> state = a.score->state_numbers(a);
+  const std::optional<Exact> state = a.score->state_elements(a);
   if (state && !memory) {
     return *state;
   }
-  return (a.projection->cache_numbers(a) + a.composition->cache_numbers(a) + a.position->cache_numbers(a)) * tokens;
+  return (a.projection->cache_elements(a) + a.composition->cache_elements(a) + a.position->cache_elements(a)) * tokens;
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ StepMemory step_memory(const config::Config& config);
 //
 // A layer caches M + T tokens; a local layer at most its window. For each token it stores G e elements for every key
 // projection (shifted keys: the one from which they are shifted), G e for the value, and the composition's
-// cache_numbers() (config/attention_part.h). Without memory, a score with a constant-size state stores its
-// state_numbers() instead. The decoder of an encoder_decoder also stores keys and values of the source sequence. 0 for
+// cache_elements() (config/attention_part.h). Without memory, a score with a constant-size state stores its
+// state_elements() instead. The decoder of an encoder_decoder also stores keys and values of the source sequence. 0 for
 // kinds that do not generate. Throws UserError if the count does not fit 63 bits.
 std::int64_t decoding_cache_elements(const config::ModelOptions& model);
 

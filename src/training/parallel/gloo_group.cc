@@ -20,7 +20,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 
 namespace headroom::parallel {
 namespace {

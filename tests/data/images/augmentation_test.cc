@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 
-#include "data/images/augmentation.h"
 #include "image_files.h"
 
 namespace headroom::data {

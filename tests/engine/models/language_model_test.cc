@@ -9,7 +9,6 @@
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
-#include "training/cost/cache.h"
 
 namespace headroom::models {
 namespace language_model_test {
@@ -73,7 +72,7 @@ TEST(LanguageModel, TheCacheHoldsWhatCostSays) {
     const LanguageModel model(options, 3);
     std::vector<DecodeState> states(2, model.start_decoding());
     decode(model, random_tokens(2, 3, options.vocabulary_size), states);
-    EXPECT_EQ(states[1].cache_numbers(), cost::decoding_cache_numbers(options)) << name;
+    EXPECT_EQ(states[1].cache_elements(), cost::decoding_cache_elements(options)) << name;
   }
 }
 

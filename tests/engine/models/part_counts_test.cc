@@ -5,7 +5,6 @@
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "small_models.h"
-#include "training/cost/cache.h"
 #include "training/cost/cost.h"
 
 namespace headroom::models {
@@ -25,7 +24,7 @@ void expect_counts(config::ModelOptions m, const std::string& name) {
   EXPECT_EQ(cost::count_hidden_matrices(m), hidden) << name;
   std::vector<DecodeState> states = {model.start_decoding()};
   testing::decode(model, at::zeros({1, 1}, at::kLong), states, {});
-  EXPECT_EQ(cost::decoding_cache_numbers(m), states[0].cache_numbers()) << name;
+  EXPECT_EQ(cost::decoding_cache_elements(m), states[0].cache_elements()) << name;
 }
 
 int count_all(const std::vector<std::vector<Choice>>& axes) {

@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:tests/training/tasks/composition_modelling_test.cc
-#include "training/tasks/language/composition_modelling.h"
-========
 #include "training/tasks/language/composition.h"
->>>>>>>> r5:tests/training/tasks/composition_test.cc
 
 #include <gtest/gtest.h>
 
@@ -17,11 +13,7 @@ namespace headroom::tasks {
 namespace composition_modelling_test {
 
 Figures figures_of(const Evaluation& evaluation) {
-<<<<<<<< HEAD:tests/training/tasks/composition_modelling_test.cc
-  return composition_modelling().figures_of(evaluation.sums);
-========
   return composition().figures_of(evaluation.sums);
->>>>>>>> r5:tests/training/tasks/composition_test.cc
 }
 
 class CompositionModellingTask : public ::testing::Test {
@@ -89,11 +81,7 @@ TEST_F(CompositionModellingTask, ValidatesWithItsAnswers) {
   EXPECT_EQ(figures_of(data.validation->evaluate(*model, {.batch_size = 3})).at("accuracy"),
             figures_of(evaluation).at("accuracy"));
   const EvaluationRequest request{.config = config_, .tokenizer = data.tokenizer, .files = {}, .cache = folder_.path()};
-<<<<<<<< HEAD:tests/training/tasks/composition_modelling_test.cc
-  EXPECT_EQ(figures_of(composition_modelling().open_evaluation(request)->evaluate(*model, {})), figures_of(evaluation));
-========
   EXPECT_EQ(figures_of(composition().open_evaluation(request)->evaluate(*model, {})), figures_of(evaluation));
->>>>>>>> r5:tests/training/tasks/composition_test.cc
 }
 
 TEST_F(CompositionModellingTask, ReadsABoundedNumberOfRows) {
@@ -110,13 +98,8 @@ TEST_F(CompositionModellingTask, ReadsABoundedNumberOfRows) {
   EXPECT_EQ(perplexity(300, 0), perplexity(256, 0));
 }
 
-<<<<<<<< HEAD:tests/training/tasks/composition_modelling_test.cc
-TEST_F(CompositionModellingTask, ComparesModelsByAccuracy) {
-  const std::vector<FigureKind>& kinds = composition_modelling().figures();
-========
 TEST_F(PuzzlesTask, ComparesModelsByAccuracy) {
   const std::vector<FigureKind>& kinds = composition().figures();
->>>>>>>> r5:tests/training/tasks/composition_test.cc
   EXPECT_EQ(headline(kinds).name, "accuracy");
   EXPECT_EQ(headline(kinds).better, Better::higher);
   EXPECT_EQ(kinds.front().name, "loss") << "what training makes smaller";
@@ -129,17 +112,10 @@ TEST_F(CompositionModellingTask, OtherTextHasNoAnswers) {
   const TaskData data = open();
   const auto model = ada(*data.tokenizer);
   write_text_file(folder_ / "other.txt", tiny::text(500));
-<<<<<<<< HEAD:tests/training/tasks/composition_modelling_test.cc
-  const auto other = composition_modelling().open_evaluation({.config = config_,
-                                                              .tokenizer = data.tokenizer,
-                                                              .files = {(folder_ / "other.txt").string()},
-                                                              .cache = folder_.path()});
-========
   const auto other = composition().open_evaluation({.config = config_,
                                                     .tokenizer = data.tokenizer,
                                                     .files = {(folder_ / "other.txt").string()},
                                                     .cache = folder_.path()});
->>>>>>>> r5:tests/training/tasks/composition_test.cc
   const Figures figures = figures_of(other->evaluate(*model, {}));
   EXPECT_TRUE(figures.contains("perplexity"));
   EXPECT_FALSE(figures.contains("accuracy"));

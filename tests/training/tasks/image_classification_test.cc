@@ -6,7 +6,7 @@
 #include "data/text/archives.h"
 #include "engine/store/tiny.h"
 #include "folder_test.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "small_classes.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/classes/mixup.h"

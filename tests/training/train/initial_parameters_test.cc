@@ -6,7 +6,6 @@
 #include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
-#include "headroom/store/run_folder.h"
 #include "training/train/loop/train.h"
 #include "training/train/step/state.h"
 

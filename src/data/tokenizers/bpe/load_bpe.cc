@@ -5,7 +5,7 @@
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -48,10 +48,10 @@ std::string read_whole(const fs::path& path) {
 }
 
 // Loads a vocabulary with the merges beside it.
-std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t least_size) {
+std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
-      return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), least_size);
+      return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), min_size);
     }
   }
   user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
@@ -84,12 +84,12 @@ bool names_bpe(const fs::path& path) {
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 
-std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t least_size) {
+std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size) {
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? first_file(path) : path;
   const std::string text = read_whole(file);
-  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), least_size)
-                                       : load_pair(file, text, least_size);
+  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), min_size)
+                                       : load_pair(file, text, min_size);
 }
 
 }  // namespace headroom::tokenizers

@@ -8,7 +8,6 @@
 #include <memory>
 #include <unordered_map>
 
-#include "foundation/core/text/blanks.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/run_options.h"
 #include "headroom/core/error.h"

@@ -14,7 +14,7 @@ KeyShift::KeyShift(const config::AttentionOptions& o, const Builder& build) {
   }
   const std::int64_t shape[] = {o.n_mixtures, o.computed_kv_heads(), o.d_head};
   shift_ = build.custom("shift", shape, [&] {
-    at::Tensor start = build.draw(shape, Distribution::normal(1.0)).mul_(o.shift_deviation);
+    at::Tensor start = build.draw(shape, Distribution::normal(1.0)).mul_(o.shift_std);
     start.select(0, 0).zero_();
     return start;
   });

@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "engine/ops/traced.h"
+#include "engine/ops/shapes.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "engine/ops/traced.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"

@@ -5,7 +5,7 @@
 
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
-#include "foundation/core/linear_chunk.h"
+#include "headroom/core/implementation.h"
 #include "headroom/core/error.h"
 #include "linear_attention_operator.h"
 

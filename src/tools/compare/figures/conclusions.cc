@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "scaling.h"
 #include "tools/compare/report/formatting.h"
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "foundation/config/variation.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"

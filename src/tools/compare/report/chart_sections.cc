@@ -8,7 +8,7 @@
 
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/number.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "sections.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "headroom/decode/engine.h"
-#include "headroom/decode/text_stream.h"
+#include "headroom/decode/generate.h"
 
 namespace headroom::serve {
 

@@ -7,7 +7,7 @@
 #include <cctype>
 
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <utility>
 
-#include "foundation/core/text/letters.h"
+#include "foundation/core/text/utf8.h"
 #include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {

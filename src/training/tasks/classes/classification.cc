@@ -5,7 +5,7 @@
 
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
-#include "headroom/models/class_model.h"
+#include "headroom/models/classifier.h"
 #include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
@@ -183,7 +183,7 @@ models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<
   batch.tensors["label"] = label;
   batch.targets.assign(examples.size(), 1);
   batch.tokens = rows * tokens;
-  batch.starts_afresh = true;
+  batch.resets_memory = true;
   return batch;
 }
 

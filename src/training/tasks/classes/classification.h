@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/sequences.h"
+#include "data/text/labelled_text.h"
 #include "data/tokens/example_order.h"
 #include "training/tasks/task.h"
 
@@ -54,7 +54,7 @@ class ClassExamples {
   // The same with augmentation.
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
   // Consecutive examples in files, if training reads them run by run (data/example_order.h).
-  virtual data::RunShuffle runs() const { return {}; }
+  virtual data::FileShuffle runs() const { return {}; }
 };
 
 // The figures of a classification task; `judged_by` is the headline.

@@ -7,7 +7,6 @@
 
 #include "classification.h"
 #include "data/images/augmentation.h"
-#include "data/images/pictures.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"
@@ -24,7 +23,7 @@ class ImageExamples : public ClassExamples {
   ImageExamples(std::shared_ptr<const data::Pictures> pictures, const config::Config& config)
       : pictures_(std::move(pictures)),
         model_(config.model),
-        changed_(data::picture_options(config.data, config.model.image_channels)),
+        changed_(data::augmentation_options(config.data, config.model.image_channels)),
         plain_(changed_.unchanged()),
         mixup_(config.data.mixup),
         shuffle_buffer_(config.data.shuffle_buffer),
@@ -34,9 +33,9 @@ class ImageExamples : public ClassExamples {
   std::int64_t size() const override { return pictures_->size(); }
   std::string identity() const override { return pictures_->identity(); }
   std::int64_t length(std::int64_t /*i*/) const override { return 0; }
-  data::RunShuffle runs() const override {
-    return shuffle_buffer_ > 0 ? data::RunShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
-                               : data::RunShuffle{};
+  data::FileShuffle runs() const override {
+    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
+                               : data::FileShuffle{};
   }
 
   // Leaves out images that cannot be read.
@@ -45,7 +44,7 @@ class ImageExamples : public ClassExamples {
     std::vector<std::int32_t> labels(examples.size(), kBad);
     in_parallel(examples.size(), threads_for(examples.size()), [&](std::size_t row) {
       if (const auto picture = read(examples[row])) {
-        data::draw_picture(*picture, plain_, model_.image_size, 0, row_of(images, row));
+        data::augment(*picture, plain_, model_.image_size, 0, row_of(images, row));
         labels[row] = pictures_->label(examples[row]);
       }
     });
@@ -69,7 +68,7 @@ class ImageExamples : public ClassExamples {
       if (is_needed(rows.needed, row)) {
         const std::int64_t example = rows.examples[row];
         const auto [picture, label] = read_or_next(example);
-        data::draw_picture(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
+        data::augment(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
                            row_of(images, row));
         labels[row] = label;
       } else {
@@ -110,7 +109,7 @@ class ImageExamples : public ClassExamples {
   }
 
   // Nothing if the image cannot be read and data.skip_bad_rows is set.
-  std::optional<data::DecodedPicture> read(std::int64_t example) const {
+  std::optional<data::Image> read(std::int64_t example) const {
     try {
       return pictures_->picture(example);
     } catch (const UserError& error) {
@@ -123,7 +122,7 @@ class ImageExamples : public ClassExamples {
       return std::nullopt;
     }
   }
-  std::pair<data::DecodedPicture, std::int32_t> read_or_next(std::int64_t example) const {
+  std::pair<data::Image, std::int32_t> read_or_next(std::int64_t example) const {
     constexpr std::int64_t kMostInARow = 1000;
     for (std::int64_t i = 0; i < kMostInARow; ++i) {
       const std::int64_t place = (example + i) % size();
@@ -152,7 +151,7 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
         key);
   }
   const config::ModelOptions& model = config.model;
-  return std::make_shared<ImageExamples>(data::open_pictures(files, {.size = model.image_size,
+  return std::make_shared<ImageExamples>(data::open_images(files, {.size = model.image_size,
                                                                      .channels = model.image_channels,
                                                                      .n_classes = model.n_classes,
                                                                      .classes = config.data.classes,

@@ -1,8 +1,4 @@
-<<<<<<<< HEAD:src/training/tasks/language/composition_modelling.cc
-#include "composition_modelling.h"
-========
 #include "composition.h"
->>>>>>>> r5:src/training/tasks/language/composition.cc
 
 #include <algorithm>
 #include <chrono>
@@ -153,11 +149,7 @@ std::vector<FigureKind> kinds() {
   return all;
 }
 
-<<<<<<<< HEAD:src/training/tasks/language/composition_modelling.cc
-class CompositionModelling : public Task {
-========
 class Composition : public Task {
->>>>>>>> r5:src/training/tasks/language/composition.cc
  public:
   std::string_view name() const override { return "composition"; }
   const std::vector<FigureKind>& figures() const override {
@@ -218,13 +210,8 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
   return all;
 }
 
-<<<<<<<< HEAD:src/training/tasks/language/composition_modelling.cc
-const Task& composition_modelling() {
-  static const CompositionModelling kTask;
-========
 const Task& composition() {
   static const Composition kTask;
->>>>>>>> r5:src/training/tasks/language/composition.cc
   return kTask;
 }
 

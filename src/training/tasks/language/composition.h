@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "data/synthetic/puzzles.h"
 #include "headroom/config/config.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "scoring.h"
@@ -22,7 +21,7 @@ struct AnswersReader {
 
 // The row's answers as sequences to score, in order: one sequence for those that fit the model's context, then one for
 // each further answer, so that each has as much context as possible.
-std::vector<Sequence> answers_of(const data::PuzzleRow& row, const AnswersReader& reader);
+std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader);
 
 // language_modelling() with two more figures. "accuracy": the fraction of answers that greedy decoding would generate,
 // each given everything before it in its row; "answer_perplexity": exp(-mean log-probability of an answer). Both are

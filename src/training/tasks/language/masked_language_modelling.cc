@@ -5,8 +5,6 @@
 #include <numeric>
 
 #include "data/tokens/shuffle.h"
-#include "foundation/config/masking.h"
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
@@ -131,7 +129,7 @@ class MaskedText {
     if (batch.tokens < n * longest) {
       batch.tensors["valid"] = valid;
     }
-    batch.starts_afresh = true;
+    batch.resets_memory = true;
     return batch;
   }
 
@@ -310,7 +308,7 @@ std::vector<RowSpan> pack_sentences(const data::TokenFile& file, const std::vect
 }
 
 std::int64_t hidden_count(std::int64_t length, std::uint64_t row_seed) {
-  const double expected = static_cast<double>(config::kHiddenPercent * length) / 100.0;
+  const double expected = static_cast<double>(config::kMaskedPercent * length) / 100.0;
   const double wanted = std::floor(expected + uniform(mix(row_seed, "count")));
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(wanted), 1, length);
 }

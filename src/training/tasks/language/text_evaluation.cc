@@ -141,7 +141,7 @@ models::Batch to_batch(const data::TokenBatch& batch) {
   made.tensors["tokens"] = to_tensor(batch.tokens, batch.batch);
   made.targets.assign(static_cast<std::size_t>(batch.batch), batch.length);
   made.tokens = batch.batch * batch.length;
-  made.starts_afresh = batch.resets_memory;
+  made.resets_memory = batch.resets_memory;
   return made;
 }
 

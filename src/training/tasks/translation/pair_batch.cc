@@ -80,7 +80,7 @@ models::Batch pair_batch(const std::vector<Tokens>& sources, const std::vector<T
     batch.targets.push_back(std::ssize(targets[i]) + 1);
     batch.tokens += std::ssize(sources[i]) + std::ssize(targets[i]) + 2;
   }
-  batch.starts_afresh = true;
+  batch.resets_memory = true;
   return batch;
 }
 

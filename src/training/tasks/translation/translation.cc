@@ -6,7 +6,7 @@
 
 #include "data/pairs/pair_batches.h"
 #include "data/text/token_cache.h"
-#include "engine/decode/vocabulary.h"
+#include "headroom/decode/generate.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "pair_batch.h"

@@ -6,7 +6,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
-#include "headroom/store/run_folder.h"
+#include "headroom/store/checkpoint.h"
 #include "training/train/step/state.h"
 
 namespace headroom::train {
@@ -61,7 +61,7 @@ void require_same_tokenizer(const config::Config& config, const store::Checkpoin
                is.vocabulary_size);
   }
   if (!is.model.empty()) {
-    const std::string name = tokenizers::load_tokenizer_for(is.model, stored.vocabulary_size())->name();
+    const std::string name = tokenizers::load_tokenizer(is.model, stored.vocabulary_size())->name();
     if (name != stored.name() && name != stored.for_targets().name()) {
       user_error("{}: {} is {}, but the tokenizer in {} ({}) is {}", origin_of(config, "tokenizer.model"), is.model,
                  name, file.string(), kKey, stored.for_targets().name());

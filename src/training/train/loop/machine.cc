@@ -8,9 +8,8 @@
 #include <map>
 #include <tuple>
 
-#include "engine/kernels/cpu/products/tile_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 
-#include "foundation/config/special_tokens.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"

@@ -130,7 +130,7 @@ bool Run::stops() const {
 StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
   const models::Batch batch = data_.training->next();
-  if (batch.starts_afresh) {
+  if (batch.resets_memory) {
     state_.memory.reset();
   }
   const StepOutcome outcome =

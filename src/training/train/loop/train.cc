@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "data/text/text.h"
-#include "foundation/config/unread.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
@@ -219,7 +218,7 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   log_info("{}", describe_intervals(config.train));
-  for (const std::string& sentence : config::unread_keys(config)) {
+  for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
   }
   warn_of_no_data(config);

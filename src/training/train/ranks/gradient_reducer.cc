@@ -1,7 +1,7 @@
 #include "gradient_reducer.h"
 
 #include "foundation/core/machine/system.h"
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
-#include "headroom/nn/buffer_updates.h"
+#include "headroom/nn/context.h"
 #include "sharding.h"
 #include "training/parallel/gloo_group.h"
 

@@ -16,7 +16,7 @@
 #include "gradient_reducer.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 #include "receiver.h"
 #include "step_message.h"
 #include "training/parallel/shared_buffer.h"

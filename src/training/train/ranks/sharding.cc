@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "headroom/core/error.h"
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

@@ -3,8 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "headroom/core/error.h"
-#include "headroom/ops/adamw.h"
-#include "headroom/ops/muon.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {
