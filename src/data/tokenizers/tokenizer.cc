@@ -4,6 +4,7 @@
 
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
@@ -42,7 +43,7 @@ bool is_sentencepiece_file(const std::filesystem::path& path) {
 }  // namespace
 
 config::TokenizerKind kind_named(std::string_view name, std::string_view origin) {
-  for (const auto& [kind, known] : config::Names<config::TokenizerKind>::kNames) {
+  for (const auto& [kind, known] : config::values_of<config::TokenizerKind>()) {
     if (name == known) {
       return kind;
     }

@@ -43,7 +43,7 @@ bool has_tokenizer(const config::ModelOptions& model) {
 // The tokenizer, which must have as many tokens as the model.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile& file, const config::Config& config) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file);
-  const std::int64_t special = config::special_tokens(config.model.kind);
+  const std::int64_t special = config::n_special_tokens(config.model.kind);
   if (tokenizer->vocabulary_size() + special != config.model.vocabulary_size) {
     user_error("{}: its tokenizer {} has {} tokens, but model.vocabulary_size is {}", file.path().string(),
                tokenizer->name(), tokenizer->vocabulary_size(), config.model.vocabulary_size - special);
@@ -118,7 +118,7 @@ void write_together(const SafetensorsWriter& writer, const std::vector<OwnedByte
   plan = peers.gather(plan).front();
   try {
     const Json layout_json = parse_json(plan, "checkpoint");
-    std::vector<Range> ranges;
+    std::vector<FileRange> ranges;
     const Json& positions = layout_json.at("positions");
     for (const OwnedBytes& one : owned) {
       ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.values)});
@@ -126,7 +126,7 @@ void write_together(const SafetensorsWriter& writer, const std::vector<OwnedByte
     if (const auto found = writer.tensors().find(kTokenizer); peers.leads() && found != writer.tensors().end()) {
       ranges.push_back({positions.at(kTokenizer).get<std::size_t>(), found->second.data});
     }
-    fill(layout_json.at("file").get<std::string>(), ranges);
+    write_ranges(layout_json.at("file").get<std::string>(), ranges);
   } catch (const Error& error) {
     refused = error.what();
   }

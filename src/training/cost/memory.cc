@@ -80,7 +80,7 @@ Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memor
   if (state && !memory) {
     return *state;
   }
-  return (a.projection->cache_elements(a) + a.composition->cache_elements(a) + a.position->cache_elements(a)) * tokens;
+  return (a.projection->cache_elements(a) + a.composition->cache_elements(a)) * tokens;
 }
 
 }  // namespace

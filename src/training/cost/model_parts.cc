@@ -41,7 +41,7 @@ Exact outer_norms(const ModelOptions& model) {
   }
 }
 
-AttentionProducts attention_products(const AttentionOptions& a, Exact d, const Span& span) {
+AttentionProducts attention_products(const AttentionOptions& a, Exact d, const AttentionExtent& span) {
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,

@@ -13,7 +13,7 @@ namespace headroom::cost {
 struct Stack {
   Exact layers = 0;
   Exact tokens = 0;                 // read by a layer, of one sequence
-  std::vector<config::Span> spans;  // of the attention layers of one block
+  std::vector<config::AttentionExtent> spans;  // of the attention layers of one block
   std::vector<config::AttentionOptions> attentions;
   Exact norms = 0;  // of one block
 };
@@ -51,7 +51,7 @@ struct AttentionProducts {
   Exact noise = 0;        // noisy_routing; only in training
 };
 AttentionProducts attention_products(const config::AttentionOptions& attention, Exact d_model,
-                                     const config::Span& span);
+                                     const config::AttentionExtent& span);
 
 // What the gate on the head outputs adds to the papers' accounting. MACs: d_model for each gate, and one for each value
 // that it multiplies. Memory: the gates and the head outputs before them.

@@ -65,7 +65,7 @@ std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t m
 
 // Gradient accumulators of a step.
 std::int64_t accumulators_of_step(const TrainOptions& train, std::int64_t ranks) {
-  const std::int64_t accumulators = train.parts > 0 ? train.parts : train.accumulate;
+  const std::int64_t accumulators = train.gradient_accumulators > 0 ? train.gradient_accumulators : train.accumulate;
   if (accumulators < ranks && train.batch_size % ranks != 0) {
     user_error("cost: train.batch_size: must be a multiple of the number of ranks, {}, got {}", ranks,
                train.batch_size);
@@ -111,7 +111,7 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   RanksCost cost{.accumulators = accumulators_of_step(given.train, n)};
   cost.rounds = (cost.accumulators + n - 1) / n;
   Config config = given;
-  if (cost.accumulators > std::max(given.train.parts, given.train.accumulate)) {
+  if (cost.accumulators > std::max(given.train.gradient_accumulators, given.train.accumulate)) {
     config.train.accumulate = cost.accumulators;
   }
   const StepMemory memory = step_memory(config);

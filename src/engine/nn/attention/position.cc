@@ -126,7 +126,7 @@ at::TensorOptions at_least_single(const at::Tensor& x) {
 
 at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
   const at::Tensor rotations =
-      rows_of({make_rotations, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_numbers(x));
+      rows_of({make_rotations, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_values(x));
   return rotated(x, channels, rotations[0], rotations[1]);
 }
 

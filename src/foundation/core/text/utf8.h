@@ -12,6 +12,9 @@ namespace headroom {
 
 // Some programs write it at the beginning of a file; it is not part of the text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
+}
 // U+FFFD, the replacement character.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 

@@ -45,7 +45,7 @@ void add_ratios(Figures& figures) {
                   fmt::format("in full, (8dHR + 16H^2R^2 + 4dH)/(12d^2): {:.2f}%",
                               100 * share(compose_parameters(model), d * d * 12))));
     }
-    const Span span{.queries = s, .sources = s, .causal = true, .self = true};
+    const AttentionExtent span{.queries = s, .sources = s, .causal = true, .self = true};
     // The paper also counts the elementwise application of the gates, once for each side and stage.
     const Exact extra = attention_products(model.attention, d, span).composition + s * s * model.attention.n_heads * 4;
     figures.push_back(

@@ -140,7 +140,7 @@ void add_masked(Figures& figures) {
 // Eq. 18 to 20 as printed, for the base model and 128 tokens, beside our own counts. The equations have one of the two
 // T x T products and no router.
 void add_equations(Figures& figures) {
-  const Span span{.queries = 128, .sources = 128, .causal = true, .self = true};
+  const AttentionExtent span{.queries = 128, .sources = 128, .causal = true, .self = true};
   const std::int64_t t = 128, d_m = 512;
   const auto without_router = [&](const AttentionOptions& a) {
     const AttentionProducts products = attention_products(a, d_m, span);

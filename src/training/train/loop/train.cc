@@ -40,16 +40,16 @@ void keep_intervals(const config::TrainOptions& past, config::TrainOptions& opti
   }
 }
 
-// Raises train.accumulate or train.parts so that every rank has a gradient accumulator.
+// Raises train.accumulate or train.gradient_accumulators so that every rank has a gradient accumulator.
 void resolve_accumulators(config::TrainOptions& train, const std::optional<ResumePoint>& resumed,
                           const parallel::GlooGroup& group) {
   if (resumed) {
     const config::TrainOptions& was = resumed->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as resolved when the run started
       train.accumulate = was.accumulate;
-      train.parts = was.parts;
-    } else if (train.accumulate == was.accumulate && train.parts > 0) {
-      train.parts = std::max(train.parts, was.parts);
+      train.gradient_accumulators = was.parts;
+    } else if (train.accumulate == was.accumulate && train.gradient_accumulators > 0) {
+      train.gradient_accumulators = std::max(train.gradient_accumulators, was.parts);
     }
   }
   const std::int64_t n = group.size();
@@ -57,14 +57,14 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
     return;
   }
   if (train.accumulate >= n) {
-    const std::int64_t was = train.parts;
-    for (train.parts = n; train.accumulate % train.parts != 0;) {
-      ++train.parts;
+    const std::int64_t was = train.gradient_accumulators;
+    for (train.gradient_accumulators = n; train.accumulate % train.gradient_accumulators != 0;) {
+      ++train.gradient_accumulators;
     }
     log_info(
-        "train.parts: raised from {} to {}, because each of {} ranks needs one; the same value gives the same result "
+        "train.gradient_accumulators: raised from {} to {}, because each of {} ranks needs one; the same value gives the same result "
         "on one rank",
-        was, train.parts, n);
+        was, train.gradient_accumulators, n);
     return;
   }
   if (train.batch_size % n != 0) {
@@ -72,7 +72,7 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
                train.batch_size, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
   }
   train.accumulate = n;
-  train.parts = 0;
+  train.gradient_accumulators = 0;
   log_info("{} ranks compute a micro-batch each; train.accumulate = {} gives the same result on one rank", n, n);
 }
 
