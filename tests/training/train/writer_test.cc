@@ -97,11 +97,11 @@ TEST(Events, RecordsFrameTheirMessages) {
 }
 
 TEST(Balance, OfExperts) {
-  const Balance even = balance_of(at::full({4}, 5, at::kLong));
+  const ExpertBalance even = balance_of(at::full({4}, 5, at::kLong));
   EXPECT_DOUBLE_EQ(even.most, 0.25);
   EXPECT_DOUBLE_EQ(even.least, 0.25);
   EXPECT_DOUBLE_EQ(even.entropy, 1.0);
-  const Balance one = balance_of(at::tensor({0, 7, 0}, at::kLong));
+  const ExpertBalance one = balance_of(at::tensor({0, 7, 0}, at::kLong));
   EXPECT_DOUBLE_EQ(one.most, 1.0);
   EXPECT_DOUBLE_EQ(one.least, 0.0);
   EXPECT_DOUBLE_EQ(one.entropy, 0.0);
