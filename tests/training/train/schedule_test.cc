@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "training/train/loop/train.h"
+#include "training/train/step/schedule.h"
 
 namespace headroom::train {
 namespace schedule_test {
