@@ -228,6 +228,9 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
   try {
     built = models::make_model(model, nn::ParameterSource(find, options.dtype(at::kFloat)));
   } catch (const c10::Error& error) {
+    if (options.device().is_cuda()) {
+      throw;  // out of memory, for example
+    }
     user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
   }
   const std::size_t expected = built->parameters().in_creation_order().size();
