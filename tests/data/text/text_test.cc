@@ -209,13 +209,13 @@ TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
 TEST_F(TextTest, RefusesDamagedPackedFiles) {
   for (const auto& [name, ending, pack] : kPackings) {
     const std::string packed = pack("some text that is long enough to be packed, packed, packed\n");
-    EXPECT_HAS(refusal(write("plain" + ending, "not packed")), "plain" + ending + ": must be " + name);
+    EXPECT_HAS(refusal(write("plain" + ending, "not packed")), "plain" + ending + ": is not " + name);
     EXPECT_HAS(refusal(write("nothing" + ending, pack(""))), "nothing" + ending + ": is empty");
     EXPECT_HAS(refusal(write("behind" + ending, packed + "garbage")), fmt::format(" byte {}", packed.size()));
-    EXPECT_HAS(refusal(write("zeros" + ending, packed + std::string(512, '\0'))), "holds bytes after the end");
+    EXPECT_HAS(refusal(write("zeros" + ending, packed + std::string(512, '\0'))), "has trailing data");
     std::string wrong_sum = packed;
     wrong_sum[packed.size() - (name == "gzip" ? 6 : 2)] ^= 1;
-    EXPECT_HAS(refusal(write("sum" + ending, wrong_sum)), "is damaged");
+    EXPECT_HAS(refusal(write("sum" + ending, wrong_sum)), "is corrupt");
   }
 }
 
