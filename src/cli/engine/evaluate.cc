@@ -20,23 +20,23 @@ namespace headroom::cli {
 namespace {
 
 // What texts begin with: as --begin says, or as they did in training.
-tasks::Beginning beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
+tasks::Prefix beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
-  tasks::Beginning beginning{.kind = tasks::Begin::line_end,
+  tasks::Prefix beginning{.kind = tasks::PrefixKind::line_end,
                              .bos = tokens.id("bos_token", tokenizer),
                              .stand_in = tokens.id("bos_token", tokenizer)};
   if (beginning.stand_in < 0) {
     beginning.stand_in = tokens.id("eos_token", tokenizer);
   }
   if (kept) {
-    beginning.kind = kept->in_front ? tasks::Begin::bos : tasks::Begin::none;
+    beginning.kind = kept->in_front ? tasks::PrefixKind::bos : tasks::PrefixKind::none;
   }
   for (const auto& [begin, name] : tasks::kPrefixKinds) {
     beginning.kind = requested == name ? begin : beginning.kind;
   }
-  if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {
+  if (beginning.kind == tasks::PrefixKind::bos && beginning.bos < 0) {
     user_error("evaluate: --begin: must be none or line_end, tokenizer {} has no bos token", tokenizer.name());
   }
   return beginning;

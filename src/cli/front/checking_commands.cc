@@ -15,7 +15,7 @@ void add_golden(Program& program) {
   CLI::App& command = program.add(
       program.root(), "golden", "Check the implementation against reference cases: outputs, losses and every gradient.",
       "headroom golden tests/tools/golden/cases/dense --dtype float64", [&program, options] {
-        for (const auto& [implementation, name] : config::Names<config::Implementation>::kNames) {
+        for (const auto& [implementation, name] : config::values_of<config::Implementation>()) {
           if (name == options->name) {
             options->implementation = implementation;
           }

@@ -81,11 +81,11 @@ int run_cost(const CostOptions& options, const Output& output) {
   Json list = Json::array();
   for (const auto& [name, config] : configs) {
     list.push_back(cost::cost_json(name, config));
-    if (!options.devices.processes.empty()) {
+    if (!options.devices.ranks.empty()) {
       list.back()["processes"] = cost::ranks_json(config, options.devices);
     }
   }
-  const bool alone = options.devices.processes.empty();
+  const bool alone = options.devices.ranks.empty();
   output.text(alone ? cost::cost_table(configs) : cost::ranks_table(configs, options.devices));
   output.document(list);
   return 0;
@@ -107,7 +107,7 @@ void add_cost(Program& program) {
       ->type_name("KEY=V1,V2,...");
   add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
   command
-      .add_option("--processes", options->devices.processes,
+      .add_option("--processes", options->devices.ranks,
                   "numbers of ranks: show what a rank stores, computes and sends in a training step")
       ->delimiter(',')
       ->type_name("N,...");

@@ -99,7 +99,7 @@ int run_naming_options(std::string_view command, Work&& work) {
 }
 
 int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
-  for (const auto& [kind, name] : config::Names<config::TokenizerKind>::kNames) {
+  for (const auto& [kind, name] : config::values_of<config::TokenizerKind>()) {
     if (name == command.kind) {
       command.options.kind = kind;
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "budget.h"
+#include "foundation/core/text/format.h"
 #include "candidates.h"
 #include "data/text/text.h"
 #include "findings.h"

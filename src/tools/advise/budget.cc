@@ -52,7 +52,7 @@ Measured measure_steps(const config::Config& asked, const std::filesystem::path&
     const auto begin = std::chrono::steady_clock::now();
     const models::Batch batch = data.training->next();
     if (batch.resets_memory) {
-      state.memory.forget();
+      state.memory.reset();
     }
     train::train_step(*model, batch.to(device), state, config.train, context);
     const double taken = seconds_since(begin);

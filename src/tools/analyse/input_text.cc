@@ -59,7 +59,7 @@ class TokenStream : public InputText {
       }
       use(rows(chunks, chunk_), memory);
     }
-    memory.forget();
+    memory.reset();
     for (std::int64_t at = n_rows * per_row; at * chunk_ < size_; ++at) {
       use(rows({{at}}, std::min(chunk_, size_ - at * chunk_)), memory);
     }

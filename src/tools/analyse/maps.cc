@@ -48,7 +48,7 @@ class MapsAnalysis : public Analysis {
       found.metrics[layer.name] = metrics_of(weights, layer);
       found.figures.push_back(draw_maps(runner, layer, weights, found));
     }
-    constexpr config::Span kOneToken{.queries = 1, .sources = 1};
+    constexpr config::AttentionExtent kOneToken{.queries = 1, .sources = 1};
     const bool has_position_term = options_.attention.position->offsets(kOneToken).value() > 0;
     if (has_position_term && input_.tokens.defined()) {
       add_score_terms(runner, found);

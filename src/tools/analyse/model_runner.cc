@@ -33,7 +33,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
 ModelRunner::ModelRunner(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
 at::Tensor ModelRunner::parameter(std::string_view parameter) const {
-  for (const nn::Parameter& made : model().parameters().made()) {
+  for (const nn::Parameter& made : model().parameters().in_creation_order()) {
     if (made.name == parameter) {
       return made.tensor.detach();
     }

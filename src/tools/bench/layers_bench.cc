@@ -178,7 +178,7 @@ class LayerInCpp {
  public:
   explicit LayerInCpp(const LayerSize& size)
       : layer_(options(size), {.d_model = size.d_model, .n_layers = 4, .context_length = size.context_length},
-               nn::Builder(parameters_, nn::Beginning(1))),
+               nn::Builder(parameters_, nn::ParameterSource(1))),
         x_(at::randn({size.batch, size.context_length, size.d_model}).requires_grad_(true)),
         grad_(at::randn_like(x_)),
         leaves_{x_} {

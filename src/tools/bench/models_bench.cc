@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "training/cost/memory.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "process.h"

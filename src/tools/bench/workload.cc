@@ -42,13 +42,13 @@ TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape&
       batch_(model_->example(shape.batch, 1)),
       context_(context_for(shape.precision, shape.device)),
       options_(options_of(shape)),
-      shares_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
+      sharding_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
       state_(train::initial_state(model_->parameters(), options_.optimizer,
-                                train::Share(shares_, parallel::default_group().rank()))),
-      exchange_(train::make_gradient_reducer(*model_, options_, parallel::default_group(), shares_)) {}
+                                train::OwnedShards(sharding_, parallel::default_group().rank()))),
+      reducer_(train::make_gradient_reducer(*model_, options_, parallel::default_group(), sharding_)) {}
 
 void TrainingStep::operator()() {
-  train::train_step(*model_, batch_, state_, options_, context_, *exchange_);
+  train::train_step(*model_, batch_, state_, options_, context_, *reducer_);
 }
 
 namespace {

@@ -37,9 +37,9 @@ class TrainingStep {
   models::Batch batch_;
   nn::Context context_;
   config::TrainOptions options_;
-  train::Shares shares_;
+  train::Sharding sharding_;
   train::TrainState state_;
-  std::unique_ptr<train::Exchange> exchange_;
+  std::unique_ptr<train::GradientReducer> reducer_;
 };
 
 struct Workload {

@@ -128,11 +128,11 @@ std::vector<CaseResult> run_router(const Case& c) {
     score =
         score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
   }
-  nn::Selection selection = nn::route_scores(score.unsqueeze(1), choice, context, "select");
+  nn::Routing routing = nn::route_scores(score.unsqueeze(1), choice, context, "select");
   if (c.has("in.slot_index")) {
-    selection = selection.in_order_of(c.at("in.slot_index").reshape(selection.index.sizes()));
+    routing = routing.in_order_of(c.at("in.slot_index").reshape(routing.index.sizes()));
   }
-  nn::add_routing_losses(selection, choice.valid, x.size(0), o, context);
+  nn::add_routing_losses(routing, choice.valid, x.size(0), o, context);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, choice.valid, result);
@@ -282,7 +282,7 @@ std::vector<CaseResult> run_expert_ffn(const Case& c, const nn::Context& given) 
 std::vector<CaseResult> run_adaptive_softmax(const Case& c, const nn::Context& context) {
   CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result);
-  nn::AdaptiveSoftmax softmax;
+  models::AdaptiveSoftmax softmax;
   softmax.w = leaf(c, "param.w", result);
   softmax.b = leaf(c, "param.b", result);
   softmax.w_cluster = leaf(c, "param.w_cluster", result);

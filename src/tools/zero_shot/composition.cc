@@ -3,6 +3,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "data/synthetic/composition_task.h"
 #include "data/text/text.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
@@ -90,7 +91,7 @@ ZeroShotResult evaluate_composition(const models::LanguageModel& model, const to
   for (const NamedRow& row : rows) {
     std::vector<tasks::Sequence> answers = tasks::answers_of(
         row.row,
-        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .beginning = request.beginning});
+        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.beginning});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }

@@ -13,19 +13,19 @@ double standard_error(double p, std::int64_t n) {
   return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
 }
 
-std::string_view begin_name(tasks::Begin begin) {
+std::string_view begin_name(tasks::PrefixKind begin) {
   const auto* const found = std::find_if(std::begin(tasks::kPrefixKinds), std::end(tasks::kPrefixKinds),
                                          [&](const auto& entry) { return entry.first == begin; });
   return found->second;
 }
 
-std::string_view in_words(tasks::Begin begin) {
+std::string_view in_words(tasks::PrefixKind begin) {
   switch (begin) {
-    case tasks::Begin::none:
+    case tasks::PrefixKind::none:
       return "texts without a prefix";
-    case tasks::Begin::line_end:
+    case tasks::PrefixKind::line_end:
       return "texts after a line end";
-    case tasks::Begin::bos:
+    case tasks::PrefixKind::bos:
       return "texts after bos";
   }
   return "";

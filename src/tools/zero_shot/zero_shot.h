@@ -31,7 +31,7 @@ struct ZeroShotRequest {
   std::int64_t shots = 0;      // solved examples before each question
   // A file, folder or archive to draw examples from; empty: the other questions of `data`, with a warning.
   std::filesystem::path shots_from;
-  tasks::Beginning beginning;
+  tasks::Prefix beginning;
   bool items = false;     // whether to return items
   bool by_shots = false;  // composition: whether to return by_shots
   tasks::EvaluateOptions options;
@@ -50,7 +50,7 @@ struct ZeroShotResult {
   std::string task;
   std::int64_t shots = 0;
   std::string shots_from;
-  tasks::Begin begin = tasks::Begin::line_end;
+  tasks::PrefixKind begin = tasks::PrefixKind::line_end;
   bool normalised = false, perplexity = false;  // whether the task has these metrics
   bool of_tokens = false;                       // true: perplexity per token; false: per answer
   bool mean_of_subsets = true;                  // true: accuracy() is the mean over subsets; false: over questions

@@ -8,7 +8,7 @@
 
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/text_table.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"

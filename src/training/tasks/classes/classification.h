@@ -54,7 +54,7 @@ class ClassExamples {
   // The same with augmentation.
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
   // Consecutive examples in files, if training reads them run by run (data/example_order.h).
-  virtual data::FileShuffle runs() const { return {}; }
+  virtual data::FileShuffle file_shuffle() const { return {}; }
 };
 
 // The figures of a classification task; `judged_by` is the headline.

@@ -20,21 +20,21 @@ namespace fs = std::filesystem;
 
 class ImageExamples : public ClassExamples {
  public:
-  ImageExamples(std::shared_ptr<const data::Pictures> pictures, const config::Config& config)
-      : pictures_(std::move(pictures)),
+  ImageExamples(std::shared_ptr<const data::ImageDataset> dataset, const config::Config& config)
+      : dataset_(std::move(dataset)),
         model_(config.model),
         changed_(data::augmentation_options(config.data, config.model.image_channels)),
-        plain_(changed_.unchanged()),
+        plain_(changed_.without_changes()),
         mixup_(config.data.mixup),
         shuffle_buffer_(config.data.shuffle_buffer),
         skip_bad_(config.data.skip_bad_rows),
         threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
 
-  std::int64_t size() const override { return pictures_->size(); }
-  std::string identity() const override { return pictures_->identity(); }
+  std::int64_t size() const override { return dataset_->size(); }
+  std::string identity() const override { return dataset_->identity(); }
   std::int64_t length(std::int64_t /*i*/) const override { return 0; }
-  data::FileShuffle runs() const override {
-    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
+  data::FileShuffle file_shuffle() const override {
+    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = dataset_->file_sizes(), .together = shuffle_buffer_}
                                : data::FileShuffle{};
   }
 
@@ -43,9 +43,9 @@ class ImageExamples : public ClassExamples {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
     in_parallel(examples.size(), threads_for(examples.size()), [&](std::size_t row) {
-      if (const auto picture = read(examples[row])) {
-        data::augment(*picture, plain_, model_.image_size, 0, row_of(images, row));
-        labels[row] = pictures_->label(examples[row]);
+      if (const auto image = read(examples[row])) {
+        data::augment(*image, plain_, model_.image_size, 0, row_of(images, row));
+        labels[row] = dataset_->label(examples[row]);
       }
     });
     std::vector<std::int64_t> good;
@@ -67,8 +67,8 @@ class ImageExamples : public ClassExamples {
     in_parallel(rows.examples.size(), threads_for(rows.examples.size()), [&](std::size_t row) {
       if (is_needed(rows.needed, row)) {
         const std::int64_t example = rows.examples[row];
-        const auto [picture, label] = read_or_next(example);
-        data::augment(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
+        const auto [image, label] = read_or_next(example);
+        data::augment(image, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
                            row_of(images, row));
         labels[row] = label;
       } else {
@@ -111,7 +111,7 @@ class ImageExamples : public ClassExamples {
   // Nothing if the image cannot be read and data.skip_bad_rows is set.
   std::optional<data::Image> read(std::int64_t example) const {
     try {
-      return pictures_->picture(example);
+      return dataset_->image(example);
     } catch (const UserError& error) {
       if (!skip_bad_) {
         throw;
@@ -126,16 +126,16 @@ class ImageExamples : public ClassExamples {
     constexpr std::int64_t kMostInARow = 1000;
     for (std::int64_t i = 0; i < kMostInARow; ++i) {
       const std::int64_t place = (example + i) % size();
-      if (auto picture = read(place)) {
-        return {std::move(*picture), pictures_->label(place)};
+      if (auto image = read(place)) {
+        return {std::move(*image), dataset_->label(place)};
       }
     }
     user_error("data.train: {} consecutive images cannot be read", kMostInARow);
   }
 
-  std::shared_ptr<const data::Pictures> pictures_;
+  std::shared_ptr<const data::ImageDataset> dataset_;
   config::ModelOptions model_;
-  data::Picture changed_, plain_;
+  data::Augmentation changed_, plain_;
   double mixup_;
   std::int64_t shuffle_buffer_;
   bool skip_bad_;
