@@ -143,7 +143,7 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
   if (tokenizer == nullptr) {
     user_error("save_checkpoint: tokenizer must be given, as the model has none");
   }
-  const std::int64_t special = config::special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
+  const std::int64_t special = config::n_special_tokens(model.kind), known = tokenizer->vocabulary_size() + special;
   if (known != model.vocabulary_size) {
     user_error("save_checkpoint: tokenizer must have the {} tokens of the model's vocabulary_size, got {} with {}",
                model.vocabulary_size - special, tokenizer->name(), tokenizer->vocabulary_size());

@@ -286,8 +286,8 @@ at::Tensor remembered(const std::optional<at::Tensor>& memory, const at::Tensor&
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
-  ops::offer<LayerCall, run_layer>(library, "layer");
-  ops::offer<ModelCall, run_model>(library, "model");
+  ops::define_public<LayerCall, run_layer>(library, "layer");
+  ops::define_public<ModelCall, run_model>(library, "model");
   library.def("set_home_folder", throwing_value_errors(set_home_folder));
   library.def("describe_layer", throwing_value_errors(describe_named));
   library.def("options_of", throwing_value_errors(options_of));

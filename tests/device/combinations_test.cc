@@ -12,7 +12,7 @@ namespace combinations_test {
 
 class Layer {
  public:
-  Layer(const config::ModelOptions& m, const nn::Beginning& beginning)
+  Layer(const config::ModelOptions& m, const nn::ParameterSource& source)
       : memory_(m.memory_length),
         attention_(m.attention,
                    {.d_model = m.d_model,
@@ -21,15 +21,15 @@ class Layer {
                     .window = m.attention.window,
                     .context_length = m.context_length,
                     .memory_length = m.memory_length},
-                   nn::Builder(parameters_, beginning)) {}
+                   nn::Builder(parameters_, source)) {}
 
   // The same parameters on another device or of another dtype.
-  nn::Beginning moved_to(const at::TensorOptions& where) const {
+  nn::ParameterSource moved_to(const at::TensorOptions& where) const {
     std::vector<at::Tensor> all;
-    for (const nn::Parameter& p : parameters_.made()) {
+    for (const nn::Parameter& p : parameters_.in_creation_order()) {
       all.push_back(p.tensor.detach().to(where).requires_grad_(!p.buffer));
     }
-    return nn::Beginning(std::move(all));
+    return nn::ParameterSource(std::move(all));
   }
   // Some parameters are initialised to 0; perturbed, every term matters.
   void perturb() {
@@ -74,7 +74,7 @@ double largest(const at::Tensor& t) {
 
 void expect_the_cpus(const config::ModelOptions& model, const std::string& name) {
   at::manual_seed(3);
-  Layer here(model, nn::Beginning(3, at::kDouble));
+  Layer here(model, nn::ParameterSource(3, at::kDouble));
   here.perturb();
   const at::Tensor x = at::randn({2, model.memory_length + model.context_length, model.d_model}, at::kDouble),
                    gradient = at::randn({2, model.context_length, model.d_model}, at::kDouble);

@@ -74,7 +74,7 @@ struct EngineOptions {
 struct EngineCounts {
   std::int64_t waiting = 0, running = 0;  // requests now
   std::int64_t prefix_held = 0;           // tokens in the prefix cache now
-  std::int64_t cache_elements = 0;         // elements of the running requests' KV caches now
+  std::int64_t cache_elements = 0;        // elements of the running requests' KV caches now
   // Since the engine was made:
   std::int64_t steps = 0;
   std::int64_t finished = 0;       // requests, for any reason

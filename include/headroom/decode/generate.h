@@ -26,7 +26,7 @@ struct GenerateOptions {
 struct Generation {
   std::string text;  // the continuation, without the prompt; valid UTF-8
   std::int64_t tokens = 0;
-  double tokens_per_second = 0.0;  // of the continuation, excluding the prompt
+  double tokens_per_second = 0.0;   // of the continuation, excluding the prompt
   std::int64_t cache_elements = 0;  // elements of the KV cache
 };
 

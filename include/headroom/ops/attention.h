@@ -17,8 +17,8 @@
 #include <optional>
 #include <vector>
 
-#include "headroom/ops/head_map.h"
 #include "headroom/core/implementation.h"
+#include "headroom/ops/head_map.h"
 
 namespace headroom::ops {
 

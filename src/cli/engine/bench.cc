@@ -69,8 +69,8 @@ int run(const Bench& command, const EngineRequest& request) {
     bench::check_generation(options);
   }
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
-                                  options.threads > 0 ? options.threads : physical_cores(),
-                                  kernels::simd_target(), kernels::tile_product_target()));
+                                  options.threads > 0 ? options.threads : physical_cores(), kernels::simd_target(),
+                                  kernels::tile_product_target()));
   std::vector<bench::Row> all;
   for (const std::string& name : names.empty() ? known : names) {
     const std::vector<bench::Row> rows = bench::run(name, options);

@@ -25,8 +25,8 @@ tasks::Prefix beginning_of(const std::string& requested, const store::Checkpoint
   const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
   tasks::Prefix beginning{.kind = tasks::PrefixKind::line_end,
-                             .bos = tokens.id("bos_token", tokenizer),
-                             .stand_in = tokens.id("bos_token", tokenizer)};
+                          .bos = tokens.id("bos_token", tokenizer),
+                          .stand_in = tokens.id("bos_token", tokenizer)};
   if (beginning.stand_in < 0) {
     beginning.stand_in = tokens.id("eos_token", tokenizer);
   }
@@ -78,7 +78,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                      .options = {.batch_size = command.batch_size,
                                                  .context = opened.context,
                                                  .show_progress = true,
-                                                 .peers = &parallel::default_group()}});
+                                                 .group = &parallel::default_group()}});
   if (!result.complete) {
     log_info("interrupted");
     return kInterrupted;
@@ -153,7 +153,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
                                  .stride = command.stride,
                                  .context = opened.context,
                                  .show_progress = true,
-                                 .peers = &parallel::default_group()};
+                                 .group = &parallel::default_group()};
   catch_interrupts();
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {

@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "augmentation.h"
-#include "foundation/core/text/utf8.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 

@@ -88,8 +88,9 @@ class TrainingPairs {
   std::int64_t held_ = 0, related_ = 0, unclean_ = 0;
 };
 
-// The validation pairs of a run: those of data.validation, else the part of data.train that data.validation_fraction holds
-// out, in a fixed random order. All pairs of one source are held out together. Throws UserError if there are none.
+// The validation pairs of a run: those of data.validation, else the part of data.train that data.validation_fraction
+// holds out, in a fixed random order. All pairs of one source are held out together. Throws UserError if there are
+// none.
 std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 
 // Sentence pairs as tokens, mapped from a safetensors file. Tensors: "tokens" [n] U16 or I32, alternating source and

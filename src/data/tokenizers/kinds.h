@@ -28,8 +28,7 @@ std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::st
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
 // From a tokenizer.json, or from a vocabulary and merges. Fewer than `min_size` ids are filled up with spare ids,
 // which have no text.
-std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
-                                       std::int64_t min_size = 0);
+std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t min_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t min_size = 0);

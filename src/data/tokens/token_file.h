@@ -85,10 +85,10 @@ struct PreparedData {
 };
 
 // The tokenizer is the file `tokenizer.model`, else that of the token files in data.train and data.validation, else it
-// is trained on the training split. Without data.validation, data.validation_fraction of each corpus is held out: the last
-// lines of a text (open_split()), the last tokens of a token file (write_held_out()). Several processes may prepare the
-// same data at once: files appear atomically. Throws UserError naming both tokenizers if token files differ from each
-// other or from `tokenizer.model`, and if a split mixes text and token files.
+// is trained on the training split. Without data.validation, data.validation_fraction of each corpus is held out: the
+// last lines of a text (open_split()), the last tokens of a token file (write_held_out()). Several processes may
+// prepare the same data at once: files appear atomically. Throws UserError naming both tokenizers if token files differ
+// from each other or from `tokenizer.model`, and if a split mixes text and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const std::filesystem::path& cache_folder);
 

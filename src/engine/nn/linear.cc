@@ -14,11 +14,13 @@ at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
 
 at::Tensor matmul_rows(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
                        const Context& context) {
-  return (context.batch_invariant ? ops::linear_batch_invariant : ops::linear)(rows, matrix, bias, context.implementation);
+  return (context.batch_invariant ? ops::linear_batch_invariant : ops::linear)(rows, matrix, bias,
+                                                                               context.implementation);
 }
 
 at::Tensor expert_matmul(const ops::ExpertLinearInputs& inputs, const Context& context) {
-  return (context.batch_invariant ? ops::expert_linear_batch_invariant : ops::expert_linear)(inputs, context.implementation);
+  return (context.batch_invariant ? ops::expert_linear_batch_invariant : ops::expert_linear)(inputs,
+                                                                                             context.implementation);
 }
 
 at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {

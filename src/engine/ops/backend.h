@@ -123,8 +123,7 @@ class Backends final : public BackendList {
       }
       refusals += (refusals.empty() ? "" : "; ") + entry.traits.name + ": " + refusal;
     }
-    return {nullptr,
-            refusals.empty() ? "no backend for device " + by.device().str() : refusals};
+    return {nullptr, refusals.empty() ? "no backend for device " + by.device().str() : refusals};
   }
 
   std::vector<Entry> entries_;  // in order

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "budget.h"
-#include "foundation/core/text/format.h"
 #include "candidates.h"
 #include "data/text/text.h"
 #include "findings.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

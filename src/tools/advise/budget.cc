@@ -15,9 +15,9 @@
 #include "tools/compare/run/checks.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/machine.h"
+#include "training/train/record/folder.h"
 #include "training/train/step/state.h"
 #include "training/train/step/step.h"
-#include "training/train/record/folder.h"
 
 namespace headroom::advise {
 

@@ -164,7 +164,8 @@ void PilotRuns::measure(Candidate& candidate) {
 
 // Covers the same part of the text with every tokenizer.
 std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
-  return std::lround(std::ceil(options_.validation_fraction * static_cast<double>(text_of(candidate.config).validation)));
+  return std::lround(
+      std::ceil(options_.validation_fraction * static_cast<double>(text_of(candidate.config).validation)));
 }
 
 double PilotRuns::overhead(const Candidate& candidate) {

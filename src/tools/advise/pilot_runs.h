@@ -55,9 +55,9 @@ class PilotRuns {
  public:
   struct Options {
     std::filesystem::path out, cache;
-    double unit = 0.0;              // seconds of a pilot run in a first round
-    double units = 0.0;             // of all stages together
-    double measuring = 0.0;         // seconds for each speed that has to be measured
+    double unit = 0.0;                 // seconds of a pilot run in a first round
+    double units = 0.0;                // of all stages together
+    double measuring = 0.0;            // seconds for each speed that has to be measured
     double validation_fraction = 1.0;  // share of the validation text, from its beginning, for the pilot runs' scores
   };
   PilotRuns(Budget& budget, compare::Runs& runs, Options options)

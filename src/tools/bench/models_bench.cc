@@ -8,12 +8,12 @@
 #include <numeric>
 #include <utility>
 
-#include "training/cost/memory.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
+#include "training/cost/memory.h"
 #include "workload.h"
 
 namespace headroom::bench {

@@ -44,7 +44,7 @@ TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape&
       options_(options_of(shape)),
       sharding_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
       state_(train::initial_state(model_->parameters(), options_.optimizer,
-                                train::OwnedShards(sharding_, parallel::default_group().rank()))),
+                                  train::OwnedShards(sharding_, parallel::default_group().rank()))),
       reducer_(train::make_gradient_reducer(*model_, options_, parallel::default_group(), sharding_)) {}
 
 void TrainingStep::operator()() {

@@ -10,8 +10,8 @@
 
 #include "headroom/config/model_options.h"
 #include "process.h"
-#include "training/train/step/step.h"
 #include "training/train/loop/train.h"
+#include "training/train/step/step.h"
 
 namespace headroom::bench {
 

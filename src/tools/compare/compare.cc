@@ -22,6 +22,7 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
+#include "training/train/loop/initial_parameters.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::compare {
@@ -56,7 +57,7 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
 void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
   record.prompts = request.prompts;
   if (record.prompts.empty()) {
-    const std::string beginning = task.open(request.configs.front().config, request.cache).validation->beginning();
+    const std::string beginning = task.open(request.configs.front().config, request.cache).validation->sample_prompt();
     if (!beginning.empty()) {
       record.prompts.push_back(beginning);
     }
@@ -93,7 +94,7 @@ std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view co
 
 struct Destination {
   fs::path out, cache;
-  parallel::GlooGroup* world;  // may be null
+  parallel::GlooGroup* group;  // may be null
 };
 
 // Trains the record's plan, then calls `finish`, which may add to the record, and writes the page. With several ranks
@@ -101,15 +102,15 @@ struct Destination {
 template <class Finish>
 CompareResult run_study(ComparisonRecord record, const std::vector<std::string>& prompts,
                         const Destination& destination, const Finish& finish) {
-  const auto& [out, cache, world] = destination;
-  const bool leads = world == nullptr || world->leads(), several_ranks = world != nullptr && world->size() > 1;
+  const auto& [out, cache, group] = destination;
+  const bool leads = group == nullptr || group->leads(), several_ranks = group != nullptr && group->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
   check_overwrite(record, out);
   const config::Config& first = record.plan.models.front().choices.front().config;
   const tasks::Task& task = tasks::task_for(first, record.plan.command);
-  Runs runs(task, cache, world);
+  Runs runs(task, cache, group);
   std::unique_ptr<FolderLock> lock = leads ? lock_folder(out, record.plan.command) : nullptr;
   check_folders(record.plan);
   if (leads) {
@@ -121,8 +122,8 @@ CompareResult run_study(ComparisonRecord record, const std::vector<std::string>&
   if (!several_ranks) {
     lock.reset();  // other processes may join
   }
-  if (world != nullptr) {
-    world->gather("");  // no rank trains before the checks have passed
+  if (group != nullptr) {
+    group->gather("");  // no rank trains before the checks have passed
   }
   const Outcome outcome = execute(record.plan, runs, task);
   if (leads && !several_ranks) {
@@ -152,7 +153,7 @@ CompareResult compare(const CompareRequest& request) {
       .kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
   record.plan = plan_comparison(request);
   return run_study(
-      std::move(record), request.prompts, {request.out, request.cache, request.world},
+      std::move(record), request.prompts, {request.out, request.cache, request.group},
       [&](ComparisonRecord& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
 }
 
@@ -160,7 +161,7 @@ CompareResult sweep(const SweepRequest& request) {
   ComparisonRecord record{
       .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
   record.plan = plan_sweep(request);
-  return run_study(std::move(record), {}, {request.out, request.cache, request.world},
+  return run_study(std::move(record), {}, {request.out, request.cache, request.group},
                    [](ComparisonRecord&, Runs&, const tasks::Task&) {});
 }
 
@@ -182,7 +183,8 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::replace(name.begin(), name.end(), '/', '.');
     }
-    configs.push_back({.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});
+    configs.push_back(
+        {.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});
   }
   return configs;
 }

@@ -43,7 +43,7 @@ struct CompareRequest {
   std::string about;    // what is compared, shown on the page
   std::string command;  // the command line, shown on the page
   Kind kind = Kind::comparison;
-  parallel::GlooGroup* world = nullptr;  // ranks that train each run together; null: this process alone
+  parallel::GlooGroup* group = nullptr;  // ranks that train each run together; null: this process alone
 };
 
 struct SweepRequest {
@@ -52,7 +52,7 @@ struct SweepRequest {
   std::int64_t seeds = 1;       // runs per combination
   std::filesystem::path out, cache;
   std::string command;
-  parallel::GlooGroup* world = nullptr;
+  parallel::GlooGroup* group = nullptr;
 };
 
 struct DemoRequest {

@@ -8,12 +8,12 @@
 #include "case.h"
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"
-#include "headroom/nn/routing.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
+#include "headroom/nn/routing.h"
 
 namespace headroom::golden {
 namespace {

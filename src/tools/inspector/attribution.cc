@@ -19,7 +19,7 @@ bool composes_at(const config::AttentionOptions& o, const char* stage) {
 // Undefined if there is none.
 at::Tensor find_layer_parameter(const LayerInfo& layer, std::string_view name) {
   const std::string full = layer.scope + std::string(name);
-  for (const nn::Parameter& parameter : layer.parameters.made()) {
+  for (const nn::Parameter& parameter : layer.parameters.in_creation_order()) {
     if (parameter.name == full) {
       return parameter.tensor.detach();
     }

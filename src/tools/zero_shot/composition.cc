@@ -58,8 +58,9 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
     const data::GeneratedRow row = data::generated_row(generated, i);
     const data::CompositionSubtask task = data::composition_subtask(row.task);
     const std::string where = fmt::format("generated row {}", i);
-    rows.push_back(
-        {.subset = task.block + "/" + task.pattern, .row = data::parse_composition_row(row.text, where), .where = where});
+    rows.push_back({.subset = task.block + "/" + task.pattern,
+                    .row = data::parse_composition_row(row.text, where),
+                    .where = where});
   }
   return rows;
 }
@@ -90,8 +91,7 @@ ZeroShotResult evaluate_composition(const models::LanguageModel& model, const to
   std::vector<std::size_t> counts;  // sequences per row
   for (const NamedRow& row : rows) {
     std::vector<tasks::Sequence> answers = tasks::answers_of(
-        row.row,
-        {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.beginning});
+        row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.beginning});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "data/text/text.h"
-#include "foundation/core/text/utf8.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 

@@ -12,7 +12,7 @@ namespace headroom::cost {
 // Equal blocks, one after the other.
 struct Stack {
   Exact layers = 0;
-  Exact tokens = 0;                 // read by a layer, of one sequence
+  Exact tokens = 0;                            // read by a layer, of one sequence
   std::vector<config::AttentionExtent> spans;  // of the attention layers of one block
   std::vector<config::AttentionOptions> attentions;
   Exact norms = 0;  // of one block

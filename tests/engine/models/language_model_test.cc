@@ -1,4 +1,5 @@
 #include "headroom/models/language_model.h"
+#include "training/cost/memory.h"
 
 #include <gtest/gtest.h>
 

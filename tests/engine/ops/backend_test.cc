@@ -71,8 +71,7 @@ TEST(Backends, AllReasonsAreGivenWhereFusedWasAskedFor) {
     }
     return "no error";
   };
-  EXPECT_EQ(complaint(at::zeros({9})),
-            "toy: no fused implementation here: no backend for device cpu");
+  EXPECT_EQ(complaint(at::zeros({9})), "toy: no fused implementation here: no backend for device cpu");
   add_all(toy);
   EXPECT_EQ(complaint(at::zeros({9}, at::kDouble)),
             "toy: no fused implementation here: first: float64 is not supported; also second: float64 is not "

@@ -113,7 +113,7 @@ TEST(Ranks, AnAccumulatorIsSentOnce) {
   // With one accumulator a rank the traffic is that of an all-reduce; with 16 accumulators gradients take 16 / 2 times
   // it.
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), (8.0 + 1.0) / 2.0, 0.001);
-  config.train.parts = 2;
+  config.train.gradient_accumulators = 2;
   EXPECT_NEAR(ranks_cost(config, 2).of_all_reduce(), 1.0, 0.001);
   EXPECT_NEAR(ranks_cost(config, 2).hiding_bandwidth(2e14) / ranks_cost(config, 2).hiding_bandwidth(1e14), 2.0, 1e-9);
 }

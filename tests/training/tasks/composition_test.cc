@@ -98,7 +98,7 @@ TEST_F(CompositionModellingTask, ReadsABoundedNumberOfRows) {
   EXPECT_EQ(perplexity(300, 0), perplexity(256, 0));
 }
 
-TEST_F(PuzzlesTask, ComparesModelsByAccuracy) {
+TEST_F(CompositionModellingTask, ComparesModelsByAccuracy) {
   const std::vector<FigureKind>& kinds = composition().figures();
   EXPECT_EQ(headline(kinds).name, "accuracy");
   EXPECT_EQ(headline(kinds).better, Better::higher);

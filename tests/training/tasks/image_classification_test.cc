@@ -18,12 +18,12 @@ using namespace small_classes;
 
 TEST(PictureClassification, GoesOnFromAnyPosition) {
   const tiny::Folder folder;
-  expect_exact_positions(image_classification(), pictures_config(folder), 12);
+  expect_exact_positions(image_classification(), images_config(folder), 12);
 }
 
 TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
   const tiny::Folder folder;
-  config::Config config = pictures_config(folder);
+  config::Config config = images_config(folder);
   config.train.batch_size = 40;  // one batch per epoch: the same images in another order
   const auto brightness = [&](const TaskData& data) {
     const at::Tensor images = data.training->next().at("images");
@@ -49,7 +49,7 @@ void tell_classes_apart(models::Model& model, const std::vector<double>& bias) {
 
 TEST(PictureClassification, CountsTheFiveLikeliestOfMoreClasses) {
   const tiny::Folder folder;
-  config::Config config = pictures_config(folder);
+  config::Config config = images_config(folder);
   const auto evaluate = [&](std::int64_t classes) {
     config.model.n_classes = classes;
     const auto model = models::make_model(config.model, 5);
@@ -88,14 +88,14 @@ TEST(PictureClassification, CountsTheFiveLikeliestOfMoreClasses) {
 
 TEST(PictureClassification, NeedsFilesToValidateOn) {
   const tiny::Folder folder;
-  config::Config config = pictures_config(folder);
+  config::Config config = images_config(folder);
   config.data.validation.clear();
   EXPECT_HAS(refusal(config), "data.validation: names no files");
 }
 
 // Shards of grey images of several sizes, whose brightest row encodes the label; one in the middle is damaged.
 config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
-  config::Config config = pictures_config(folder);
+  config::Config config = images_config(folder);
   Random random(2);
   int number = 0;
   for (const int count : {9, 20, 11}) {

@@ -89,8 +89,7 @@ std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size)
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? first_file(path) : path;
   const std::string text = read_whole(file);
-  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), min_size)
-                                       : load_pair(file, text, min_size);
+  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), min_size) : load_pair(file, text, min_size);
 }
 
 }  // namespace headroom::tokenizers

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention_part.h"
 #include "engine/ops/shapes.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 

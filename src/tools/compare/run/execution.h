@@ -21,9 +21,9 @@ void check_folder(const PlannedRun& run);
 // Trains planned runs or reads finished ones from their folders, and caches them.
 class Runs {
  public:
-  // `world`: the ranks that train together; null: this process alone.
-  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* world = nullptr)
-      : task_(task), cache_(std::move(cache)), world_(world) {}
+  // `group`: the ranks that train together; null: this process alone.
+  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* group = nullptr)
+      : task_(task), cache_(std::move(cache)), group_(group) {}
 
   // Trains, resumes or reads the run. It may have been interrupted (`result.interrupted`) or have diverged
   // (`diverged`). Null while another process trains it. `title` stands in front of the progress bar.
@@ -35,7 +35,7 @@ class Runs {
   TrainedRun train_or_resume(const PlannedRun& run, const std::string& title) const;
   const tasks::Task& task_;
   std::filesystem::path cache_;
-  parallel::GlooGroup* world_;
+  parallel::GlooGroup* group_;
   std::map<std::filesystem::path, TrainedRun> known_;
 };
 

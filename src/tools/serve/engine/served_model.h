@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "headroom/models/language_model.h"
-#include "headroom/store/open_model.h"
 #include "headroom/store/huggingface.h"
+#include "headroom/store/open_model.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "tools/serve/api/completion_request.h"
 

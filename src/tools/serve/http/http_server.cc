@@ -9,8 +9,8 @@
 
 #include "access.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/text/utf8.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "listening_socket.h"
 
 namespace headroom::serve {

@@ -69,7 +69,7 @@ class ImageExamples : public ClassExamples {
         const std::int64_t example = rows.examples[row];
         const auto [image, label] = read_or_next(example);
         data::augment(image, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
-                           row_of(images, row));
+                      row_of(images, row));
         labels[row] = label;
       } else {
         std::fill_n(row_of(images, row), row_size(), 0.0F);
@@ -152,12 +152,12 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
   }
   const config::ModelOptions& model = config.model;
   return std::make_shared<ImageExamples>(data::open_images(files, {.size = model.image_size,
-                                                                     .channels = model.image_channels,
-                                                                     .n_classes = model.n_classes,
-                                                                     .classes = config.data.classes,
-                                                                     .label_key = config.data.label_column,
-                                                                     .skip_bad = config.data.skip_bad_rows,
-                                                                     .threads = own_cores()}),
+                                                                   .channels = model.image_channels,
+                                                                   .n_classes = model.n_classes,
+                                                                   .classes = config.data.classes,
+                                                                   .label_key = config.data.label_column,
+                                                                   .skip_bad = config.data.skip_bad_rows,
+                                                                   .threads = own_cores()}),
                                          config);
 }
 

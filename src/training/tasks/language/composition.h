@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/synthetic/composition_task.h"
 #include "headroom/config/config.h"
 #include "headroom/tokenizers/tokenizer.h"
 #include "scoring.h"

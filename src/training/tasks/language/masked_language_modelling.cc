@@ -75,7 +75,7 @@ class MaskedText {
  public:
   MaskedText(std::shared_ptr<const data::TokenFile> file, const tokenizers::Tokenizer& tokenizer,
              std::int64_t context_length)
-      : file_(std::move(file)), ids_(file_->vocabulary_size() + config::special_tokens(kKind)) {
+      : file_(std::move(file)), ids_(file_->vocabulary_size() + config::n_special_tokens(kKind)) {
     constexpr std::int64_t kMarkers = 2;
     if (context_length <= kMarkers) {
       user_error("model.context_length: must be above {}, because a row starts and ends with <separator>, got {}",

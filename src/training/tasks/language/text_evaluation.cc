@@ -125,7 +125,7 @@ Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const da
       return std::nullopt;
     }
     if (batch.resets_memory) {
-      memory.forget();
+      memory.reset();
     }
     memory = memory.narrow(0, batch.batch);
     return BatchEvaluation{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },

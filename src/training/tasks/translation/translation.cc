@@ -6,9 +6,9 @@
 
 #include "data/pairs/pair_batches.h"
 #include "data/text/token_cache.h"
-#include "headroom/decode/generate.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
+#include "headroom/decode/generate.h"
 #include "pair_batch.h"
 #include "scores.h"
 #include "training/tasks/evaluation_loop.h"

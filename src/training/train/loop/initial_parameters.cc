@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "headroom/store/open_model.h"
 #include "headroom/store/checkpoint.h"
+#include "headroom/store/open_model.h"
 #include "training/train/step/state.h"
 
 namespace headroom::train {

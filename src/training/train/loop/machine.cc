@@ -12,6 +12,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "training/cost/memory.h"
@@ -77,7 +78,7 @@ void check_machine(const config::Config& config) {
 
 config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer) {
   if (config.vocabulary_follows_tokenizer && tokenizer != nullptr) {
-    config.model.vocabulary_size = tokenizer->vocabulary_size() + config::special_tokens(config.model.kind);
+    config.model.vocabulary_size = tokenizer->vocabulary_size() + config::n_special_tokens(config.model.kind);
     config::check(config, "train");
     check_machine(config);
   }

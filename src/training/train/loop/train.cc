@@ -10,6 +10,7 @@
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -47,9 +48,9 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
     const config::TrainOptions& was = resumed->checkpoint.config.train;
     if (train.accumulate < was.accumulate) {  // as resolved when the run started
       train.accumulate = was.accumulate;
-      train.gradient_accumulators = was.parts;
+      train.gradient_accumulators = was.gradient_accumulators;
     } else if (train.accumulate == was.accumulate && train.gradient_accumulators > 0) {
-      train.gradient_accumulators = std::max(train.gradient_accumulators, was.parts);
+      train.gradient_accumulators = std::max(train.gradient_accumulators, was.gradient_accumulators);
     }
   }
   const std::int64_t n = group.size();
@@ -62,7 +63,8 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
       ++train.gradient_accumulators;
     }
     log_info(
-        "train.gradient_accumulators: raised from {} to {}, because each of {} ranks needs one; the same value gives the same result "
+        "train.gradient_accumulators: raised from {} to {}, because each of {} ranks needs one; the same value gives "
+        "the same result "
         "on one rank",
         was, train.gradient_accumulators, n);
     return;

@@ -45,7 +45,8 @@ struct TrainRequest {
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
   // The ranks that train together, all with the same request; null: this process alone. The trained parameters do not
-  // depend on the number of ranks (with the same train.accumulate and train.gradient_accumulators, and train.threads on each rank).
+  // depend on the number of ranks (with the same train.accumulate and train.gradient_accumulators, and train.threads on
+  // each rank).
   parallel::GlooGroup* group = nullptr;
   // Called at the start and at the end of training, while this process holds the folder's lock.
   std::function<void()> begins = {};

@@ -107,7 +107,7 @@ at::Tensor OwnPasses::forward(std::int64_t micro_batch) {
 }
 
 std::int64_t accumulators_of(const config::TrainOptions& options) {
-  return options.parts > 0 ? options.parts : options.accumulate;
+  return options.gradient_accumulators > 0 ? options.gradient_accumulators : options.accumulate;
 }
 
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks) {

@@ -44,9 +44,10 @@ class OrderedReducer : public GradientReducer {
         in_step_(parameters_.all().size()),
         in_round_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
-      user_error("train.device: must be \"cpu\" with several ranks or with train.gradient_accumulators, got {}", model.device().str());
+      user_error("train.device: must be \"cpu\" with several ranks or with train.gradient_accumulators, got {}",
+                 model.device().str());
     }
-    for (const nn::Parameter& made : parameters_.made()) {
+    for (const nn::Parameter& made : parameters_.in_creation_order()) {
       if (made.buffer) {
         buffers_.emplace(made.name, made.tensor);
       }

@@ -172,7 +172,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
       if (is_whole(shards[k], parameter.tensor)) {
         checkpoint.tensors[key] = tensor;
       } else {
-        checkpoint.pieces[key].push_back({.begin = shards[k].begin, .numbers = tensor});
+        checkpoint.shards[key].push_back({.begin = shards[k].begin, .values = tensor});
       }
     };
     add("model." + parameter.name, view_of(parameter.tensor, shards[k]));
