@@ -4,7 +4,7 @@
 # is the package as a wheel holds it, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
-headroom_map_room(python yes "layers, models and checkpoints as operators, of which the package in `python/headroom_torch/` consists" store)
+headroom_map_room(python yes "layers, models and checkpoints as torch operators, from which the package in `python/headroom_torch/` is made" store)
 file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/src/python/*.cc")
 add_library(headroom_python OBJECT ${sources})
 target_link_libraries(headroom_python PRIVATE headroom_store)

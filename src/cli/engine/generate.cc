@@ -43,7 +43,7 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
   write({{"text", result.text},
          {"tokens", result.tokens},
          {"tokens_per_second", result.tokens_per_second},
-         {"cache_elements", result.cache_elements}},
+         {"cache_numbers", result.cache_elements}},
         opened, output);
   return 0;
 }

@@ -60,7 +60,7 @@ Json cost_json(std::string_view name, const config::Config& config) {
             {"mlp_macs", costs.executed.mlp_macs},
             {"head_macs", costs.executed.head_macs},
             {"step_macs", costs.executed.step_macs}}},
-          {"decoding_cache_elements", costs.cache},
+          {"decoding_cache_numbers", costs.cache},
           {"step_memory",
            {{"parameters", costs.memory.parameters},
             {"gradients", costs.memory.gradients},

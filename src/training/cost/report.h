@@ -17,7 +17,7 @@ namespace headroom::cost {
 using NamedConfig = std::pair<std::string, config::Config>;
 
 // {name, parameters, attention_macs, attention_memory, executed: {attention_macs, mlp_macs, head_macs, step_macs},
-// decoding_cache_elements, step_memory: {parameters, gradients, moments, activations, total} (memory.h)}: paper
+// decoding_cache_numbers, step_memory: {parameters, gradients, moments, activations, total} (memory.h)}: paper
 // accounting per layer and sequence, executed accounting of the whole model (cost.h), a step of
 // config.whole_sequences() sequences.
 Json cost_json(std::string_view name, const config::Config& config);

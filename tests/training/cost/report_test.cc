@@ -41,7 +41,7 @@ TEST_F(Report, CostJsonHasTheContractsKeys) {
                           {"mlp_macs", executed.mlp_macs},
                           {"head_macs", executed.head_macs},
                           {"step_macs", executed.step_macs}}},
-                        {"decoding_cache_elements", 16 * 512 * 2 * 2 * 76},
+                        {"decoding_cache_numbers", 16 * 512 * 2 * 2 * 76},
                         {"step_memory",
                          {{"parameters", 4 * 47'247'416},
                           {"gradients", 4 * 47'247'416},

@@ -42,7 +42,7 @@ constexpr ModelMetric kModelMetrics[] = {
      &decode::EngineCounts::prefix_tokens},
     {"prefix_cache_requests_total", "counter", "Sequences with a prefix in the prefix cache.",
      &decode::EngineCounts::prefix_requests},
-    {"cache_elements", "gauge", "Values allocated in the KV caches of running sequences.",
+    {"cache_numbers", "gauge", "Values allocated in the KV caches of running sequences.",
      &decode::EngineCounts::cache_elements},
     {"prefix_cache_held_tokens", "gauge", "Tokens in the prefix cache.", &decode::EngineCounts::prefix_held},
 };

@@ -30,7 +30,7 @@ std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Co
 // The examples of open_evaluation() of these tasks.
 data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);
 
-// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/pictures.h). Training batches are read,
+// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Training batches are read,
 // decoded, augmented and mixed while the step before them is computed. They depend only on train.seed and the position,
 // not on the number of threads or ranks.
 const Task& image_classification();

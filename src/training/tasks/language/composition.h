@@ -1,4 +1,4 @@
-// The task "composition": language modelling on DCFormer's synthetic tasks (data/synthetic/puzzles.h), with the
+// The task "composition": language modelling on DCFormer's synthetic tasks (data/synthetic/composition_task.h), with the
 // accuracy of the answers.
 #pragma once
 
