@@ -1,5 +1,5 @@
-# headroom_embed(target namespace folder file...): files of the folder as constants of the target, kInspectorHtml of
-# inspector.html: std::string_view in a header's extern declaration (embedded.h in the same folder).
+# headroom_embed(target namespace folder file...): adds the files of the folder to the target as constants. inspector.html
+# is kInspectorHtml; its users declare `extern const std::string_view kInspectorHtml`.
 function(headroom_embed target namespace folder)
   if(HEADROOM_SYNTAX_ONLY)
     return()  # a made file makes its target's files wait for the libraries below, which are not linked then

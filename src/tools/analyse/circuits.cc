@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/draw/svg.h"
 #include "layers.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/ops/head_map_factors.h"
 #include "layers.h"

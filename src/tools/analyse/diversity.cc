@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "foundation/draw/charts.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"

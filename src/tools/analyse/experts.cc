@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "foundation/draw/text.h"

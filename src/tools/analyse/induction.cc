@@ -2,7 +2,7 @@
 // the previous occurrence of the current one, and raise its logit.
 #include <algorithm>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "foundation/core/random.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"

@@ -2,7 +2,7 @@
 // each component, and its share of the attention weights.
 #include <algorithm>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 

@@ -2,7 +2,7 @@
 // Figures 2 and 6).
 #include <algorithm>
 
-#include "analysis.h"
+#include "analyse.h"
 #include "layers.h"
 #include "measures.h"
 
