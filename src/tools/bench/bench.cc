@@ -82,6 +82,27 @@ std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOp
   return result;
 }
 
+std::vector<Row> compare(const std::vector<Contender>& contenders, const BenchOptions& options) {
+  std::vector<Work> work;
+  for (const Contender& contender : contenders) {
+    work.push_back(contender.work);
+  }
+  const std::vector<double> times = medians_in_turn(work, options);
+  std::vector<Row> rows;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    const Contender& contender = contenders[i];
+    Row& row = rows.emplace_back(Row{.name = contender.name, .seconds = times[i]});
+    if (!row.none_here()) {
+      row.ratio_to_reference = times[contender.reference] / times[i];
+      if (contender.flops > 0.0) {
+        row.gflops = contender.flops / times[i] * 1e-9;
+        row.fraction_of_limit = row.gflops / machine_limits(options).product_gflops;
+      }
+    }
+  }
+  return rows;
+}
+
 std::vector<std::pair<std::string, std::string>> names() {
   std::vector<std::pair<std::string, std::string>> all;
   for (const Entry& entry : entries()) {

@@ -99,19 +99,17 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t
   };
 }
 
-// One row per layer; the first layer is the reference.
+// One row per layer; the first layer is the reference. Times are multiplied by `share`.
 template <class Make>
 void compare_layers(const std::string& what, const std::vector<NamedLayer>& layers, double share, const Make& make,
                     const BenchOptions& options, std::vector<Row>& rows) {
-  std::vector<Work> work;
+  std::vector<Contender> contenders;
   for (const NamedLayer& layer : layers) {
-    work.push_back(make(layer.attention));
+    contenders.push_back({.name = fmt::format("{}: {}", what, layer.name), .work = make(layer.attention)});
   }
-  const std::vector<double> times = medians_in_turn(work, options);
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    rows.push_back({.name = fmt::format("{}: {}", what, layers[i].name),
-                    .seconds = times[i] * share,
-                    .ratio_to_reference = times[0] / times[i]});
+  for (Row& row : compare(contenders, options)) {
+    row.seconds *= share;
+    rows.push_back(std::move(row));
   }
 }
 

@@ -45,27 +45,21 @@ struct TimedModel {
 
 // One row per model; the first model is the reference.
 std::vector<Row> compare_models(const std::vector<TimedModel>& models, const BenchOptions& options) {
-  const double limit = machine_limits(options).product_gflops;
+  machine_limits(options);  // measured before the models take memory
   std::vector<WorkloadSpec> specs;
   for (const TimedModel& model : models) {
     specs.push_back(model.spec);
   }
   const auto processes = started(specs, options);
-  std::vector<Work> work;
-  for (const auto& process : processes) {
-    work.emplace_back([&process] { process->ask("run 1"); });
-  }
-  const std::vector<double> times = medians_in_turn(work, options);
-  std::vector<Row> rows;
+  std::vector<Contender> contenders;
   for (std::size_t i = 0; i < models.size(); ++i) {
-    const double gflops = 2.0 * models[i].macs / times[i] * 1e-9;
-    rows.push_back({.name = models[i].name,
-                    .seconds = times[i],
-                    .gflops = gflops,
-                    .ratio_to_reference = times[0] / times[i],
-                    .fraction_of_limit = gflops / limit,
-                    .peak_memory_bytes = {}});
-    report_memory(rows.back(), *processes[i], options);
+    contenders.push_back({.name = models[i].name,
+                          .work = [process = processes[i].get()] { process->ask("run 1"); },
+                          .flops = 2.0 * models[i].macs});
+  }
+  std::vector<Row> rows = compare(contenders, options);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    report_memory(rows[i], *processes[i], options);
   }
   return rows;
 }

@@ -44,43 +44,36 @@ Work fused_forward_backward(const ops::Problem& problem) {
   }
 }
 
-Row operator_row(std::string name, double seconds, double reference, double flops, const BenchOptions& options) {
-  if (std::isnan(seconds)) {
-    return {.name = std::move(name), .seconds = seconds};
-  }
-  const double gflops = flops / seconds * 1e-9;
-  return {.name = std::move(name),
-          .seconds = seconds,
-          .gflops = gflops,
-          .ratio_to_reference = reference / seconds,
-          .fraction_of_limit = gflops / machine_limits(options).product_gflops};
+std::vector<Contender> reference_and_fused(const std::string& name, const ops::Problem& problem, double flops = 0.0) {
+  return {{.name = name + ": reference", .work = forward_backward(problem, Implementation::reference), .flops = flops},
+          {.name = name + ": fused", .work = fused_forward_backward(problem), .flops = flops}};
+}
+
+void append(std::vector<Row>& rows, const std::vector<Row>& more) {
+  rows.insert(rows.end(), more.begin(), more.end());
 }
 
 void attention_rows(const ops::AttentionCase& z, const BenchOptions& options, std::vector<Row>& rows) {
   const ops::Problem problem = z.problem(setting_of(options));
-  std::vector<Work> work = {forward_backward(problem, Implementation::reference), fused_forward_backward(problem)};
-  if (!z.relative) {
-    const at::TensorOptions device = problem.leaves[0].options();
-    const std::optional<at::Tensor> mask =
-        z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, device.dtype(at::kBool)).tril_(z.s - z.t));
-    const double scale = 1.0 / std::sqrt(static_cast<double>(z.e));
-    const auto torch = [=, whole = z.t == z.s](const std::vector<at::Tensor>& x,
-                                               Implementation /*PyTorch has its own*/) {
-      return at::scaled_dot_product_attention(x[0], x[1], x[2], mask, 0.0, whole, scale);
-    };
-    work.push_back(forward_backward({problem.leaves, torch}, Implementation::automatic));
-  }
-  const std::vector<double> times = medians_in_turn(work, options);
   // Visible pairs only: 2 matmuls forward, 5 backward (and 1 + 3 for positions), 2 operations per MAC.
   const double pairs = static_cast<double>(z.b * z.h) * static_cast<double>(z.t) *
                        (static_cast<double>(z.s) - 0.5 * static_cast<double>(z.t - 1));
   const double flops = 2.0 * pairs * static_cast<double>(z.e) * (z.relative ? 11.0 : 7.0);
   const std::string name = fmt::format("B{} H{} T{} S{} e{}{}", z.b, z.h, z.t, z.s, z.e, z.relative ? " relative" : "");
-  rows.push_back(operator_row(name + ": reference", times[0], times[0], flops, options));
-  rows.push_back(operator_row(name + ": fused", times[1], times[0], flops, options));
-  if (times.size() > 2) {
-    rows.push_back(operator_row(name + ": PyTorch SDPA", times[2], times[0], flops, options));
+  std::vector<Contender> contenders = reference_and_fused(name, problem, flops);
+  if (!z.relative) {
+    const at::TensorOptions device = problem.leaves[0].options();
+    const std::optional<at::Tensor> mask =
+        z.t == z.s ? std::nullopt : std::optional(at::ones({z.t, z.s}, device.dtype(at::kBool)).tril_(z.s - z.t));
+    const double scale = 1.0 / std::sqrt(static_cast<double>(z.e));
+    const auto torch = [=, whole = z.t == z.s](const std::vector<at::Tensor>& x, Implementation /*unused*/) {
+      return at::scaled_dot_product_attention(x[0], x[1], x[2], mask, 0.0, whole, scale);
+    };
+    contenders.push_back({.name = name + ": PyTorch SDPA",
+                          .work = forward_backward({problem.leaves, torch}, Implementation::automatic),
+                          .flops = flops});
   }
+  append(rows, compare(contenders, options));
 }
 
 }  // namespace
@@ -100,18 +93,15 @@ std::vector<Row> expert_linear(const BenchOptions& options) {
   for (const ops::ExpertLinearCase& z : ops::expert_linear_cases(ops::Role::timed)) {
     const ops::Problem problem = z.problem(setting_of(options));
     const ops::Draw draw{setting_of(options)};
-    const ops::Problem dense{{draw.activation({z.n * z.heads * z.choices, z.d_in}), draw.activation({z.d_in, z.d_out})},
-                             [](const std::vector<at::Tensor>& x, Implementation /*PyTorch has its own*/) {
-                               return ops::linear(x[0], x[1]);
-                             }};
-    const std::vector<double> times =
-        medians_in_turn({forward_backward(problem, Implementation::reference), fused_forward_backward(problem),
-                         forward_backward(dense, Implementation::automatic)},
-                        options);
+    const ops::Problem dense{
+        {draw.activation({z.n * z.heads * z.choices, z.d_in}), draw.activation({z.d_in, z.d_out})},
+        [](const std::vector<at::Tensor>& x, Implementation /*unused*/) { return ops::linear(x[0], x[1]); }};
     const double flops = 6.0 * static_cast<double>(z.n * z.heads * z.choices * z.d_in * z.d_out);
-    rows.push_back(operator_row(fmt::format("{}: reference", z.label), times[0], times[0], flops, options));
-    rows.push_back(operator_row(fmt::format("{}: fused", z.label), times[1], times[0], flops, options));
-    rows.push_back(operator_row(fmt::format("{}: dense product", z.label), times[2], times[0], flops, options));
+    const std::string name = fmt::format("{}", z.label);
+    std::vector<Contender> contenders = reference_and_fused(name, problem, flops);
+    contenders.push_back(
+        {.name = name + ": dense product", .work = forward_backward(dense, Implementation::automatic), .flops = flops});
+    append(rows, compare(contenders, options));
   }
   return rows;
 }
@@ -120,12 +110,8 @@ std::vector<Row> cross_entropy(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const ops::CrossEntropyCase& z : ops::cross_entropy_cases(ops::Role::timed)) {
     const ops::Problem problem = z.problem(setting_of(options));
-    const std::vector<double> times = medians_in_turn(
-        {forward_backward(problem, Implementation::reference), fused_forward_backward(problem)}, options);
-    const double flops = 6.0 * static_cast<double>(z.n * z.d * z.v);
     const std::string name = fmt::format("N{} d{} V{}", z.n, z.d, z.v);
-    rows.push_back(operator_row(name + ": reference", times[0], times[0], flops, options));
-    rows.push_back(operator_row(name + ": fused", times[1], times[0], flops, options));
+    append(rows, compare(reference_and_fused(name, problem, 6.0 * static_cast<double>(z.n * z.d * z.v)), options));
   }
   return rows;
 }
@@ -141,15 +127,14 @@ std::vector<Row> adamw(const BenchOptions& options) {
                         {.gradient_scale = 0.5, .implementation = impl});
       };
     };
-    const std::vector<double> times =
-        medians_in_turn({step_with(Implementation::reference), step_with(Implementation::fused)}, options);
     const auto n = static_cast<double>(all.parameters[0].numel());
-    for (const auto& [name, seconds] : {std::pair{"reference", times[0]}, {"fused", times[1]}}) {
+    const std::string name = fmt::format("{:.1f}M numbers", n * 1e-6);
+    for (Row& row : compare({{.name = name + ": reference", .work = step_with(Implementation::reference)},
+                             {.name = name + ": fused", .work = step_with(Implementation::fused)}},
+                            options)) {
       const double bytes = n * 4.0 * 7.0;  // reads p, g, m, v, writes p, m, v
-      rows.push_back({.name = fmt::format("{:.1f}M numbers: {}", n * 1e-6, name),
-                      .seconds = seconds,
-                      .ratio_to_reference = times[0] / seconds,
-                      .fraction_of_limit = bytes / seconds * 1e-9 / machine_limits("fp32", device).bandwidth_gb});
+      row.fraction_of_limit = bytes / row.seconds * 1e-9 / machine_limits("fp32", device).bandwidth_gb;
+      rows.push_back(std::move(row));
     }
   }
   return rows;
@@ -165,13 +150,6 @@ Work fused_attention(const ops::AttentionCase& z, const BenchOptions& options) {
   return fused_forward_backward(z.problem(setting_of(options)));
 }
 
-// Without a count of operations.
-Row timed_row(const std::string& name, double seconds, double reference) {
-  return {.name = name,
-          .seconds = seconds,
-          .ratio_to_reference = std::isnan(seconds) ? std::nullopt : std::optional(reference / seconds)};
-}
-
 }  // namespace
 
 std::vector<Row> composition(const BenchOptions& options) {
@@ -182,15 +160,10 @@ std::vector<Row> composition(const BenchOptions& options) {
     }
     ops::AttentionCase plain = z;
     plain.composed.reset();
-    const ops::Problem composed = z.problem(setting_of(options));
-    const std::vector<double> times =
-        medians_in_turn({forward_backward(composed, Implementation::reference), fused_forward_backward(composed),
-                         fused_attention(plain, options)},
-                        options);
     const std::string name = name_of(z.b, z.h, z.t, z.e);
-    rows.push_back(timed_row(name + ": reference", times[0], times[0]));
-    rows.push_back(timed_row(name + ": fused", times[1], times[0]));
-    rows.push_back(timed_row(name + ": fused, not composed", times[2], times[0]));
+    std::vector<Contender> contenders = reference_and_fused(name, z.problem(setting_of(options)));
+    contenders.push_back({.name = name + ": fused, not composed", .work = fused_attention(plain, options)});
+    append(rows, compare(contenders, options));
   }
   return rows;
 }
@@ -206,18 +179,15 @@ std::vector<Row> mixture(const BenchOptions& options) {
     shifted_keys.mixture->keys = ops::MixtureCase::shifted;
     all.mixture.reset();
     all.h = all.g = 2 * half.h;
-    const ops::Problem own = half.problem(setting_of(options)), shifted = shifted_keys.problem(setting_of(options));
-    const std::vector<double> times =
-        medians_in_turn({forward_backward(own, Implementation::reference), fused_forward_backward(own),
-                         forward_backward(shifted, Implementation::reference), fused_forward_backward(shifted),
-                         fused_attention(all, options)},
-                        options);
     const std::string name = name_of(half.b, half.h, half.t, half.e);
-    rows.push_back(timed_row(name + " own keys: reference", times[0], times[0]));
-    rows.push_back(timed_row(name + " own keys: fused", times[1], times[0]));
-    rows.push_back(timed_row(name + " shifted keys: reference", times[2], times[2]));
-    rows.push_back(timed_row(name + " shifted keys: fused", times[3], times[2]));
-    rows.push_back(timed_row(name_of(all.b, all.h, all.t, all.e) + " one key: fused", times[4], times[0]));
+    std::vector<Contender> contenders = reference_and_fused(name + " own keys", half.problem(setting_of(options)));
+    for (Contender& shifted : reference_and_fused(name + " shifted keys", shifted_keys.problem(setting_of(options)))) {
+      shifted.reference = 2;
+      contenders.push_back(std::move(shifted));
+    }
+    contenders.push_back(
+        {.name = name_of(all.b, all.h, all.t, all.e) + " one key: fused", .work = fused_attention(all, options)});
+    append(rows, compare(contenders, options));
   }
   return rows;
 }
@@ -225,16 +195,11 @@ std::vector<Row> mixture(const BenchOptions& options) {
 std::vector<Row> linear_attention(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const ops::LinearAttentionCase& z : ops::linear_attention_cases(ops::Role::timed)) {
-    const ops::Problem linear = z.problem(setting_of(options));
     const ops::AttentionCase softmax{z.b, z.h, z.g, z.t, z.s, z.e};
-    const std::vector<double> times =
-        medians_in_turn({forward_backward(linear, Implementation::reference), fused_forward_backward(linear),
-                         fused_attention(softmax, options)},
-                        options);
     const std::string name = name_of(z.b, z.h, z.t, z.e);
-    rows.push_back(timed_row(name + ": reference", times[0], times[0]));
-    rows.push_back(timed_row(name + ": fused", times[1], times[0]));
-    rows.push_back(timed_row(name + ": softmax attention, fused", times[2], times[0]));
+    std::vector<Contender> contenders = reference_and_fused(name, z.problem(setting_of(options)));
+    contenders.push_back({.name = name + ": softmax attention, fused", .work = fused_attention(softmax, options)});
+    append(rows, compare(contenders, options));
   }
   return rows;
 }

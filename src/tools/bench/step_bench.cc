@@ -3,7 +3,9 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
@@ -56,7 +58,7 @@ std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, co
 
 std::vector<Row> step(const BenchOptions& options) {
   const config::ModelOptions o = model_options();
-  const double limit = machine_limits(options).product_gflops;
+  machine_limits(options);  // measured before the models take memory
   BenchProcess eager(pytorch_command(o, options, false));
   const std::unique_ptr<BenchProcess> compiled = compiled_pytorch(o, options);
 
@@ -64,28 +66,28 @@ std::vector<Row> step(const BenchOptions& options) {
   const std::int64_t before = resident_memory_bytes();
   const at::Device device(options.device);
   TrainingStep ours(o, {.batch = kBatch, .precision = options.precision, .device = device});
-  std::vector<Work> work = {[&] { eager.ask("run 1"); }, [&] { ours(); }};
-  if (compiled) {
-    work.emplace_back([&] { compiled->ask("run 1"); });
-  }
-  const std::vector<double> times = medians_in_turn(work, options);
-  const std::int64_t our_memory = peak_memory_bytes() - before;
-
   const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, kBatch).step_macs);
-  std::vector<Row> rows;
-  const auto add = [&](const std::string& who, double seconds, std::int64_t memory) {
-    rows.push_back({.name = fmt::format("dense step {}: {}", options.precision, who),
-                    .seconds = seconds,
-                    .gflops = flops / seconds * 1e-9,
-                    .ratio_to_reference = times[0] / seconds,
-                    .fraction_of_limit = flops / seconds * 1e-9 / limit,
-                    .peak_memory_bytes = device.is_cpu() ? std::optional(memory) : std::nullopt});
+  std::vector<Contender> contenders;
+  std::vector<std::function<std::int64_t()>> memory;
+  const auto add = [&](const char* who, Work work, std::function<std::int64_t()> bytes) {
+    contenders.push_back(
+        {.name = fmt::format("dense step {}: {}", options.precision, who), .work = std::move(work), .flops = flops});
+    memory.push_back(std::move(bytes));
   };
-  add("PyTorch eager + SDPA", times[0], eager.ask("memory").get<std::int64_t>());
+  const auto add_pytorch = [&](const char* who, BenchProcess& process) {
+    add(
+        who, [&process] { process.ask("run 1"); }, [&process] { return process.ask("memory").get<std::int64_t>(); });
+  };
+  add_pytorch("PyTorch eager + SDPA", eager);
   if (compiled) {
-    add("PyTorch compiled", times[2], compiled->ask("memory").get<std::int64_t>());
+    add_pytorch("PyTorch compiled", *compiled);
   }
-  add("headroom", times[1], our_memory);
+  add(
+      "headroom", [&] { ours(); }, [&] { return peak_memory_bytes() - before; });
+  std::vector<Row> rows = compare(contenders, options);
+  for (std::size_t i = 0; i < rows.size() && device.is_cpu(); ++i) {
+    rows[i].peak_memory_bytes = memory[i]();
+  }
   return rows;
 }
 

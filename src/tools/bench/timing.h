@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "bench.h"
@@ -28,6 +29,17 @@ double seconds_of(const Work& work, at::Device device = at::kCPU);
 // Medians of several pieces of work that run in turn, A B A B ..., so that a machine whose speed drifts favours none of
 // them. NaN for an empty one.
 std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options);
+
+// One of several pieces of work that are compared with each other.
+struct Contender {
+  std::string name;
+  Work work;                  // may be empty
+  double flops = 0.0;         // of the work, on matrix multiplications; 0: not counted
+  std::size_t reference = 0;  // index of the contender that it is compared with
+};
+
+// Times the contenders in turn; one row each. An empty one has a row without a time.
+std::vector<Row> compare(const std::vector<Contender>& contenders, const BenchOptions& options);
 
 // The device's limits, measured once with the current number of threads.
 struct Limits {
