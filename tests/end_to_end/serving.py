@@ -49,12 +49,12 @@ def train(headroom, folder, name, tokenizer, attention="", context=160):
 def wait_until(true):
     end = time.monotonic() + train_runs.PATIENCE
     while not true():
-        assert time.monotonic() < end, "it never came to be"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.01)
 
 
 def text(document):
-    """Of an answer's only choice."""
+    """The text of the only choice."""
     return document["choices"][0]["text"]
 
 
@@ -74,19 +74,19 @@ class Answer:
 
 
 class Server:
-    """Takes any free port; ends with SIGTERM."""
+    """A server on a free port. `lines`: stderr until it was ready."""
 
     def __init__(self, *arguments, environment=None):
         self.process = subprocess.Popen(
             [train_runs.program(), "serve", *map(str, arguments), "--port", "0", "--threads", "1"], env=environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.said = []
+        self.lines = []
         for line in self.process.stderr:
-            self.said.append(line)
+            self.lines.append(line)
             if ready := re.fullmatch(r"listening on (http://(.*):(\d+))\n", line):
                 self.url, self.host, self.port = ready[1], ready[2].strip("[]"), int(ready[3])
                 return
-        raise AssertionError(f"it never listened: {self.said}")
+        raise AssertionError(f"the server did not start: {self.lines}")
 
     def connect(self):
         return http.client.HTTPConnection(self.host, self.port, timeout=train_runs.PATIENCE)
@@ -132,7 +132,7 @@ class Server:
         return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
     def stop(self):
-        """Ends it; exit status and the rest of what it said."""
+        """Stops the server; returns its exit status, stdout and the rest of stderr."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 

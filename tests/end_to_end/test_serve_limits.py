@@ -1,4 +1,4 @@
-"""headroom serve with many at a time: limits, clients that go away or behave badly, being asked to stop."""
+"""headroom serve under load: limits, clients that go away or misbehave, graceful stop."""
 
 import concurrent.futures
 import contextlib
@@ -78,7 +78,7 @@ def test_an_answer_that_takes_too_long(served):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_asked_to_stop_it_finishes_what_it_has_begun(served, how):
+def test_a_server_that_is_stopped_finishes_its_answers(served, how):
     with Server(served["routed"], "--max-length", 1 << 20) as server:
         connection, response = begin(server, max_tokens=3000, seed=1)
         idle = server.connect()
@@ -142,8 +142,7 @@ def test_a_prompt_that_others_begin_with_is_read_once(server):
     assert found() - before > len(shared) // 2
 
 
-def test_it_says_so_when_nobody_reads_standard_error(served):
-    """A log that is full is no reason to stop."""
+def test_standard_error_may_be_full(served):
     with open("/dev/full", "w") as full:
         process = subprocess.Popen([train_runs.program(), "serve", str(served["routed"]), "--port", "0", "--json", "--threads", "1"],
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=full, text=True)

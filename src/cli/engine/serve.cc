@@ -18,7 +18,7 @@ serve::ServeOptions options_of(const Serve& command) {
   options.max_rows = command.batch.value_or(options.max_rows);
   options.queue = command.queue.value_or(options.queue);
   options.prefix_cache_tokens = command.prefix_cache.value_or(options.prefix_cache_tokens);
-  options.longest = command.max_length.value_or(options.longest);
+  options.max_length = command.max_length.value_or(options.max_length);
   options.timeout_seconds = command.timeout.value_or(options.timeout_seconds);
   if (command.max_body) {
     options.max_body = *command.max_body << 20;
@@ -26,7 +26,7 @@ serve::ServeOptions options_of(const Serve& command) {
   return options;
 }
 
-// While a run is trained its checkpoints come and go: the newest may be gone before it is read, and another be there.
+// While a run trains, its newest checkpoint may be replaced before it has been read.
 store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& request) {
   constexpr int kTries = 3;
   for (int tried = 1;; ++tried) {
@@ -44,7 +44,7 @@ store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& r
 
 int run(const Serve& command, const EngineRequest& request) {
   serve::names_of(command.runs);
-  serve::Server server(options_of(command));  // what is wrong with the address is said before a model is read
+  serve::Server server(options_of(command));  // reports a wrong address before models are loaded
   std::vector<serve::NamedModel> models;
   for (const std::string& run : command.runs) {
     const ModelChoice choice{
@@ -55,7 +55,7 @@ int run(const Serve& command, const EngineRequest& request) {
   server.run(
       std::move(models),
       [&](const std::string& url, const std::vector<std::string>& names) {
-        // Whatever else is left unsaid: programs that start a server wait for this line.
+        // Printed even with --quiet: programs that start a server wait for this line.
         std::fprintf(stderr, "listening on %s\n", url.c_str());
         std::fflush(stderr);
         log_info("models: {}", fmt::join(names, ", "));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -9,25 +10,32 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "tools/serve/api/routes.h"
-#include "tools/serve/http/api_key.h"
+#include "tools/serve/http/access.h"
 #include "tools/serve/http/listening_socket.h"
 
 namespace headroom::serve {
 namespace {
 
-std::string short_name(const std::string& run) {
-  std::filesystem::path path = std::filesystem::path(run).lexically_normal();
+// The last `parts` parts of a path, without ".safetensors".
+std::string short_name(const std::string& run, std::int64_t parts) {
+  std::filesystem::path path = std::filesystem::absolute(run).lexically_normal();
   if (!path.has_filename()) {
     path = path.parent_path();
   }
-  std::string name = path.extension() == ".safetensors" ? path.stem().string() : path.filename().string();
-  if (name.empty() || name == "." || name == "..") {
-    name = std::filesystem::absolute(path).lexically_normal().parent_path().filename().string();
+  if (path.extension() == ".safetensors") {
+    path.replace_extension();
   }
-  return name.empty() ? run : name;
+  std::filesystem::path name;
+  const std::filesystem::path relative = path.relative_path();
+  auto part = relative.begin();
+  std::advance(part, std::max<std::int64_t>(std::distance(relative.begin(), relative.end()) - parts, 0));
+  for (; part != relative.end(); ++part) {
+    name /= *part;
+  }
+  return name.empty() ? run : name.string();
 }
 
-Models served_models(std::vector<NamedModel> given, std::int64_t longest) {
+Models served_models(std::vector<NamedModel> given, std::int64_t max_length) {
   std::vector<std::string> runs;
   for (const NamedModel& model : given) {
     runs.push_back(model.run);
@@ -35,7 +43,7 @@ Models served_models(std::vector<NamedModel> given, std::int64_t longest) {
   const std::vector<std::string> names = names_of(runs);
   Models models;
   for (std::size_t i = 0; i < given.size(); ++i) {
-    models.push_back(std::make_unique<ServedModel>(names[i], std::move(given[i].opened), longest));
+    models.push_back(std::make_unique<ServedModel>(names[i], std::move(given[i].opened), max_length));
   }
   return models;
 }
@@ -43,15 +51,20 @@ Models served_models(std::vector<NamedModel> given, std::int64_t longest) {
 }  // namespace
 
 std::vector<std::string> names_of(const std::vector<std::string>& runs) {
+  constexpr std::int64_t kMaxParts = 64;
   std::vector<std::string> names;
   for (const std::string& run : runs) {
     if (std::count(runs.begin(), runs.end(), run) > 1) {
       user_error("serve: RUN: {} is given twice", run);
     }
-    const std::string name = short_name(run);
-    const bool alone = std::count_if(runs.begin(), runs.end(),
-                                     [&](const std::string& other) { return short_name(other) == name; }) == 1;
-    names.push_back(alone ? name : run);
+    std::string name;
+    std::ptrdiff_t alike = 0;
+    for (std::int64_t parts = 1; parts == 1 || (alike > 1 && parts <= kMaxParts); ++parts) {
+      name = short_name(run, parts);
+      alike = std::count_if(runs.begin(), runs.end(),
+                            [&](const std::string& other) { return short_name(other, parts) == name; });
+    }
+    names.push_back(alike > 1 ? run : name);  // one file by two paths
   }
   return names;
 }
@@ -77,38 +90,38 @@ Server::Server(ServeOptions options) : parts_(std::make_unique<Parts>(std::move(
 
 Server::~Server() = default;
 
-void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::function<bool()>& asked_to_stop) {
+void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::function<bool()>& stop_requested) {
   HttpServer& http = parts_->http;
   const ServeOptions& options = parts_->options;
-  const Models models = served_models(std::move(given), options.longest);
-  Driver driver(models,
-                {.max_rows = options.max_rows,
-                 .prefix_cache_tokens = options.prefix_cache_tokens,
-                 .queue = options.queue,
-                 .timeout_seconds = options.timeout_seconds},
-                parts_->metrics);
-  add_completion_route(http, models, driver, parts_->metrics);
-  add_tokenizer_routes(http, models);
+  const Models models = served_models(std::move(given), options.max_length);
+  Scheduler scheduler(models,
+                      {.max_rows = options.max_rows,
+                       .prefix_cache_tokens = options.prefix_cache_tokens,
+                       .queue = options.queue,
+                       .timeout_seconds = options.timeout_seconds},
+                      parts_->metrics);
+  add_completion_routes(http, models, scheduler, parts_->metrics);
+  add_model_routes(http, models);
   add_inspect_routes(http, models);
-  add_status_routes(http, models, driver, parts_->metrics);
+  add_health_routes(http, scheduler, parts_->metrics);
   if (!parts_->key && !http.on_loopback()) {
     log_warning(
-        "serve: {} is reached from other machines and there is no authentication: whoever reaches it may use it "
-        "(--api-key-file asks for a key)",
+        "serve: --host {}: other machines can use the server, there is no authentication; require a key with "
+        "--api-key-file",
         options.host);
   }
   std::vector<std::string> names;
   for (const auto& model : models) {
     names.push_back(model->name());
   }
-  // However this ends, no connection waits for the driver, or looks at a model, when they are gone.
+  // However this function ends, connections must end before the scheduler and the models are destroyed.
   const std::shared_ptr<void> end(nullptr, [&](void*) {
-    driver.end();
+    scheduler.end();
     http.stop();
   });
   http.start();
   ready(url_of(options.host, parts_->port), names);
-  driver.run(asked_to_stop);
+  scheduler.run(stop_requested);
 }
 
 }  // namespace headroom::serve

@@ -12,11 +12,11 @@ struct Written {
   std::vector<std::int64_t> ids, offsets;
 };
 
-void add(const Piece& piece, Written& written) {
+void add(const Delta& delta, Written& written) {
   EXPECT_EQ(written.finish_reason, "");
-  written.text += piece.text;
-  written.finish_reason = piece.finish_reason;
-  for (const ShownToken& token : piece.tokens) {
+  written.text += delta.text;
+  written.finish_reason = delta.finish_reason;
+  for (const TokenDetails& token : delta.tokens) {
     written.ids.push_back(token.event.id);
     written.offsets.push_back(token.offset);
   }
@@ -66,6 +66,41 @@ TEST(Choice, TheTokenThatEndsAnAnswerIsNoPartOfIt) {
 
 TEST(Choice, WhatIsLeftOfACharacterIsReplacedByteByByte) {
   EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
+}
+
+// The text before the first stop string, with the text pushed in pieces of this many bytes.
+std::string cut_at_stop(const std::vector<std::string>& stops, const std::string& text, std::size_t piece) {
+  StopStrings stop(stops);
+  std::string out;
+  for (std::size_t at = 0; at < text.size() && !stop.stopped(); at += piece) {
+    out += stop.push(std::string_view(text).substr(at, piece));
+  }
+  return out + stop.finish();
+}
+
+TEST(StopStrings, EndWhereTheFirstBeginsHoweverTheTextIsCut) {
+  const std::string text = "aab aabaab, then abc and the end";
+  for (std::size_t piece = 1; piece <= text.size(); ++piece) {
+    EXPECT_EQ(cut_at_stop({}, text, piece), text);
+    EXPECT_EQ(cut_at_stop({"never"}, text, piece), text);
+    EXPECT_EQ(cut_at_stop({"aabaab"}, text, piece), "aab ");
+    EXPECT_EQ(cut_at_stop({"abc", "the"}, text, piece), "aab aabaab, ");
+    EXPECT_EQ(cut_at_stop({"aab"}, text, piece), "");
+    EXPECT_EQ(cut_at_stop({"and the ends", "d"}, text, piece), "aab aabaab, then abc an");
+    EXPECT_EQ(cut_at_stop({"the endless"}, text, piece), text);
+  }
+}
+
+TEST(StopStrings, KeepBackOnlyWhatMayBelongToOne) {
+  StopStrings stop({"xyz"});
+  EXPECT_EQ(stop.push("abx"), "ab");
+  EXPECT_EQ(stop.push("yx"), "xy");
+  EXPECT_EQ(stop.push("q"), "xq");
+  EXPECT_EQ(stop.push("xy"), "");
+  EXPECT_EQ(stop.push("z and more"), "");
+  EXPECT_TRUE(stop.stopped());
+  EXPECT_EQ(stop.push("xq"), "");
+  EXPECT_EQ(stop.finish(), "");
 }
 
 }  // namespace choice_test

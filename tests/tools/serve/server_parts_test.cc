@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "foundation/core/scratch_folder.h"
+#include "tools/serve/api/api_error.h"
 #include "tools/serve/engine/metrics.h"
-#include "tools/serve/http/api_key.h"
-#include "tools/serve/http/host_name.h"
+#include "tools/serve/http/access.h"
+#include "tools/serve/http/connection.h"
 #include "tools/serve/http/listening_socket.h"
 #include "tools/serve/serve.h"
 
@@ -17,6 +19,7 @@ TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
   EXPECT_EQ(names_of({"runs/first", "runs/second/", "x/step_5.safetensors", "/y"}),
             (Texts{"first", "second", "step_5", "y"}));
   EXPECT_EQ(names_of({"a/run", "b/run", "c/other"}), (Texts{"a/run", "b/run", "other"}));
+  EXPECT_EQ(names_of({"/x/a/run", "/x/b/run", "/y/b/run"}), (Texts{"a/run", "x/b/run", "y/b/run"}));
   EXPECT_NE(names_of({"."}), Texts{"."});
   EXPECT_THROW(names_of({"a", "b", "a"}), UserError);
 }
@@ -24,8 +27,9 @@ TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
 TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
   const ApiKey key(put("key", "abcdefghijklmnop+/=\r\n"));
   EXPECT_TRUE(key.admits("Bearer abcdefghijklmnop+/="));
+  EXPECT_TRUE(key.admits("bearer abcdefghijklmnop+/="));
   for (const char* wrong :
-       {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "bearer abcdefghijklmnop+/=", "Bearer abcdefghijklmnop+/",
+       {"", "Bearer", "Bearer ", "abcdefghijklmnop+/=", "Basic abcdefghijklmnop+/=", "Bearer abcdefghijklmnop+/",
         "Bearer abcdefghijklmnop+/==", "Bearer  abcdefghijklmnop+/="}) {
     EXPECT_FALSE(key.admits(wrong)) << wrong;
   }
@@ -43,6 +47,22 @@ TEST(HostName, IsAnAddressOrThisMachines) {
   for (const char* foreign : {"", ":8080", "evil.example", "evil.example:8080", "127.0.0.1.evil.example",
                               "localhost.evil.example", "notlocalhost", "[::1", "[evil.example]", "127.1:8080"}) {
     EXPECT_FALSE(is_own_name(foreign, "box.example")) << foreign;
+  }
+}
+
+TEST(RequestHead, LosesHeadersThatAreNotServed) {
+  EXPECT_EQ(checked_head("GET / HTTP/1.1\r\nHost: x\r\nrange: bytes=0-\r\nX:\t y \r\nAccept-Encoding: gzip\r\n\r\n"),
+            "GET / HTTP/1.1\r\nHost: x\r\nX:\t y \r\n\r\n");
+  EXPECT_EQ(checked_head("GET / HTTP/1.0\r\n\r\n"), "GET / HTTP/1.0\r\n\r\n");
+}
+
+TEST(RequestHead, MustBeUnambiguous) {
+  using namespace std::string_literals;
+  for (const std::string& headers :
+       {""s, "Host: x\r\nHost: y\r\n"s, "Host: x\r\nTransfer-Encoding : chunked\r\n"s, "Host: x\r\nX: a\r\n b: c\r\n"s,
+        "Host: x\r\n folded\r\n"s, "Host: x\r\nX: a\rb\r\n"s, "Host: x\r\nX: a\0b\r\n"s, "Host: x\nX: y\r\n"s,
+        "Host: x\r\n: y\r\n"s, "Host: x\r\nno header\r\n"s}) {
+    EXPECT_THROW(checked_head("GET / HTTP/1.1\r\n" + headers + "\r\n"), ApiError) << headers;
   }
 }
 
@@ -69,11 +89,11 @@ TEST(ListeningSocket, SaysWhoReachesIt) {
   EXPECT_TRUE(here.loopback && here.port > 0);
   EXPECT_FALSE(everywhere.loopback);
   EXPECT_THROW(listen_on("127.0.0.1", here.port), UserError);
-  close_socket(here.descriptor);
+  ::close(here.descriptor);
   const ListeningSocket again = listen_on("127.0.0.1", here.port);
   EXPECT_EQ(again.port, here.port);
-  close_socket(again.descriptor);
-  close_socket(everywhere.descriptor);
+  ::close(again.descriptor);
+  ::close(everywhere.descriptor);
   EXPECT_EQ(url_of("::1", 80), "http://[::1]:80");
 }
 

@@ -24,15 +24,14 @@ Json to_json(const ApiError& error) {
 ApiError error_of_status(int status) {
   switch (status) {
     case 404:
-      return {status, "not_found", "", "there is nothing at this address"};
+      return {status, "not_found", "", "this server has no such path"};
     case 413:
-      return {status, "request_too_large", "", "the request is larger than this server takes"};
+      return {status, "request_too_large", "", "the request is too large"};
     case 414:
-      return {status, "request_too_large", "", "the address is longer than this server takes"};
+      return {status, "request_too_large", "", "the path is too long"};
     default:
-      return status >= 500
-                 ? ApiError(status, "internal_error", "", "the server could not do this")
-                 : ApiError(status, "bad_request", "", "this is no request of HTTP that the server understands");
+      return status >= 500 ? ApiError(status, "internal_error", "", "internal error; see the log of the server")
+                           : ApiError(status, "bad_request", "", "the request is not valid HTTP");
   }
 }
 

@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "api_error.h"
-#include "fields.h"
+#include "json_fields.h"
 
 namespace headroom::serve {
 namespace {
 
-constexpr std::int64_t kMostPrompts = 2048, kMostAnswers = 128, kMostLogprobs = 20;
-constexpr std::size_t kMostStops = 16, kLongestStop = 256;  // bytes
-constexpr std::int64_t kMostTokens = 1 << 24;
+constexpr std::int64_t kMaxPrompts = 2048, kMaxAnswers = 128, kMaxLogprobs = 20;
+constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
+constexpr std::int64_t kMaxTokens = 1 << 24;
 
 TokenIds token_ids(const SortedJson& list, const std::string& where) {
   if (list.empty()) {
@@ -22,14 +22,14 @@ TokenIds token_ids(const SortedJson& list, const std::string& where) {
   ids.reserve(list.size());
   for (const SortedJson& id : list) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max()) {
-      refuse_field(where, "must hold token ids alone, got {}", describe(id));
+      refuse_field(where, "must hold only token ids, got {}", describe(id));
     }
     ids.push_back(id.get<std::int64_t>());
   }
   return ids;
 }
 
-// A text, token ids, a list of texts or a list of lists of token ids.
+// A string, a list of token ids, or a list of either.
 std::vector<Prompt> prompts_of(const SortedJson* value) {
   if (value == nullptr) {
     refuse_field("prompt", "is required");
@@ -38,20 +38,21 @@ std::vector<Prompt> prompts_of(const SortedJson* value) {
     return {value->get<std::string>()};
   }
   if (!value->is_array() || value->empty()) {
-    refuse_field("prompt", "must be a text, a list of token ids, or a list of either, got {}", describe(*value));
+    refuse_field("prompt", "must be a string, a list of token ids, or a list of either, got {}", describe(*value));
   }
   if (value->front().is_number()) {
     return {token_ids(*value, "prompt")};
   }
-  if (std::ssize(*value) > kMostPrompts) {
-    refuse_field("prompt", "must be at most {} prompts, got {}", kMostPrompts, value->size());
+  if (std::ssize(*value) > kMaxPrompts) {
+    refuse_field("prompt", "must have at most {} prompts, got {}", kMaxPrompts, value->size());
   }
   std::vector<Prompt> prompts;
   const bool texts = value->front().is_string();
   for (const SortedJson& one : *value) {
     const std::string where = fmt::format("prompt[{}]", prompts.size());
     if (texts ? !one.is_string() : !one.is_array()) {
-      refuse_field(where, "must be {} like the first, got {}", texts ? "a text" : "a list of token ids", describe(one));
+      refuse_field(where, "must be {} like the first, got {}", texts ? "a string" : "a list of token ids",
+                   describe(one));
     }
     texts ? prompts.emplace_back(one.get<std::string>()) : prompts.emplace_back(token_ids(one, where));
   }
@@ -63,14 +64,14 @@ std::vector<std::string> stops_of(const SortedJson* value) {
     return {};
   }
   const SortedJson list = value->is_array() ? *value : SortedJson::array({*value});
-  if (list.size() > kMostStops) {
-    refuse_field("stop", "must be at most {} texts, got {}", kMostStops, list.size());
+  if (list.size() > kMaxStops) {
+    refuse_field("stop", "must have at most {} strings, got {}", kMaxStops, list.size());
   }
   std::vector<std::string> stops;
   for (const SortedJson& stop : list) {
     if (!stop.is_string() || stop.get_ref<const std::string&>().empty() ||
-        stop.get_ref<const std::string&>().size() > kLongestStop) {
-      refuse_field("stop", "must be a text of 1 to {} bytes, or a list of such texts, got {}", kLongestStop,
+        stop.get_ref<const std::string&>().size() > kMaxStopBytes) {
+      refuse_field("stop", "must be a string of 1 to {} bytes, or a list of such strings, got {}", kMaxStopBytes,
                    describe(stop));
     }
     stops.push_back(stop.get<std::string>());
@@ -78,7 +79,7 @@ std::vector<std::string> stops_of(const SortedJson* value) {
   return stops;
 }
 
-// Any whole number of 64 bits, with a sign or without.
+// Any integer of 64 bits, signed or unsigned.
 std::optional<std::int64_t> seed_of(const SortedJson* value) {
   if (value == nullptr) {
     return std::nullopt;
@@ -90,31 +91,31 @@ std::optional<std::int64_t> seed_of(const SortedJson* value) {
                                      : value->get<std::int64_t>();
 }
 
-// Fields of which only the value that changes nothing is supported.
-void check_neutral(Fields& fields, const CompletionRequest& request) {
+// Fields for which only the neutral value is supported.
+void check_neutral(JsonFields& fields, const CompletionRequest& request) {
   for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
     if (const SortedJson* value = fields.take(penalty); value != nullptr && !(value->is_number() && *value == 0)) {
       refuse(400, "unsupported_parameter", penalty, "{}: only 0 is supported, got {}", penalty, describe(*value));
     }
   }
   if (const SortedJson* value = fields.take("best_of"); value != nullptr && *value != SortedJson(request.n)) {
-    refuse(400, "unsupported_parameter", "best_of", "best_of: is only supported where it equals n, got {}",
+    refuse(400, "unsupported_parameter", "best_of", "best_of: only n ({}) is supported, got {}", request.n,
            describe(*value));
   }
   if (const SortedJson* value = fields.take("logit_bias");
       value != nullptr && !(value->is_object() && value->empty())) {
-    refuse(400, "unsupported_parameter", "logit_bias", "logit_bias: is not supported by this server");
+    refuse(400, "unsupported_parameter", "logit_bias", "logit_bias: not supported by this server");
   }
 }
 
 }  // namespace
 
 CompletionRequest parse_completion_request(std::string_view body) {
-  Fields fields(body);
+  JsonFields fields(body);
   CompletionRequest request;
   request.model = fields.text("model").value_or("");
   request.prompts = prompts_of(fields.take("prompt"));
-  request.max_tokens = fields.whole_number("max_tokens", 0, kMostTokens).value_or(request.max_tokens);
+  request.max_tokens = fields.whole_number("max_tokens", 0, kMaxTokens).value_or(request.max_tokens);
   request.temperature = fields.number("temperature", 0.0, 2.0).value_or(request.temperature);
   request.top_p = fields.number("top_p", 0.0, 1.0).value_or(request.top_p);
   if (request.top_p == 0.0) {
@@ -122,22 +123,23 @@ CompletionRequest parse_completion_request(std::string_view body) {
   }
   request.top_k = fields.whole_number("top_k", 0, std::numeric_limits<std::int32_t>::max()).value_or(request.top_k);
   request.seed = seed_of(fields.take("seed"));
-  request.n = fields.whole_number("n", 1, kMostAnswers).value_or(request.n);
+  request.n = fields.whole_number("n", 1, kMaxAnswers).value_or(request.n);
   request.stop = stops_of(fields.take("stop"));
   request.echo = fields.flag("echo", false);
-  request.logprobs = fields.whole_number("logprobs", 0, kMostLogprobs).value_or(request.logprobs);
+  request.logprobs = fields.whole_number("logprobs", 0, kMaxLogprobs).value_or(request.logprobs);
   request.stream = fields.flag("stream", false);
   request.routing = fields.flag("routing", false);
   if (const SortedJson* options = fields.take("stream_options"); options != nullptr) {
     if (!request.stream) {
       refuse_field("stream_options", "needs \"stream\": true");
     }
-    Fields inner(*options, "stream_options.");
+    JsonFields inner(*options, "stream_options.");
     request.include_usage = inner.flag("include_usage", false);
     inner.finish();
   }
   check_neutral(fields, request);
-  fields.finish({"suffix", "user", "min_p", "min_tokens", "repetition_penalty", "ignore_eos", "stop_token_ids",
+  fields.text("user");  // identifies an end user to OpenAI; nothing depends on it here
+  fields.finish({"suffix", "min_p", "min_tokens", "repetition_penalty", "ignore_eos", "stop_token_ids",
                  "prompt_logprobs", "messages", "max_completion_tokens", "response_format", "tools", "store",
                  "metadata", "service_tier"});
   if (request.max_tokens == 0 && !request.echo) {

@@ -1,4 +1,4 @@
-// What a client asks of POST /v1/completions.
+// The request body of POST /v1/completions.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@ using TokenIds = std::vector<std::int64_t>;
 using Prompt = std::variant<std::string, TokenIds>;
 
 struct CompletionRequest {
-  std::string model;  // empty: not named
+  std::string model;  // empty if not given
   std::vector<Prompt> prompts;
   std::int64_t max_tokens = 16;  // of each answer
   double temperature = 1.0;
   double top_p = 1.0;
   std::int64_t top_k = 0;  // 0: all
   std::optional<std::int64_t> seed;
-  std::int64_t n = 1;  // answers to each prompt; the i-th, from 0, has the seed `seed` + i
+  std::int64_t n = 1;  // answers to each prompt; answer i (from 0) uses seed + i
   std::vector<std::string> stop;
-  bool echo = false;           // the prompt in front of each answer
-  std::int64_t logprobs = -1;  // of so many of the likeliest tokens and the token itself; -1: none
+  bool echo = false;           // each answer begins with the prompt
+  std::int64_t logprobs = -1;  // report the N likeliest tokens at each position; -1: no log-probabilities
   bool stream = false;
-  bool include_usage = false;  // of a stream: a last event with the numbers of tokens
-  bool routing = false;        // the experts that each token took
+  bool include_usage = false;  // a stream ends with an event that has the token counts
+  bool routing = false;        // report the experts that each token was routed to
 
-  bool details() const { return logprobs >= 0 || routing; }  // something about each token
+  bool details() const { return logprobs >= 0 || routing; }  // whether anything is reported for each token
 };
 
-// Checks each field's type and range; what only a model can tell (its name, its tokens, its context) is left to
-// those who know it. Throws ApiError naming the field.
+// Parses the body and checks the type and range of each field. What depends on a model (its name, vocabulary, context)
+// is checked later. Throws ApiError naming the field.
 CompletionRequest parse_completion_request(std::string_view body);
 
 }  // namespace headroom::serve

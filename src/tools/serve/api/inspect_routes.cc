@@ -1,8 +1,8 @@
-// GET and POST /inspect: the inspector's page, which asks for the texts that are typed into it.
+// GET /inspect: the inspector's page. POST /inspect: the page for a text, which the page's script asks for.
 #include <mutex>
 
-#include "fields.h"
 #include "headroom/core/error.h"
+#include "json_fields.h"
 #include "routes.h"
 #include "tools/inspector/ablation.h"
 #include "tools/inspector/inspector.h"
@@ -12,19 +12,19 @@ namespace {
 
 constexpr const char* kInspect = "/inspect";
 constexpr const char* kHtml = "text/html; charset=utf-8";
-constexpr std::int64_t kMostOfALivePage = 6'000'000;  // bytes of packed numbers: it is read again after every change
+constexpr std::int64_t kMaxLivePage = 6'000'000;  // bytes of packed values; the browser loads them after every change
 
-// Without a text, which the page asks for, and without a word of what is served: it is open to all, since a browser
-// sends no key of its own. Its script does.
-Reply empty_page(const Models& models) {
+// The page without a text. It is open to everyone, because a browser sends no key when it opens a page; it therefore
+// reveals nothing about the models. Its script sends the key.
+HttpResponse empty_page(const Models& models) {
   const inspector::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
   return {.body = inspector::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
 }
 
-inspector::InspectorView look_into(const ServedModel& model, const std::vector<std::int32_t>& ids,
-                                   std::vector<inspector::Ablation> off, std::int64_t bytes) {
+inspector::InspectorView view_of(const ServedModel& model, const std::vector<std::int32_t>& ids,
+                                 std::vector<inspector::Ablation> off, std::int64_t bytes) {
   nn::Context context = model.context();
-  context.compute_dtype = at::kFloat;  // sums shall come out
+  context.compute_dtype = at::kFloat;  // so that the shown terms add up
   inspector::AblationObserver ablation(off, model.model().options().attention);
   if (!off.empty()) {
     context.observer = &ablation;
@@ -40,24 +40,25 @@ struct InspectRequest {
 };
 
 InspectRequest parse_inspect_request(const std::string& body) {
-  Fields fields(body);
+  JsonFields fields(body);
   InspectRequest request{
       .model = fields.text("model").value_or(""), .text = fields.text("text").value_or(""), .switched_off = {}};
   const SortedJson* off = fields.take("switched_off");
   request.switched_off = off != nullptr ? *off : SortedJson::array();
   fields.finish();
   if (request.text.empty()) {
-    refuse_field("text", "is required, and must not be empty");
+    refuse_field("text", "must be a string that is not empty");
   }
   return request;
 }
 
-Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
+HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest& call) {
   const InspectRequest request = parse_inspect_request(call.body);
   const ServedModel& model = find_model(models, request.model);
   const TokenIds wide = model.encode(request.text, /*begins=*/true);
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
-  const std::lock_guard<std::mutex> one_at_a_time(alone);  // each takes a layer's values of all pairs
+  // Serialised, because each request allocates a T x T tensor for each head of a layer.
+  const std::lock_guard<std::mutex> lock(turn);
   try {
     const std::vector<inspector::Ablation> parts =
         inspector::parse_ablations(request.switched_off, model.model().options(), std::ssize(ids));
@@ -70,10 +71,10 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
     for (const auto& one : models) {
       page.live->models.push_back(one->name());
     }
-    const std::int64_t bytes = parts.empty() ? kMostOfALivePage : kMostOfALivePage / 2;
-    page.views.push_back(look_into(model, ids, {}, bytes));
+    const std::int64_t bytes = parts.empty() ? kMaxLivePage : kMaxLivePage / 2;
+    page.views.push_back(view_of(model, ids, {}, bytes));
     if (!parts.empty()) {
-      page.views.push_back(look_into(model, ids, parts, bytes));
+      page.views.push_back(view_of(model, ids, parts, bytes));
     }
     return {.body = inspector::render_inspector(page), .type = kHtml};
   } catch (const UserError& error) {
@@ -84,11 +85,13 @@ Reply read_text(const Models& models, std::mutex& alone, const Call& call) {
 }  // namespace
 
 void add_inspect_routes(HttpServer& server, const Models& models) {
-  server.add(
-      {.method = "GET", .path = kInspect, .handler = [&](const Call&) { return empty_page(models); }, .open = true});
-  const auto alone = std::make_shared<std::mutex>();
-  server.add({.method = "POST", .path = kInspect, .handler = [&models, alone](const Call& call) {
-                return read_text(models, *alone, call);
+  server.add({.method = "GET",
+              .path = kInspect,
+              .handler = [&](const HttpRequest&) { return empty_page(models); },
+              .open = true});
+  const auto turn = std::make_shared<std::mutex>();
+  server.add({.method = "POST", .path = kInspect, .handler = [&models, turn](const HttpRequest& call) {
+                return read_text(models, *turn, call);
               }});
 }
 

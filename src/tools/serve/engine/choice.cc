@@ -1,5 +1,6 @@
 #include "choice.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "foundation/core/text/utf8.h"
@@ -13,62 +14,107 @@ std::int64_t characters(std::string_view text) {
 
 }  // namespace
 
+std::string StopStrings::push(std::string_view piece) {
+  if (stopped_) {
+    return {};
+  }
+  if (stops_.empty()) {
+    return std::string(piece);
+  }
+  held_ += piece;
+  std::size_t sure = first_stop();
+  stopped_ = sure != std::string::npos;
+  if (!stopped_) {
+    sure = held_.size() - partial_stop();
+  }
+  std::string text = held_.substr(0, sure);
+  held_.erase(0, sure);
+  return text;
+}
+
+std::string StopStrings::finish() {
+  return stopped_ ? std::string() : std::exchange(held_, {});
+}
+
+std::size_t StopStrings::first_stop() const {
+  std::size_t first = std::string::npos;
+  for (const std::string& stop : stops_) {
+    first = std::min(first, held_.find(stop));
+  }
+  return first;
+}
+
+// The length of the longest suffix of the held text that begins a stop string.
+std::size_t StopStrings::partial_stop() const {
+  const std::string_view held = held_;
+  std::size_t longest = 0;
+  for (const std::string& stop : stops_) {
+    for (std::size_t size = std::min(stop.size() - 1, held.size()); size > longest; --size) {
+      if (held.ends_with(std::string_view(stop).substr(0, size))) {
+        longest = size;
+      }
+    }
+  }
+  return longest;
+}
+
 Choice::Choice(ChoiceOptions options)
     : options_(std::move(options)), stream_(*options_.tokenizer, options_.before), stop_(options_.stop) {}
 
-Piece Choice::take(const decode::TokenEvent& event) {
+Delta Choice::take(const decode::TokenEvent& event) {
   if (event.is_prompt) {
-    Piece piece;
+    Delta delta;
     if (options_.details) {
-      piece.tokens.push_back({event, 0});
+      delta.tokens.push_back({event, 0});
     }
-    return piece;
+    return delta;
   }
   ++written_;
   if (event.id == options_.end_id) {
-    Piece piece = finish();
-    piece.finish_reason = "stop";
-    return piece;
+    Delta delta = finish();
+    delta.finish_reason = "stop";
+    return delta;
   }
   const std::string text = stream_.push(static_cast<std::int32_t>(event.id));
   if (options_.details) {
-    held_.push_back({event, seen_});
-    ends_.push_back(seen_ + characters(text));
+    pending_.push_back({event, decoded_});
+    ends_.push_back(decoded_ + characters(text));
   }
-  seen_ += characters(text);
-  return released(stop_.push(text));
+  decoded_ += characters(text);
+  return release(stop_.push(text));
 }
 
-Piece Choice::finish() {
+Delta Choice::finish() {
   const std::string rest = stream_.finish();
-  Piece piece = released(stop_.push(rest));
-  if (!piece.finish_reason.empty()) {
-    return piece;
+  Delta delta = release(stop_.push(rest));
+  if (!delta.finish_reason.empty()) {
+    return delta;
   }
-  piece.text += stop_.finish();
-  for (ShownToken& token : held_) {
-    piece.tokens.push_back(std::move(token));
+  delta.text += stop_.finish();
+  for (TokenDetails& token : pending_) {
+    delta.tokens.push_back(std::move(token));
   }
-  held_.clear();
-  piece.finish_reason = "length";
-  return piece;
+  pending_.clear();
+  delta.finish_reason = "length";
+  return delta;
 }
 
-// The text, and the tokens that it holds the whole of; of a text that was stopped also the token that it was cut in.
-Piece Choice::released(std::string text) {
-  Piece piece;
-  out_ += characters(text);
-  piece.text = std::move(text);
+// The text with the tokens that lie entirely in it. In a stopped text the last token may be cut off.
+Delta Choice::release(std::string text) {
+  Delta delta;
+  released_ += characters(text);
+  delta.text = std::move(text);
   std::size_t shown = 0;
-  while (shown < held_.size() && (stop_.stopped() ? held_[shown].offset < out_ : ends_[shown] <= out_)) {
-    piece.tokens.push_back(std::move(held_[shown++]));
+  while (shown < pending_.size() &&
+         (stop_.stopped() ? pending_[shown].offset < released_ : ends_[shown] <= released_)) {
+    delta.tokens.push_back(std::move(pending_[shown++]));
   }
-  held_.erase(held_.begin(), held_.begin() + static_cast<std::ptrdiff_t>(shown));
+  pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(shown));
   ends_.erase(ends_.begin(), ends_.begin() + static_cast<std::ptrdiff_t>(shown));
   if (stop_.stopped()) {
-    piece.finish_reason = "stop";
+    delta.finish_reason = "stop";
   }
-  return piece;
+  return delta;
 }
 
 }  // namespace headroom::serve

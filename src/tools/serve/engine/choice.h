@@ -1,59 +1,81 @@
-// One answer while it is written: tokens in, text and what ends it out.
+// One answer ("choice" in the API) while it is generated: turns tokens into text and ends it at a stop string.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/decode/engine.h"
 #include "headroom/decode/text_stream.h"
-#include "stop_strings.h"
 
 namespace headroom::serve {
 
-// A token that an answer shows something of.
-struct ShownToken {
-  decode::TokenEvent event;
-  std::int64_t offset = 0;  // characters of the answer's text before it; of a prompt's token unknown yet
+// Ends a text before the first of several strings, however the text is cut into pieces.
+class StopStrings {
+ public:
+  explicit StopStrings(std::vector<std::string> stops) : stops_(std::move(stops)) {}
+
+  // Returns the text that can no longer be part of a stop string; nothing after stopped().
+  std::string push(std::string_view piece);
+  // Returns the text held back, when the answer ends without a stop string.
+  std::string finish();
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::size_t first_stop() const;
+  std::size_t partial_stop() const;
+
+  std::vector<std::string> stops_;
+  std::string held_;  // may be the beginning of a stop string
+  bool stopped_ = false;
 };
 
-// What became known of an answer.
-struct Piece {
-  std::size_t choice = 0;  // which answer
+// A token with its log-probabilities or routing, as an answer reports it.
+struct TokenDetails {
+  decode::TokenEvent event;
+  std::int64_t offset = 0;  // characters of the answer before it; not set for tokens of the prompt
+};
+
+// What a step adds to an answer.
+struct Delta {
+  std::size_t choice = 0;  // index of the answer
   std::string text;
-  std::vector<ShownToken> tokens;
-  std::string finish_reason;  // "stop", "length"; empty: it goes on
+  std::vector<TokenDetails> tokens;
+  std::string finish_reason;  // "stop" or "length"; empty while the answer goes on
 
   bool empty() const { return text.empty() && tokens.empty() && finish_reason.empty(); }
 };
 
 struct ChoiceOptions {
   const tokenizers::Tokenizer* tokenizer = nullptr;
-  std::vector<std::int32_t> before;  // the prompt's last tokens, which the spelling of the first ones depends on
+  std::vector<std::int32_t> before;  // the prompt's last tokens; the text of the first new ones depends on them
   std::vector<std::string> stop;
-  std::int64_t end_id = -1;  // a token that ends the answer; -1: there is none
-  bool details = false;      // tokens are shown
+  std::int64_t end_id = -1;  // the token that ends the answer; -1 for none
+  bool details = false;      // report each token
 };
 
 class Choice {
  public:
   explicit Choice(ChoiceOptions options);
 
-  // What the token adds. Once it says how it finished, nothing may follow.
-  Piece take(const decode::TokenEvent& event);
-  // What is left when as many tokens as were asked for are there.
-  Piece finish();
+  // What the token adds. Must not be called again once a delta has a finish_reason.
+  Delta take(const decode::TokenEvent& event);
+  // The rest, when max_tokens have been generated.
+  Delta finish();
   std::int64_t written() const { return written_; }  // tokens
 
  private:
-  Piece released(std::string text);
+  Delta release(std::string text);
 
   ChoiceOptions options_;
   decode::TextStream stream_;
   StopStrings stop_;
-  std::vector<ShownToken> held_;    // tokens whose text is not out yet
-  std::vector<std::int64_t> ends_;  // characters up to the end of each of those
-  std::int64_t seen_ = 0, out_ = 0, written_ = 0;
+  std::vector<TokenDetails> pending_;        // tokens whose text has not been released
+  std::vector<std::int64_t> ends_;           // characters up to the end of each of them
+  std::int64_t decoded_ = 0, released_ = 0;  // characters
+  std::int64_t written_ = 0;                 // tokens
 };
 
 }  // namespace headroom::serve

@@ -4,11 +4,13 @@
 #include <random>
 #include <utility>
 
+#include "foundation/core/machine/log.h"
+
 namespace headroom::serve {
 namespace {
 
-// Tokens of a prompt that the text of what follows may depend on.
-constexpr std::int64_t kNeighbours = 8;
+// The text of a token can depend on the tokens before it: how many of them are handed to the decoder.
+constexpr std::int64_t kTokensBefore = 8;
 
 std::int64_t any_seed() {
   std::random_device device;
@@ -17,10 +19,13 @@ std::int64_t any_seed() {
 
 }  // namespace
 
-Completion::Completion(const ServedModel& model, CompletionRequest request, std::function<bool()> gone)
-    : model_(model), request_(std::move(request)), gone_(std::move(gone)), seed_(request_.seed.value_or(any_seed())) {
+Completion::Completion(const ServedModel& model, CompletionRequest request, std::function<bool()> client_gone)
+    : model_(model),
+      request_(std::move(request)),
+      client_gone_(std::move(client_gone)),
+      seed_(request_.seed.value_or(any_seed())) {
   if (request_.routing && !model_.routes()) {
-    refuse_field("routing", "model {} has no experts and chooses no heads", model_.name());
+    refuse_field("routing", "model {} has no routed experts or heads", model_.name());
   }
   for (const Prompt& prompt : request_.prompts) {
     const std::string field = request_.prompts.size() == 1 ? "prompt" : fmt::format("prompt[{}]", prompts_.size());
@@ -28,13 +33,13 @@ Completion::Completion(const ServedModel& model, CompletionRequest request, std:
   }
 }
 
-std::optional<Piece> Completion::next() {
+std::optional<Delta> Completion::next() {
   std::unique_lock lock(mutex_);
-  news_.wait(lock, [&] { return !pieces_.empty() || done_ || error_; });
-  if (!pieces_.empty()) {
-    Piece piece = std::move(pieces_.front());
-    pieces_.pop_front();
-    return piece;
+  changed_.wait(lock, [&] { return !deltas_.empty() || done_ || error_; });
+  if (!deltas_.empty()) {
+    Delta delta = std::move(deltas_.front());
+    deltas_.pop_front();
+    return delta;
   }
   if (error_) {
     throw ApiError(*error_);
@@ -63,7 +68,7 @@ void Completion::start(decode::Engine& engine) {
   finished_.assign(static_cast<std::size_t>(answers()), false);
   for (std::size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
     const TokenIds& ids = prompts_[prompt];
-    const auto first = std::max<std::ptrdiff_t>(0, std::ssize(ids) - kNeighbours);
+    const auto first = std::max<std::ptrdiff_t>(0, std::ssize(ids) - kTokensBefore);
     for (std::int64_t answer = 0; answer < request_.n; ++answer) {
       choices_.emplace_back(ChoiceOptions{.tokenizer = &model_.tokenizer(),
                                           .before = {ids.begin() + first, ids.end()},
@@ -83,7 +88,7 @@ void Completion::start(decode::Engine& engine) {
 }
 
 void Completion::cancel(decode::Engine& engine) {
-  for (std::size_t i = 0; i < handles_.size(); ++i) {  // those that start() came to
+  for (std::size_t i = 0; i < handles_.size(); ++i) {  // those that start() added
     if (!finished_[i]) {
       engine.cancel(handles_[i]);
     }
@@ -97,21 +102,21 @@ void Completion::fail(const ApiError& error) {
       error_ = error;
     }
   }
-  news_.notify_all();
+  changed_.notify_all();
 }
 
 bool Completion::take(std::size_t choice, const decode::TokenEvent& event) {
   if (!event.is_prompt && !first_token_) {
     first_token_ = Clock::now();
   }
-  Piece piece = choices_[choice].take(event);
-  piece.choice = choice;
-  const bool more = piece.finish_reason.empty();
+  Delta delta = choices_[choice].take(event);
+  delta.choice = choice;
+  const bool more = delta.finish_reason.empty();
   if (!more) {
     finished_[choice] = true;
   }
-  if (!piece.empty()) {
-    put(std::move(piece));
+  if (!delta.empty()) {
+    put(std::move(delta));
   }
   return more;
 }
@@ -119,11 +124,12 @@ bool Completion::take(std::size_t choice, const decode::TokenEvent& event) {
 void Completion::finish(std::size_t choice, const decode::Ending& ending) {
   --open_;
   if (ending.reason == decode::Finish::failed) {
-    fail(ApiError(500, "internal_error", "", ending.error));
+    log_warning("serve: {}: {}", model_.name(), ending.error);
+    fail(error_of_status(500));
   } else if (ending.reason == decode::Finish::length && !finished_[choice]) {
-    Piece piece = choices_[choice].finish();
-    piece.choice = choice;
-    put(std::move(piece));
+    Delta delta = choices_[choice].finish();
+    delta.choice = choice;
+    put(std::move(delta));
   }
   finished_[choice] = true;
   {
@@ -131,15 +137,15 @@ void Completion::finish(std::size_t choice, const decode::Ending& ending) {
     written_ += choices_[choice].written();
     done_ = open_ == 0;
   }
-  news_.notify_all();
+  changed_.notify_all();
 }
 
-void Completion::put(Piece piece) {
+void Completion::put(Delta delta) {
   {
     const std::lock_guard lock(mutex_);
-    pieces_.push_back(std::move(piece));
+    deltas_.push_back(std::move(delta));
   }
-  news_.notify_all();
+  changed_.notify_all();
 }
 
 }  // namespace headroom::serve

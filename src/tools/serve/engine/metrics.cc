@@ -14,7 +14,7 @@ void head(std::string& page, std::string_view name, std::string_view type, std::
   fmt::format_to(std::back_inserter(page), "# HELP headroom_{0} {2}\n# TYPE headroom_{0} {1}\n", name, type, help);
 }
 
-// A label's value: backslash, quote and line end are spelled.
+// Escapes a label's value.
 std::string label(std::string_view text) {
   std::string spelled;
   for (const char c : text) {
@@ -23,26 +23,26 @@ std::string label(std::string_view text) {
   return spelled;
 }
 
-// One number of each model.
-struct Number {
+// A metric of each model.
+struct ModelMetric {
   const char* name;
   const char* type;
   const char* help;
   std::int64_t decode::EngineCounts::*value;
 };
 
-constexpr Number kNumbers[] = {
-    {"requests_waiting", "gauge", "Sequences that wait for a place in the batch.", &decode::EngineCounts::waiting},
-    {"requests_running", "gauge", "Sequences that are read or continued.", &decode::EngineCounts::running},
-    {"steps_total", "counter", "Steps of the model.", &decode::EngineCounts::steps},
-    {"sequences_finished_total", "counter", "Sequences that ended.", &decode::EngineCounts::finished},
-    {"prompt_tokens_total", "counter", "Tokens of prompts.", &decode::EngineCounts::prompt_tokens},
-    {"generated_tokens_total", "counter", "Tokens written.", &decode::EngineCounts::generated_tokens},
-    {"prefix_cache_tokens_total", "counter", "Tokens of prompts found in the prefix cache.",
+constexpr ModelMetric kModelMetrics[] = {
+    {"requests_waiting", "gauge", "Sequences waiting for a place in the batch.", &decode::EngineCounts::waiting},
+    {"requests_running", "gauge", "Sequences in the batch.", &decode::EngineCounts::running},
+    {"steps_total", "counter", "Forward passes.", &decode::EngineCounts::steps},
+    {"sequences_finished_total", "counter", "Sequences finished.", &decode::EngineCounts::finished},
+    {"prompt_tokens_total", "counter", "Prompt tokens.", &decode::EngineCounts::prompt_tokens},
+    {"generated_tokens_total", "counter", "Generated tokens.", &decode::EngineCounts::generated_tokens},
+    {"prefix_cache_tokens_total", "counter", "Prompt tokens found in the prefix cache.",
      &decode::EngineCounts::prefix_tokens},
-    {"prefix_cache_requests_total", "counter", "Sequences that found something in the prefix cache.",
+    {"prefix_cache_requests_total", "counter", "Sequences with a prefix in the prefix cache.",
      &decode::EngineCounts::prefix_requests},
-    {"cache_numbers", "gauge", "Numbers that the caches of running sequences have room for.",
+    {"cache_numbers", "gauge", "Values allocated in the KV caches of running sequences.",
      &decode::EngineCounts::cache_numbers},
     {"prefix_cache_held_tokens", "gauge", "Tokens in the prefix cache.", &decode::EngineCounts::prefix_held},
 };
@@ -104,24 +104,24 @@ std::string Metrics::page() const {
   const std::lock_guard lock(mutex_);
   std::string page;
   const auto out = std::back_inserter(page);
-  head(page, "http_requests_total", "counter", "Answers by route and status.");
+  head(page, "http_requests_total", "counter", "HTTP answers by route and status.");
   for (const auto& [of, count] : answers_) {
     fmt::format_to(out, "headroom_http_requests_total{{route=\"{}\",status=\"{}\"}} {}\n", label(of.first), of.second,
                    count);
   }
-  for (const Number& number : kNumbers) {
-    head(page, number.name, number.type, number.help);
+  for (const ModelMetric& metric : kModelMetrics) {
+    head(page, metric.name, metric.type, metric.help);
     for (const auto& [model, counts] : counts_) {
-      fmt::format_to(out, "headroom_{}{{model=\"{}\"}} {}\n", number.name, label(model), counts.*number.value);
+      fmt::format_to(out, "headroom_{}{{model=\"{}\"}} {}\n", metric.name, label(model), counts.*metric.value);
     }
   }
-  first_token_.write(page, "time_to_first_token_seconds", "From a request's coming to its first token.");
-  completion_.write(page, "completion_seconds", "From a request's coming to the end of its last answer.");
-  head(page, "requests_abandoned_total", "counter", "Completions whose client went away.");
+  first_token_.write(page, "time_to_first_token_seconds", "From the arrival of a request to its first token.");
+  completion_.write(page, "completion_seconds", "From the arrival of a request to the end of its last answer.");
+  head(page, "requests_abandoned_total", "counter", "Completions abandoned by their client.");
   fmt::format_to(out, "headroom_requests_abandoned_total {}\n", abandoned_);
-  head(page, "connections_open", "gauge", "Connections.");
+  head(page, "connections_open", "gauge", "Open connections.");
   fmt::format_to(out, "headroom_connections_open {}\n", connections_);
-  head(page, "resident_memory_bytes", "gauge", "Memory of the process.");
+  head(page, "resident_memory_bytes", "gauge", "Resident memory of the process.");
   fmt::format_to(out, "headroom_resident_memory_bytes {}\n", resident_memory_bytes());
   return page;
 }

@@ -1,4 +1,4 @@
-// What GET /metrics says, in the text format of Prometheus.
+// Counters for GET /metrics, in the text format of Prometheus.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace headroom::serve {
 
-// How often something took how long, in seconds.
+// Durations in seconds.
 class Histogram {
  public:
   void add(double seconds);
@@ -28,14 +28,13 @@ class Histogram {
   double sum_ = 0.0;
 };
 
-// Told by every thread.
+// Thread-safe.
 class Metrics {
  public:
-  void answered(const std::string& route, int status);  // `route`: one of those that are served
-  void first_token(double seconds);                     // after the request came
+  void answered(const std::string& route, int status);
+  void first_token(double seconds);  // seconds from the arrival of its request
   void completed(double seconds);
   void abandoned();
-  // The engine's own numbers, of each model.
   void set_counts(const std::string& model, const decode::EngineCounts& counts);
   void set_connections(std::int64_t open);
 

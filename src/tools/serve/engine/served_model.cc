@@ -1,6 +1,10 @@
 #include "served_model.h"
 
 #include <ctime>
+#include <filesystem>
+#include <map>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "engine/decode/vocabulary.h"
@@ -17,7 +21,7 @@ const models::LanguageModel& language_model_of(const store::OpenedModel& opened)
   return model;
 }
 
-// Tokens of a prompt, by `encode`.
+// The ids that `encode` returns; its errors become refusals of the prompt.
 template <class Encode>
 TokenIds prompt_tokens(const Encode& encode) {
   try {
@@ -28,23 +32,84 @@ TokenIds prompt_tokens(const Encode& encode) {
   }
 }
 
+std::string escaped_bytes(std::string_view text) {
+  std::string escaped = "bytes:";
+  for (const char byte : text) {
+    escaped += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return escaped;
+}
+
+// A token of one letter: tokens after it have the text that they have inside a text. Empty if there is none.
+std::vector<std::int32_t> letter_token(const tokenizers::Tokenizer& tokenizer) {
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
+    const bool letter = text.size() == 1 && ((text[0] >= 'a' && text[0] <= 'z') || (text[0] >= 'A' && text[0] <= 'Z'));
+    if (letter) {
+      return {id};
+    }
+  }
+  return {};
+}
+
+// Tokens that decoding does not show: SentencePiece's byte tokens, and special tokens.
+std::map<std::int32_t, std::string> special_names(const tokenizers::Tokenizer& tokenizer,
+                                                  const store::SpecialTokens& special) {
+  std::map<std::int32_t, std::string> names;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char value = static_cast<char>(byte);
+    names[tokenizer.id_of(fmt::format("<0x{:02X}>", byte))] = escaped_bytes({&value, 1});
+  }
+  if (tokenizer.kind() != config::TokenizerKind::bytes) {
+    for (const auto& item : special.tokenizer.items()) {
+      if (const std::string name = special.name(item.key().c_str()); !name.empty()) {
+        names[tokenizer.id_of(name)] = name;
+      }
+    }
+  }
+  names.erase(-1);
+  return names;
+}
+
 }  // namespace
 
-ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64_t longest)
+TokenText::TokenText(const tokenizers::Tokenizer& tokenizer, const store::SpecialTokens& special) {
+  const std::vector<std::int32_t> before = letter_token(tokenizer);
+  const std::map<std::int32_t, std::string> names = special_names(tokenizer, special);
+  std::unordered_set<std::string> taken;
+  for (const auto& [id, name] : names) {
+    taken.insert(name);
+  }
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+    if (const auto named = names.find(id); named != names.end()) {
+      texts_.push_back(named->second);
+      continue;
+    }
+    const std::string text = tokenizers::text_after(tokenizer, before, id);
+    std::string written = is_utf8(text) ? text : escaped_bytes(text);
+    if (written.empty() || !taken.insert(written).second) {
+      written = fmt::format("token:{}", id);
+      taken.insert(written);
+    }
+    texts_.push_back(written);
+  }
+}
+
+ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64_t max_length)
     : name_(std::move(name)),
       opened_(std::move(opened)),
       model_(language_model_of(opened_)),
       imported_(store::kept_special_tokens(opened_.checkpoint).has_value()),
       special_(store::special_tokens_of(opened_.checkpoint)),
       token_text_(tokenizer(), special_),
-      // The last token of an answer is never read.
-      longest_(longest > 0 ? longest : model_.options().context_length + 1),
+      // One more than the context: the last token of an answer is never read.
+      max_length_(max_length > 0 ? max_length : model_.options().context_length + 1),
       end_id_(imported_ ? special_.id("eos_token", tokenizer()) : -1),
       opened_at_(std::time(nullptr)) {}
 
-TokenIds ServedModel::encode(const std::string& text, bool begins) const {
+TokenIds ServedModel::encode(const std::string& text, bool add_special_tokens) const {
   TokenIds ids;
-  if (begins && imported_ && special_.in_front) {
+  if (add_special_tokens && imported_ && special_.in_front) {
     ids.push_back(special_.id("bos_token", tokenizer()));
   }
   for (const auto& item : special_.tokenizer.items()) {
@@ -83,11 +148,10 @@ TokenIds ServedModel::prompt_ids(const Prompt& prompt, std::int64_t max_tokens, 
       ids = prompt_tokens([&] { return tokenizers::beginning_of_text(tokenizer()); });
     }
   }
-  if (std::ssize(ids) + max_tokens > longest_) {
-    refuse(
-        400, "context_length_exceeded", field,
-        "{}: model {} takes {} tokens, of the prompt and its answer together: the prompt has {}, and max_tokens is {}",
-        field, name_, longest_, ids.size(), max_tokens);
+  if (std::ssize(ids) + max_tokens > max_length_) {
+    refuse(400, "context_length_exceeded", field,
+           "{}: prompt and answer must have at most {} tokens together with model {}, got {} and max_tokens {}", field,
+           max_length_, name_, ids.size(), max_tokens);
   }
   return ids;
 }
@@ -97,23 +161,23 @@ Json ServedModel::about() const {
           {"object", "model"},
           {"created", opened_at_},
           {"owned_by", "headroom"},
-          {"checkpoint", opened_.name},
+          {"checkpoint", std::filesystem::path(opened_.name).filename().string()},
           {"step", opened_.checkpoint.step},
           {"context_length", model_.options().context_length},
-          {"max_model_len", longest_},
+          {"max_model_len", max_length_},
           {"vocabulary_size", tokenizer().vocabulary_size()}};
 }
 
 Json ServedModel::about_tokenizer() const {
   Json about = {{"tokenizer_class", tokenizer().name()},
                 {"vocabulary_size", tokenizer().vocabulary_size()},
-                {"model_max_length", longest_}};
+                {"model_max_length", max_length_}};
   for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"}) {
     const std::string name = special_.name(key);
     about[key] = name.empty() || special_.id(key, tokenizer()) < 0 ? Json() : Json(name);
   }
   if (about["bos_token"].is_null() && about["eos_token"].is_null() && encode("\n", false).size() == 1) {
-    about["bos_token"] = "\n";  // as texts began in training
+    about["bos_token"] = "\n";  // what texts began with in training
   }
   about["add_bos_token"] = imported_ && special_.in_front;
   about["chat_template"] = nullptr;

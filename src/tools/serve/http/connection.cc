@@ -1,16 +1,19 @@
 #include "connection.h"
 
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
+#include <utility>
+
+#include "foundation/core/text/letters.h"
+#include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {
 namespace {
@@ -21,27 +24,80 @@ Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
-// What a body may take on the wire beyond itself: a chunked one has a line for each chunk.
-constexpr std::size_t kFraming = 2, kSomeFraming = 64 << 10;
-// Bytes that a client has write_seconds for.
-constexpr double kShareOfTime = 1 << 20;
-// What is read and dropped of a request that was refused, so that the client gets to read why.
+// A chunked body may take more bytes on the wire than its content: each chunk has a line of its own.
+constexpr std::size_t kChunkingFactor = 2, kChunkingBytes = 64 << 10;
+constexpr double kWriteUnit = 1 << 20;  // bytes that a client has write_seconds for
+// While others wait for a thread, a client loses its place after so long without progress.
+constexpr double kCrowdedSeconds = 1.0, kCrowdedIdleSeconds = 0.2;
+// How long the rest of a refused request is read and dropped. A socket that is closed with unread data resets the
+// connection, and the client might not get to read why it was refused.
 constexpr double kLingerSeconds = 1.0;
+constexpr auto kPollInterval = std::chrono::milliseconds(50);  // how soon a waiting connection notices a change
 
-void numeric_address(const sockaddr_storage& address, socklen_t size, std::string& ip, int& port) {
-  std::array<char, NI_MAXHOST> host{};
-  std::array<char, NI_MAXSERV> service{};
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host.data(), host.size(), service.data(),
-                    service.size(), NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
-    ip = host.data();
-    port = std::atoi(service.data());
+[[noreturn]] void refuse_head(const char* what) {
+  refuse(400, "bad_request", "", "request: {}", what);
+}
+
+// The bytes of `text` up to and including the first empty line, however its lines end; npos: there is none yet.
+std::size_t head_size(std::string_view text) {
+  const std::size_t crlf = text.find("\n\r\n"), lf = text.find("\n\n");
+  const std::size_t end = std::min(crlf == text.npos ? crlf : crlf + 3, lf == text.npos ? lf : lf + 2);
+  return end;
+}
+
+bool is_name_character(char c) {
+  return c > ' ' && c < 0x7f && std::string_view("\"(),/:;<=>?@[\\]{}").find(c) == std::string_view::npos;
+}
+
+// The header's name in lower case.
+std::string header_name(std::string_view line) {
+  const std::size_t colon = line.find(':');
+  const std::string_view name = line.substr(0, colon);
+  if (colon == line.npos || name.empty() || !std::all_of(name.begin(), name.end(), is_name_character)) {
+    refuse_head("a header must be a line \"name: value\"");
+  }
+  return lower_case(name);
+}
+
+void check_characters(std::string_view line) {
+  if (std::any_of(line.begin(), line.end(), [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; })) {
+    refuse_head("a line of the head has a control character");
   }
 }
 
 }  // namespace
 
-Connection::Connection(int socket, const ConnectionLimits& limits)
-    : socket_(socket), limits_(limits), since_(Clock::now().time_since_epoch().count()) {
+std::string checked_head(std::string_view head) {
+  std::string checked;
+  std::int64_t hosts = 0;
+  bool http11 = false;
+  for (bool request_line = true; !head.empty(); request_line = false) {
+    const std::size_t end = head.find('\n');
+    if (end == head.npos || end == 0 || head[end - 1] != '\r') {
+      refuse_head("lines of the head must end in CR LF");
+    }
+    const std::string_view line = head.substr(0, end - 1), with_end = head.substr(0, end + 1);
+    head.remove_prefix(end + 1);
+    check_characters(line);
+    if (request_line) {
+      http11 = line.ends_with(" HTTP/1.1");
+      checked += with_end;
+      continue;
+    }
+    const std::string name = line.empty() ? "" : header_name(line);
+    hosts += name == "host" ? 1 : 0;
+    if (name != "range" && name != "accept-encoding") {
+      checked += with_end;
+    }
+  }
+  if (hosts > 1 || (http11 && hosts == 0)) {
+    refuse_head("must have one Host header");
+  }
+  return checked;
+}
+
+Connection::Connection(int socket, const ConnectionLimits& limits, const ConnectionCounts& counts)
+    : socket_(socket), limits_(limits), counts_(counts) {
   const int yes = 1;
   ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
@@ -50,105 +106,90 @@ Connection::~Connection() {
   ::close(socket_);
 }
 
-void Connection::enter(Phase phase) {
-  since_ = Clock::now().time_since_epoch().count();
-  phase_ = phase;
-}
-
-double Connection::seconds_in_phase() const {
-  const Clock::duration since(Clock::now().time_since_epoch().count() - since_);
-  return std::chrono::duration<double>(since).count();
-}
-
 bool Connection::await_request() {
-  enter(Phase::idle);
-  if (begin_ == end_ && (!wait_for(POLLIN, Clock::now() + seconds(limits_.idle_seconds)) || fill() <= 0)) {
+  if (buffered() == 0 && (!wait_for(POLLIN, {Clock::now(), limits_.idle_seconds, kCrowdedIdleSeconds}) || !fill())) {
     return false;
   }
-  enter(Phase::reading);
-  deadline_ = Clock::now() + seconds(limits_.read_seconds);
-  allowance_ = limits_.head;
-  in_head_ = true;
-  line_begins_ = false;  // the first line is the request's
+  reading_ = {Clock::now(), limits_.read_seconds, kCrowdedSeconds};
+  buffer_.erase(0, std::exchange(begin_, 0));
+  std::size_t size = 0;
+  while ((size = head_size(buffer_)) == std::string::npos && buffer_.size() <= limits_.head) {
+    if (!wait_for(POLLIN, reading_) || !fill()) {
+      return false;
+    }
+  }
+  if (size > limits_.head) {  // or there is no end of it
+    refuse_head("the head is longer than this server takes");
+  }
+  const std::string head = checked_head(std::string_view(buffer_).substr(0, size));
+  buffer_.replace(0, size, head);
+  allowance_ = head.size() + kChunkingFactor * limits_.body + kChunkingBytes;
+  http11_ = head.substr(0, head.find('\r')).ends_with(" HTTP/1.1");
   return true;
 }
 
-void Connection::head_is_read() {
-  in_head_ = false;
-  allowance_ = kFraming * limits_.body + kSomeFraming;
+void Connection::begin_answer() {
+  const std::lock_guard lock(answer_mutex_);
+  may_probe_ = http11_;
 }
 
-bool Connection::wait_for(short what, Clock::time_point until) const {
+bool Connection::wait_for(short event, const Patience& patience) const {
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
-    pollfd one{.fd = socket_, .events = what, .revents = 0};
-    const int count = ::poll(&one, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    const Clock::duration waited = Clock::now() - patience.since;
+    if (waited >= seconds(patience.seconds) || (counts_.waiting > 0 && waited >= seconds(patience.crowded_seconds))) {
+      return false;
+    }
+    pollfd one{.fd = socket_, .events = event, .revents = 0};
+    const int count = ::poll(&one, 1, static_cast<int>(kPollInterval.count()));
     if (count > 0) {
       return true;
     }
-    if (count == 0 || errno != EINTR) {
+    if ((count < 0 && errno != EINTR) || (counts_.stopping && event == POLLIN)) {
       return false;
     }
   }
 }
 
-ssize_t Connection::fill() {
-  const ssize_t count = ::recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-  begin_ = 0;
-  end_ = count > 0 ? static_cast<std::size_t>(count) : 0;
-  return count;
+bool Connection::fill() {
+  std::array<char, 16384> piece;
+  const ssize_t count = ::recv(socket_, piece.data(), piece.size(), MSG_DONTWAIT);
+  if (count > 0) {
+    buffer_.erase(0, std::exchange(begin_, 0));
+    buffer_.append(piece.data(), static_cast<std::size_t>(count));
+  }
+  return count > 0;
 }
 
 bool Connection::is_readable() const {
-  return begin_ < end_ || wait_for(POLLIN, Clock::now());
+  pollfd one{.fd = socket_, .events = POLLIN, .revents = 0};
+  return buffered() > 0 || ::poll(&one, 1, 0) > 0;
 }
 
 ssize_t Connection::read(char* to, std::size_t size) {
-  if (allowance_ == 0) {
+  if (allowance_ == 0 || (buffered() == 0 && (!wait_for(POLLIN, reading_) || !fill()))) {
     return -1;
   }
-  if (begin_ == end_) {
-    if (!wait_for(POLLIN, deadline_)) {
-      return -1;
-    }
-    if (const ssize_t count = fill(); count <= 0) {
-      return count;
-    }
-  }
-  const std::size_t count = std::min({size, end_ - begin_, allowance_});
+  const std::size_t count = std::min({size, buffered(), allowance_});
   std::memcpy(to, buffer_.data() + begin_, count);
-  if (in_head_) {
-    hide_range(to, count);
-  }
   begin_ += count;
   allowance_ -= count;
   return static_cast<ssize_t>(count);
 }
 
-// The library takes a Range header apart by a regular expression, which recurses for megabytes of stack, on every
-// thread that meets one, and nothing here is served in parts. It does not know the header by another name; nor does it,
-// or anything here, ask for another one that begins with R.
-void Connection::hide_range(char* head, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) {
-    if (line_begins_ && (head[i] == 'R' || head[i] == 'r')) {
-      head[i] = 'x';
-    }
-    line_begins_ = head[i] == '\n';
-  }
-}
-
 ssize_t Connection::write(const char* from, std::size_t size) {
-  const double shares = 1.0 + std::floor(static_cast<double>(size) / kShareOfTime);
-  const Clock::time_point until = Clock::now() + seconds(shares * limits_.write_seconds);
+  {
+    const std::lock_guard lock(answer_mutex_);
+    may_probe_ = false;
+  }
+  const double units = 1.0 + std::floor(static_cast<double>(size) / kWriteUnit);
+  const Patience patience{Clock::now(), units * limits_.write_seconds, kCrowdedSeconds};
   std::size_t written = 0;
   while (written < size && !broken_) {
     const ssize_t count = ::send(socket_, from + written, size - written, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) {
       written += static_cast<std::size_t>(count);
     } else if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      enter(Phase::writing);
-      broken_ = !wait_for(POLLOUT, until);
-      enter(Phase::working);
+      broken_ = !wait_for(POLLOUT, patience);
     } else if (count == 0 || errno != EINTR) {
       broken_ = true;
     }
@@ -156,39 +197,29 @@ ssize_t Connection::write(const char* from, std::size_t size) {
   return broken_ ? -1 : static_cast<ssize_t>(written);
 }
 
-bool Connection::gone() const {
+bool Connection::client_gone() const {
   pollfd one{.fd = socket_, .events = POLLRDHUP, .revents = 0};
-  return ::poll(&one, 1, 0) > 0 && (one.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+  if (::poll(&one, 1, 0) <= 0) {
+    return false;
+  }
+  const std::lock_guard lock(answer_mutex_);
+  if ((one.revents & POLLRDHUP) != 0 && may_probe_) {
+    constexpr std::string_view kProbe = "HTTP/1.1 100 Continue\r\n\r\n";
+    ::send(socket_, kProbe.data(), kProbe.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    may_probe_ = false;
+  }
+  return (one.revents & (POLLHUP | POLLERR)) != 0;
 }
 
-void Connection::interrupt() {
-  ::shutdown(socket_, SHUT_RDWR);
-}
-
-// Closed with something unread, a connection takes what was written last with it: the rest of the request is read for a
-// while.
 void Connection::close() {
   ::shutdown(socket_, SHUT_WR);
-  enter(Phase::idle);
-  const Clock::time_point until = Clock::now() + seconds(last_ && !broken_ ? kLingerSeconds : 0.0);
-  while (last_ && !broken_ && wait_for(POLLIN, until) && fill() > 0 && Clock::now() < until) {
-  }
-  ::shutdown(socket_, SHUT_RDWR);
-}
-
-void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (::getpeername(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    numeric_address(address, size, ip, port);
-  }
-}
-
-void Connection::get_local_ip_and_port(std::string& ip, int& port) const {
-  sockaddr_storage address{};
-  socklen_t size = sizeof(address);
-  if (::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) == 0) {
-    numeric_address(address, size, ip, port);
+  const Patience patience{Clock::now(), kLingerSeconds, kCrowdedIdleSeconds};
+  while (last_ && !broken_ && wait_for(POLLIN, patience)) {
+    buffer_.clear();
+    begin_ = 0;
+    if (!fill()) {
+      return;
+    }
   }
 }
 

@@ -1,37 +1,46 @@
 #include "http_server.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "access.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
 #include "foundation/core/text/number.h"
-#include "host_name.h"
 #include "listening_socket.h"
 
 namespace headroom::serve {
 namespace {
 
-// Whom this thread serves: the library's handlers are not told.
-thread_local std::shared_ptr<Connection> the_connection;
+// The connection that this thread serves: httplib does not pass it to its handlers.
+thread_local std::shared_ptr<Connection> current_connection;
 
-// Bodies of the full length that are held at the same time.
-constexpr std::size_t kMostBodies = 8;
+// Bodies of the maximum length that may be in memory at the same time: 256 connections could send 2 GiB.
+constexpr std::size_t kMaxBodies = 8;
+
+HttpResponse to_response(const ApiError& error) {
+  return {.status = error.status, .body = to_json_line(to_json(error))};
+}
 
 bool has_body(const httplib::Request& request) {
   return request.has_header("Transfer-Encoding") ||
          (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
 }
 
-// How a body comes: its length must be known, or its end marked, in one way alone.
-void check_framing(const httplib::Request& request, std::size_t most) {
+// The length of a body must be known, or its end marked, in exactly one way.
+void check_framing(const httplib::Request& request, std::size_t max_length) {
   if (request.has_header("Content-Encoding")) {
-    refuse(415, "unsupported_encoding", "", "Content-Encoding: a request must not be compressed");
+    refuse(415, "unsupported_encoding", "", "Content-Encoding: compressed requests are not supported");
   }
   const bool chunked = request.has_header("Transfer-Encoding");
   const std::size_t lengths = request.get_header_value_count("Content-Length");
-  if (chunked && (lengths > 0 || request.get_header_value("Transfer-Encoding") != "chunked")) {
-    refuse(400, "bad_request", "", "Transfer-Encoding: must be chunked alone, without a Content-Length");
+  if (chunked && (lengths > 0 || request.get_header_value_count("Transfer-Encoding") > 1 ||
+                  lower_case(request.get_header_value("Transfer-Encoding")) != "chunked")) {
+    refuse(400, "bad_request", "", "Transfer-Encoding: must be chunked, without a Content-Length");
   }
   if (chunked) {
     return;
@@ -43,54 +52,52 @@ void check_framing(const httplib::Request& request, std::size_t most) {
   if (!length) {
     refuse(400, "bad_request", "", "Content-Length: must be a number");
   }
-  if (static_cast<std::uint64_t>(*length) > most) {
-    refuse(413, "request_too_large", "", "the request's body has {} bytes: this server takes at most {}", *length,
-           most);
+  if (static_cast<std::uint64_t>(*length) > max_length) {
+    refuse(413, "request_too_large", "", "body: must have at most {} bytes, got {}", max_length, *length);
   }
 }
 
 bool is_json(const std::string& content_type) {
-  constexpr std::string_view kJson = "application/json";
-  return content_type.substr(0, kJson.size()) == kJson;
+  std::string media_type = lower_case(std::string_view(content_type).substr(0, content_type.find(';')));
+  media_type.erase(media_type.find_last_not_of(" \t") + 1);
+  return media_type == "application/json";
 }
 
 }  // namespace
 
-HttpServer::HttpServer(Options options)
-    : options_(std::move(options)),
-      connections_(options_.connections, [this](const std::shared_ptr<Connection>& connection) { serve(connection); }) {
+HttpServer::HttpServer(Options options) : options_(std::move(options)) {
   set_keep_alive_timeout(static_cast<time_t>(options_.limits.idle_seconds));
   set_keep_alive_max_count(std::numeric_limits<std::int32_t>::max());
   set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-    if (const std::optional<ApiError> refused = complaint(request)) {
-      write(request, response, {.status = refused->status, .body = to_json_line(to_json(*refused))});
+    if (const std::optional<ApiError> refused = refusal(request)) {
+      write(request, response, to_response(*refused));
       return HandlerResponse::Handled;
     }
     if (request.method == "POST") {
-      return HandlerResponse::Unhandled;  // its body is still to be read
+      return HandlerResponse::Unhandled;  // httplib reads its body
     }
     answer(request, response, {});
     return HandlerResponse::Handled;
   });
   Post(".*", [this](const httplib::Request& request, httplib::Response& response, const httplib::ContentReader& read) {
     try {
-      answer(request, response, read_body(request, read));
+      answer(request, response, read_body(read));
     } catch (const ApiError& error) {
-      write(request, response, {.status = error.status, .body = to_json_line(to_json(error))});
+      write(request, response, to_response(error));
     }
   });
-  // A client that asks whether it may send its body is refused before it does.
+  // A client that asks before it sends its body is refused before it does.
   set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
-    const std::optional<ApiError> refused = complaint(request);
+    const std::optional<ApiError> refused = refusal(request);
     if (refused) {
-      write(request, response, {.status = refused->status, .body = to_json_line(to_json(*refused))});
+      write(request, response, to_response(*refused));
     }
     return refused ? refused->status : 100;
   });
-  // What the library refuses itself.
+  // For what httplib refuses itself.
   set_error_handler(HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) {
-      the_connection->close_after_answer();
+      current_connection->close_after_answer();
       response.set_header("Connection", "close");
       response.set_content(to_json_line(to_json(error_of_status(response.status))), "application/json");
     }
@@ -121,57 +128,75 @@ void HttpServer::start() {
 }
 
 void HttpServer::accept_connections() {
-  constexpr int kLookMilliseconds = 50;
-  while (!stopping_) {
-    // While connections wait for a thread somebody has to look after them.
-    const int socket = accept_within(svr_sock_, connections_.crowded() ? kLookMilliseconds : -1);
-    if (socket >= 0) {
-      connections_.add(std::make_shared<Connection>(socket, options_.limits));
+  httplib::ThreadPool threads(options_.connections);
+  while (!counts_.stopping) {
+    const int socket = ::accept4(svr_sock_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket < 0) {  // no descriptors or no memory left
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
     }
-    connections_.make_room();
+    ++counts_.open;
+    ++counts_.waiting;
+    threads.enqueue([this, socket] { serve(socket); });
   }
+  threads.shutdown();
 }
 
 void HttpServer::stop() {
-  if (stopping_.exchange(true)) {
+  if (counts_.stopping.exchange(true) || svr_sock_ == INVALID_SOCKET) {
     return;
   }
-  if (svr_sock_ != INVALID_SOCKET) {
-    stop_listening(svr_sock_);
-  }
+  ::shutdown(svr_sock_, SHUT_RDWR);  // ends accept4()
   if (acceptor_.joinable()) {
     acceptor_.join();
   }
-  connections_.stop();
-  if (svr_sock_ != INVALID_SOCKET) {
-    close_socket(svr_sock_);
-    svr_sock_ = INVALID_SOCKET;
-  }
+  ::close(svr_sock_);
+  svr_sock_ = INVALID_SOCKET;
 }
 
-void HttpServer::serve(const std::shared_ptr<Connection>& connection) {
-  the_connection = connection;
-  bool goes_on = true;
-  while (goes_on && !stopping_ && connection->await_request()) {
-    bool closed_by_client = false;
-    const bool answered = process_request(*connection, false, closed_by_client, [&](httplib::Request& request) {
-      connection->head_is_read();
-      request.headers.erase("Accept-Encoding");  // answers are served as they are
-    });
-    goes_on = answered && !closed_by_client && !connection->closes_after_answer();
+void HttpServer::serve(int socket) {
+  --counts_.waiting;
+  current_connection = std::make_shared<Connection>(socket, options_.limits, counts_);
+  try {
+    while (!counts_.stopping && !current_connection->closes_after_answer() && current_connection->await_request()) {
+      bool closed_by_client = false;
+      if (!process_request(*current_connection, false, closed_by_client, nullptr) || closed_by_client) {
+        break;
+      }
+    }
+  } catch (const ApiError& error) {  // of the head
+    current_connection->close_after_answer();
+    const std::string body = to_json_line(to_json(error));
+    const std::string text = fmt::format(
+        "HTTP/1.1 {} Bad Request\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: "
+        "close\r\n\r\n{}",
+        error.status, body.size(), body);
+    current_connection->write(text.data(), text.size());
   }
-  the_connection.reset();
+  current_connection->close();
+  current_connection.reset();
+  --counts_.open;
+}
+
+// The routes at a path, or at the longest part of it that ends with '/'; nullptr if there are none.
+const std::map<std::string, HttpServer::Route>* HttpServer::routes_at(const std::string& path) const {
+  for (const auto& [at, routes] : routes_) {
+    if (at == path || (at.ends_with('/') && path.size() > at.size() && path.starts_with(at))) {
+      return &routes;
+    }
+  }
+  return nullptr;
 }
 
 const HttpServer::Route& HttpServer::route_of(const httplib::Request& request) const {
-  const auto path = routes_.find(request.path);
-  if (path == routes_.end()) {
-    refuse(404, "not_found", "", "{} {}: there is nothing at this address", request.method, request.path);
+  const auto* const routes = routes_at(request.path);
+  if (routes == nullptr) {
+    refuse(404, "not_found", "", "{} {}: this server has no such path", request.method, request.path);
   }
-  const auto route = path->second.find(request.method);
-  if (route == path->second.end()) {
-    refuse(405, "method_not_allowed", "", "{} {}: must be {}", request.method, request.path,
-           path->second.begin()->first);
+  const auto route = routes->find(request.method);
+  if (route == routes->end()) {
+    refuse(405, "method_not_allowed", "", "{} {}: the method must be {}", request.method, request.path,
+           routes->begin()->first);
   }
   return route->second;
 }
@@ -179,10 +204,11 @@ const HttpServer::Route& HttpServer::route_of(const httplib::Request& request) c
 void HttpServer::check_host(const httplib::Request& request) const {
   const std::string host = request.get_header_value("Host");
   if (loopback_ && !options_.admits && request.has_header("Host") && !is_own_name(host, host_)) {
-    refuse(403, "foreign_host", "",
-           "Host: {}: must be localhost, an address or what --host names: other machines' pages do not reach a server "
-           "without a key",
-           host);
+    refuse(
+        403, "foreign_host", "",
+        "Host: {}: must be localhost, an IP address or the name given as --host; a server without an API key takes no "
+        "other, so that web pages cannot reach it",
+        host);
   }
 }
 
@@ -190,7 +216,7 @@ void HttpServer::check(const httplib::Request& request) const {
   check_host(request);
   const Route& route = route_of(request);
   if (!route.open && options_.admits && !options_.admits(request.get_header_value("Authorization"))) {
-    refuse(401, "invalid_api_key", "", "Authorization: must be \"Bearer\" with this server's key");
+    refuse(401, "invalid_api_key", "", "Authorization: must be \"Bearer\" and this server's API key");
   }
   if (request.method != "POST") {
     if (has_body(request)) {
@@ -198,32 +224,37 @@ void HttpServer::check(const httplib::Request& request) const {
     }
     return;
   }
-  // What a page from elsewhere may send without being asked is no JSON.
+  // A web page of another origin can send a POST without a preflight request, but not of this type.
   if (!is_json(request.get_header_value("Content-Type"))) {
     refuse(415, "unsupported_media_type", "", "Content-Type: must be application/json");
   }
   check_framing(request, options_.limits.body);
 }
 
-std::optional<ApiError> HttpServer::complaint(const httplib::Request& request) const {
+std::optional<ApiError> HttpServer::refusal(const httplib::Request& request) const {
   try {
     check(request);
     return std::nullopt;
   } catch (const ApiError& error) {
     if (has_body(request) || request.method == "POST") {
-      the_connection->close_after_answer();  // the body stays unread
+      current_connection->close_after_answer();  // the body stays unread
     }
     return error;
   }
 }
 
-Call HttpServer::read_body(const httplib::Request& request, const httplib::ContentReader& read) const {
-  const auto most = static_cast<std::int64_t>(kMostBodies * options_.limits.body);
-  Call call{.body = {}, .held = std::make_unique<HeldBytes>(held_bytes_)};
+HttpRequest HttpServer::read_body(const httplib::ContentReader& read) const {
+  const auto max_bytes = static_cast<std::int64_t>(kMaxBodies * options_.limits.body);
+  const auto counted = std::make_shared<std::int64_t>(0);
+  HttpRequest call;
+  call.body_memory = std::shared_ptr<void>(nullptr, [this, counted](void*) { body_bytes_ -= *counted; });
   bool too_large = false, too_many = false;
   const bool whole = read([&](const char* data, std::size_t size) {
     too_large = call.body.size() + size > options_.limits.body;
-    too_many = !too_large && call.held->add(static_cast<std::int64_t>(size)) > most;
+    if (!too_large) {
+      *counted += static_cast<std::int64_t>(size);
+      too_many = (body_bytes_ += static_cast<std::int64_t>(size)) > max_bytes;
+    }
     if (!too_large && !too_many) {
       call.body.append(data, size);
     }
@@ -232,66 +263,65 @@ Call HttpServer::read_body(const httplib::Request& request, const httplib::Conte
   if (whole) {
     return call;
   }
-  the_connection->close_after_answer();
+  current_connection->close_after_answer();
   if (too_many) {
-    refuse(503, "overloaded", "", "too many large requests come at the same time: try again later");
+    refuse(503, "overloaded", "", "body: too many large requests at the same time; try again later");
   }
   if (too_large) {
-    refuse(413, "request_too_large", "", "the request's body is longer than {} bytes, the most that this server takes",
-           options_.limits.body);
+    refuse(413, "request_too_large", "", "body: must have at most {} bytes", options_.limits.body);
   }
-  refuse(400, "bad_request", "", "{}: the request's body did not come as its head says", request.path);
+  refuse(400, "bad_request", "", "body: ended early, or is not framed as the head says");
 }
 
-void HttpServer::answer(const httplib::Request& request, httplib::Response& response, Call call) const {
-  the_connection->request_is_read();
-  call.connection = the_connection;
-  for (const auto& [name, value] : request.params) {
-    call.parameters.emplace(name, value);
-  }
+void HttpServer::answer(const httplib::Request& request, httplib::Response& response, HttpRequest call) const {
+  current_connection->begin_answer();
+  call.connection = current_connection;
+  call.query.insert(request.params.begin(), request.params.end());
   try {
-    write(request, response, route_of(request).handler(std::move(call)));
+    const Route& route = route_of(request);
+    call.name = request.path.substr(std::string_view(route.path).size());
+    write(request, response, route.handler(std::move(call)));
   } catch (const ApiError& error) {
-    write(request, response, {.status = error.status, .body = to_json_line(to_json(error))});
+    write(request, response, to_response(error));
   } catch (const std::exception& error) {
     log_warning("serve: {} {}: {}", request.method, request.path, error.what());
-    write(request, response, {.status = 500, .body = to_json_line(to_json(error_of_status(500)))});
+    write(request, response, to_response(error_of_status(500)));
   }
 }
 
-void HttpServer::write(const httplib::Request& request, httplib::Response& response, Reply reply) const {
-  if (options_.answered && routes_.contains(request.path)) {
-    options_.answered(request.path, reply.status);
+void HttpServer::write(const httplib::Request& request, httplib::Response& response, HttpResponse answer) const {
+  if (const auto* const routes = routes_at(request.path); options_.answered && routes != nullptr) {
+    options_.answered(routes->begin()->second.path, answer.status);
   }
-  response.status = reply.status;
+  response.status = answer.status;
   response.set_header("Cache-Control", "no-store");
-  if (reply.status == 401) {
+  if (answer.status == 401) {
     response.set_header("WWW-Authenticate", "Bearer");
   }
-  if (reply.status == 429 || reply.status == 503) {
+  if (answer.status == 429 || answer.status == 503) {
     response.set_header("Retry-After", "1");
   }
-  if (stopping_) {
-    the_connection->close_after_answer();
+  if (counts_.stopping) {
+    current_connection->close_after_answer();
   }
-  if (the_connection->closes_after_answer()) {
+  if (current_connection->closes_after_answer()) {
     response.set_header("Connection", "close");
   }
-  if (!reply.stream) {
-    response.set_content(reply.body, reply.type);
+  if (!answer.stream) {
+    response.set_content(answer.body, answer.type);
     return;
   }
-  response.set_chunked_content_provider(reply.type,
-                                        [stream = std::move(reply.stream)](std::size_t, httplib::DataSink& sink) {
-                                          bool goes_on = true;
+  response.set_chunked_content_provider(answer.type,
+                                        [stream = std::move(answer.stream)](std::size_t, httplib::DataSink& sink) {
+                                          bool more = true;
                                           stream([&](std::string_view piece) {
-                                            goes_on = goes_on && sink.write(piece.data(), piece.size());
-                                            return goes_on;
+                                            more = more && sink.write(piece.data(), piece.size());
+                                            return more;
                                           });
-                                          if (goes_on) {
+                                          if (more) {
                                             sink.done();
                                           }
-                                          return goes_on;
+                                          return more;
                                         });
 }
 

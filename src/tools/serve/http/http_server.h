@@ -1,4 +1,5 @@
-// HTTP to functions and back, on cpp-httplib: what is asked for by whom is decided before a byte of a body is read.
+// HTTP on cpp-httplib: routes, access control, the framing of bodies, and the threads that serve connections. A request
+// is refused before its body is read if its head allows that.
 #pragma once
 
 #include <functional>
@@ -7,55 +8,41 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
-#include "connections.h"
+#include "connection.h"
 #include "tools/serve/api/api_error.h"
 
 namespace headroom::serve {
 
-// Bytes of bodies that the server holds at the moment, of all requests together.
-class HeldBytes {
- public:
-  explicit HeldBytes(std::atomic<std::int64_t>& all) : all_(all) {}
-  ~HeldBytes() { all_ -= own_; }
-  HeldBytes(const HeldBytes&) = delete;
-  HeldBytes& operator=(const HeldBytes&) = delete;
-  // How many there are with these.
-  std::int64_t add(std::int64_t bytes) {
-    own_ += bytes;
-    return all_ += bytes;
-  }
-
- private:
-  std::atomic<std::int64_t>& all_;
-  std::int64_t own_ = 0;
-};
-
-struct Call {
+struct HttpRequest {
   std::string body;
-  std::unique_ptr<HeldBytes> held = nullptr;      // goes with the body
-  std::map<std::string, std::string> parameters;  // of the address
+  // Counts the body against the limit on all bodies in memory. A handler that drops the body early resets it.
+  std::shared_ptr<void> body_memory = nullptr;
+  std::map<std::string, std::string> query;
+  std::string name;  // what follows the path of a route that ends with '/'
   std::shared_ptr<const Connection> connection;
 };
 
-struct Reply {
+struct HttpResponse {
   int status = 200;
   std::string body;
   std::string type = "application/json";
-  // In the body's place: writes it piece by piece. A write that returns false: the client has gone.
+  // Replaces the body if set: writes it in pieces. `write` returns false once the client has gone.
   std::function<void(const std::function<bool(std::string_view)>& write)> stream = nullptr;
 };
 
+// Derives from httplib::Server for process_request(), which is protected: it takes the Stream that Connection is.
 class HttpServer : private httplib::Server {
  public:
-  using Handler = std::function<Reply(Call)>;  // may throw ApiError
+  using Handler = std::function<HttpResponse(HttpRequest)>;  // may throw ApiError
 
   struct Options {
     ConnectionLimits limits;
-    std::size_t connections = 256;
-    // Whether what the request's Authorization header says lets it in. Without: everybody is.
+    std::size_t connections = 256;  // served at the same time, each by a thread of its own
+    // Whether the value of a request's Authorization header grants access. Not set: every request is admitted.
     std::function<bool(std::string_view)> admits = nullptr;
-    // Told of every answer to a route.
+    // Called with the route and status of every answer.
     std::function<void(const std::string& path, int status)> answered = nullptr;
   };
 
@@ -64,38 +51,40 @@ class HttpServer : private httplib::Server {
 
   struct Route {
     const char* method;
-    const char* path;
+    const char* path;  // one that ends with '/' is followed by a name
     Handler handler;
-    bool open = false;  // without a key
+    bool open = false;  // needs no key
   };
   void add(Route route);
 
-  // Takes a port of `host`, 0: any that is free, and returns it. Throws UserError naming --host or --port.
+  // Listens on a port of `host`, 0 for any free one, and returns the port. Throws UserError naming --host or --port.
   int bind(const std::string& host, int port);
-  bool on_loopback() const { return loopback_; }  // nobody else reaches it
-  void start();                                   // serves from now on
-  void stop();                                    // takes no more connections and waits for answers under way
-  std::int64_t connections() const { return connections_.open(); }
+  bool on_loopback() const { return loopback_; }  // unreachable from other machines
+  void start();
+  // Accepts no more connections and waits until all have ended: idle ones at once, others with their answer.
+  void stop();
+  std::int64_t connections() const { return counts_.open; }
 
  private:
   void accept_connections();
-  void serve(const std::shared_ptr<Connection>& connection);
+  void serve(int socket);
+  void serve_request(const std::shared_ptr<Connection>& connection);
+  const std::map<std::string, Route>* routes_at(const std::string& path) const;
   const Route& route_of(const httplib::Request& request) const;
   void check_host(const httplib::Request& request) const;
   void check(const httplib::Request& request) const;
-  std::optional<ApiError> complaint(const httplib::Request& request) const;
-  Call read_body(const httplib::Request& request, const httplib::ContentReader& read) const;
-  void answer(const httplib::Request& request, httplib::Response& response, Call call) const;
-  void write(const httplib::Request& request, httplib::Response& response, Reply reply) const;
+  std::optional<ApiError> refusal(const httplib::Request& request) const;
+  HttpRequest read_body(const httplib::ContentReader& read) const;
+  void answer(const httplib::Request& request, httplib::Response& response, HttpRequest call) const;
+  void write(const httplib::Request& request, httplib::Response& response, HttpResponse answer) const;
 
   Options options_;
   std::map<std::string, std::map<std::string, Route>> routes_;  // by path and method
-  Connections connections_;
+  ConnectionCounts counts_;
   std::thread acceptor_;
-  std::atomic<bool> stopping_{false};
-  mutable std::atomic<std::int64_t> held_bytes_{0};
+  mutable std::atomic<std::int64_t> body_bytes_{0};  // of all requests in memory
   bool loopback_ = false;
-  std::string host_;  // as the user names it
+  std::string host_;  // as given to bind()
 };
 
 }  // namespace headroom::serve

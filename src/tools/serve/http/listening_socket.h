@@ -1,4 +1,4 @@
-// A socket that takes connections, and what may be wrong with where it is to listen.
+// A TCP socket that listens, with messages about a host or port that cannot be used.
 #pragma once
 
 #include <string>
@@ -6,17 +6,14 @@
 namespace headroom::serve {
 
 struct ListeningSocket {
-  int descriptor = -1;
+  int descriptor = -1;  // the caller closes it
   int port = 0;
-  bool loopback = false;  // other machines do not reach it
+  bool loopback = false;  // unreachable from other machines
 };
 
-// Port 0: any that is free. Throws UserError naming --host or --port.
+// Port 0 takes any free port. Throws UserError naming --host or --port. cpp-httplib's own bind_to_port() is not used:
+// it sets SO_REUSEPORT, with which two servers share a port without an error, and gives no reason for a failure.
 ListeningSocket listen_on(const std::string& host, int port);
-// A connection, or -1: none came within so many milliseconds (-1: ever), or it went wrong.
-int accept_within(int listening, int milliseconds);
-void stop_listening(int listening);  // from any thread: who waits for a connection waits no longer
-void close_socket(int descriptor);
 
 // "http://127.0.0.1:8080", "http://[::1]:8080".
 std::string url_of(const std::string& host, int port);

@@ -1,4 +1,4 @@
-#include "fields.h"
+#include "json_fields.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,13 +12,13 @@ namespace {
 
 SortedJson parsed(std::string_view body) {
   try {
-    return parse_sorted_json(body, "the request's body", 8);
+    return parse_sorted_json(body, "body", 8);
   } catch (const UserError& error) {
     throw ApiError(400, "invalid_json", "", error.what());
   }
 }
 
-std::unique_lock<std::mutex> waits_for_its_turn(std::string_view body) {
+std::unique_lock<std::mutex> lock_if_large(std::string_view body) {
   constexpr std::size_t kLarge = 256 << 10;
   static std::mutex turn;
   return body.size() > kLarge ? std::unique_lock(turn) : std::unique_lock<std::mutex>();
@@ -40,25 +40,25 @@ std::string describe(const SortedJson& value) {
   return printable(value.dump(), kShown);
 }
 
-Fields::Fields(std::string_view body) : alone_(waits_for_its_turn(body)), object_(parsed(body)) {
+JsonFields::JsonFields(std::string_view body) : turn_(lock_if_large(body)), object_(parsed(body)) {
   if (!object_.is_object()) {
-    refuse(400, "invalid_value", "", "the request's body must be a JSON object, got {}", describe(object_));
+    refuse(400, "invalid_value", "", "body: must be a JSON object, got {}", describe(object_));
   }
 }
 
-Fields::Fields(SortedJson object, std::string parent) : parent_(std::move(parent)), object_(std::move(object)) {
+JsonFields::JsonFields(SortedJson object, std::string prefix) : prefix_(std::move(prefix)), object_(std::move(object)) {
   if (!object_.is_object()) {
-    refuse_field(parent_.substr(0, parent_.size() - 1), "must be a JSON object, got {}", describe(object_));
+    refuse_field(prefix_.substr(0, prefix_.size() - 1), "must be a JSON object, got {}", describe(object_));
   }
 }
 
-const SortedJson* Fields::take(const char* name) {
-  asked_.emplace_back(name);
+const SortedJson* JsonFields::take(const char* name) {
+  known_.emplace_back(name);
   const auto found = object_.find(name);
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::optional<std::int64_t> Fields::whole_number(const char* name, std::int64_t low, std::int64_t high) {
+std::optional<std::int64_t> JsonFields::whole_number(const char* name, std::int64_t low, std::int64_t high) {
   const SortedJson* value = take(name);
   if (value == nullptr) {
     return std::nullopt;
@@ -72,7 +72,7 @@ std::optional<std::int64_t> Fields::whole_number(const char* name, std::int64_t 
   return value->get<std::int64_t>();
 }
 
-std::optional<double> Fields::number(const char* name, double low, double high) {
+std::optional<double> JsonFields::number(const char* name, double low, double high) {
   const SortedJson* value = take(name);
   if (value == nullptr) {
     return std::nullopt;
@@ -83,10 +83,10 @@ std::optional<double> Fields::number(const char* name, double low, double high) 
   return value->get<double>();
 }
 
-bool Fields::flag(const char* name, bool otherwise) {
+bool JsonFields::flag(const char* name, bool default_value) {
   const SortedJson* value = take(name);
   if (value == nullptr) {
-    return otherwise;
+    return default_value;
   }
   if (!value->is_boolean()) {
     refuse_field(path(name), "must be true or false, got {}", describe(*value));
@@ -94,33 +94,33 @@ bool Fields::flag(const char* name, bool otherwise) {
   return value->get<bool>();
 }
 
-std::optional<std::string> Fields::text(const char* name) {
+std::optional<std::string> JsonFields::text(const char* name) {
   const SortedJson* value = take(name);
   if (value == nullptr) {
     return std::nullopt;
   }
   if (!value->is_string()) {
-    refuse_field(path(name), "must be text, got {}", describe(*value));
+    refuse_field(path(name), "must be a string, got {}", describe(*value));
   }
   return value->get<std::string>();
 }
 
-void Fields::finish(std::initializer_list<const char*> unsupported) const {
+void JsonFields::finish(std::initializer_list<const char*> unsupported) const {
   for (const auto& item : object_.items()) {
     const std::string& key = item.key();
-    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) {
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) {
       continue;
     }
     const bool known = std::find(unsupported.begin(), unsupported.end(), key) != unsupported.end();
     if (known && item.value().is_null()) {
       continue;
     }
-    const std::string name = parent_ + printable(key, 60);
+    const std::string name = prefix_ + printable(key, 60);
     if (known) {
-      refuse(400, "unsupported_parameter", name, "{}: is not supported by this server", name);
+      refuse(400, "unsupported_parameter", name, "{}: not supported by this server", name);
     }
-    const std::string meant = key.size() > 60 ? "" : nearest(key, asked_);
-    refuse(400, "unknown_parameter", name, "{}: is no field of this request{}", name,
+    const std::string meant = key.size() > 60 ? "" : nearest(key, known_);
+    refuse(400, "unknown_parameter", name, "{}: unknown field{}", name,
            meant.empty() ? "" : "; did you mean " + meant + "?");
   }
 }

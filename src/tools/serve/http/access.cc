@@ -1,11 +1,13 @@
-#include "api_key.h"
+#include "access.h"
 
+#include <arpa/inet.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cctype>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -20,8 +22,8 @@ std::string digest_of(std::string_view text) {
   return sum.hex();
 }
 
-// Characters that a header carries as they are (RFC 6750, b64token).
-bool is_of_a_key(char c) {
+// RFC 6750, b64token: characters that need no escape in a header.
+bool is_key_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("-._~+/=").find(c) != std::string_view::npos;
 }
@@ -34,6 +36,20 @@ std::string read_key(const std::filesystem::path& file) {
   }
 }
 
+// Without ":PORT" and without the brackets of an IPv6 address.
+std::string host_of(std::string_view header) {
+  if (header.starts_with('[')) {
+    const std::size_t end = header.find(']');
+    return lower_case(end == std::string_view::npos ? std::string_view() : header.substr(1, end - 1));
+  }
+  return lower_case(header.substr(0, header.find(':')));
+}
+
+bool is_address(const std::string& name) {
+  in6_addr address{};
+  return ::inet_pton(AF_INET, name.c_str(), &address) == 1 || ::inet_pton(AF_INET6, name.c_str(), &address) == 1;
+}
+
 }  // namespace
 
 ApiKey::ApiKey(const std::filesystem::path& file) {
@@ -43,29 +59,35 @@ ApiKey::ApiKey(const std::filesystem::path& file) {
       key.pop_back();
     }
   }
-  if (key.size() < kShortestKey || key.size() > kLongestKey || !std::all_of(key.begin(), key.end(), is_of_a_key)) {
+  if (key.size() < kShortestKey || key.size() > kLongestKey || !std::all_of(key.begin(), key.end(), is_key_character)) {
     user_error(
-        "serve: --api-key-file: {}: must hold one key of {} to {} characters, letters, digits and -._~+/= (openssl "
-        "rand -hex 32 makes one)",
+        "serve: --api-key-file: {}: must hold one key of {} to {} letters, digits and -._~+/=; create one with "
+        "`openssl rand -hex 32`",
         file.string(), kShortestKey, kLongestKey);
   }
   struct stat status {};
   if (::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRGRP | S_IROTH)) != 0) {
-    log_warning("serve: --api-key-file: {}: other users of this machine may read it: chmod 600 keeps them out",
+    log_warning("serve: --api-key-file: {}: can be read by other users of this machine; run chmod 600 on it",
                 file.string());
   }
   digest_ = digest_of(key);
 }
 
 bool ApiKey::admits(std::string_view authorization) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  const bool bearer = authorization.starts_with(kBearer);
+  constexpr std::string_view kBearer = "bearer ";
+  const bool bearer = lower_case(authorization.substr(0, kBearer.size())) == kBearer;
   const std::string given = digest_of(bearer ? authorization.substr(kBearer.size()) : std::string_view());
   unsigned int difference = bearer ? 0 : 1;
   for (std::size_t i = 0; i < digest_.size(); ++i) {
     difference |= static_cast<unsigned char>(digest_[i]) ^ static_cast<unsigned char>(given[i]);
   }
   return difference == 0;
+}
+
+bool is_own_name(std::string_view header, std::string_view own) {
+  const std::string name = host_of(header);
+  return is_address(name) || name == "localhost" || name.ends_with(".localhost") ||
+         (!name.empty() && name == lower_case(own));
 }
 
 }  // namespace headroom::serve

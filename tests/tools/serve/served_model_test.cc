@@ -1,4 +1,4 @@
-#include "tools/serve/api/token_text.h"
+#include "tools/serve/engine/served_model.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "foundation/core/scratch_folder.h"
 
 namespace headroom::serve {
-namespace token_text_test {
+namespace served_model_test {
 
 class TokenTextTest : public ScratchFolder {
  protected:
@@ -61,5 +61,5 @@ TEST_F(TokenTextTest, TextsAreThoseInsideAText) {
   EXPECT_EQ(spelled(*bpe).of(ids[0]) + spelled(*bpe).of(ids[1]), "bytes:\\xc3bytes:\\xa8");
 }
 
-}  // namespace token_text_test
+}  // namespace served_model_test
 }  // namespace headroom::serve

@@ -1,0 +1,117 @@
+// The models and their tokenizers: GET /v1/models, /v1/models/NAME and /tokenizer_info, POST /tokenize and /detokenize;
+// the server itself: GET /health and /metrics.
+#include "json_fields.h"
+#include "routes.h"
+
+namespace headroom::serve {
+namespace {
+
+// If no model is named, all must have the same tokenizer.
+const ServedModel& tokenizing_model(const Models& models, const std::string& name) {
+  if (!name.empty() || models.size() == 1) {
+    return find_model(models, name);
+  }
+  for (const auto& model : models) {
+    if (model->tokenizer().name() != models.front()->tokenizer().name()) {
+      refuse_field("model", "is required, the models have different tokenizers");
+    }
+  }
+  return *models.front();
+}
+
+HttpResponse list_models(const Models& models) {
+  Json list = Json::array();
+  for (const auto& model : models) {
+    list.push_back(model->about());
+  }
+  return {.body = to_json_line({{"object", "list"}, {"data", list}})};
+}
+
+// Of the model in the query, or of the first: lm_eval asks without a name.
+HttpResponse tokenizer_info(const Models& models, const HttpRequest& call) {
+  const auto name = call.query.find("model");
+  const ServedModel& model = name == call.query.end() ? *models.front() : find_model(models, name->second);
+  return {.body = to_json_line(model.about_tokenizer())};
+}
+
+HttpResponse tokenize(const Models& models, const HttpRequest& call) {
+  JsonFields fields(call.body);
+  const ServedModel& model = tokenizing_model(models, fields.text("model").value_or(""));
+  const std::optional<std::string> prompt = fields.text("prompt");
+  const bool add_special_tokens = fields.flag("add_special_tokens", true);
+  fields.finish({"messages", "return_token_strs"});
+  if (!prompt) {
+    refuse_field("prompt", "is required");
+  }
+  const TokenIds ids = model.encode(*prompt, add_special_tokens);
+  const Json document = {{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_length()}};
+  return {.body = to_json_line(document)};
+}
+
+HttpResponse detokenize(const Models& models, const HttpRequest& call) {
+  JsonFields fields(call.body);
+  const ServedModel& model = tokenizing_model(models, fields.text("model").value_or(""));
+  const SortedJson* tokens = fields.take("tokens");
+  fields.finish();
+  if (tokens == nullptr || !tokens->is_array()) {
+    refuse_field("tokens", "must be a list of token ids");
+  }
+  TokenIds ids;
+  for (const SortedJson& id : *tokens) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX) {
+      refuse_field("tokens", "must be a list of token ids, found {}", describe(id));
+    }
+    ids.push_back(id.get<std::int64_t>());
+  }
+  return {.body = to_json_line({{"prompt", model.decode(ids, "tokens")}})};
+}
+
+}  // namespace
+
+const ServedModel& find_model(const Models& models, const std::string& name) {
+  std::string names;
+  for (const auto& model : models) {
+    if (model->name() == name) {
+      return *model;
+    }
+    names += (names.empty() ? "" : ", ") + model->name();
+  }
+  if (name.empty() && models.size() == 1) {
+    return *models.front();
+  }
+  if (name.empty()) {
+    refuse_field("model", "is required, one of {}", names);
+  }
+  refuse(404, "model_not_found", "model", "model: there is no {}; the server has {}", name, names);
+}
+
+void add_model_routes(HttpServer& server, const Models& models) {
+  const auto add = [&](const char* method, const char* path, HttpServer::Handler handler) {
+    server.add({.method = method, .path = path, .handler = std::move(handler)});
+  };
+  add("GET", "/v1/models", [&](const HttpRequest&) { return list_models(models); });
+  add("GET", "/v1/models/", [&](const HttpRequest& call) -> HttpResponse {
+    return {.body = to_json_line(find_model(models, call.name).about())};
+  });
+  add("GET", "/tokenizer_info", [&](const HttpRequest& call) { return tokenizer_info(models, call); });
+  add("POST", "/tokenize", [&](const HttpRequest& call) { return tokenize(models, call); });
+  add("POST", "/detokenize", [&](const HttpRequest& call) { return detokenize(models, call); });
+}
+
+void add_health_routes(HttpServer& server, const Scheduler& scheduler, Metrics& metrics) {
+  // Needs no key: health checks of load balancers have none.
+  server.add(
+      {.method = "GET",
+       .path = "/health",
+       .handler = [&](const HttpRequest&) -> HttpResponse {
+         const bool draining = scheduler.draining();
+         return {.status = draining ? 503 : 200, .body = to_json_line({{"status", draining ? "shutting down" : "ok"}})};
+       },
+       .open = true});
+  server.add({.method = "GET", .path = "/metrics", .handler = [&](const HttpRequest&) -> HttpResponse {
+                metrics.set_connections(server.connections());
+                return {.body = metrics.page(), .type = "text/plain; version=0.0.4; charset=utf-8"};
+              }});
+}
+
+}  // namespace headroom::serve

@@ -1,0 +1,64 @@
+// Runs the engines of all models in one thread; connections submit completions through a queue.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "completion.h"
+#include "headroom/decode/engine.h"
+#include "metrics.h"
+
+namespace headroom::serve {
+
+struct SchedulerOptions {
+  std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model
+  std::int64_t prefix_cache_tokens = 0;
+  std::int64_t queue = 256;      // answers that may wait for a place in a batch
+  double timeout_seconds = 600;  // for a completion, from its arrival to its end
+};
+
+class Scheduler {
+ public:
+  // `models` and `metrics` must outlive the scheduler.
+  Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const SchedulerOptions& options, Metrics& metrics);
+
+  // From any thread. Throws ApiError if the queue is full or the server is shutting down.
+  void submit(std::shared_ptr<Completion> completion);
+  // Steps the engines until stop_requested() returns true and every submitted completion has ended. Called once.
+  void run(const std::function<bool()>& stop_requested);
+  // After run(), from its thread: fails what is left; submit() refuses from now on.
+  void end();
+  bool draining() const { return draining_; }
+
+ private:
+  struct ModelQueue {
+    const ServedModel* model = nullptr;
+    std::unique_ptr<decode::Engine> engine;
+    std::list<std::shared_ptr<Completion>> completions;
+  };
+
+  void make_engine(ModelQueue& queue) const;
+  void start_incoming();
+  bool step(ModelQueue& queue);
+  void finish_completions(ModelQueue& queue);
+  void cancel_if_needed(Completion& completion, decode::Engine& engine) const;
+  void release(const Completion& completion);
+
+  SchedulerOptions options_;
+  Metrics& metrics_;
+  std::vector<ModelQueue> queues_;
+  std::int64_t capacity_;                 // answers that may run or wait
+  std::atomic<std::int64_t> answers_{0};  // submitted and not finished
+  std::atomic<bool> draining_{false};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<Completion>> incoming_;
+};
+
+}  // namespace headroom::serve
