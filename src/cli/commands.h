@@ -1,43 +1,91 @@
-// The program's requests to the engine: one plain struct a command, filled from the command line.
-//
-// The program itself holds no tensor code. It loads libheadroom_engine.so, and with it torch, only for these.
+// The interface between the program (front/) and the engine (engine/): one struct for each command that needs tensors,
+// filled from the command line, and where its result is printed. The program loads libheadroom_engine.so, and with it
+// torch, only to run one of these.
 #pragma once
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <variant>
 #include <vector>
 
+#include "foundation/core/text/printable.h"
 #include "headroom/config/run_options.h"
+#include "headroom/core/error.h"
 #include "headroom/core/implementation.h"
-#include "output.h"
+#include "headroom/core/json.h"
 
 namespace headroom::cli {
 
-// `set`: "key=value" changes to the configs; `device`: as train.device. Empty strings: not given.
+// Standard output has been closed by its reader, as in `headroom ... | head`.
+class NoReaderError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Standard output: text for people, or one JSON document for scripts.
+class Output {
+ public:
+  explicit Output(bool json) : json_(json) {}
+
+  bool json() const { return json_; }
+  // Prints the text unless --json is given.
+  void text(std::string_view text) const {
+    if (!json_) {
+      ::isatty(STDOUT_FILENO) == 1 ? write(harmless(text)) : write(text);
+    }
+  }
+  // Prints the document if --json is given. Called at most once.
+  void document(const Json& document) const {
+    if (json_) {
+      write(to_json_line(document) + "\n");
+    }
+  }
+
+ private:
+  static void write(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+      return;
+    }
+    if (errno == EPIPE) {
+      throw NoReaderError("standard output: closed by its reader");
+    }
+    fail("standard output: cannot be written, {}", std::generic_category().message(errno));
+  }
+
+  bool json_;
+};
+
+// In all structs: an empty string or optional means that the option is not given; `set` holds "key=value" changes to
+// the configs; `device` is as train.device.
 struct Train {
-  std::string config, out;  // out: runs/<name of the config>
+  std::string config, out;  // out: default runs/<name of the config>
   std::vector<std::string> set;
   bool resume = false;
 };
 
-// How a model of translation writes; empty: as its run's config says.
+// Beam search of a translation model; the default is the run's config.
 struct Decoding {
   std::optional<std::int64_t> beam;
   std::optional<double> length_penalty;
 };
 
-// The trained model that a command is about, and how it computes.
+// A trained model, and how it computes.
 struct ModelChoice {
   std::string run;           // run folder or checkpoint
-  std::int64_t average = 1;  // the mean of so many newest checkpoints of the run
+  std::int64_t average = 1;  // average the parameters of the run's newest N checkpoints
   Decoding decoding;
   std::string device = "auto";
-  std::string precision;  // empty: the run's
+  std::string precision;  // default: the run's
 };
 
-// How a language model continues a text; empty: not given.
+// How a language model continues a text.
 struct Sampling {
   std::optional<std::int64_t> tokens, top_k;
   std::optional<double> temperature, top_p;
@@ -49,13 +97,13 @@ struct Evaluate {
   std::vector<std::string> data;    // files as in data.validation; empty: the run's validation data
   std::vector<std::string> target;  // translation: files parallel to `data`
   bool skip_bad_rows = false;
-  std::string task;  // a test without training; empty: how well the text is predicted
+  std::string task;  // a zero- or few-shot test; default: how well the text is predicted
   std::int64_t shots = 0;
   std::string shots_from;
   bool by_shots = false;
-  std::string begin;        // none, line_end or bos; empty: as the model's texts began in training
-  std::string items;        // a file to write; empty: none
-  std::int64_t stride = 0;  // as tasks::EvaluateOptions has it
+  std::string begin;        // none, line_end or bos; default: as texts began in training
+  std::string items;        // file to write
+  std::int64_t stride = 0;  // tasks::EvaluateOptions::stride
   std::int64_t batch_size = 16;
 };
 
@@ -65,7 +113,7 @@ struct Generate {
   Sampling sampling;
 };
 
-// Empty: as serve::ServeOptions has it.
+// The defaults are those of serve::ServeOptions.
 struct Serve {
   std::vector<std::string> runs;
   std::string host = "127.0.0.1";
@@ -74,33 +122,33 @@ struct Serve {
   std::optional<std::int64_t> batch, queue, prefix_cache, max_length, max_body;
   std::optional<double> timeout;
   std::string device = "auto";
-  std::string precision;  // empty: each run's
+  std::string precision;  // default: each run's
 };
 
-// Trained models that are looked into side by side.
+// Trained models that are analysed side by side.
 struct SeveralModels {
   std::vector<std::string> runs;  // run folders or checkpoints
-  std::string checkpoints;        // "all": each checkpoint of the runs; empty: the newest
+  std::string checkpoints;        // "all": each checkpoint of the runs; default: the newest
   std::string device = "auto", precision = "fp32";
 };
 
 struct Analyse {
   SeveralModels models;
-  std::vector<std::string> what;  // names of analyses; empty: all that the model has
-  std::string text, data;         // empty: not given; both: the run's validation data
+  std::vector<std::string> what;  // names of analyses; default: all that apply to the model
+  std::string text, data;         // default: the run's validation data
   std::string out;
 };
 
 struct Inspect {
   SeveralModels models;
-  std::string text;  // a file; empty: the beginning of the first run's validation data
+  std::string text;  // file; default: the first run's validation data
   std::string out;
 };
 
 struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;      // "key=value,value,..."
-  std::vector<std::string> families;  // "name=config,config,..."; empty: `configs` belong to none
+  std::vector<std::string> families;  // "name=config,config,...", instead of `configs`
   std::string out;
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
@@ -121,7 +169,7 @@ struct Advise {
 
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
-  bool watch = false;  // while training goes on there
+  bool watch = false;  // update the page while training goes on
 };
 
 struct Demo {
@@ -137,13 +185,13 @@ struct Golden {
 };
 
 struct Bench {
-  std::vector<std::string> names;  // empty: all there are; behind `generation` and `evaluate`: configs
+  std::vector<std::string> names;  // default: all; after `generation` or `evaluate`: configs
   std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
   bool list = false;
-  std::string plots;  // a folder for drawings; empty: none
+  std::string plots;  // folder for plots
   std::vector<std::string> configs;
-  std::string serve;  // not empty: this process is the worker of another's benchmark
+  std::string serve;  // set: this process is a worker of another benchmark process
 };
 
 struct Doctor {
@@ -159,7 +207,7 @@ struct CheckpointExport {
   std::string run, out, format = "headroom";
 };
 
-// A folder of Hugging Face; `tokenizer`: empty for the folder's own.
+// A Hugging Face folder; `tokenizer`: default the folder's own.
 struct Import {
   std::string folder, out, tokenizer;
 };
@@ -168,12 +216,12 @@ struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
                Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
-  std::int64_t threads = 0;  // 0: those of the config, or all physical cores
-  std::string command_line;  // as it was typed, for reports
+  std::int64_t threads = 0;  // 0: the config's, or all physical cores
+  std::string command_line;  // as typed, for reports
   Output output{false};
 };
 
-// The engine's one entry point, an extern "C" symbol of this name and type. Returns the exit status; throws Error.
+// The engine's only entry point: an extern "C" symbol of this name and type. Returns the exit status; throws Error.
 using EngineEntry = int (*)(const EngineRequest&);
 inline constexpr const char* kEngineEntry = "headroom_engine_run";
 

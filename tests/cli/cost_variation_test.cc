@@ -24,7 +24,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
   return n;
 }
 
-// Transformer-MGK's Figure 3: what the recipes of so many heads have.
+// Transformer-MGK's Figure 3 has recipes for each number of heads.
 TEST(CostVariation, HeadsOfAModelCostWhatTheRecipesOfThemDo) {
   const config::Variation heads = config::parse_variation("model.attention.n_heads=1,2,4", "cost: --vary");
   const std::vector<cost::NamedConfig> all = varied(two_models(), heads);
@@ -44,7 +44,7 @@ TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
     const config::Variation variation = config::parse_variation(text, "cost: --vary");
     const std::string svg = drawn(models, variation, varied(models, variation));
     EXPECT_TRUE(svg.starts_with("<svg")) << svg.substr(0, 80);
-    EXPECT_GE(count_of(svg, "lra_retrieval_mgk_h4"), 3U) << text;  // parameters, attention, a step
+    EXPECT_GE(count_of(svg, "lra_retrieval_mgk_h4"), 3U) << text;  // in each of three charts
     EXPECT_GE(count_of(svg, variation.key), 3U) << text;
     EXPECT_GT(count_of(svg, " G</text>"), 0U) << text;
   }
@@ -61,8 +61,7 @@ TEST(CostVariation, RefusesWhatDoesNotSuit) {
   };
   EXPECT_TRUE(refused("model.heads=1,2").find("--vary") != std::string::npos) << refused("model.heads=1,2");
   EXPECT_TRUE(refused("model.attention.n_heads=0").find("--vary") != std::string::npos);
-  EXPECT_EQ(refused("model.attention.n_kv_heads=3"),
-            "--vary: model.attention.n_kv_heads: must divide n_heads = 8, got 3");
+  EXPECT_TRUE(refused("model.attention.n_kv_heads=3").starts_with("--vary: model.attention.n_kv_heads: "));
 }
 
 }  // namespace cost_variation_test

@@ -36,13 +36,13 @@ class Group:
 
 
 def run(n, config, out, *more, status=0):
-    """Trains with `n` processes; the JSON of rank 0, or all that the ranks said where another status is expected."""
+    """Trains with `n` processes; the JSON of rank 0, or the stderr of all ranks if another status is expected."""
     ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more).finish()
-    said = "".join(err for _, _, err in ended)
+    stderr = "".join(err for _, _, err in ended)
     if status != 0:
-        assert any(code == status for code, _, _ in ended), f"{[code for code, _, _ in ended]}:\n{said}"
-        return said
-    assert all(code == 0 for code, _, _ in ended), said
+        assert any(code == status for code, _, _ in ended), f"{[code for code, _, _ in ended]}:\n{stderr}"
+        return stderr
+    assert all(code == 0 for code, _, _ in ended), stderr
     assert all(out == "" for _, out, _ in ended[1:]), "only rank 0 prints"
     return json.loads(ended[0][1])
 

@@ -50,4 +50,4 @@ def test_another_tokenizer_is_refused(headroom, folder):
     headroom("tokenizer", "train", "text.txt", "--kind", "words", "--vocabulary-size", 12, "--out", "w.tok", cwd=folder)
     headroom("data", "prepare", "text.txt", "--tokenizer", "w.tok", "--out", "text.tokens", cwd=folder)
     done = headroom("analyse", "run", "--data", "text.tokens", "--out", "other", cwd=folder, status=2)
-    assert re.search(r"text.tokens: was made with tokenizer words-.*, but the checkpoint's is ", done.stderr)
+    assert re.search(r"text.tokens: .*\bwords-", done.stderr)

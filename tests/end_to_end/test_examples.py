@@ -224,8 +224,8 @@ def test_install_puts_the_program_on_the_path(headroom, tmp_path):
     (tmp_path / "build/bin/headroom").symlink_to(train_runs.program())
     script = f'set -euo pipefail\nbuild={tmp_path}/build\nsay() {{ printf "%s\\n" "$*"; }}\n{function}\ninstall_for_user\n'
     environment = {**headroom.environment, "HOME": str(tmp_path / "home"), "XDG_DATA_HOME": ""}
-    said = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True).stdout
-    assert f'export PATH="{tmp_path}/home/.local/bin:$PATH"' in said
+    stdout = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True).stdout
+    assert f'export PATH="{tmp_path}/home/.local/bin:$PATH"' in stdout
     installed = subprocess.run([tmp_path / "home/.local/bin/headroom", "--version"], capture_output=True, text=True)
     assert installed.stdout.startswith("headroom ")
     data = tmp_path / "home/.local/share"

@@ -170,7 +170,7 @@ def test_import_does_not_replace_what_it_reads(headroom, model):
     _, _, folder = model
     weights = next(folder.glob("*.safetensors"))
     before = weights.read_bytes()
-    assert "is in the folder that is read" in headroom.refusal("import", folder, "--out", weights)
+    assert f"--out: {weights}" in headroom.refusal("import", folder, "--out", weights)
     assert weights.read_bytes() == before
 
 
@@ -186,6 +186,6 @@ def test_refusals_name_the_setting(headroom, model, tmp_path):
         assert 'rope_scaling.rope_type has no equivalent, got "yarn"' in refusal
     for key in {"layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"} & set(config):
         (tmp_path / "config.json").write_text(json.dumps({**config, key: 0}))
-        assert f"{key} must be above 0" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
+        assert key in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
     assert "model_type" in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")

@@ -1,4 +1,4 @@
-"""The table `messages`: mistakes that people make, and the sentence that each of them gets."""
+"""The table `messages`: common user errors and their messages."""
 
 import json
 import pathlib
@@ -23,12 +23,12 @@ WRONG = {  # configs by name
 
 def cases():
     lines = TABLE.read_text().splitlines()
-    return [(line.removeprefix("$ headroom").strip(), said) for line, said in zip(lines, lines[1:]) if line.startswith("$")]
+    return [(line.removeprefix("$ headroom").strip(), message) for line, message in zip(lines, lines[1:]) if line.startswith("$")]
 
 
 @pytest.fixture(scope="module")
 def folder(headroom, tmp_path_factory):
-    """What the table's commands name."""
+    """The files that the table's commands name."""
     folder = tmp_path_factory.mktemp("messages")
     config = train_runs.prepare(folder).rename(folder / "mine.toml")
     text = config.read_text().replace("steps = 60", "steps = 2").replace("warmup_steps = 5", "warmup_steps = 0")
@@ -48,10 +48,10 @@ def folder(headroom, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("command, said", cases())
-def test_a_mistake_gets_its_sentence(headroom, folder, command, said):
+@pytest.mark.parametrize("command, message", cases())
+def test_an_error_has_its_message(headroom, folder, command, message):
     done = headroom(*shlex.split(command), cwd=folder, status=2)
-    pattern = ".*".join(re.escape(part) for part in said.split("..."))
+    pattern = ".*".join(re.escape(part) for part in message.split("..."))
     assert re.fullmatch(pattern, done.stderr.splitlines()[-1]), done.stderr
     assert done.stdout == ""
     assert not (folder / "x").exists() and not (folder / "x.html").exists()
@@ -63,37 +63,34 @@ def run_of(headroom, folder, name, *more, status=0):
 
 def test_an_empty_list_of_training_data_is_remarked_upon(headroom, folder):
     small = ["--set", "data.train=[]", "--set", "data.validation=[]", "--set", "train.evaluate_tokens=64"]
-    said = run_of(headroom, folder, "built_in", *small).stderr
-    assert "warning: data.train: names no files (--set): the run is trained on the built-in corpus" in said
-    assert "names no files" not in (folder / "run.stderr").read_text()
+    stderr = run_of(headroom, folder, "built_in", *small).stderr
+    assert "warning: data.train: " in stderr
+    assert "warning: data.train: " not in (folder / "run.stderr").read_text()
 
 
 def test_a_final_figure_that_is_not_finite_is_a_failed_run(headroom, folder):
     wild = ["--set", "train.learning_rate=100", "--set", "train.schedule=constant"]
     line = run_of(headroom, folder, "wild", *wild, status=1).stderr.splitlines()[-1]
-    assert re.fullmatch(r"headroom: train: the validation perplexity is inf after the last step, 2: the run has failed; try "
-                        r"a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm", line)
+    assert re.fullmatch(r"headroom: train: .*\binf\b.*train.learning_rate.*train.warmup_steps.*train.clip_norm.*", line)
     line = run_of(headroom, folder, "wilder", *wild, "--set", "train.clip_norm=0", status=1).stderr.splitlines()[-1]
-    assert "train.clip_norm = 0.25 (it is 0, which clips nothing)" in line and "smaller" not in line
+    assert "train.clip_norm = 0.25" in line
 
 
 def test_the_first_lines_say_how_a_run_is_protected(headroom, folder):
-    said = (folder / "run.stderr").read_text()
-    assert "validates every 25 steps and at the end (train.evaluate_every), writes a checkpoint every 1 steps" in said
-    said = run_of(headroom, folder, "automatic", "--set", "train.steps=40", "--set", "train.evaluate_every=auto", "--set",
+    stderr = (folder / "run.stderr").read_text()
+    assert re.search(r"\b25 steps.*train.evaluate_every.*checkpoint every 1 steps", stderr)
+    stderr = run_of(headroom, folder, "automatic", "--set", "train.steps=40", "--set", "train.evaluate_every=auto", "--set",
                   "train.checkpoint_every=auto").stderr
-    assert re.search(r"validates (every \d+ steps and )?at the end.*writes a checkpoint as often as the first steps tell",
-                     said), said
-    assert re.search(r"^a checkpoint (every \d+ steps, some|at the end only)", said, re.MULTILINE), said
+    assert re.search(r"^a checkpoint (every \d+ steps|at the end)", stderr, re.MULTILINE), stderr
     resolved = (folder / "automatic" / "config.toml").read_text()
     assert re.search(r"^checkpoint_every = \d+", resolved, re.MULTILINE)
     assert re.search(r"^evaluate_every = \d+", resolved, re.MULTILINE)
 
 
 def test_how_uncertain_a_figure_of_few_predictions_is(headroom, folder):
-    out, said = (folder / "run.stdout").read_text(), (folder / "run.stderr").read_text()
+    out, stderr = (folder / "run.stdout").read_text(), (folder / "run.stderr").read_text()
     assert re.search(r"validation loss [\d.]+ ± [\d.]+, perplexity", out), out
-    assert re.search(r"the loss [\d.]+ has a standard error of [\d.]+ from so few predictions", said), said
+    assert re.search(r"the loss [\d.]+ has a standard error of [\d.]+", stderr), stderr
     document = headroom.json("evaluate", folder / "run")
     assert 0 < document["loss_error"] < 0.2
     notes = headroom.json("report", folder / "study")["notes"]

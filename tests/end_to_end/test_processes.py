@@ -71,7 +71,7 @@ def test_more_processes_than_micro_batches(config, tmp_path):
     more = [*SHARED, *settings("train.accumulate=1", "train.batch_size=6")]
     done = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in done] == [0, 0, 0]
-    assert "train.accumulate = 3 gives the same with one process" in done[0][2]
+    assert "train.accumulate = 3" in done[0][2]
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings("train.accumulate=3"))
     assert json.loads(done[0][1])["parameters_sha256"] == alone["parameters_sha256"]
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still says 1
@@ -110,7 +110,7 @@ def test_fewer_parts_than_processes_are_raised(config, tmp_path):
     more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.parts=2", "train.schedule=constant")]
     ended = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in ended] == [0, 0, 0], ended
-    assert "train.parts: raised from 2 to 4" in ended[0][2]
+    assert "train.parts: " in ended[0][2]
     longer = settings("train.steps=9")
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more, *longer)
     alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.parts=4"))
@@ -231,31 +231,30 @@ def test_the_same_comparison_started_twice_is_shared(config, tmp_path):
     assert (tmp_path / "shared" / "report.html").exists()
 
 
-def said_once(said):
-    lines = [line for line in said.splitlines() if line.startswith("headroom:")]
-    assert len(lines) == 1, said
+def only_error(stderr):
+    lines = [line for line in stderr.splitlines() if line.startswith("headroom:")]
+    assert len(lines) == 1, stderr
     return lines[0]
 
 
-def test_misuse_is_said_once_and_not_tried_again(config, tmp_path):
+def test_a_user_error_is_printed_once_and_not_retried(config, tmp_path):
     group = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run",
                             *settings("train.batch_size=4", "train.accumulate=1"))
-    said = "".join(err for _, _, err in group.finish())
-    assert "train.batch_size: 4 sequences cannot be shared out among 3 processes" in said_once(said)
-    assert "3 or 6" in said
+    stderr = "".join(err for _, _, err in group.finish())
+    assert "train.batch_size: " in only_error(stderr) and "3 or 6" in stderr
     assert group.store.check(["headroom/final"])
 
 
 def test_processes_that_are_not_alike_are_named(config, tmp_path):
     other = tmp_path / "other.txt"
     train_runs.write_text(other, 20_000, seed=99)
-    for setting, words in [("train.learning_rate=0.5", ["train.learning_rate is 0.5 in rank 1 (on ", "but 0.003 in"]),
-                           (f'data.train=["{other}"]', ["data.train", "other.txt", "in rank 1 (on "])]:
+    for setting, words in [("train.learning_rate=0.5", ["train.learning_rate", "0.5", "rank 1 (on ", "0.003"]),
+                           (f'data.train=["{other}"]', ["data.train", "other.txt", "rank 1 (on "])]:
         group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *SHARED,
                                 more={1: settings(setting)})
-        said = said_once("".join(err for _, _, err in group.finish()))
+        stderr = only_error("".join(err for _, _, err in group.finish()))
         for word in words:
-            assert word in said
+            assert word in stderr
 
 
 def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path):
@@ -269,8 +268,8 @@ def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path
         pytest.skip("this process may not mount: no file can be another one for a part of the ranks")
     group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *SHARED,
                             *settings(f'data.train=["{text}"]'), before={1: hide})
-    said = said_once("".join(err for _, _, err in group.finish()))
-    assert "the training data is " in said and "in rank 1 (on " in said
+    stderr = only_error("".join(err for _, _, err in group.finish()))
+    assert "training data" in stderr and "rank 1 (on " in stderr
 
 
 def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_path):
@@ -284,8 +283,8 @@ def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_p
     group = processes.Group(3, config.parent, "train", config, "--out", out, "--resume", *more,
                             *settings("train.steps=10"), before={2: small})
     ended = group.finish()
-    said = said_once("".join(err for _, _, err in ended))
-    assert "File too large" in said and ".safetensors" in said and "rank 2 (on " in said
+    stderr = only_error("".join(err for _, _, err in ended))
+    assert "File too large" in stderr and ".safetensors" in stderr and "rank 2 (on " in stderr
     assert all(status == 1 for status, _, _ in ended)
     assert (out / "checkpoints" / f"step_{step}.safetensors").read_bytes() == good
     assert not list(out.glob("**/*.tmp-*"))
@@ -300,7 +299,7 @@ def test_a_killed_rank_is_named_and_ends_all(config, tmp_path):
     wait_for_step(tmp_path / "run", 2)
     group.ranks[2].kill()
     ended = group.finish()
-    assert "rank 2 (on " in said_once("".join(err for _, _, err in ended))
+    assert "rank 2 (on " in only_error("".join(err for _, _, err in ended))
     assert [status for status, _, _ in ended[:2]] == [1, 1]
 
 
@@ -312,7 +311,7 @@ def test_a_rank_that_hangs_is_named(config, tmp_path):
     group.ranks[1].send_signal(signal.SIGSTOP)
     ended = [group.ranks[rank].communicate(timeout=train_runs.PATIENCE)[1] for rank in (0, 2)]
     group.ranks[1].kill()
-    assert "rank 1 (on " in said_once("".join(ended))
+    assert "rank 1 (on " in only_error("".join(ended))
 
 
 def wait_for_step(out, step):
@@ -369,10 +368,10 @@ def test_torchrun_goes_on_after_kills(config, tmp_path):
     out = tmp_path / "run"
     command = [*processes.torchrun(2, "--max-restarts", str(kills), "--monitor-interval", "0.05"), train_runs.program(),
                "train", str(config), "--out", str(out), "--resume", *more]
-    said = tmp_path / "said.txt"
+    log = tmp_path / "stderr.txt"
 
     def start():
-        with open(said, "w") as file:
+        with open(log, "w") as file:
             return subprocess.Popen(command, env=train_runs.environment(config.parent), stdout=file,
                                     stderr=subprocess.STDOUT)
 
@@ -391,7 +390,7 @@ def test_torchrun_goes_on_after_kills(config, tmp_path):
         elif ranks:
             os.kill(draw.choice(ranks), signal.SIGKILL)
             met += 1
-    assert process.wait(timeout=train_runs.PATIENCE) == 0, said.read_text()
+    assert process.wait(timeout=train_runs.PATIENCE) == 0, log.read_text()
     assert met >= kills // 2
     result = train_runs.run(config, out, "--resume", *more)
     assert result["parameters_sha256"] == alone["parameters_sha256"]

@@ -23,9 +23,9 @@ def test_processes_hold_and_send_what_was_foretold(headroom, tmp_path, n):
     more = [word for pair in SETTINGS for word in ("--set", pair)]
     foretold = headroom.json("cost", config, "--processes", n, *more)[0]["processes"][0]["ranks"]
     group = processes.Group(n, tmp_path, "train", config, "--out", tmp_path / "run", "-v", *more)
-    said = "".join(err for status, _, err in group.finish() if status == 0)
-    found = {int(rank): [int(number) for number in rest] for rank, *rest in SAID.findall(said)}
-    assert sorted(found) == list(range(n)), said
+    stderr = "".join(err for status, _, err in group.finish() if status == 0)
+    found = {int(rank): [int(number) for number in rest] for rank, *rest in SAID.findall(stderr)}
+    assert sorted(found) == list(range(n)), stderr
     for rank, (numbers, sent, received, steps, peak) in found.items():
         one = foretold[rank]
         assert steps == 3

@@ -1,5 +1,4 @@
-#include "tools/bench/bench.h"
-
+// bench, golden.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -11,12 +10,14 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
+#include "tools/bench/bench.h"
+#include "tools/golden/golden.h"
 
 namespace headroom::cli {
 
 namespace {
 
-// Of these benchmarks the words behind the name are configs.
+// The arguments after these benchmarks are configs.
 bool takes_configs(const std::vector<std::string>& names) {
   return !names.empty() && (names.front() == "generation" || names.front() == "evaluate");
 }
@@ -45,15 +46,15 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      user_error("bench: {}: no such benchmark; there are {}", name, fmt::join(known, ", "));
+      user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
     }
   }
   if (!configs.empty() && names != std::vector<std::string>{"profile"} && !takes_configs(names)) {
-    user_error("bench: --config: is of `bench profile`, `generation` or `evaluate` alone, got {}",
+    user_error("bench: --config: only for `bench profile`, `generation` and `evaluate`, got {}",
                names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
   for (const std::string& config : configs) {
-    config::load_config(config);  // refused before anything is printed
+    config::load_config(config);  // reports errors before anything is printed
   }
   const bench::BenchOptions options{.repeats = command.repeats,
                                     .threads = request.threads,
@@ -78,6 +79,25 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   request.output.document(bench::to_json(all));
   return 0;
+}
+
+int run(const Golden& command, const EngineRequest& request) {
+  golden::GoldenOptions options;
+  options.implementation = command.implementation;
+  options.dtype = command.dtype == "float64" ? at::kDouble : at::kFloat;
+  options.device = models::resolve(command.device);
+
+  const Output& output = request.output;
+  const std::vector<std::filesystem::path> paths(command.paths.begin(), command.paths.end());
+  const std::vector<golden::CaseOutcome> outcomes = golden::run_cases(
+      paths, options, [&](const golden::CaseOutcome& outcome) { output.text(golden::outcome_line(outcome) + "\n"); });
+  const Json document = golden::outcomes_json(outcomes);
+  const auto failed = document.at("failed").get<std::int64_t>();
+  const auto none_here = document.at("none_here").get<std::int64_t>();
+  output.text(fmt::format("{} passed, {} failed{}\n", document.at("passed").get<std::int64_t>(), failed,
+                          none_here > 0 ? fmt::format(", {} without a fused version here", none_here) : ""));
+  output.document(document);
+  return failed == 0 ? 0 : 1;
 }
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// What is in a checkpoint, and what others can use of it.
+// checkpoint info and export, import.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::string dtype_of(const at::Tensor& tensor) {
   return name == "float" ? "float32" : name;
 }
 
-// "model", "optimizer", "memory", ...: what the tensors' names begin with, and the bytes of each.
+// The bytes of each part: "model", "optimizer", ..., the first word of the tensors' names.
 std::map<std::string, std::int64_t> bytes_by_part(const store::Checkpoint& checkpoint) {
   std::map<std::string, std::int64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.tensors) {
@@ -78,7 +78,7 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
                       o.n_layers, o.d_model, o.attention.n_heads, o.attention.d_head, o.context_length,
                       o.attention.projection.name(), o.attention.score.name(), o.attention.position.name());
   text += fmt::format("  tokenizer {}\n", checkpoint.tokenizer ? checkpoint.tokenizer->name() : "none");
-  text += fmt::format("  checksums {}\n", checkpoint.verified ? "verified" : "none: damage would not show");
+  text += fmt::format("  checksums {}\n", checkpoint.verified ? "verified" : "none; damage cannot be detected");
   for (const auto& [part, bytes] : bytes_by_part(checkpoint)) {
     text += fmt::format("  {} {}\n", part, format_bytes(static_cast<double>(bytes)));
   }
@@ -89,7 +89,7 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
   return text;
 }
 
-// What a run would continue from: it holds the optimizer's state.
+// Whether training can resume from the file: it has the optimizer's state.
 bool is_resumable(const SafetensorsFile& file) {
   const auto& tensors = file.tensors();
   return std::any_of(tensors.begin(), tensors.end(),
@@ -100,12 +100,12 @@ std::filesystem::path parent_of(const std::string& path) {
   return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).parent_path();
 }
 
-// A file that is there is replaced by parameters alone only if it holds no more itself, and none is put among the
-// checkpoints of a run.
-void require_replaceable(const std::string& out, const char* command) {
+// Parameters without training state must not overwrite a file that holds more, nor be added to the checkpoints of a
+// run.
+void require_replaceable_checkpoint(const std::string& out, const char* command) {
   const std::filesystem::path folder = parent_of(out);
   if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
-    user_error("{}: --out: {} is in the folder of a run's checkpoints: choose another", command, printable(out));
+    user_error("{}: --out: {} is in the folder of a run's checkpoints; choose another folder", command, printable(out));
   }
   require_room_for(out, fmt::format("{}: --out", command));
   if (!std::filesystem::exists(out)) {
@@ -115,10 +115,10 @@ void require_replaceable(const std::string& out, const char* command) {
   try {
     resumable = is_resumable(SafetensorsFile{out});
   } catch (const Error&) {
-    user_error("{}: --out: {} is there and is no checkpoint: choose another name", command, printable(out));
+    user_error("{}: --out: {} exists and is not a checkpoint; choose another name", command, printable(out));
   }
   if (resumable) {
-    user_error("{}: --out: {} is a checkpoint that training can continue from: choose another name", command,
+    user_error("{}: --out: {} is a checkpoint that training can resume from; choose another name", command,
                printable(out));
   }
 }
@@ -142,7 +142,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
   if (command.format == "huggingface") {
     kind = store::export_huggingface(checkpoint, command.out, name);
   } else {
-    require_replaceable(command.out, "checkpoint export");
+    require_replaceable_checkpoint(command.out, "checkpoint export");
     std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
     std::erase_if(checkpoint.metadata, [](const auto& entry) { return entry.first != store::kSpecialTokens; });
     store::save_checkpoint(checkpoint, command.out);
@@ -154,10 +154,10 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 }
 
 int run(const Import& command, const EngineRequest& request) {
-  require_replaceable(command.out, "import");
+  require_replaceable_checkpoint(command.out, "import");
   if (std::error_code unknown; std::filesystem::exists(command.out) &&
                                std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
-    user_error("import: --out: {} is in the folder that is read: choose another", printable(command.out));
+    user_error("import: --out: {} is in the folder to import; choose another folder", printable(command.out));
   }
   const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
   store::save_checkpoint(imported.checkpoint, command.out);

@@ -1,11 +1,12 @@
-#include "tools/compare/compare.h"
-
+// compare, sweep, advise, report, demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
+#include "tools/advise/advise.h"
+#include "tools/compare/compare.h"
 
 namespace headroom::cli {
 
@@ -17,7 +18,7 @@ int print(const compare::CompareResult& result, const Output& output) {
   }
   output.document(compare::to_json(result));
   if (result.interrupted) {
-    log_info("interrupted: the same command continues from here");
+    log_info("interrupted: repeat the command to continue");
     return kInterrupted;
   }
   output.text(compare::render_table(result) + "\n");
@@ -87,6 +88,28 @@ int run(const Demo& command, const EngineRequest& request) {
   job.seeds = command.seeds;
   job.command = request.command_line;
   return print(compare::demo(job), request.output);
+}
+
+int run(const Advise& command, const EngineRequest& request) {
+  catch_interrupts();
+  advise::AdviseRequest job;
+  job.config = command.config;
+  job.overrides = overrides(command.set, request);
+  job.budget = command.budget;
+  job.variants = command.variants;
+  job.heads = command.heads;
+  job.keep = {command.keep.begin(), command.keep.end()};
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.command = request.command_line;
+  const advise::Advice advice = advise::advise(job);
+  request.output.document(advise::to_json(advice));
+  request.output.text(advise::render_table(advice));
+  for (const std::string& sentence : advice.sentences) {
+    request.output.text(sentence + "\n");
+  }
+  request.output.text(advice.report.string() + "\n");
+  return 0;
 }
 
 }  // namespace headroom::cli

@@ -1,5 +1,4 @@
-#include "distributed.h"
-
+// A command on several ranks: errors are printed once and end all ranks.
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
@@ -24,34 +23,35 @@
 namespace headroom::cli {
 namespace {
 
-constexpr int kFailed = 1, kMisused = 2;
-constexpr std::size_t kLongest = 4096;  // bytes of a message
-// torchrun ends the others when the first has ended, and takes the first end that it sees for the reason.
-constexpr auto kTorchrunReacts = std::chrono::seconds(2);
+constexpr int kFailed = 1, kUserError = 2;
+constexpr std::size_t kLongest = 4096;  // bytes of a printed message
+// torchrun stops the other ranks when one has exited, and reports the first exit that it sees. The rank that prints the
+// error must therefore exit first.
+constexpr auto kExitDelay = std::chrono::seconds(2);
 
-// torch describes its errors in several paragraphs; the first line says what happened.
+// The first line of torch's messages has the error; a description of several paragraphs follows.
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
 
-// Commands that several processes know how to share.
+// Commands that can run on several ranks.
 template <class Command>
-constexpr bool kShared =
+constexpr bool kDistributed =
     std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> || std::is_same_v<Command, Compare> ||
-    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // workers of a benchmark
+    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // whose workers are ranks
 
 struct End {
   int status = kFailed;
   std::string message;
-  bool own = false;    // of this process alone, as far as it knows
-  bool final = false;  // would come again
+  bool local = false;  // an error of this rank alone, as far as it knows
+  bool final = false;  // would recur: torchrun must not retry
 };
 
 End end_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const UserError& error) {
-    return {.status = kMisused, .message = error.what(), .final = true};
+    return {.status = kUserError, .message = error.what(), .final = true};
   } catch (const InterruptedError& error) {
     return {.status = kInterrupted, .message = error.what()};
   } catch (const train::DivergedError& error) {
@@ -61,16 +61,16 @@ End end_of(const std::exception_ptr& thrown) {
   } catch (const SharedError& error) {
     return {.message = error.what()};
   } catch (const c10::Error& error) {
-    return {.message = fmt::format("torch: {}", first_line(error.what_without_backtrace())), .own = true};
+    return {.message = fmt::format("torch: {}", first_line(error.what_without_backtrace())), .local = true};
   } catch (const std::bad_alloc&) {
-    return {.message = "out of memory", .own = true};
+    return {.message = "out of memory", .local = true};
   } catch (const std::exception& error) {
-    return {.message = error.what(), .own = true};
+    return {.message = error.what(), .local = true};
   }
 }
 
-// What torchrun shows of a failed process.
-void leave_for_torchrun(const std::string& message) {
+// torchrun prints the content of this file as the reason of a failure.
+void write_torchrun_error(const std::string& message) {
   const char* const file = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (file == nullptr) {
     return;
@@ -78,25 +78,25 @@ void leave_for_torchrun(const std::string& message) {
   try {
     const Json when = {{"timestamp", std::to_string(std::time(nullptr))}};
     write_text_file(file, to_json_line({{"message", {{"message", message}, {"extraInfo", when}}}}));
-  } catch (const Error&) {  // it is a courtesy
+  } catch (const Error&) {  // the message has been printed already
   }
 }
 
-[[noreturn]] void end_together(const End& end, parallel::GlooGroup& world) {
-  const std::string message = end.own ? fmt::format("{}: {}", world.name_of(world.rank()), end.message) : end.message;
+[[noreturn]] void end_all_ranks(const End& end, parallel::GlooGroup& world) {
+  const std::string message = end.local ? fmt::format("{}: {}", world.name_of(world.rank()), end.message) : end.message;
   if (world.announce(message, end.final)) {
     std::fprintf(stderr, "headroom: %s\n", printable(message, kLongest).c_str());
-    leave_for_torchrun(message);
+    write_torchrun_error(message);
   } else {
-    std::this_thread::sleep_for(kTorchrunReacts);
+    std::this_thread::sleep_for(kExitDelay);
   }
   std::fflush(nullptr);
-  std::_Exit(end.status);  // threads may wait for processes that say nothing any more
+  std::_Exit(end.status);  // other threads may wait for ranks that have exited
 }
 
 }  // namespace
 
-int together(const EngineRequest& request, const std::function<int()>& run) {
+int run_distributed(const EngineRequest& request, const std::function<int()>& run) {
   try {
     parallel::init_process_group();
   } catch (const c10::Error& error) {
@@ -117,13 +117,14 @@ int together(const EngineRequest& request, const std::function<int()>& run) {
   }
   int status = 0;
   try {
-    if (!std::visit([](const auto& command) { return kShared<std::decay_t<decltype(command)>>; }, request.command)) {
-      user_error("torchrun: only train, evaluate, compare and sweep run in several processes");
+    if (!std::visit([](const auto& command) { return kDistributed<std::decay_t<decltype(command)>>; },
+                    request.command)) {
+      user_error("torchrun: only train, evaluate, compare and sweep run on several ranks");
     }
     status = run();
-    world.gather("");  // nobody leaves while another one still needs it
+    world.gather("");  // no rank exits while another still needs it
   } catch (...) {
-    end_together(end_of(std::current_exception()), world);
+    end_all_ranks(end_of(std::current_exception()), world);
   }
   std::fflush(nullptr);
   return status;

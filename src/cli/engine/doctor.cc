@@ -25,8 +25,8 @@ constexpr const char* kCompiler = __VERSION__;
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
 
-// Few layers, few tokens, few words: which operators there are stays the same.
-config::Config looked_at(const Doctor& command) {
+// The config, made small where that does not change which operators run.
+config::Config small_config(const Doctor& command) {
   config::Config config = config::load_config(command.config, command.set);
   config::ModelOptions& model = config.model;
   model.n_layers = std::min<std::int64_t>(model.n_layers, 2);
@@ -40,7 +40,7 @@ config::Config looked_at(const Doctor& command) {
   return config;
 }
 
-// A training step, only to see which implementation every operator takes.
+// Runs a training step to record which implementation each operator takes.
 void try_step(const config::Config& config, at::Device device, std::optional<at::ScalarType> compute_dtype) {
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   nn::Context context;
@@ -95,7 +95,7 @@ std::string render(const Json& object, int indent = 0) {
   return text;
 }
 
-// The folder of prepared data, or why there is none.
+// The folder of prepared data, or the reason that there is none.
 std::string cache_or_why() {
   try {
     return cache_folder();
@@ -125,12 +125,12 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"memory", format_bytes(memory)},
       {"allocator", allocator()},
       {"devices", names},
-      {"cuda", "computed on the host by the tests, not yet seen on a GPU"},
+      {"cuda", "tested on an emulated device only, never run on a GPU"},
       {"precision_auto", config::name_of(models::resolve(config::Precision::automatic, models::resolve("auto")))},
       {"recipes", home_folder() + "/recipes"},
       {"cache", cache_or_why()},
       {"config", command.config},
-      {"operators", implementations(looked_at(command))}};
+      {"operators", implementations(small_config(command))}};
   request.output.text(render(document));
   request.output.document(document);
   return 0;

@@ -1,5 +1,10 @@
-// The commands that need tensors, one function each: call the rooms below, print. They return the exit status.
+// The commands that need tensors, and what they share. Each run() returns the exit status.
 #pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.h"
 
@@ -23,9 +28,19 @@ int run(const CheckpointInfo& command, const EngineRequest& request);
 int run(const CheckpointExport& command, const EngineRequest& request);
 int run(const Import& command, const EngineRequest& request);
 
-inline constexpr int kInterrupted = 130;  // as shells count Ctrl-C
+inline constexpr int kInterrupted = 130;  // the exit status that shells give a process ended by Ctrl-C
 
-// The request's `--set` changes, then its `--threads`.
+// The `--set` changes of a command, then its `--threads`.
 std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request);
+
+// Throws UserError naming `option` if the file cannot be created, or if one exists that does not begin with `begins`:
+// "evaluate: --items: a.txt exists and <difference>".
+void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
+                              std::string_view difference);
+
+// Joins the process group if torchrun started this process, and calls `run`. An error on any rank is printed once, with
+// the rank, and stops all ranks; torchrun does not retry an error that would recur. Throws what `run` throws if there
+// is one rank, EndedError on the other ranks, and Error for torch's exceptions.
+int run_distributed(const EngineRequest& request, const std::function<int()>& run);
 
 }  // namespace headroom::cli

@@ -1,8 +1,14 @@
-// The door through which the program calls the engine.
-#include "distributed.h"
+// The engine's entry point, and what its commands share.
 #include "engine.h"
+
+#include <filesystem>
+#include <fstream>
+
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/printable.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/models/compute.h"
 #include "headroom/ops/choice.h"
 
@@ -10,8 +16,8 @@ namespace headroom::cli {
 
 namespace {
 
-// How often each operator took which way, and why not the fused one.
-void remark_on_operators() {
+// How often each operator ran fused, and why it did not.
+void log_operator_choices() {
   for (const auto& [name, chosen] : ops::choices()) {
     log_debug("{}: fused {} times, reference {} times{}", name, chosen.fused, chosen.reference,
               chosen.refusal.empty() ? "" : ": " + chosen.refusal);
@@ -28,18 +34,32 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
   return all;
 }
 
+void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
+                              std::string_view difference) {
+  require_room_for(path, option);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    return;
+  }
+  std::string found(begins.size(), '\0');
+  std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
+  if (found != begins) {
+    user_error("{}: {} exists and {}; choose another name", option, printable(path), difference);
+  }
+}
+
 }  // namespace headroom::cli
 
 extern "C" int headroom_engine_run(const headroom::cli::EngineRequest& request) {
   headroom::keep_freed_memory();
-  return headroom::cli::together(request, [&] {
+  return headroom::cli::run_distributed(request, [&] {
     headroom::models::set_threads(request.threads);
     const int status =
         std::visit([&](const auto& command) { return headroom::cli::run(command, request); }, request.command);
-    headroom::cli::remark_on_operators();
+    headroom::cli::log_operator_choices();
     return status;
   });
 }
 
-// The program looks the function up under this type.
+// The program casts the symbol to this type.
 static_assert(std::is_same_v<decltype(&headroom_engine_run), headroom::cli::EngineEntry>);

@@ -9,7 +9,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/special_tokens.h"
-#include "output_file.h"
 #include "run_model.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/parallel/gloo_group.h"
@@ -19,8 +18,8 @@ namespace headroom::cli {
 
 namespace {
 
-// What texts begin with, as is wished or as they did in training.
-tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint& checkpoint) {
+// What texts begin with: as --begin says, or as they did in training.
+tasks::Beginning beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> kept = store::kept_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
@@ -34,10 +33,10 @@ tasks::Beginning beginning_of(const std::string& wished, const store::Checkpoint
     beginning.kind = kept->in_front ? tasks::Begin::bos : tasks::Begin::none;
   }
   for (const auto& [begin, name] : tasks::kBegins) {
-    beginning.kind = wished == name ? begin : beginning.kind;
+    beginning.kind = requested == name ? begin : beginning.kind;
   }
   if (beginning.kind == tasks::Begin::bos && beginning.bos < 0) {
-    user_error("evaluate: --begin: must be none or line_end: tokenizer {} has no bos token", tokenizer.name());
+    user_error("evaluate: --begin: must be none or line_end, tokenizer {} has no bos token", tokenizer.name());
   }
   return beginning;
 }
@@ -50,15 +49,15 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
   write_text_file(path, lines);
 }
 
-// A test without training.
+// A zero- or few-shot test.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   zero_shot::check_zero_shot_task(command.task);
   const bool generated = command.task == "composition" && command.data.empty();
   if (!command.items.empty()) {
-    require_room_for_like(command.items, "evaluate: --items", "{\"question\":", "holds no items: choose another name");
+    require_replaceable_file(command.items, "evaluate: --items", "{\"question\":", "does not hold items");
   }
   if (command.data.size() != 1 && !generated) {
-    user_error("evaluate: --task {} needs one --data: the test's file, folder or tar archive, got {}", command.task,
+    user_error("evaluate: --data: --task {} needs one file, folder or tar archive of the test, got {}", command.task,
                command.data.size());
   }
   const store::OpenedModel opened = open_model({.choice = command.model, .options = {}}, request);
@@ -97,13 +96,13 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                         {"model_args", fmt::format("checkpoint={}", opened.name)},
                         {"batch_size", command.batch_size},
                         {"device", opened.model->device().str()}};
-  tell_computation(document, opened);
+  add_computation(document, opened);
   request.output.document(document);
   return 0;
 }
 
-// Options that say how data is read or measured otherwise.
-void refuse_beside_a_test(const Evaluate& command) {
+// Options for data that is not a test.
+void refuse_with_task(const Evaluate& command) {
   if (command.stride > 0) {
     user_error("evaluate: --stride: must be 0 with --task");
   }
@@ -119,7 +118,7 @@ void refuse_beside_a_test(const Evaluate& command) {
 
 int run(const Evaluate& command, const EngineRequest& request) {
   if (!command.task.empty()) {
-    refuse_beside_a_test(command);
+    refuse_with_task(command);
     return run_test(command, request);
   }
   for (const auto& [name, given] :
@@ -127,7 +126,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
         std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
         std::pair("--items", !command.items.empty())}) {
     if (given) {
-      user_error("evaluate: {} needs --task", name);
+      user_error("evaluate: {}: needs --task", name);
     }
   }
   store::OpenedModel opened =
@@ -141,7 +140,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {
     if (files.empty()) {
-      user_error("evaluate: --target names translations of --data, which must be given too");
+      user_error("evaluate: --target: needs --data, the texts that it translates");
     }
     checkpoint.config.data.validation = std::exchange(files, {});
     checkpoint.config.data.validation_target = command.target;
@@ -178,7 +177,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   document["seconds"] = result.seconds;
   document["checkpoint"] = opened.name;
   document["step"] = checkpoint.step;
-  tell_computation(document, opened);
+  add_computation(document, opened);
   request.output.document(document);
   return 0;
 }

@@ -17,7 +17,7 @@ namespace headroom::cli {
 namespace {
 
 void write(Json document, const store::OpenedModel& opened, const Output& output) {
-  tell_computation(document, opened);
+  add_computation(document, opened);
   output.document(document);
 }
 
@@ -31,7 +31,7 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
   options.top_p = given.top_p.value_or(options.top_p);
   options.seed = given.seed.value_or(options.seed);
   options.context = opened.context;
-  // The prompt appears with the first piece of its continuation: not at all if the options are refused.
+  // The prompt is printed with the first piece of its continuation, so not at all if the options are refused.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
@@ -50,7 +50,7 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
 
 int translate_text(const Generate& command, const store::OpenedModel& opened, const Output& output) {
   if (!is_utf8(command.prompt)) {
-    user_error("generate: the prompt must be valid UTF-8");
+    user_error("generate: --prompt: must be valid UTF-8");
   }
   std::vector<std::string> sentences;
   std::istringstream lines(command.prompt);
@@ -70,7 +70,7 @@ int translate_text(const Generate& command, const store::OpenedModel& opened, co
     return kInterrupted;
   }
   if (translations.cut > 0) {
-    log_warning("{} of {} sentences cut to {} tokens (model.context_length less one)", translations.cut,
+    log_warning("{} of {} sentences were cut to {} tokens (model.context_length - 1)", translations.cut,
                 sentences.size(), opened.config().model.context_length - 1);
   }
   const std::string text = fmt::format("{}", fmt::join(translations.texts, "\n"));

@@ -1,3 +1,4 @@
+// analyse, inspect.
 #include <filesystem>
 #include <system_error>
 
@@ -6,8 +7,9 @@
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "output_file.h"
+#include "headroom/store/run_folder.h"
 #include "run_model.h"
+#include "tools/analyse/analyse.h"
 #include "tools/analyse/model_runner.h"
 #include "tools/inspector/inspector.h"
 #include "training/tasks/classes/classification.h"
@@ -17,19 +19,19 @@ namespace headroom::cli {
 
 namespace {
 
-constexpr std::int64_t kMostOfAPage = 14'000'000;  // bytes of packed numbers: 20 MB with base64 and all else
-constexpr std::int64_t kLongestInspected = 16 << 20;
+constexpr std::int64_t kMaxPageBytes = 14'000'000;  // of packed values; the page has 20 MB with base64 and all else
+constexpr std::int64_t kMaxTextBytes = 16 << 20;
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
                                           const tokenizers::Tokenizer& tokenizer) {
   const bool classifies = opened.config().model.has_classes();
   if (!command.text.empty()) {
-    std::error_code unknown;  // such as a name that is too long
+    std::error_code unknown;  // for example, a name that is too long
     if (!std::filesystem::exists(command.text, unknown)) {
-      user_error("inspect: --text: must name a file, and there is no {}", printable(command.text));
+      user_error("inspect: --text: must name a file, {} does not exist", printable(command.text));
     }
-    std::string text = read_text_file(command.text, kLongestInspected);
-    if (classifies) {  // its texts are lines
+    std::string text = read_text_file(command.text, kMaxTextBytes);
+    if (classifies) {  // its texts end without a line end
       text.erase(text.find_last_not_of("\r\n") + 1);
     }
     std::vector<std::int32_t> ids;
@@ -39,7 +41,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
       user_error("inspect: {}: {}", printable(command.text), error.what());
     }
     if (ids.empty()) {
-      user_error("inspect: {}: has no text", printable(command.text));
+      user_error("inspect: {}: is empty", printable(command.text));
     }
     return ids;
   }
@@ -56,7 +58,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
   return ids;
 }
 
-// A run's checkpoints have one name: that of its folder.
+// The name of a run's folder, also for one of its checkpoints.
 std::string run_of(const std::string& path) {
   const std::filesystem::path checkpoints = std::filesystem::path(path).parent_path();
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path().filename().string()
@@ -67,10 +69,10 @@ std::string run_of(const std::string& path) {
 
 int run(const Inspect& command, const EngineRequest& request) {
   catch_interrupts();
-  require_room_for_like(command.out, "inspect: --out", "<!doctype html>", "is no page");
+  require_replaceable_file(command.out, "inspect: --out", "<!doctype html>", "is not a page");
   const std::vector<ModelChoice> choices = choices_of(command.models);
   inspector::InspectLimits limits;
-  limits.bytes = kMostOfAPage / std::ssize(choices);
+  limits.bytes = kMaxPageBytes / std::ssize(choices);
   std::vector<std::int32_t> ids;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::vector<inspector::InspectorView> views;
@@ -86,7 +88,7 @@ int run(const Inspect& command, const EngineRequest& request) {
       tokenizer = own;
       ids = text_to_inspect(command, opened, *tokenizer);
     } else if (tokenizer->name() != own->name()) {
-      user_error("inspect: {} and {} have different tokenizers ({} and {}): what they read cannot be put side by side",
+      user_error("inspect: {} and {} have different tokenizers, {} and {}; models on one page must share a tokenizer",
                  printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
     views.push_back({run_of(name), opened.checkpoint.step,
@@ -100,6 +102,32 @@ int run(const Inspect& command, const EngineRequest& request) {
   request.output.text(
       fmt::format("{}: {:.1f} MB, {} tokens\n", command.out, static_cast<double>(html.size()) * 1e-6, ids.size()));
   request.output.document({{"page", command.out}, {"bytes", html.size()}, {"tokens", ids.size()}});
+  return 0;
+}
+
+int run(const Analyse& command, const EngineRequest& request) {
+  catch_interrupts();
+  analyse::check_output_folder(command.out);
+  const analyse::AnalyseRequest job{
+      .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
+  const std::vector<ModelChoice> choices = choices_of(command.models);
+  for (const ModelChoice& choice : choices) {
+    const std::filesystem::path file = store::find_checkpoint(choice.run);
+    const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
+    analyse::require_analyses(command.what, checkpoint.config.model, file.string());
+  }
+  std::vector<analyse::ModelFindings> all;
+  for (const ModelChoice& choice : choices) {
+    const store::OpenedModel opened = open_model({.choice = choice, .options = {}}, request);
+    all.push_back(analyse::analyse(opened, job));
+    request.output.text(fmt::format("{}\n", opened.name));
+    for (const auto& [kind, findings] : all.back().analyses) {
+      request.output.text(fmt::format("  {:<12} {}\n", kind->name, findings.summary));
+    }
+  }
+  const Json document = analyse::write_analyses(all, job, command.out);
+  request.output.text(document.at("report").get<std::string>() + "\n");
+  request.output.document(document);
   return 0;
 }
 

@@ -12,17 +12,17 @@
 namespace headroom::cli {
 namespace {
 
-void refuse_foreign(const GivenOption& option, config::ModelKind kind) {
+void check_applies(const GivenOption& option, config::ModelKind kind) {
   if (option.given && option.kind != kind) {
-    user_error("{}: needs model.kind = \"{}\", not \"{}\"", option.name, config::name_of(option.kind),
+    user_error("{}: needs model.kind = \"{}\", got \"{}\"", option.name, config::name_of(option.kind),
                config::name_of(kind));
   }
 }
 
-void refuse_nan(const store::OpenedModel& opened) {
+void check_finite(const store::OpenedModel& opened) {
   for (const auto& [name, tensor] : opened.checkpoint.tensors) {
     if (name.starts_with("model.") && !tensor.isfinite().all().item<bool>()) {
-      fail("{}: parameter {} has values that are NaN or infinite; use an earlier checkpoint", opened.name,
+      fail("{}: parameter {} has NaN or infinite values; use an earlier checkpoint", opened.name,
            name.substr(std::string_view("model.").size()));
     }
   }
@@ -38,13 +38,13 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
                                      .threads = request.threads,
                                      .precision = config::value_named<config::Precision>(choice.precision),
                                      .writes = opening.writes});
-  refuse_nan(opened);
+  check_finite(opened);
   const config::ModelKind kind = opened.config().model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
-  refuse_foreign({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);
-  refuse_foreign({"--length-penalty", choice.decoding.length_penalty.has_value(), kTranslates}, kind);
+  check_applies({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);
+  check_applies({"--length-penalty", choice.decoding.length_penalty.has_value(), kTranslates}, kind);
   for (const GivenOption& option : opening.options) {
-    refuse_foreign(option, kind);
+    check_applies(option, kind);
   }
   config::DecodingOptions& o = opened.checkpoint.config.decoding;
   o.beam = choice.decoding.beam.value_or(o.beam);
@@ -72,7 +72,7 @@ std::vector<ModelChoice> choices_of(const SeveralModels& models) {
   return all;
 }
 
-void tell_computation(Json& document, const store::OpenedModel& opened) {
+void add_computation(Json& document, const store::OpenedModel& opened) {
   document["threads"] = at::get_num_threads();
   document["precision"] = config::name_of(models::resolve(opened.config().train.precision, opened.model->device()));
 }

@@ -1,4 +1,4 @@
-// The trained model that a command is about.
+// Opens the trained models of a command.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@
 
 namespace headroom::cli {
 
-// An option of the command line, and the only kind of model that has a use for it.
+// An option that applies to one kind of model only.
 struct GivenOption {
   const char* name;
   bool given;
@@ -21,18 +21,17 @@ struct GivenOption {
 struct Opening {
   const ModelChoice& choice;
   std::initializer_list<GivenOption> options;  // of the command
-  bool writes = false;                         // as store::OpenOptions has it
+  bool writes = false;                         // store::OpenOptions::writes
 };
 
-// The model, with the choice's settings of decoding in its config, and the request's threads. Throws UserError, also
-// where one of the options, or of decoding's, is given and the model is of another kind; Error for parameters that are
-// not finite.
+// Opens the model with the request's threads and puts the choice's decoding settings into its config. Throws UserError
+// if one of the options is given and the model is of another kind; Error if a parameter is not finite.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
 
-// Each of the models; of all checkpoints those of every run, oldest first.
+// The models, or with --checkpoints all every checkpoint of every run, oldest first.
 std::vector<ModelChoice> choices_of(const SeveralModels& models);
 
-// Adds to a document how it was computed: "threads" and "precision", as `automatic` turned out.
-void tell_computation(Json& document, const store::OpenedModel& opened);
+// Adds "threads" and "precision" (fp32 or bf16) to a document.
+void add_computation(Json& document, const store::OpenedModel& opened);
 
 }  // namespace headroom::cli

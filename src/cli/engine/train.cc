@@ -38,7 +38,7 @@ int run(const Train& command, const EngineRequest& request) {
     log_info("validation: {}", uncertain);
   }
   if (result.interrupted) {
-    log_info("interrupted at step {}, checkpoint written: --resume continues from there", result.steps);
+    log_info("interrupted at step {}, checkpoint written; resume with --resume", result.steps);
     return kInterrupted;
   }
   return 0;

@@ -7,7 +7,7 @@ namespace headroom::cli {
 
 namespace {
 
-// "a|b|c" names all there are, unless one of them means many ("cuda:N").
+// The values in "a|b|c". One with a capital letter, as "cuda:N", is a placeholder.
 std::vector<std::string> choices_of(const std::string& value) {
   if (value.find('|') == std::string::npos) {
     return {};
@@ -45,7 +45,7 @@ OptionText described(const CLI::Option& option) {
 void collect(const CLI::App& app, const std::vector<std::string>& path, std::vector<CommandText>& all) {
   CommandText text{.path = path, .about = app.get_description(), .footer = app.get_footer()};
   for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_group().empty()) {  // else it is hidden
+    if (!option->get_group().empty()) {  // options without a group are hidden
       text.options.push_back(described(*option));
     }
   }

@@ -1,32 +1,38 @@
-// The commands and their options as the parser knows them: what completion and the manual page are made from.
+// The commands and options as data, and what is generated from them: shell completion and the manual page.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace headroom::cli {
 
 struct OptionText {
-  std::vector<std::string> names;    // "-q", "--quiet"; of an argument without a dash: its name alone
-  std::string value;                 // "FILE", "a|b|c"; empty: a flag
-  std::vector<std::string> choices;  // of the value, where it has no others
+  std::vector<std::string> names;    // "-q", "--quiet"; the name of a positional argument
+  std::string value;                 // "FILE", "a|b|c"; empty for a flag
+  std::vector<std::string> choices;  // all values, if they can be listed
   std::string about;
   bool positional = false;
   bool repeats = false;
 };
 
 struct CommandText {
-  std::vector<std::string> path;  // "tokenizer", "train"; empty: the program itself
+  std::vector<std::string> path;  // "tokenizer", "train"; empty for the program
   std::string about, footer;
   std::vector<OptionText> options;
-  std::vector<std::string> inner;  // commands below it
+  std::vector<std::string> inner;  // subcommands
 };
 
-// The program, then every command in the order of the help.
+// The program, then every command, in the order of the help.
 std::vector<CommandText> command_tree(const CLI::App& root);
 
-// "tokenizer train", or with another character between.
+// The words, separated by spaces or `between`.
 std::string joined(const std::vector<std::string>& words, const std::string& between = " ");
+
+// A completion script for "bash", "zsh" or "fish". `keys`: the config keys for options of the form KEY=VALUE. The
+// script runs `headroom recipes` to complete recipe names.
+std::string completion_script(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
+                              std::string_view shell);
 
 }  // namespace headroom::cli

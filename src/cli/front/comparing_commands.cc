@@ -1,4 +1,4 @@
-// compare, sweep, advise, report, demo: several trainings, and the page about them.
+// compare, sweep, advise, report, demo: train several models and report on them.
 #include <memory>
 
 #include "foundation/core/text/duration.h"
@@ -11,8 +11,8 @@ namespace {
 void add_seeds(CLI::App& command, std::int64_t& seeds) {
   command
       .add_option("--seeds", seeds,
-                  "train each model N times, with train.seed, train.seed + 1, ...: means, deviations and the paired "
-                  "difference with its 95% interval")
+                  "train each model N times, with seeds train.seed, train.seed + 1, ..., and report means, standard "
+                  "deviations and the paired difference with its 95% interval")
       ->capture_default_str()
       ->check(whole_number(1, 10000))
       ->type_name("N");
@@ -30,35 +30,30 @@ void add_compare(Program& program) {
           user_error("compare: either CONFIG or --family is required (headroom compare --help)");
         }
         if (!options->configs.empty() && !options->families.empty()) {
-          user_error(
-              "compare: CONFIG ({}) and --family cannot both be given: each model is one of a family, or none is",
-              options->configs.front());
+          user_error("compare: CONFIG ({}) and --family cannot both be given", options->configs.front());
         }
         return program.engine(*options);
       });
-  command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is what the others are compared to")
-      ->type_name("");
+  command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is the baseline")->type_name("");
   command
-      .add_option(
-          "--family", options->families,
-          "instead of CONFIG, repeatable: models of several sizes; says how much compute the other families save "
-          "compared with the first")
+      .add_option("--family", options->families,
+                  "instead of CONFIG: models of several sizes; repeatable; reports how much compute each family saves "
+                  "compared with the first")
       ->allow_extra_args(false)
       ->type_name("NAME=CONFIG,CONFIG,...");
-  add_out(command, options->out, "folder of the runs and the report", "DIR");
+  add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   command
       .add_option(
           "--tune", options->tune,
-          "each model first takes its own best of these values, found with the first seed; repeatable: its best "
-          "combination")
+          "first find the best of these values for each model, with the first seed; repeatable: the best combination")
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--prompt", options->prompts, "beginning of a sample text (repeatable)")
+  command.add_option("--prompt", options->prompts, "prompt for a sample text; repeatable")
       ->allow_extra_args(false)
       ->type_name("TEXT");
-  command.add_option("--sample-tokens", options->sample_tokens, "length of a sample text")
+  command.add_option("--sample-tokens", options->sample_tokens, "length of a sample text in tokens")
       ->capture_default_str()
       ->check(whole_number(0))
       ->type_name("N");
@@ -67,16 +62,17 @@ void add_compare(Program& program) {
 
 void add_sweep(Program& program) {
   auto options = std::make_shared<Sweep>();
-  CLI::App& command = program.add(
-      program.root(), "sweep", "Train a config with every combination of values; best first, in a table and a page.",
-      "headroom sweep demo/dense_h8 --vary train.learning_rate=3e-4,1e-3,3e-3 --out runs/rates",
-      [&program, options] { return program.engine(*options); });
+  CLI::App& command =
+      program.add(program.root(), "sweep",
+                  "Train a config with every combination of values; print a table, best first, and write a page.",
+                  "headroom sweep demo/dense_h8 --vary train.learning_rate=3e-4,1e-3,3e-3 --out runs/rates",
+                  [&program, options] { return program.engine(*options); });
   command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
-  command.add_option("--vary", options->vary, "a key and its values; repeatable: every combination")
+  command.add_option("--vary", options->vary, "a key and its values; repeatable: every combination is trained")
       ->required()
       ->allow_extra_args(false)
       ->type_name("KEY=V1,V2,...");
-  add_out(command, options->out, "folder of the runs and the report", "DIR");
+  add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   program.add_threads(command);
@@ -89,7 +85,7 @@ void add_advise(Program& program) {
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       program.root(), "advise",
-      "Find what to train in a given time: try out within a tenth of it, end with a config, a table and a page.",
+      "Find the best config for a training time, with trials that take a tenth of it; writes the config and a page.",
       "headroom advise mine.toml --budget 2h --out runs/advice\n"
       "  headroom advise mine.toml --budget 1d --variants dense,switchhead,dcmha --heads --out runs/heads",
       [&program, options] {
@@ -97,20 +93,21 @@ void add_advise(Program& program) {
         return program.engine<Advise>(*options);
       });
   command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
-  command.add_option("--budget", options->budget_text, "for trials and the run that is advised: 90s, 30m, 2h, 1d")
+  command.add_option("--budget", options->budget_text, "time for the trials and the advised run: 90s, 30m, 2h, 1d")
       ->required()
       ->type_name("TIME");
-  add_out(command, options->out, "folder of the trials, the config and the report", "DIR");
+  add_out(command, options->out, "folder for the trials, the config and the report", "DIR");
   command
-      .add_option("--variants", options->variants,
-                  "also try other attention of the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), "
-                  "other recipes, TOML files")
+      .add_option(
+          "--variants", options->variants,
+          "also try other attention at the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), other "
+          "recipes, TOML files")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("NAME,...");
-  command.add_flag("--heads", options->heads, "also try other numbers of heads and experts of the same size");
-  command.add_option("--keep", options->keep, "what stays as CONFIG has it")
+  command.add_flag("--heads", options->heads, "also try other numbers of heads and experts at the same size");
+  command.add_option("--keep", options->keep, "what to keep from CONFIG")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(one_of({"size", "batch", "vocabulary"}))
@@ -122,19 +119,22 @@ void add_advise(Program& program) {
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command =
-      program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again; train nothing.",
+      program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again, without training.",
                   "headroom report runs/pair\n  headroom report --watch runs/first",
                   [&program, options] { return program.engine(*options); });
-  command.add_option("DIR", options->folder, "what --out named")->required()->check(not_empty())->type_name("");
-  command.add_flag("--watch", options->watch, "write it again and again while training goes on in DIR");
+  command.add_option("DIR", options->folder, "folder that was given as --out")
+      ->required()
+      ->check(not_empty())
+      ->type_name("");
+  command.add_flag("--watch", options->watch, "update the page while training goes on in DIR");
 }
 
 void add_demo(Program& program) {
   auto options = std::make_shared<Demo>();
   CLI::App& command = program.add(
-      program.root(), "demo", "SwitchHead compared with dense Transformers of its size, on the built-in corpus.",
+      program.root(), "demo", "Compare SwitchHead with dense Transformers of its size, on the built-in corpus.",
       "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
-  command.add_option("--out", options->out, "folder of the runs and the report")
+  command.add_option("--out", options->out, "folder for the runs and the report")
       ->capture_default_str()
       ->check(not_empty())
       ->type_name("DIR");

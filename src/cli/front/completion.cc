@@ -1,5 +1,5 @@
-// Scripts by which shells complete commands, options, their values, files and recipes.
-#include "completion.h"
+// Scripts for shell completion of commands, options, their values, files and recipes.
+#include "command_tree.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kRecipes =
     "headroom recipes --json 2>/dev/null | tr '{' '\\n' | sed -n 's/^\"name\":\"\\([^\"]*\\)\".*/\\1/p'";
 
-// In single quotes of a shell, which have no escapes of their own.
+// In single quotes, for a shell.
 std::string in_single_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -23,7 +23,7 @@ std::string in_single_quotes(std::string_view text) {
   return out + "'";
 }
 
-// The first sentence of a help text, in one piece of a line.
+// The beginning of a help text, for one line.
 std::string brief(const std::string& about) {
   constexpr std::size_t kLongest = 70;
   std::string text = about.substr(0, std::min(about.find_first_of(";\n"), about.size()));
@@ -57,7 +57,7 @@ std::vector<std::string> all_names(const CommandText& command) {
   return names;
 }
 
-// bash: a case for what stands before the word, one for the command.
+// Two case statements of bash: by the word before the current one, and by the command.
 std::string for_bash(const std::vector<CommandText>& commands, const std::vector<std::string>& keys) {
   std::string known, words, values;
   for (const CommandText& command : commands) {
@@ -114,7 +114,7 @@ complete -o filenames -F _headroom headroom
       in_single_quotes(joined(keys)), known, values, words, kRecipes);
 }
 
-// In a specification of zsh's _arguments, within single quotes.
+// Escapes text for a specification of zsh's _arguments, inside single quotes.
 std::string for_zsh_spec(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -157,7 +157,7 @@ std::string zsh_arguments(const CommandText& command) {
 const CommandText& command_at(const std::vector<CommandText>& commands, const std::vector<std::string>& path) {
   const auto found = std::find_if(commands.begin(), commands.end(), [&](const auto& c) { return c.path == path; });
   if (found == commands.end()) {
-    fail("completion: there is no command {}", joined(path));
+    fail("completion: no command {}", joined(path));
   }
   return *found;
 }
@@ -201,7 +201,7 @@ _headroom_keys() {{
   return text + "_headroom \"$@\"\n";
 }
 
-// Where in fish a command has been named: all its words were seen.
+// The fish condition that the words of a command have been typed.
 std::string fish_condition(const std::vector<std::string>& path, const std::vector<std::string>& groups) {
   std::string text;
   for (const std::string& word : path) {
@@ -274,7 +274,7 @@ std::string completion_script(const std::vector<CommandText>& commands, const st
   if (shell == "fish") {
     return for_fish(commands, keys);
   }
-  user_error("completion: must be for bash, zsh or fish, got {}", shell);
+  user_error("completion: SHELL: must be bash, zsh or fish, got {}", shell);
 }
 
 }  // namespace headroom::cli

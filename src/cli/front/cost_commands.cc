@@ -1,4 +1,4 @@
-// cost, match, recipes: what can be said of a model without building it.
+// cost, match, recipes, papers: work on configs, without building a model.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -11,8 +11,10 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
+#include "help_format.h"
 #include "program.h"
 #include "training/cost/match.h"
+#include "training/cost/papers/papers.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
 
@@ -26,7 +28,7 @@ struct CostOptions {
   cost::Devices devices;
 };
 
-// Without the tensors of what train.start_from names, which the model's keys are taken from where they are not given.
+// The config, with the model's keys that it does not set taken from the config of train.start_from. Reads no tensors.
 config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
   config::Config config = config::load_config(name, set);
   const std::filesystem::path start = config.train.start_from;
@@ -48,7 +50,7 @@ int run_cost(const CostOptions& options, const Output& output) {
     user_error("cost: either CONFIG or --paper is required (headroom cost --help)");
   }
   if (!options.configs.empty() && !options.paper.empty()) {
-    user_error("cost: CONFIG ({}) and --paper {} cannot both be given: --paper has models of its own",
+    user_error("cost: CONFIG ({}) and --paper {} cannot both be given, --paper has its own models",
                options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
@@ -60,7 +62,7 @@ int run_cost(const CostOptions& options, const Output& output) {
     user_error("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
   }
   if (options.vary.empty() && !options.plot.empty()) {
-    user_error("cost: --plot {}: draws what --vary varies, which is missing", options.plot);
+    user_error("cost: --plot {}: needs --vary", options.plot);
   }
   if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
     user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
@@ -93,28 +95,28 @@ int run_cost(const CostOptions& options, const Output& output) {
 void add_cost(Program& program) {
   auto options = std::make_shared<CostOptions>();
   CLI::App& command = program.add(program.root(), "cost",
-                                  "Parameters, multiply-accumulates and memory of a model, without building it.",
+                                  "Show parameters, multiply-accumulates and memory of models, without building them.",
                                   "headroom cost switchhead/wt103_47m switchhead/wt103_47m_dense_h10\n  headroom cost "
                                   "switchhead/wt103_262m --processes 8,64\n  headroom cost demo/dense_h8 --vary "
                                   "model.attention.n_heads=2,4,8 --plot heads.svg\n  headroom cost --paper switchhead",
                                   [&program, options] { return run_cost(*options, program.output()); });
   command.add_option("CONFIG", options->configs, "TOML files or recipes")->type_name("");
   add_set(command, options->set);
-  command.add_option("--paper", options->paper, "every figure of that paper's cost tables next to the computed one")
+  command.add_option("--paper", options->paper, "compare every figure of a paper's cost tables with the computed one")
       ->type_name("switchhead|moa|dcmha|mgk");
-  command.add_option("--vary", options->vary, "a key and its values: the costs of every CONFIG with each of them")
+  command.add_option("--vary", options->vary, "a key and its values: show the costs of every CONFIG with each value")
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--plot", options->plot, "with --vary: draw the costs over the values into this SVG file")
+  command.add_option("--plot", options->plot, "with --vary: SVG file to write, with the costs over the values")
       ->check(not_empty())
       ->type_name("FILE");
   command
       .add_option("--processes", options->devices.processes,
-                  "what each of so many processes holds and sends in a training step, one number or several")
+                  "numbers of ranks: show what a rank stores, computes and sends in a training step")
       ->delimiter(',')
       ->type_name("N,...");
   command
       .add_option("--rate", options->devices.macs_per_second,
-                  "with --processes: multiply-accumulates that a process carries out in a second, assumed")
+                  "with --processes: assumed multiply-accumulates per second of a rank")
       ->capture_default_str()
       ->type_name("MACS");
 }
@@ -125,14 +127,14 @@ struct MatchOptions {
   bool full = false;
 };
 
-// What a file anywhere may call this config: a recipe's name, or a path from the root.
-std::string name_from_anywhere(const std::string& config) {
+// A name of the config that does not depend on the current folder: a recipe's name, or an absolute path.
+std::string portable_name(const std::string& config) {
   namespace fs = std::filesystem;
   std::error_code error;
   return fs::is_regular_file(config, error) ? fs::absolute(config).lexically_normal().string() : config;
 }
 
-// Lines as comments, so that what they stand with is a config.
+// The lines as comments of TOML.
 std::string as_comments(const std::string& lines) {
   std::istringstream stream(lines);
   std::string text;
@@ -149,7 +151,7 @@ int run_match(const MatchOptions& options, const Output& output) {
   const std::string summary = as_comments(cost::match_summary(result));
   output.text(options.full ? summary + "\n" + config::to_toml(result.config)
                            : config::changes_to_toml(result.config, config::load_config(options.config),
-                                                     name_from_anywhere(options.config)) +
+                                                     portable_name(options.config)) +
                                  "\n" + summary);
   output.document(cost::match_json(result));
   return 0;
@@ -159,19 +161,17 @@ void add_match(Program& program) {
   auto options = std::make_shared<MatchOptions>();
   CLI::App& command =
       program.add(program.root(), "match",
-                  "Give a model the size or the work of another, and print a config that says what changes.",
+                  "Resize a model to the parameters or compute of another, and print the config that results.",
                   "headroom match demo/switchhead_h2 --target demo/dense_h8 --by parameters > matched.toml",
                   [&program, options] { return run_match(*options, program.output()); });
-  command.add_option("CONFIG", options->config, "TOML file or recipe to be matched")->required()->type_name("");
-  command.add_option("--target", options->target, "TOML file or recipe to be matched to")
-      ->required()
-      ->type_name("CONFIG");
-  command.add_option("--by", options->by, "what shall be equal")
+  command.add_option("CONFIG", options->config, "TOML file or recipe to resize")->required()->type_name("");
+  command.add_option("--target", options->target, "TOML file or recipe to match")->required()->type_name("CONFIG");
+  command.add_option("--by", options->by, "quantity to make equal")
       ->capture_default_str()
       ->check(one_of({"parameters", "macs"}))
       ->type_name("parameters|macs");
   add_set(command, options->set);
-  command.add_flag("--full", options->full, "print every key, not those alone that change what CONFIG says");
+  command.add_flag("--full", options->full, "print every key, not only those that differ from CONFIG");
 }
 
 struct RecipesOptions {
@@ -179,8 +179,8 @@ struct RecipesOptions {
   bool resolved = false;
 };
 
-// The recipe that is called `name`, or all of them.
-std::vector<cost::Recipe> chosen_recipes(const std::string& name) {
+// The recipe of this name, or all of them if it is empty.
+std::vector<cost::Recipe> recipes_named(const std::string& name) {
   std::vector<cost::Recipe> recipes = cost::list_recipes();
   if (name.empty()) {
     return recipes;
@@ -193,17 +193,16 @@ std::vector<cost::Recipe> chosen_recipes(const std::string& name) {
       names.push_back(recipe.name);
     }
     const std::string close = nearest(name, names);
-    user_error("recipes: {}: no recipe has this name{}", printable(name),
-               close.empty() ? "" : ", did you mean " + close + "?");
+    user_error("recipes: {}: unknown recipe{}", printable(name), close.empty() ? "" : "; did you mean " + close + "?");
   }
   return {*found};
 }
 
 int run_recipes(const RecipesOptions& options, const Output& output) {
   if (options.resolved && options.name.empty()) {
-    user_error("recipes: --resolved: must have the name of a recipe before it, got none");
+    user_error("recipes: --resolved: needs RECIPE");
   }
-  const std::vector<cost::Recipe> recipes = chosen_recipes(options.name);
+  const std::vector<cost::Recipe> recipes = recipes_named(options.name);
   Json document = cost::recipes_json(recipes);
   if (options.resolved) {
     const std::string toml = config::to_toml(config::load_config(options.name));
@@ -218,12 +217,43 @@ int run_recipes(const RecipesOptions& options, const Output& output) {
 
 void add_recipes(Program& program) {
   auto options = std::make_shared<RecipesOptions>();
-  CLI::App& command = program.add(program.root(), "recipes", "List the shipped configs with their paper and table row.",
-                                  "headroom recipes\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
-                                  [&program, options] { return run_recipes(*options, program.output()); });
-  command.add_option("RECIPE", options->name, "only this recipe")->type_name("");
+  CLI::App& command =
+      program.add(program.root(), "recipes", "List the shipped configs, with their papers and table rows.",
+                  "headroom recipes\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
+                  [&program, options] { return run_recipes(*options, program.output()); });
+  command.add_option("RECIPE", options->name, "show only this recipe")->type_name("");
   command.add_flag("--resolved", options->resolved,
-                   "print RECIPE as a complete config: every key, with those of its base and the defaults");
+                   "print RECIPE as a complete config, with the keys of its bases and the defaults");
+}
+
+std::string papers_text(const std::vector<cost::Paper>& papers) {
+  const std::size_t width = help_width();
+  std::string text;
+  for (const cost::Paper& paper : papers) {
+    text += (text.empty() ? "" : "\n") + wrapped(std::string(paper.title), width, 0) + "\n";
+    for (const cost::PaperItem& item : paper.items) {
+      text += "\n" + wrapped(fmt::format("{}: {}", item.item, item.shows), width, 2) + "\n";
+      if (!item.recipes.empty()) {
+        text += "  " + wrapped(std::string(item.recipes), width - 2, 2) + "\n";
+      }
+      text += "  " + wrapped(std::string(item.how), width - 2, 2) + "\n";
+    }
+  }
+  return text;
+}
+
+void add_papers(Program& program) {
+  auto name = std::make_shared<std::string>();
+  CLI::App& command = program.add(
+      program.root(), "papers",
+      "List the tables, figures and protocols of the papers, with the recipes and command that reproduce each.",
+      "headroom papers switchhead", [&program, name] {
+        const std::vector<cost::Paper> papers = cost::papers_named(*name);
+        program.output().text(papers_text(papers));
+        program.output().document(cost::papers_json(papers, cost::list_recipes()));
+        return 0;
+      });
+  command.add_option("NAME", *name, "switchhead, switchhead_draft, moa, dcmha or mgk (default: all)")->type_name("");
 }
 
 }  // namespace

@@ -16,10 +16,10 @@ std::string last_part(const std::string& text, char separator) {
   return text.substr(text.rfind(separator) + 1);
 }
 
-// Where each value stands on the axis: numbers at themselves, any others one after the other.
+// The position of each value on the x axis: increasing numbers at their value, other values one after the other.
 struct Places {
   std::vector<double> x;
-  std::vector<std::string> names;  // of those that are no numbers
+  std::vector<std::string> names;  // labels, if the values are not numbers
 };
 
 Places places_of(const std::vector<std::string>& values) {

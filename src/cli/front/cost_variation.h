@@ -1,4 +1,4 @@
-// cost --vary: what models cost while one key of theirs grows.
+// cost --vary: the costs of models over the values of a key.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace headroom::cli {
 
-// Every config with every value: named "dense_h8 n_heads=4". Throws UserError where a value does not suit a config.
+// Every config with every value, named "dense_h8 n_heads=4". Throws UserError if a config does not allow a value.
 std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
                                       const config::Variation& variation);
 
-// Parameters, multiply-accumulates of the attention as the papers count them and of a whole training step, over the
-// values: a line each of `configs`, of which `all` are the variations. An SVG.
+// An SVG of parameters, multiply-accumulates of attention (paper accounting) and of a training step over the values: a
+// line for each of `configs`; `all` are their variations.
 std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
                   const std::vector<cost::NamedConfig>& all);
 

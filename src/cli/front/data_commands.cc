@@ -1,4 +1,4 @@
-// tokenizer, data: text to token ids and token files.
+// tokenizer, data: make tokenizers, and turn text into token ids and token files.
 #include <fmt/ranges.h>
 
 #include <filesystem>
@@ -24,9 +24,10 @@ namespace {
 constexpr const char* kTrainExample = "headroom tokenizer train book.txt --vocabulary-size 4000 --out book.tokenizer";
 constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens";
 constexpr const char* kTokenizerFile =
-    "file of `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json next to merges.txt, or their folder";
+    "file written by `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or their "
+    "folder";
 
-// What is there is replaced if `open` takes it for one of its kind, or if it is empty; nothing else is.
+// A file may be overwritten if it is empty or `open` reads it as one of the same kind.
 template <class Open>
 void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
   require_room_for(out, fmt::format("{}: --out", command));
@@ -41,7 +42,7 @@ void require_replaceable(const std::string& out, const char* command, const char
     alike = false;
   }
   if (!alike) {
-    user_error("{}: --out: {} is there and is no {}: choose another name", command, printable(out), kind);
+    user_error("{}: --out: {} exists and is not a {}; choose another name", command, printable(out), kind);
   }
 }
 
@@ -58,9 +59,9 @@ struct Input {
 void add_input(CLI::App& command, Input& input) {
   command
       .add_option("FILE", input.files,
-                  "text, .gz, .zst, JSON lines (.jsonl), patterns with * and ? (default: the built-in corpus)")
+                  "text, .gz, .zst or JSON lines (.jsonl); patterns with * and ? (default: the built-in corpus)")
       ->type_name("");
-  command.add_option("--json-field", input.options.json_field, "JSON lines: where the document stands")
+  command.add_option("--json-field", input.options.json_field, "JSON lines: field that holds the text")
       ->capture_default_str()
       ->type_name("NAME");
 }
@@ -72,8 +73,8 @@ struct TokenizerTrain {
   std::string kind = "sentencepiece", out;
 };
 
-// A sentence about keys of a config, about the options that set them here.
-std::string about_options(std::string text) {
+// Replaces the names of config keys in a message by those of the options that set them here.
+std::string with_option_names(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
       {"tokenizer.vocabulary_size", "--vocabulary-size"},
       {"tokenizer.character_coverage", "--character-coverage"},
@@ -86,13 +87,13 @@ std::string about_options(std::string text) {
   return text;
 }
 
-// Runs `work`, whose errors speak of this command.
+// Runs `work`; its errors name this command and its options.
 template <class Work>
-int with_options_named(std::string_view command, Work&& work) {
+int run_naming_options(std::string_view command, Work&& work) {
   try {
     return work();
   } catch (const UserError& error) {
-    const std::string text = about_options(error.what());
+    const std::string text = with_option_names(error.what());
     throw UserError(text.starts_with("--") ? fmt::format("{}: {}", command, text) : text);
   }
 }
@@ -107,7 +108,7 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   command.options.vocabulary_size = command.vocabulary_size.value_or(pieces ? 8000 : command.kind == "bytes" ? 256 : 0);
   const bool as_json = command.out.ends_with(".json");
   if (as_json && command.options.kind != config::TokenizerKind::bpe) {
-    user_error("tokenizer train: --out: a tokenizer.json holds a tokenizer of --kind bpe, not {}", command.kind);
+    user_error("tokenizer train: --out: a .json file needs --kind bpe, got {}", command.kind);
   }
   if (command.options.kind == config::TokenizerKind::bytes && command.options.vocabulary_size > config::kByteValues) {
     user_error("tokenizer train: --vocabulary-size: must be at most {} with --kind bytes, got {}", config::kByteValues,
@@ -116,7 +117,7 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
   for (const std::filesystem::path& file : data::expand_patterns(command.input.files)) {
     std::error_code ignored;
     if (std::filesystem::equivalent(file, command.out, ignored)) {
-      user_error("tokenizer train: --out: {} is one of the texts to read: choose another name", printable(command.out));
+      user_error("tokenizer train: --out: {} is one of the texts to read; choose another name", printable(command.out));
     }
   }
   require_replaceable(command.out, "tokenizer train", "tokenizer", [&] { tokenizers::load_tokenizer(command.out); });
@@ -136,35 +137,38 @@ int run_tokenizer_train(TokenizerTrain& command, const Output& output) {
 
 void add_tokenizer_train(Program& program, CLI::App& group) {
   auto options = std::make_shared<TokenizerTrain>();
-  CLI::App& command = program.add(group, "train", "Make a tokenizer from text.", kTrainExample, [&program, options] {
-    return with_options_named("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
+  CLI::App& command = program.add(group, "train", "Train a tokenizer on text.", kTrainExample, [&program, options] {
+    return run_naming_options("tokenizer train", [&] { return run_tokenizer_train(*options, program.output()); });
   });
   add_input(command, options->input);
-  add_out(command, options->out, "file to write; of bpe also a tokenizer.json, by its name", "FILE");
+  add_out(command, options->out, "file to write; with --kind bpe a name that ends in .json makes a tokenizer.json",
+          "FILE");
   command
       .add_option("--kind", options->kind,
-                  "what becomes an id: a byte, a piece, a word, or bytes merged inside words as GPT-2's (bpe)")
+                  "units of the vocabulary: bytes, pieces, words, or byte pairs merged within words as in GPT-2 (bpe)")
       ->capture_default_str()
       ->check(one_of({"bytes", "sentencepiece", "words", "bpe"}))
       ->type_name("bytes|sentencepiece|words|bpe");
   command
       .add_option("--vocabulary-size", options->vocabulary_size,
-                  "sentencepiece, bpe: pieces (default: 8000); words: most frequent kept (default: all)")
+                  "sentencepiece, bpe: number of pieces (default: 8000); words: number of words, the most frequent "
+                  "(default: all)")
       ->check(whole_number(1, INT32_MAX))
       ->type_name("N");
   command
-      .add_option("--character-coverage", options->options.character_coverage,
-                  "sentencepiece: share of the text's characters that get a piece of their own, the others being "
-                  "spelled in bytes; less where there are thousands of them, as in Chinese or Japanese")
+      .add_option(
+          "--character-coverage", options->options.character_coverage,
+          "sentencepiece: share of the text's characters that get their own piece, the others are encoded as bytes; "
+          "use less than 1 for scripts with thousands of characters, such as Chinese or Japanese")
       ->capture_default_str()
       ->check(number(0.9, 1.0))
       ->type_name("X");
   command.add_flag("--keep-whitespace", options->options.keep_whitespace,
-                   "sentencepiece: blanks and line ends survive a round trip");
+                   "sentencepiece: preserve spaces and line ends exactly");
 }
 
-// A tokenizer that is there.
-struct UsedTokenizer {
+// An existing tokenizer.
+struct TokenizerChoice {
   std::string file, side = "target";
 
   std::shared_ptr<const tokenizers::Tokenizer> open() const {
@@ -173,12 +177,11 @@ struct UsedTokenizer {
   }
 };
 
-// `name`: an argument or an option, of the type that help shows.
-void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer, const std::string& name, const std::string& type) {
+// Adds the argument or option `name`, with `type` for its value in the help.
+void add_tokenizer(CLI::App& command, TokenizerChoice& tokenizer, const std::string& name, const std::string& type) {
   command.add_option(name, tokenizer.file, kTokenizerFile)->required()->type_name(type);
   command
-      .add_option("--side", tokenizer.side,
-                  "of the two tokenizers of a translation, the sources' or that of their translations")
+      .add_option("--side", tokenizer.side, "for a pair of tokenizers for translation: the source or the target side")
       ->capture_default_str()
       ->check(one_of({"source", "target"}))
       ->type_name("source|target");
@@ -186,33 +189,34 @@ void add_tokenizer(CLI::App& command, UsedTokenizer& tokenizer, const std::strin
 
 void add_tokenizer_encode(Program& program, CLI::App& group) {
   struct Options {
-    UsedTokenizer tokenizer;
+    TokenizerChoice tokenizer;
     std::string text;
   };
   auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(
-      group, "encode", "Text to ids.", "headroom tokenizer encode book.tokenizer \"It was\"", [&program, options] {
-        if (!is_utf8(options->text)) {
-          user_error("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
-        }
-        const auto tokenizer = options->tokenizer.open();
-        const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
-        program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
-        program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
-        return 0;
-      });
+  CLI::App& command =
+      program.add(group, "encode", "Convert text to token ids.", "headroom tokenizer encode book.tokenizer \"It was\"",
+                  [&program, options] {
+                    if (!is_utf8(options->text)) {
+                      user_error("tokenizer encode: TEXT must be valid UTF-8, got \"{}\"", printable(options->text));
+                    }
+                    const auto tokenizer = options->tokenizer.open();
+                    const std::vector<std::int32_t> ids = tokenizer->encode(options->text);
+                    program.output().text(fmt::format("{}\n", fmt::join(ids, " ")));
+                    program.output().document({{"ids", ids}, {"tokenizer", tokenizer->name()}});
+                    return 0;
+                  });
   add_tokenizer(command, options->tokenizer, "TOKENIZER", "");
-  command.add_option("TEXT", options->text, "text in UTF-8")->required()->type_name("");
+  command.add_option("TEXT", options->text, "text, in UTF-8")->required()->type_name("");
 }
 
 void add_tokenizer_decode(Program& program, CLI::App& group) {
   struct Options {
-    UsedTokenizer tokenizer;
+    TokenizerChoice tokenizer;
     std::vector<std::int32_t> ids;
   };
   auto options = std::make_shared<Options>();
-  CLI::App& command = program.add(group, "decode", "Ids to text.", "headroom tokenizer decode book.tokenizer 17 4 260",
-                                  [&program, options] {
+  CLI::App& command = program.add(group, "decode", "Convert token ids to text.",
+                                  "headroom tokenizer decode book.tokenizer 17 4 260", [&program, options] {
                                     const auto tokenizer = options->tokenizer.open();
                                     const std::string text = tokenizer->decode(options->ids);
                                     program.output().text(text + "\n");
@@ -220,12 +224,12 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                                     return 0;
                                   });
   add_tokenizer(command, options->tokenizer, "TOKENIZER", "");
-  command.add_option("ID", options->ids, "ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
+  command.add_option("ID", options->ids, "token ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
 }
 
 struct Prepare {
   Input input;
-  UsedTokenizer tokenizer;
+  TokenizerChoice tokenizer;
   std::string out;
   double validation_share = 0.0;
 
@@ -246,9 +250,10 @@ struct Prepare {
 };
 
 void require_token_file(const std::string& out) {
-  const bool whole = !out.ends_with(".tokens");  // which only token files are named: a damaged one may go
+  const bool must_be_valid =
+      !out.ends_with(".tokens");  // an extension of token files only, so a damaged one may be overwritten
   require_replaceable(out, "data prepare", "token file", [&] {
-    if (whole) {
+    if (must_be_valid) {
       data::TokenFile{out};
     }
   });
@@ -271,8 +276,7 @@ int run_prepare(const Prepare& command, const Output& output) {
   }
   const bool splits = command.validation_share > 0.0;
   if (splits && command.input.files.empty()) {
-    user_error("data prepare: --validation-share: needs FILE: {}",
-               "the built-in corpus has a validation split of its own");
+    user_error("data prepare: --validation-share: needs FILE, the built-in corpus has its own validation split");
   }
   require_token_file(command.out);
   if (splits) {
@@ -294,17 +298,17 @@ int run_prepare(const Prepare& command, const Output& output) {
 void add_prepare(Program& program, CLI::App& group) {
   auto options = std::make_shared<Prepare>();
   CLI::App& command =
-      program.add(group, "prepare", "Encode text once, to a token file that configs can name.", kPrepareExample,
-                  [&program, options] {
-                    return with_options_named("data prepare", [&] { return run_prepare(*options, program.output()); });
+      program.add(group, "prepare", "Tokenize text into a token file, for data.train and data.validation of a config.",
+                  kPrepareExample, [&program, options] {
+                    return run_naming_options("data prepare", [&] { return run_prepare(*options, program.output()); });
                   });
   add_input(command, options->input);
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
   command
-      .add_option("--validation-share", options->validation_share,
-                  "share of the text to hold out, its last lines, as a second file: NAME.validation.tokens of "
-                  "NAME.tokens")
+      .add_option(
+          "--validation-share", options->validation_share,
+          "share of the text, its last lines, to write to a second file: NAME.validation.tokens beside NAME.tokens")
       ->check(number(0.0, 0.99))
       ->type_name("X");
 }
@@ -312,7 +316,7 @@ void add_prepare(Program& program, CLI::App& group) {
 }  // namespace
 
 void add_data_commands(Program& program) {
-  CLI::App& tokenizer = program.add_group("tokenizer", "Make a tokenizer, or use one.", kTrainExample);
+  CLI::App& tokenizer = program.add_group("tokenizer", "Train or use a tokenizer.", kTrainExample);
   add_tokenizer_train(program, tokenizer);
   add_tokenizer_encode(program, tokenizer);
   add_tokenizer_decode(program, tokenizer);

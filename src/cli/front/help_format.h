@@ -1,4 +1,4 @@
-// How --help is laid out: descriptions are in a column of their own, wrapped at the terminal's width.
+// The layout of --help: descriptions in a column, wrapped at the width of the terminal.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,12 +9,11 @@
 
 namespace headroom::cli {
 
-// Of standard output's terminal; 80 where it goes elsewhere.
+// Columns of the terminal on standard output; 80 if it is not a terminal.
 std::size_t help_width();
 
-// The words of `text` in lines of at most `columns`; lines but the first begin with `indent` blanks, and the first is
-// taken to begin after so many. Lines of the text that begin with a blank stay as they are. A word that is longer has
-// a line of its own.
+// Wraps `text` at `columns`. All lines but the first begin with `indent` spaces, and the first is assumed to follow as
+// many characters. Lines that begin with a space are kept as they are. A word longer than a line is not split.
 std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent);
 
 std::shared_ptr<CLI::FormatterBase> help_formatter(std::size_t columns);

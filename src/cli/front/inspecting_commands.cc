@@ -1,4 +1,4 @@
-// analyse, inspect: looking inside trained models.
+// analyse, inspect, checkpoint, import: look into models, and exchange their parameters.
 #include <memory>
 
 #include "program.h"
@@ -15,39 +15,40 @@ void add_analyse(Program& program) {
   auto options = std::make_shared<Analyse>();
   CLI::App& command =
       program.add(program.root(), "analyse",
-                  "Look inside trained models: attention maps, experts, heads, as numbers and as a page.",
+                  "Analyse trained models: attention maps, experts, heads; writes figures and an HTML page.",
                   "headroom analyse runs/first --out runs/inside\n"
                   "  headroom analyse runs/dense runs/mine --data held_out.txt --what maps,experts --out runs/both",
                   [&program, options] {
                     if (!options->text.empty() && !options->data.empty()) {
-                      user_error("analyse: --text and --data cannot both be given: each is what the models read");
+                      user_error("analyse: --text and --data cannot both be given, each names the text to read");
                     }
                     return program.engine(*options);
                   });
   add_runs(command, options->models.runs, "run folders or checkpoint files");
   command
-      .add_option("--text", options->text,
-                  "the text to read; for a model of translation a source and its translation with a tab between them, "
-                  "for a classifier of pairs both texts likewise")
+      .add_option(
+          "--text", options->text,
+          "text to read; for a translation model a source and its translation, separated by a tab; for a classifier "
+          "of pairs both texts, separated by a tab")
       ->check(not_empty())
       ->type_name("TEXT");
   command
       .add_option("--data", options->data,
-                  "a file to read, of the kind that the run was validated on (default: the beginning of the run's "
-                  "validation data)")
+                  "file to read, in a format of the run's validation data (default: the beginning of that data)")
       ->check(not_empty())
       ->type_name("FILE");
   command
-      .add_option("--what", options->what,
-                  "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that the "
-                  "model has)")
+      .add_option(
+          "--what", options->what,
+          "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to "
+          "the model)")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("NAME,...");
   add_checkpoints(command, options->models.checkpoints,
-                  "all: each checkpoint of the runs, oldest first (default: the newest of each)");
-  add_out(command, options->out, "folder of analysis.json, report.html and analysis.safetensors", "DIR");
+                  "all: every checkpoint of the runs, oldest first (default: the newest of each run)");
+  add_out(command, options->out, "folder for analysis.json, report.html and analysis.safetensors", "DIR");
   add_device(command, options->models.device);
   add_precision(command, options->models.precision);
   program.add_threads(command);
@@ -57,24 +58,69 @@ void add_inspect(Program& program) {
   auto options = std::make_shared<Inspect>();
   CLI::App& command = program.add(
       program.root(), "inspect",
-      "Write a page to look around in trained models: attention maps, where each layer's output comes from.",
+      "Write an interactive page about trained models: attention maps, and what each layer's output consists of.",
       "headroom inspect runs/first --text poem.txt --out inside.html\n"
       "  headroom inspect runs/dense runs/switchhead --out both.html",
       [&program, options] { return program.engine(*options); });
   add_runs(command, options->models.runs,
            "run folders or checkpoint files of language models or classifiers with one tokenizer");
   command
-      .add_option("--text", options->text,
-                  "a file that the models read, no longer than their context (default: the beginning of the first "
-                  "run's validation data)")
+      .add_option(
+          "--text", options->text,
+          "file to read, no longer than the models' context (default: the beginning of the first run's validation "
+          "data)")
       ->check(not_empty())
       ->type_name("FILE");
   add_checkpoints(command, options->models.checkpoints,
-                  "all: each checkpoint of the runs, with a slider (default: the newest of each)");
-  add_out(command, options->out, "the page, one HTML file that needs nothing else", "FILE");
+                  "all: every checkpoint of the runs, with a slider (default: the newest of each run)");
+  add_out(command, options->out, "self-contained HTML file to write", "FILE");
   add_device(command, options->models.device);
   add_precision(command, options->models.precision);
   program.add_threads(command);
+}
+
+void add_info(Program& program, CLI::App& group) {
+  auto options = std::make_shared<CheckpointInfo>();
+  CLI::App& command =
+      program.add(group, "info", "Show what a checkpoint holds: parameters, config, tokenizer, tensors.",
+                  "headroom checkpoint info runs/first", [&program, options] { return program.engine(*options); });
+  add_run(command, options->run);
+}
+
+void add_export(Program& program, CLI::App& group) {
+  auto options = std::make_shared<CheckpointExport>();
+  CLI::App& command = program.add(
+      group, "export", "Write the parameters without the training state, as a checkpoint or a Hugging Face folder.",
+      "headroom checkpoint export runs/first --out first.safetensors\n"
+      "  headroom checkpoint export runs/first --format huggingface --out first_hf",
+      [&program, options] { return program.engine(*options); });
+  add_run(command, options->run);
+  add_out(command, options->out, "file to write; with --format huggingface a folder", "FILE");
+  command
+      .add_option(
+          "--format", options->format,
+          "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer (dense models only)")
+      ->capture_default_str()
+      ->check(one_of({"headroom", "huggingface"}))
+      ->type_name("headroom|huggingface");
+}
+
+void add_import(Program& program) {
+  auto options = std::make_shared<Import>();
+  CLI::App& command = program.add(program.root(), "import",
+                                  "Convert a Hugging Face model (GPT-2, GPT-NeoX, LLaMA kinds) to a checkpoint.",
+                                  "headroom import pythia-70m --out pythia.safetensors\n"
+                                  "  headroom generate pythia.safetensors --prompt \"Once upon a time\"",
+                                  [&program, options] { return program.engine(*options); });
+  command
+      .add_option("FOLDER", options->folder,
+                  "folder with config.json, safetensors and tokenizer.json (or vocab.json and merges.txt)")
+      ->required()
+      ->type_name("");
+  add_out(command, options->out, "checkpoint to write", "FILE");
+  command
+      .add_option("--tokenizer", options->tokenizer, "file or folder of another tokenizer (default: the one in FOLDER)")
+      ->type_name("FILE");
 }
 
 }  // namespace
@@ -82,6 +128,11 @@ void add_inspect(Program& program) {
 void add_inspecting_commands(Program& program) {
   add_analyse(program);
   add_inspect(program);
+  CLI::App& group = program.add_group("checkpoint", "Show what a checkpoint holds, or export its parameters.",
+                                      "headroom checkpoint info runs/first");
+  add_info(program, group);
+  add_export(program, group);
+  add_import(program);
 }
 
 }  // namespace headroom::cli

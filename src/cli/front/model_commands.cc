@@ -1,6 +1,7 @@
-// evaluate, generate: what is done with a trained model.
+// train, evaluate, generate, serve: train a model and use it.
 #include <memory>
 
+#include "headroom/config/config.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -8,7 +9,7 @@ namespace headroom::cli {
 namespace {
 
 void add_average(CLI::App& command, std::int64_t& average) {
-  command.add_option("--average", average, "take the mean of the run's newest N checkpoints")
+  command.add_option("--average", average, "average the parameters of the run's newest N checkpoints")
       ->capture_default_str()
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
@@ -17,19 +18,18 @@ void add_average(CLI::App& command, std::int64_t& average) {
 void add_decoding(CLI::App& command, Decoding& decoding) {
   command
       .add_option("--beam", decoding.beam,
-                  "translation: beginnings kept side by side, 1: the likeliest token each time (default: the run's "
-                  "decoding.beam)")
+                  "translation: hypotheses of the beam search; 1: greedy (default: the run's decoding.beam)")
       ->check(whole_number(1, 1024))
       ->type_name("N");
   command
       .add_option("--length-penalty", decoding.length_penalty,
-                  "translation: power of the length that log-probabilities are divided by (default: the run's "
+                  "translation: log-probabilities are divided by the length to this power (default: the run's "
                   "decoding.length_penalty)")
       ->check(number(-10.0, 10.0))
       ->type_name("X");
 }
 
-// How the model that add_run() names is opened.
+// Options for opening the model that add_run() names.
 void add_model(CLI::App& command, ModelChoice& model) {
   add_average(command, model.average);
   add_decoding(command, model.decoding);
@@ -39,104 +39,105 @@ void add_model(CLI::App& command, ModelChoice& model) {
 
 void add_evaluate(Program& program) {
   struct Options : Evaluate {
-    std::vector<std::string> more;  // what shells make of --data *.txt
+    std::vector<std::string> more;  // a shell expands --data *.txt to several arguments
   };
   auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       program.root(), "evaluate",
-      "Measure a trained model: perplexity, accuracy, whatever it was trained for, or a test without training.",
+      "Evaluate a trained model: perplexity, accuracy or the figures of its task, or a zero- or few-shot test.",
       "headroom evaluate runs/first --data held_out.txt\n  headroom evaluate runs/first --task blimp --data "
       "blimp.tar.gz",
       [&program, options] {
         if (options->data.empty() && !options->more.empty()) {
-          user_error("evaluate: {}: files to evaluate on follow --data", options->more.front());
+          user_error("evaluate: {}: unexpected argument; name files to evaluate on with --data", options->more.front());
         }
         options->data.insert(options->data.end(), options->more.begin(), options->more.end());
         return program.engine<Evaluate>(*options);
       });
   add_run(command, options->model.run);
   command
-      .add_option("--data", options->data,
-                  "files of the kind that the run was validated on, such as text, .gz, .zst, .jsonl, CSV or TSV, a "
-                  "prepared token "
-                  "file (default: the run's validation data)")
-      ->allow_extra_args(false)  // they may stand before RUN
+      .add_option(
+          "--data", options->data,
+          "files to evaluate on, in a format of the run's validation data: text, .gz, .zst, .jsonl, CSV, TSV or a "
+          "token file (default: the run's validation data)")
+      ->allow_extra_args(false)  // RUN may follow
       ->check(not_empty())
       ->type_name("FILE");
-  command.add_option("FILE", options->more, "further files of --data")->check(not_empty())->type_name("");
+  command.add_option("FILE", options->more, "more files for --data")->check(not_empty())->type_name("");
   command
-      .add_option("--task", options->task,
-                  "a test scored from log-probabilities: lambada, blimp, cbt, piqa, ..., composition, target_loss; "
-                  "--data is its file, "
-                  "folder or tar archive")
+      .add_option(
+          "--task", options->task,
+          "zero- or few-shot test: lambada, blimp, cbt, piqa, ..., composition, target_loss; --data is its file, "
+          "folder or tar archive")
       ->check(not_empty())
       ->type_name("NAME");
-  command.add_option("--shots", options->shots, "with --task: solved examples in front of each question")
+  command.add_option("--shots", options->shots, "with --task: number of solved examples before each question")
       ->capture_default_str()
       ->check(whole_number(0, 1000))
       ->type_name("N");
   command
-      .add_option(
-          "--shots-from", options->shots_from,
-          "with --shots: the file, folder or archive of the solved examples (default: other questions of --data)")
+      .add_option("--shots-from", options->shots_from,
+                  "with --shots: file, folder or archive of the solved examples (default: other questions of --data)")
       ->check(not_empty())
       ->type_name("FILE");
   command.add_flag("--by-shots", options->by_shots,
-                   "with --task composition: figures by the solved examples in front of an answer");
+                   "with --task composition: figures by number of solved examples before an answer");
   command
       .add_option(
           "--begin", options->begin,
-          "with --task: what is in front of each text: nothing, a line end, or the model's bos token; nothing is "
-          "what lm_eval has with most models, bos with those whose tokenizer adds it (default: as in the model's "
-          "training: line_end where that was here, bos where an imported tokenizer adds it, else none)")
+          "with --task: what precedes each text: nothing, a line end, or the bos token; lm_eval uses none with most "
+          "models, and bos if their tokenizer adds it (default: line_end for models trained by Headroom; for imported "
+          "ones bos if their tokenizer adds it, else none)")
       ->check(one_of({"none", "line_end", "bos"}))
       ->type_name("none|line_end|bos");
   command
       .add_option("--items", options->items,
-                  "with --task: write a JSON line a question, with the log-probability of each choice")
+                  "with --task: write a JSON line for each question, with the log-probability of each choice")
       ->check(not_empty())
       ->type_name("FILE");
   command
       .add_option("--stride", options->stride,
-                  "on text: windows of the model's context that begin N tokens apart; 0: chunks that do not overlap")
+                  "for text: distance of the starts of overlapping windows, in tokens; 0: chunks that do not overlap")
       ->capture_default_str()
       ->check(whole_number(0, 1 << 30))
       ->type_name("N");
   command
       .add_option("--target", options->target,
-                  "translation: files whose lines translate those of --data (without: --data is tab-separated)")
+                  "translation: files with the translations of --data, line by line (default: --data holds both, "
+                  "separated by a "
+                  "tab)")
       ->allow_extra_args(false)
       ->check(not_empty())
       ->type_name("FILE");
-  command.add_option("--batch-size", options->batch_size, "contiguous streams, examples or texts read side by side")
+  command.add_option("--batch-size", options->batch_size, "number of streams, examples or texts evaluated at a time")
       ->capture_default_str()
       ->check(whole_number(1, 1 << 20))
       ->type_name("N");
   command.add_flag("--skip-bad-rows", options->skip_bad_rows,
-                   "leave out rows of the data that cannot be used and say how many");
+                   "skip rows of the data that cannot be used, and report how many");
   add_model(command, options->model);
   program.add_threads(command);
 }
 
-// What follows "=" is what a language model does where the option is not given.
+// default_str() shows the defaults of decode::GenerateOptions.
 void add_sampling(CLI::App& command, Sampling& sampling) {
-  command.add_option("--tokens", sampling.tokens, "tokens to add")
+  command.add_option("--tokens", sampling.tokens, "number of tokens to generate")
       ->default_str("100")
       ->check(whole_number(0))
       ->type_name("N");
-  command.add_option("--temperature", sampling.temperature, "0: always the likeliest token")
+  command.add_option("--temperature", sampling.temperature, "sampling temperature; 0: greedy")
       ->default_str("1")
       ->check(number(0.0, 1e6))
       ->type_name("X");
-  command.add_option("--top-k", sampling.top_k, "draw from the k likeliest tokens; 0: from all")
+  command.add_option("--top-k", sampling.top_k, "sample from the K likeliest tokens; 0: from all")
       ->default_str("0")
       ->check(whole_number(0))
       ->type_name("K");
-  command.add_option("--top-p", sampling.top_p, "draw from the fewest tokens that together reach this probability")
+  command.add_option("--top-p", sampling.top_p, "sample from the fewest tokens whose probabilities add up to P")
       ->default_str("1")
       ->check(number(1e-9, 1.0))
       ->type_name("P");
-  command.add_option("--seed", sampling.seed, "the same seed gives the same text")
+  command.add_option("--seed", sampling.seed, "random seed; the same seed gives the same text")
       ->default_str("1")
       ->check(whole_number(0))
       ->type_name("N");
@@ -145,12 +146,12 @@ void add_sampling(CLI::App& command, Sampling& sampling) {
 void add_generate(Program& program) {
   auto options = std::make_shared<Generate>();
   CLI::App& command =
-      program.add(program.root(), "generate", "Continue a text, or translate it with a model of translation.",
+      program.add(program.root(), "generate", "Continue a text, or translate it with a translation model.",
                   "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
                   "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
                   [&program, options] { return program.engine(*options); });
   add_run(command, options->model.run);
-  command.add_option("--prompt", options->prompt, "the text to continue, or sentences to translate, one a line")
+  command.add_option("--prompt", options->prompt, "text to continue, or sentences to translate, one per line")
       ->required()
       ->type_name("TEXT");
   add_sampling(command, options->sampling);
@@ -158,11 +159,100 @@ void add_generate(Program& program) {
   program.add_threads(command);
 }
 
+constexpr std::int64_t kMaxPort = 65535;
+
+void add_address(CLI::App& command, Serve& serve) {
+  command.add_option("--host", serve.host, "address to listen on; 127.0.0.1: only this machine can connect")
+      ->capture_default_str()
+      ->check(not_empty())
+      ->type_name("HOST");
+  command.add_option("--port", serve.port, "port to listen on; 0: any free port")
+      ->capture_default_str()
+      ->check(whole_number(0, kMaxPort))
+      ->type_name("N");
+  command.add_option("--api-key-file", serve.api_key_file, "file with the API key that requests must send")
+      ->check(not_empty())
+      ->type_name("FILE");
+}
+
+void add_limits(CLI::App& command, Serve& serve) {
+  command.add_option("--batch", serve.batch, "number of answers generated at the same time (default: 8)")
+      ->check(whole_number(1, 1024))
+      ->type_name("N");
+  command
+      .add_option("--queue", serve.queue, "number of answers that may wait before requests are refused (default: 256)")
+      ->check(whole_number(0, 1 << 16))
+      ->type_name("N");
+  command
+      .add_option("--prefix-cache", serve.prefix_cache,
+                  "tokens of prompts cached for prompts with the same prefix; 0: none (default: 16384)")
+      ->check(whole_number(0, 1 << 24))
+      ->type_name("N");
+  command
+      .add_option("--max-length", serve.max_length,
+                  "limit on the tokens of a prompt and its answer together (default: the model's context)")
+      ->check(whole_number(2, 1 << 24))
+      ->type_name("N");
+  command.add_option("--max-body", serve.max_body, "limit on the size of a request, in MiB (default: 8)")
+      ->check(whole_number(1, 1024))
+      ->type_name("N");
+  command.add_option("--timeout", serve.timeout, "limit on the time of a request, in seconds (default: 600)")
+      ->check(number(0.001, 1e6))
+      ->type_name("N");
+}
+
+void add_train(Program& program) {
+  struct Options : Train {
+    bool help_config = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command =
+      program.add(program.root(), "train", "Train a model and write a run folder.",
+                  "headroom train switchhead/wt103_47m --set train.steps=500 --out runs/small", [&program, options] {
+                    if (options->help_config) {
+                      Output(false).text(config::help_text());
+                      return 0;
+                    }
+                    if (options->config.empty()) {
+                      user_error("train: CONFIG is required (headroom train --help)");
+                    }
+                    return program.engine<Train>(*options);
+                  });
+  command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
+  command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")
+      ->check(not_empty())
+      ->type_name("DIR");
+  add_set(command, options->set);
+  command.add_flag_callback(
+      "--skip-bad-rows", [options] { options->set.emplace_back("data.skip_bad_rows=true"); },
+      "skip rows of the data that cannot be used, and report how many");
+  command.add_flag("--resume", options->resume,
+                   "continue from the newest checkpoint in the run folder, if there is one");
+  program.add_threads(command);
+  command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
+}
+
+void add_serve(Program& program) {
+  auto options = std::make_shared<Serve>();
+  CLI::App& command = program.add(
+      program.root(), "serve", "Serve trained language models over HTTP, with OpenAI's completions API.",
+      "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt",
+      [&program, options] { return program.engine(*options); });
+  add_runs(command, options->runs, "run folders or checkpoint files; a model is named after the last part of its path");
+  add_address(command, *options);
+  add_limits(command, *options);
+  add_device(command, options->device);
+  add_precision(command, options->precision);
+  program.add_threads(command);
+}
+
 }  // namespace
 
 void add_model_commands(Program& program) {
+  add_train(program);
   add_evaluate(program);
   add_generate(program);
+  add_serve(program);
 }
 
 }  // namespace headroom::cli

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
 #include "foundation/core/machine/log.h"
@@ -19,16 +21,15 @@ namespace headroom::cli {
 
 namespace {
 
-constexpr int kDone = 0, kFailed = 1, kMisused = 2, kInterrupted = 130;
+constexpr int kDone = 0, kFailed = 1, kUserError = 2, kInterrupted = 130;
 
-int complain(std::string_view what, int status) {
-  // Where nobody hears it, the status has to say it alone.
+int report_error(std::string_view what, int status) {
   const std::string line = fmt::format("headroom: {}\n", one_line(what));
   std::fwrite(line.data(), 1, line.size(), stderr);
   return status;
 }
 
-// The arguments as a shell would take them.
+// The command line, quoted for a shell.
 std::string quoted(int argc, const char* const* argv) {
   std::string line = "headroom";
   for (int i = 1; i < argc; ++i) {
@@ -51,24 +52,21 @@ std::string quoted(int argc, const char* const* argv) {
 }  // namespace
 
 Program::Program() : app_("Transformers that need fewer attention heads: train, measure, compare.", "headroom") {
-  app_.set_help_flag("-h,--help", "explain and exit");  // commands inherit it
-  app_.set_version_flag("--version", "headroom " HEADROOM_VERSION, "say which version this is and exit");
-  app_.formatter(help_formatter(help_width()));  // before commands, which inherit it
+  app_.set_help_flag("-h,--help", "print this help and exit");  // inherited by the commands
+  app_.set_version_flag("--version", "headroom " HEADROOM_VERSION, "print the version and exit");
+  app_.formatter(help_formatter(help_width()));  // set first: inherited by the commands
   app_.require_subcommand(1);
   app_.footer(
       "CONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
       "Example:\n  headroom train demo/switchhead_h2 --out runs/first\n"
-      "`headroom COMMAND --help` explains a command.");
+      "`headroom COMMAND --help` shows the options of a command.");
   add_shared(app_);
-  add_train(*this);
   add_model_commands(*this);
   add_comparing_commands(*this);
-  add_serving_commands(*this);
   add_inspecting_commands(*this);
   add_cost_commands(*this);
   add_data_commands(*this);
   add_checking_commands(*this);
-  add_checkpoint_commands(*this);
   add_help_commands(*this);
 }
 
@@ -90,12 +88,12 @@ CLI::App& Program::add_group(const std::string& name, const std::string& about, 
 
 void Program::add_shared(CLI::App& command) {
   command.add_flag("--json", json_, "print the result as one JSON document");
-  command.add_flag("-q,--quiet", quiet_, "no progress, no remarks; only errors");
-  command.add_flag("-v,--verbose", verbose_, "more remarks: which operators were fused, and why not");
+  command.add_flag("-q,--quiet", quiet_, "print only errors");
+  command.add_flag("-v,--verbose", verbose_, "print more, such as which operators ran fused, and why others did not");
 }
 
 void Program::add_threads(CLI::App& command) {
-  command.add_option("--threads", threads_, "threads to compute with (default: all physical cores)")
+  command.add_option("--threads", threads_, "number of threads (default: all physical cores)")
       ->check(whole_number(1, 4096))
       ->type_name("N");
 }
@@ -113,15 +111,16 @@ void add_out(CLI::App& command, std::string& out, const std::string& what, const
 }
 
 void add_device(CLI::App& command, std::string& device) {
-  command.add_option("--device", device, "where to compute; auto: a GPU where torch has one, else the CPU")
+  command.add_option("--device", device, "device to compute on; auto: a GPU if torch finds one, else the CPU")
       ->capture_default_str()
       ->type_name("auto|cpu|cuda|cuda:N");
 }
 
 void add_precision(CLI::App& command, std::string& precision) {
-  CLI::Option* const option = command.add_option("--precision", precision, "number format of the products");
+  CLI::Option* const option =
+      command.add_option("--precision", precision, "number format of the matrix multiplications");
   if (precision.empty()) {
-    option->description(option->get_description() + "; without it that of the run");
+    option->description(option->get_description() + " (default: the run's)");
   } else {
     option->capture_default_str();
   }
@@ -129,7 +128,7 @@ void add_precision(CLI::App& command, std::string& precision) {
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {
-  command.add_option("--set", set, "change a key of the config: train.steps=500 (repeatable)")
+  command.add_option("--set", set, "change a key of the config, as in train.steps=500; repeatable")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 }
@@ -185,7 +184,7 @@ int Program::dispatch(int argc, const char* const* argv) {
     Output(false).text(std::string(version.what()) + "\n");
     return kDone;
   } catch (const CLI::ParseError& error) {
-    return complain(describe_user_error(app_, error), kMisused);
+    return report_error(describe_user_error(app_, error), kUserError);
   }
   set_log_level(quiet_ ? LogLevel::quiet : verbose_ ? LogLevel::debug : LogLevel::info);
   command_line_ = quoted(argc, argv);
@@ -194,8 +193,22 @@ int Program::dispatch(int argc, const char* const* argv) {
 
 namespace {
 
-// A standard stream that is closed would be the number of the next file that is opened, which would then receive what
-// is meant for the stream. Reading from the first and writing to the others fails as if they were closed.
+// Settings that libgomp and oneDNN read when they are loaded.
+// Waiting threads spin for some 30 microseconds, which bridges the gap between two parallel loops, and then sleep. By
+// default libgomp spins for milliseconds, and takes cores from other programs and even from the thread it waits for.
+// oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
+// cache would fill with shapes that never recur; those of one step's layers fit in 128.
+void set_library_defaults() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("GOMP_SPINCOUNT", "2000", 0);
+  }
+  if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr) {
+    setenv("DNNL_PRIMITIVE_CACHE_CAPACITY", "128", 0);
+  }
+}
+
+// If a standard stream is closed, the next file that is opened gets its number and would receive its data. /dev/null,
+// opened the wrong way round, takes its place: reading and writing fail as they do on a closed stream.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) < 0) {
@@ -206,9 +219,23 @@ void occupy_standard_streams() {
 
 }  // namespace
 
+int Program::run_engine(const EngineRequest& request) {
+  set_library_defaults();
+  // Found by the program's run path. It is never unloaded: torch does not support that.
+  void* library = dlopen("libheadroom_engine.so", RTLD_NOW);
+  if (library == nullptr) {
+    fail("libheadroom_engine.so: cannot be loaded, {}", dlerror());
+  }
+  void* symbol = dlsym(library, kEngineEntry);
+  if (symbol == nullptr) {
+    fail("libheadroom_engine.so: is of another version than the program, {}", dlerror());
+  }
+  return reinterpret_cast<EngineEntry>(symbol)(request);
+}
+
 int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
-  // A reader that goes away (`headroom ... | head`) must not end a training: writing then fails with EPIPE.
+  // A reader that closes the pipe (`headroom ... | head`) must not end a training: writing fails with EPIPE instead.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {
@@ -218,13 +245,13 @@ int Program::run(int argc, const char* const* argv) {
   } catch (const EndedError& ended) {
     return ended.status;
   } catch (const UserError& error) {
-    return complain(error.what(), kMisused);
+    return report_error(error.what(), kUserError);
   } catch (const InterruptedError& error) {
-    return complain(error.what(), kInterrupted);
+    return report_error(error.what(), kInterrupted);
   } catch (const std::bad_alloc&) {
-    return complain("out of memory", kFailed);
+    return report_error("out of memory", kFailed);
   } catch (const std::exception& error) {
-    return complain(error.what(), kFailed);
+    return report_error(error.what(), kFailed);
   }
 }
 

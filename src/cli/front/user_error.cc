@@ -1,4 +1,4 @@
-// A mistyped command line, reported in one line.
+// Describes a wrong command line in one sentence.
 #include <algorithm>
 
 #include "foundation/config/suggest_key.h"
@@ -11,7 +11,7 @@ namespace headroom::cli {
 
 namespace {
 
-// "headroom train", "headroom tokenizer encode" without the program's name; empty for the program itself.
+// "train", "tokenizer encode"; empty for the program.
 std::string path_of(const CLI::App* app) {
   std::string path;
   for (; app->get_parent() != nullptr; app = app->get_parent()) {
@@ -45,13 +45,13 @@ std::string lower_first(std::string text) {
   return text;
 }
 
-std::string meant(std::string_view typed, const std::vector<std::string>& known) {
+std::string suggestion(std::string_view typed, const std::vector<std::string>& known) {
   const std::string name = nearest(typed, known);
   return name.empty() ? "" : "; did you mean " + name + "?";
 }
 
-// "--steps 500" and "train.steps=500", where --set changes keys.
-std::string how_to_set(const CLI::App& command, std::string typed) {
+// For "--steps 500" and "train.steps=500": how to change a key of the config.
+std::string set_suggestion(const CLI::App& command, std::string typed) {
   if (command.get_option_no_throw("--set") == nullptr) {
     return {};
   }
@@ -60,19 +60,19 @@ std::string how_to_set(const CLI::App& command, std::string typed) {
   typed.erase(0, typed.rfind('.') + 1);
   std::replace(typed.begin(), typed.end(), '-', '_');
   const std::string key = config::suggest_key(typed);
-  return key.empty() ? "" : "; a key of the config is changed by --set " + key + "=VALUE";
+  return key.empty() ? "" : "; to change a key of the config: --set " + key + "=VALUE";
 }
 
-// "--set train.steps 500".
-std::string without_a_value(const CLI::App& command) {
+// For "--set train.steps 500".
+std::string missing_value(const CLI::App& command) {
   const CLI::Option* const set = command.get_option_no_throw("--set");
   const std::vector<std::string> typed = set == nullptr ? std::vector<std::string>() : set->results();
   const auto word = std::find_if(typed.begin(), typed.end(),
                                  [](const std::string& text) { return text.find('=') == std::string::npos; });
-  return word == typed.end() ? "" : "--set " + printable(*word) + ": must be KEY=VALUE in one word";
+  return word == typed.end() ? "" : "--set " + printable(*word) + ": must be KEY=VALUE, without a space";
 }
 
-std::string what_is_missing(const CLI::App& command) {
+std::string missing_option(const CLI::App& command) {
   const std::vector<const CLI::Option*> options = command.get_options();
   const auto missing = std::find_if(options.begin(), options.end(), [](const CLI::Option* option) {
     return option->get_required() && option->count() == 0;
@@ -81,26 +81,26 @@ std::string what_is_missing(const CLI::App& command) {
 }
 
 std::string unknown_option(const CLI::App& command, const std::string& option) {
-  const std::string close = meant(option, options_of(&command));
-  return "unknown option " + printable(option) + (close.empty() ? how_to_set(command, option) : close);
+  const std::string close = suggestion(option, options_of(&command));
+  return "unknown option " + printable(option) + (close.empty() ? set_suggestion(command, option) : close);
 }
 
 std::string unexpected_argument(const CLI::App& command, const std::string& word) {
-  if (std::string mistake = without_a_value(command); !mistake.empty()) {
+  if (std::string mistake = missing_value(command); !mistake.empty()) {
     return mistake;
   }
   const bool key = word.find('=') != std::string::npos;
-  return "unexpected argument " + printable(word) + (key ? how_to_set(command, word) : what_is_missing(command));
+  return "unexpected argument " + printable(word) + (key ? set_suggestion(command, word) : missing_option(command));
 }
 
-std::string what_is_wrong(const CLI::App& command, const CLI::App& root, const CLI::ParseError& error) {
+std::string describe(const CLI::App& command, const CLI::App& root, const CLI::ParseError& error) {
   const auto commands = command.get_subcommands([](const CLI::App*) { return true; });
   const std::vector<std::string> rest = root.remaining(true);
   if (!rest.empty() && rest.front().starts_with("-")) {
     return unknown_option(command, rest.front().substr(0, rest.front().find('=')));
   }
   if (!rest.empty() && !commands.empty()) {
-    return "unknown command " + printable(rest.front()) + meant(rest.front(), names_of(commands));
+    return "unknown command " + printable(rest.front()) + suggestion(rest.front(), names_of(commands));
   }
   if (!rest.empty()) {
     return unexpected_argument(command, rest.front());
@@ -124,7 +124,7 @@ const CLI::App& innermost(const CLI::App& root) {
 std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error) {
   const CLI::App& command = innermost(root);
   const std::string path = path_of(&command);
-  return (path.empty() ? "" : path + ": ") + what_is_wrong(command, root, error) + " (headroom " + path +
+  return (path.empty() ? "" : path + ": ") + describe(command, root, error) + " (headroom " + path +
          (path.empty() ? "" : " ") + "--help)";
 }
 
