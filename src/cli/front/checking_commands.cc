@@ -26,14 +26,8 @@ void add_golden(Program& program) {
       .add_option("PATH", options->paths,
                   "folders, .json or .safetensors files; the source tree has some in tests/tools/golden/cases")
       ->type_name("");
-  command.add_option("--impl", options->name, "implementation of the operators")
-      ->capture_default_str()
-      ->check(one_of({"reference", "fused", "automatic"}))
-      ->type_name("reference|fused|automatic");
-  command.add_option("--dtype", options->dtype, "number format")
-      ->capture_default_str()
-      ->check(one_of({"float32", "float64"}))
-      ->type_name("float32|float64");
+  add_choice(command, "--impl", options->name, {"reference", "fused", "automatic"}, "implementation of the operators");
+  add_choice(command, "--dtype", options->dtype, {"float32", "float64"}, "number format");
   add_device(command, options->device);
   program.add_threads(command);
 }
@@ -54,20 +48,16 @@ void add_bench(Program& program) {
       ->type_name("CONFIG");
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "list the benchmarks");
-  command.add_option("--repeats", options->repeats, "number of timed runs, of which the median is reported")
-      ->capture_default_str()
-      ->check(whole_number(1, 1'000'000))
-      ->type_name("N");
+  add_value(command, "--repeats", options->repeats, "N", whole_number(1, 1'000'000),
+            "number of timed runs, of which the median is reported");
   const auto count = [&command](const char* name, std::int64_t& value, const char* about) {
-    command.add_option(name, value, about)->capture_default_str()->check(whole_number(1, 1'000'000))->type_name("N");
+    add_value(command, name, value, "N", whole_number(1, 1'000'000), about);
   };
   count("--batch-size", options->batch, "generation, evaluate: sequences or examples per batch");
   count("--prompt", options->prompt, "generation: length of the prompt");
   count("--tokens", options->tokens, "generation: number of tokens to generate");
-  command.add_option("--precision", options->precision, "number format, for benchmarks that support both")
-      ->capture_default_str()
-      ->check(one_of({"fp32", "bf16"}))
-      ->type_name("fp32|bf16");
+  add_choice(command, "--precision", options->precision, {"fp32", "bf16"},
+             "number format, for benchmarks that support both");
   add_device(command, options->device);
   program.add_threads(command);
 }

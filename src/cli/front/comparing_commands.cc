@@ -9,13 +9,9 @@ namespace headroom::cli {
 namespace {
 
 void add_seeds(CLI::App& command, std::int64_t& seeds) {
-  command
-      .add_option("--seeds", seeds,
-                  "train each model N times, with seeds train.seed, train.seed + 1, ..., and report means, standard "
-                  "deviations and the paired difference with its 95% interval")
-      ->capture_default_str()
-      ->check(whole_number(1, 10000))
-      ->type_name("N");
+  add_value(command, "--seeds", seeds, "N", whole_number(1, 10000),
+            "train each model N times, with seeds train.seed, train.seed + 1, ..., and report means, standard "
+            "deviations and the paired difference with its 95% interval");
 }
 
 void add_compare(Program& program) {
@@ -53,10 +49,8 @@ void add_compare(Program& program) {
   command.add_option("--prompt", options->prompts, "prompt for a sample text; repeatable")
       ->allow_extra_args(false)
       ->type_name("TEXT");
-  command.add_option("--sample-tokens", options->sample_tokens, "length of a sample text in tokens")
-      ->capture_default_str()
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_value(command, "--sample-tokens", options->sample_tokens, "N", whole_number(0),
+            "length of a sample text in tokens");
   program.add_threads(command);
 }
 
@@ -97,15 +91,11 @@ void add_advise(Program& program) {
       ->required()
       ->type_name("TIME");
   add_out(command, options->out, "folder for the trials, the config and the report", "DIR");
-  command
-      .add_option(
-          "--variants", options->variants,
-          "also try other attention at the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), other "
-          "recipes, TOML files")
+  add_text(command, "--variants", options->variants, "NAME,...",
+           "also try other attention at the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), other "
+           "recipes, TOML files")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(not_empty())
-      ->type_name("NAME,...");
+      ->allow_extra_args(false);
   command.add_flag("--heads", options->heads, "also try other numbers of heads and experts at the same size");
   command.add_option("--keep", options->keep, "what to keep from CONFIG")
       ->delimiter(',')
@@ -122,10 +112,7 @@ void add_report(Program& program) {
       program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again, without training.",
                   "headroom report runs/pair\n  headroom report --watch runs/first",
                   [&program, options] { return program.engine(*options); });
-  command.add_option("DIR", options->folder, "folder that was given as --out")
-      ->required()
-      ->check(not_empty())
-      ->type_name("");
+  add_text(command, "DIR", options->folder, "", "folder that was given as --out")->required();
   command.add_flag("--watch", options->watch, "update the page while training goes on in DIR");
 }
 
@@ -134,10 +121,7 @@ void add_demo(Program& program) {
   CLI::App& command = program.add(
       program.root(), "demo", "Compare SwitchHead with dense Transformers of its size, on the built-in corpus.",
       "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
-  command.add_option("--out", options->out, "folder for the runs and the report")
-      ->capture_default_str()
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_text(command, "--out", options->out, "DIR", "folder for the runs and the report");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
   program.add_threads(command);

@@ -106,9 +106,7 @@ void add_cost(Program& program) {
       ->type_name("switchhead|moa|dcmha|mgk");
   command.add_option("--vary", options->vary, "a key and its values: show the costs of every CONFIG with each value")
       ->type_name("KEY=V1,V2,...");
-  command.add_option("--plot", options->plot, "with --vary: SVG file to write, with the costs over the values")
-      ->check(not_empty())
-      ->type_name("FILE");
+  add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
   command
       .add_option("--processes", options->devices.processes,
                   "numbers of ranks: show what a rank stores, computes and sends in a training step")
@@ -166,10 +164,7 @@ void add_match(Program& program) {
                   [&program, options] { return run_match(*options, program.output()); });
   command.add_option("CONFIG", options->config, "TOML file or recipe to resize")->required()->type_name("");
   command.add_option("--target", options->target, "TOML file or recipe to match")->required()->type_name("CONFIG");
-  command.add_option("--by", options->by, "quantity to make equal")
-      ->capture_default_str()
-      ->check(one_of({"parameters", "macs"}))
-      ->type_name("parameters|macs");
+  add_choice(command, "--by", options->by, {"parameters", "macs"}, "quantity to make equal");
   add_set(command, options->set);
   command.add_flag("--full", options->full, "print every key, not only those that differ from CONFIG");
 }

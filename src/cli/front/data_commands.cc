@@ -143,26 +143,14 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
   add_input(command, options->input);
   add_out(command, options->out, "file to write; with --kind bpe a name that ends in .json makes a tokenizer.json",
           "FILE");
-  command
-      .add_option("--kind", options->kind,
-                  "units of the vocabulary: bytes, pieces, words, or byte pairs merged within words as in GPT-2 (bpe)")
-      ->capture_default_str()
-      ->check(one_of({"bytes", "sentencepiece", "words", "bpe"}))
-      ->type_name("bytes|sentencepiece|words|bpe");
-  command
-      .add_option("--vocabulary-size", options->vocabulary_size,
-                  "sentencepiece, bpe: number of pieces (default: 8000); words: number of words, the most frequent "
-                  "(default: all)")
-      ->check(whole_number(1, INT32_MAX))
-      ->type_name("N");
-  command
-      .add_option(
-          "--character-coverage", options->options.character_coverage,
-          "sentencepiece: share of the text's characters that get their own piece, the others are encoded as bytes; "
-          "use less than 1 for scripts with thousands of characters, such as Chinese or Japanese")
-      ->capture_default_str()
-      ->check(number(0.9, 1.0))
-      ->type_name("X");
+  add_choice(command, "--kind", options->kind, {"bytes", "sentencepiece", "words", "bpe"},
+             "units of the vocabulary: bytes, pieces, words, or byte pairs merged within words as in GPT-2 (bpe)");
+  add_value(
+      command, "--vocabulary-size", options->vocabulary_size, "N", whole_number(1, INT32_MAX),
+      "sentencepiece, bpe: number of pieces (default: 8000); words: number of words, the most frequent (default: all)");
+  add_value(command, "--character-coverage", options->options.character_coverage, "X", number(0.9, 1.0),
+            "sentencepiece: share of the text's characters that get their own piece, the others are encoded as bytes; "
+            "use less than 1 for scripts with thousands of characters, such as Chinese or Japanese");
   command.add_flag("--keep-whitespace", options->options.keep_whitespace,
                    "sentencepiece: preserve spaces and line ends exactly");
 }
@@ -180,11 +168,8 @@ struct TokenizerChoice {
 // Adds the argument or option `name`, with `type` for its value in the help.
 void add_tokenizer(CLI::App& command, TokenizerChoice& tokenizer, const std::string& name, const std::string& type) {
   command.add_option(name, tokenizer.file, kTokenizerFile)->required()->type_name(type);
-  command
-      .add_option("--side", tokenizer.side, "for a pair of tokenizers for translation: the source or the target side")
-      ->capture_default_str()
-      ->check(one_of({"source", "target"}))
-      ->type_name("source|target");
+  add_choice(command, "--side", tokenizer.side, {"source", "target"},
+             "for a pair of tokenizers for translation: the source or the target side");
 }
 
 void add_tokenizer_encode(Program& program, CLI::App& group) {
@@ -224,7 +209,7 @@ void add_tokenizer_decode(Program& program, CLI::App& group) {
                                     return 0;
                                   });
   add_tokenizer(command, options->tokenizer, "TOKENIZER", "");
-  command.add_option("ID", options->ids, "token ids")->required()->check(whole_number(0, INT32_MAX))->type_name("");
+  add_value(command, "ID", options->ids, "", whole_number(0, INT32_MAX), "token ids")->required();
 }
 
 struct Prepare {
@@ -305,12 +290,8 @@ void add_prepare(Program& program, CLI::App& group) {
   add_input(command, options->input);
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
-  command
-      .add_option(
-          "--validation-share", options->validation_share,
-          "share of the text, its last lines, to write to a second file: NAME.validation.tokens beside NAME.tokens")
-      ->check(number(0.0, 0.99))
-      ->type_name("X");
+  add_value(command, "--validation-share", options->validation_share, "X", number(0.0, 0.99),
+            "share of the text, its last lines, to write to a second file: NAME.validation.tokens beside NAME.tokens");
 }
 
 }  // namespace

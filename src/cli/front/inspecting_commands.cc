@@ -25,27 +25,16 @@ void add_analyse(Program& program) {
                     return program.engine(*options);
                   });
   add_runs(command, options->models.runs, "run folders or checkpoint files");
-  command
-      .add_option(
-          "--text", options->text,
-          "text to read; for a translation model a source and its translation, separated by a tab; for a classifier "
-          "of pairs both texts, separated by a tab")
-      ->check(not_empty())
-      ->type_name("TEXT");
-  command
-      .add_option("--data", options->data,
-                  "file to read, in a format of the run's validation data (default: the beginning of that data)")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command
-      .add_option(
-          "--what", options->what,
-          "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to "
-          "the model)")
+  add_text(command, "--text", options->text, "TEXT",
+           "text to read; for a translation model a source and its translation, separated by a tab; for a classifier "
+           "of pairs both texts, separated by a tab");
+  add_text(command, "--data", options->data, "FILE",
+           "file to read, in a format of the run's validation data (default: the beginning of that data)");
+  add_text(command, "--what", options->what, "NAME,...",
+           "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to the "
+           "model)")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(not_empty())
-      ->type_name("NAME,...");
+      ->allow_extra_args(false);
   add_checkpoints(command, options->models.checkpoints,
                   "all: every checkpoint of the runs, oldest first (default: the newest of each run)");
   add_out(command, options->out, "folder for analysis.json, report.html and analysis.safetensors", "DIR");
@@ -64,13 +53,9 @@ void add_inspect(Program& program) {
       [&program, options] { return program.engine(*options); });
   add_runs(command, options->models.runs,
            "run folders or checkpoint files of language models or classifiers with one tokenizer");
-  command
-      .add_option(
-          "--text", options->text,
-          "file to read, no longer than the models' context (default: the beginning of the first run's validation "
-          "data)")
-      ->check(not_empty())
-      ->type_name("FILE");
+  add_text(
+      command, "--text", options->text, "FILE",
+      "file to read, no longer than the models' context (default: the beginning of the first run's validation data)");
   add_checkpoints(command, options->models.checkpoints,
                   "all: every checkpoint of the runs, with a slider (default: the newest of each run)");
   add_out(command, options->out, "self-contained HTML file to write", "FILE");
@@ -96,13 +81,8 @@ void add_export(Program& program, CLI::App& group) {
       [&program, options] { return program.engine(*options); });
   add_run(command, options->run);
   add_out(command, options->out, "file to write; with --format huggingface a folder", "FILE");
-  command
-      .add_option(
-          "--format", options->format,
-          "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer (dense models only)")
-      ->capture_default_str()
-      ->check(one_of({"headroom", "huggingface"}))
-      ->type_name("headroom|huggingface");
+  add_choice(command, "--format", options->format, {"headroom", "huggingface"},
+             "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer (dense models only)");
 }
 
 void add_import(Program& program) {

@@ -8,31 +8,15 @@ namespace headroom::cli {
 
 namespace {
 
-void add_average(CLI::App& command, std::int64_t& average) {
-  command.add_option("--average", average, "average the parameters of the run's newest N checkpoints")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
-}
-
-void add_decoding(CLI::App& command, Decoding& decoding) {
-  command
-      .add_option("--beam", decoding.beam,
-                  "translation: hypotheses of the beam search; 1: greedy (default: the run's decoding.beam)")
-      ->check(whole_number(1, 1024))
-      ->type_name("N");
-  command
-      .add_option("--length-penalty", decoding.length_penalty,
-                  "translation: log-probabilities are divided by the length to this power (default: the run's "
-                  "decoding.length_penalty)")
-      ->check(number(-10.0, 10.0))
-      ->type_name("X");
-}
-
 // Options for opening the model that add_run() names.
 void add_model(CLI::App& command, ModelChoice& model) {
-  add_average(command, model.average);
-  add_decoding(command, model.decoding);
+  add_value(command, "--average", model.average, "N", whole_number(1, 1 << 20),
+            "average the parameters of the run's newest N checkpoints");
+  add_value(command, "--beam", model.decoding.beam, "N", whole_number(1, 1024),
+            "translation: hypotheses of the beam search; 1: greedy (default: the run's decoding.beam)");
+  add_value(command, "--length-penalty", model.decoding.length_penalty, "X", number(-10.0, 10.0),
+            "translation: log-probabilities are divided by the length to this power (default: the run's "
+            "decoding.length_penalty)");
   add_device(command, model.device);
   add_precision(command, model.precision);
 }
@@ -63,56 +47,30 @@ void add_evaluate(Program& program) {
       ->allow_extra_args(false)  // RUN may follow
       ->check(not_empty())
       ->type_name("FILE");
-  command.add_option("FILE", options->more, "more files for --data")->check(not_empty())->type_name("");
-  command
-      .add_option(
-          "--task", options->task,
-          "zero- or few-shot test: lambada, blimp, cbt, piqa, ..., composition, target_loss; --data is its file, "
-          "folder or tar archive")
-      ->check(not_empty())
-      ->type_name("NAME");
-  command.add_option("--shots", options->shots, "with --task: number of solved examples before each question")
-      ->capture_default_str()
-      ->check(whole_number(0, 1000))
-      ->type_name("N");
-  command
-      .add_option("--shots-from", options->shots_from,
-                  "with --shots: file, folder or archive of the solved examples (default: other questions of --data)")
-      ->check(not_empty())
-      ->type_name("FILE");
+  add_text(command, "FILE", options->more, "", "more files for --data");
+  add_text(command, "--task", options->task, "NAME",
+           "zero- or few-shot test: lambada, blimp, cbt, piqa, ..., composition, target_loss; --data is its file, "
+           "folder or tar archive");
+  add_value(command, "--shots", options->shots, "N", whole_number(0, 1000),
+            "with --task: number of solved examples before each question");
+  add_text(command, "--shots-from", options->shots_from, "FILE",
+           "with --shots: file, folder or archive of the solved examples (default: other questions of --data)");
   command.add_flag("--by-shots", options->by_shots,
                    "with --task composition: figures by number of solved examples before an answer");
-  command
-      .add_option(
-          "--begin", options->begin,
-          "with --task: what precedes each text: nothing, a line end, or the bos token; lm_eval uses none with most "
-          "models, and bos if their tokenizer adds it (default: line_end for models trained by Headroom; for imported "
-          "ones bos if their tokenizer adds it, else none)")
-      ->check(one_of({"none", "line_end", "bos"}))
-      ->type_name("none|line_end|bos");
-  command
-      .add_option("--items", options->items,
-                  "with --task: write a JSON line for each question, with the log-probability of each choice")
-      ->check(not_empty())
-      ->type_name("FILE");
-  command
-      .add_option("--stride", options->stride,
-                  "for text: distance of the starts of overlapping windows, in tokens; 0: chunks that do not overlap")
-      ->capture_default_str()
-      ->check(whole_number(0, 1 << 30))
-      ->type_name("N");
-  command
-      .add_option("--target", options->target,
-                  "translation: files with the translations of --data, line by line (default: --data holds both, "
-                  "separated by a "
-                  "tab)")
-      ->allow_extra_args(false)
-      ->check(not_empty())
-      ->type_name("FILE");
-  command.add_option("--batch-size", options->batch_size, "number of streams, examples or texts evaluated at a time")
-      ->capture_default_str()
-      ->check(whole_number(1, 1 << 20))
-      ->type_name("N");
+  add_choice(command, "--begin", options->begin, {"none", "line_end", "bos"},
+             "with --task: what precedes each text: nothing, a line end, or the bos token; lm_eval uses none with most "
+             "models, and bos if their tokenizer adds it (default: line_end for models trained by Headroom; for "
+             "imported ones bos if their tokenizer adds it, else none)");
+  add_text(command, "--items", options->items, "FILE",
+           "with --task: write a JSON line for each question, with the log-probability of each choice");
+  add_value(command, "--stride", options->stride, "N", whole_number(0, 1 << 30),
+            "for text: distance of the starts of overlapping windows, in tokens; 0: chunks that do not overlap");
+  add_text(command, "--target", options->target, "FILE",
+           "translation: files with the translations of --data, line by line (default: --data holds both, separated by "
+           "a tab)")
+      ->allow_extra_args(false);
+  add_value(command, "--batch-size", options->batch_size, "N", whole_number(1, 1 << 20),
+            "number of streams, examples or texts evaluated at a time");
   command.add_flag("--skip-bad-rows", options->skip_bad_rows,
                    "skip rows of the data that cannot be used, and report how many");
   add_model(command, options->model);
@@ -121,26 +79,17 @@ void add_evaluate(Program& program) {
 
 // default_str() shows the defaults of decode::GenerateOptions.
 void add_sampling(CLI::App& command, Sampling& sampling) {
-  command.add_option("--tokens", sampling.tokens, "number of tokens to generate")
-      ->default_str("100")
-      ->check(whole_number(0))
-      ->type_name("N");
-  command.add_option("--temperature", sampling.temperature, "sampling temperature; 0: greedy")
-      ->default_str("1")
-      ->check(number(0.0, 1e6))
-      ->type_name("X");
-  command.add_option("--top-k", sampling.top_k, "sample from the K likeliest tokens; 0: from all")
-      ->default_str("0")
-      ->check(whole_number(0))
-      ->type_name("K");
-  command.add_option("--top-p", sampling.top_p, "sample from the fewest tokens whose probabilities add up to P")
-      ->default_str("1")
-      ->check(number(1e-9, 1.0))
-      ->type_name("P");
-  command.add_option("--seed", sampling.seed, "random seed; the same seed gives the same text")
-      ->default_str("1")
-      ->check(whole_number(0))
-      ->type_name("N");
+  add_value(command, "--tokens", sampling.tokens, "N", whole_number(0), "number of tokens to generate")
+      ->default_str("100");
+  add_value(command, "--temperature", sampling.temperature, "X", number(0.0, 1e6), "sampling temperature; 0: greedy")
+      ->default_str("1");
+  add_value(command, "--top-k", sampling.top_k, "K", whole_number(0), "sample from the K likeliest tokens; 0: from all")
+      ->default_str("0");
+  add_value(command, "--top-p", sampling.top_p, "P", number(1e-9, 1.0),
+            "sample from the fewest tokens whose probabilities add up to P")
+      ->default_str("1");
+  add_value(command, "--seed", sampling.seed, "N", whole_number(0), "random seed; the same seed gives the same text")
+      ->default_str("1");
 }
 
 void add_generate(Program& program) {
@@ -162,43 +111,24 @@ void add_generate(Program& program) {
 constexpr std::int64_t kMaxPort = 65535;
 
 void add_address(CLI::App& command, Serve& serve) {
-  command.add_option("--host", serve.host, "address to listen on; 127.0.0.1: only this machine can connect")
-      ->capture_default_str()
-      ->check(not_empty())
-      ->type_name("HOST");
-  command.add_option("--port", serve.port, "port to listen on; 0: any free port")
-      ->capture_default_str()
-      ->check(whole_number(0, kMaxPort))
-      ->type_name("N");
-  command.add_option("--api-key-file", serve.api_key_file, "file with the API key that requests must send")
-      ->check(not_empty())
-      ->type_name("FILE");
+  add_text(command, "--host", serve.host, "HOST", "address to listen on; 127.0.0.1: only this machine can connect");
+  add_value(command, "--port", serve.port, "N", whole_number(0, kMaxPort), "port to listen on; 0: any free port");
+  add_text(command, "--api-key-file", serve.api_key_file, "FILE", "file with the API key that requests must send");
 }
 
 void add_limits(CLI::App& command, Serve& serve) {
-  command.add_option("--batch", serve.batch, "number of answers generated at the same time (default: 8)")
-      ->check(whole_number(1, 1024))
-      ->type_name("N");
-  command
-      .add_option("--queue", serve.queue, "number of answers that may wait before requests are refused (default: 256)")
-      ->check(whole_number(0, 1 << 16))
-      ->type_name("N");
-  command
-      .add_option("--prefix-cache", serve.prefix_cache,
-                  "tokens of prompts cached for prompts with the same prefix; 0: none (default: 16384)")
-      ->check(whole_number(0, 1 << 24))
-      ->type_name("N");
-  command
-      .add_option("--max-length", serve.max_length,
-                  "limit on the tokens of a prompt and its answer together (default: the model's context)")
-      ->check(whole_number(2, 1 << 24))
-      ->type_name("N");
-  command.add_option("--max-body", serve.max_body, "limit on the size of a request, in MiB (default: 8)")
-      ->check(whole_number(1, 1024))
-      ->type_name("N");
-  command.add_option("--timeout", serve.timeout, "limit on the time of a request, in seconds (default: 600)")
-      ->check(number(0.001, 1e6))
-      ->type_name("N");
+  add_value(command, "--batch", serve.batch, "N", whole_number(1, 1024),
+            "number of answers generated at the same time (default: 8)");
+  add_value(command, "--queue", serve.queue, "N", whole_number(0, 1 << 16),
+            "number of answers that may wait before requests are refused (default: 256)");
+  add_value(command, "--prefix-cache", serve.prefix_cache, "N", whole_number(0, 1 << 24),
+            "tokens of prompts cached for prompts with the same prefix; 0: none (default: 16384)");
+  add_value(command, "--max-length", serve.max_length, "N", whole_number(2, 1 << 24),
+            "limit on the tokens of a prompt and its answer together (default: the model's context)");
+  add_value(command, "--max-body", serve.max_body, "N", whole_number(1, 1024),
+            "limit on the size of a request, in MiB (default: 8)");
+  add_value(command, "--timeout", serve.timeout, "N", number(0.001, 1e6),
+            "limit on the time of a request, in seconds (default: 600)");
 }
 
 void add_train(Program& program) {
@@ -219,9 +149,7 @@ void add_train(Program& program) {
                     return program.engine<Train>(*options);
                   });
   command.add_option("CONFIG", options->config, "TOML file or recipe")->type_name("");
-  command.add_option("--out", options->out, "run folder (default: runs/<name of CONFIG>)")
-      ->check(not_empty())
-      ->type_name("DIR");
+  add_text(command, "--out", options->out, "DIR", "run folder (default: runs/<name of CONFIG>)");
   add_set(command, options->set);
   command.add_flag_callback(
       "--skip-bad-rows", [options] { options->set.emplace_back("data.skip_bad_rows=true"); },

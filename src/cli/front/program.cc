@@ -93,13 +93,12 @@ void Program::add_shared(CLI::App& command) {
 }
 
 void Program::add_threads(CLI::App& command) {
-  command.add_option("--threads", threads_, "number of threads (default: all physical cores)")
-      ->check(whole_number(1, 4096))
-      ->type_name("N");
+  add_value(command, "--threads", threads_, "N", whole_number(1, 4096),
+            "number of threads (default: all physical cores)");
 }
 
 void add_run(CLI::App& command, std::string& run) {
-  command.add_option("RUN", run, "run folder or checkpoint file")->required()->check(not_empty())->type_name("");
+  add_text(command, "RUN", run, "", "run folder or checkpoint file")->required();
 }
 
 void add_runs(CLI::App& command, std::vector<std::string>& runs, const std::string& about) {
@@ -172,6 +171,11 @@ CLI::Validator one_of(std::vector<std::string> names) {
 CLI::Validator not_empty() {
   return CLI::Validator([](const std::string& text) { return std::string(text.empty() ? "must not be empty" : ""); },
                         "");
+}
+
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value,
+                        const std::vector<std::string>& names, const std::string& about) {
+  return add_value(command, name, value, fmt::format("{}", fmt::join(names, "|")), one_of(names), about);
 }
 
 int Program::dispatch(int argc, const char* const* argv) {

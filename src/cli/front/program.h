@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "cli/commands.h"
@@ -80,6 +81,27 @@ CLI::Validator number(double low, double high);
 CLI::Validator one_of(std::vector<std::string> names);
 // Any text that is not empty.
 CLI::Validator not_empty();
+
+// Options and arguments with a value; `type` names it in the help, which shows the default of a number or text unless
+// `about` does.
+template <class T>
+CLI::Option* add_value(CLI::App& command, const std::string& name, T& value, const std::string& type,
+                       const CLI::Validator& check, const std::string& about) {
+  CLI::Option* const option = command.add_option(name, value, about)->check(check)->type_name(type);
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+    if (about.find("(default") == std::string::npos) {
+      option->capture_default_str();
+    }
+  }
+  return option;
+}
+template <class T>
+CLI::Option* add_text(CLI::App& command, const std::string& name, T& value, const std::string& type,
+                      const std::string& about) {
+  return add_value(command, name, value, type, not_empty(), about);
+}
+CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value,
+                        const std::vector<std::string>& names, const std::string& about);
 
 // The command that the command line names.
 const CLI::App& innermost(const CLI::App& root);

@@ -86,14 +86,6 @@ HttpServer::HttpServer(Options options) : options_(std::move(options)) {
       write(request, response, to_response(error));
     }
   });
-  // A client that asks before it sends its body is refused before it does.
-  set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
-    const std::optional<ApiError> refused = refusal(request);
-    if (refused) {
-      write(request, response, to_response(*refused));
-    }
-    return refused ? refused->status : 100;
-  });
   // For what httplib refuses itself.
   set_error_handler(HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) {
