@@ -1,4 +1,4 @@
-"""Clients that a server must survive, and a good one that it must go on serving meanwhile. By hand:
+"""Hostile clients, and an ordinary one that the server must answer meanwhile. Run it by hand:
 
     python tests/end_to_end/bad_clients.py http://127.0.0.1:8080 --requests 10000
 """
@@ -30,7 +30,7 @@ def valid(draw):
 
 
 def body(draw):
-    """What may be a request, as bytes."""
+    """A request body, valid or not."""
     request = valid(draw)
     kind = draw.randrange(6)
     if kind <= 2:
@@ -62,7 +62,7 @@ def ordinary(draw, connection):
 
 
 def cut_off(draw, connection):
-    """Goes away in the middle of a request, or of its answer."""
+    """Disconnects in the middle of a request, or of its answer."""
     text = json.dumps({**valid(draw), "max_tokens": 50, "stream": draw.random() < 0.5}).encode()
     whole = head(length=len(text)) + text
     connection.sendall(whole[:draw.randrange(1, len(whole) + 1)])
@@ -92,7 +92,7 @@ def wrong_length(draw, connection):
 
 
 def endless(draw, connection):
-    """A body without an end, until the server has had enough."""
+    """An endless body, until the server disconnects."""
     connection.sendall(head("/v1/completions", None, "Transfer-Encoding: chunked"))
     chunk = b"10000\r\n" + b"[" * 65536 + b"\r\n"
     for _ in range(400):
@@ -101,7 +101,7 @@ def endless(draw, connection):
 
 
 def half_open(draw, connection):
-    """Says something, then nothing, for a while."""
+    """Sends a part of a request, then nothing for a while."""
     connection.sendall(head(length=100)[:draw.randrange(0, 90)])
     time.sleep(draw.random())
 
@@ -134,7 +134,7 @@ def attack(address, seed):
 
 
 def good_client(url):
-    """Seconds that an ordinary request took."""
+    """The seconds and the text of an ordinary request."""
     text = json.dumps({"prompt": "the head ", "max_tokens": 4, "seed": 1, "temperature": 0}).encode()
     begin = time.monotonic()
     request = urllib.request.Request(f"{url}/v1/completions", text, {"Content-Type": "application/json"})
@@ -144,7 +144,7 @@ def good_client(url):
 
 
 def run(url, host, port, requests, threads=16, first_seed=0, on_progress=lambda done: None):
-    """Sends so many bad requests; the times of the good client, and what it was answered."""
+    """Sends `requests` bad requests; returns the times and the texts of the ordinary client."""
     seeds, lock, times, texts = iter(range(first_seed, first_seed + requests)), threading.Lock(), [], set()
 
     def bad():
@@ -171,7 +171,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--requests", type=int, default=10000)
-    parser.add_argument("--pid", type=int, help="of the server, whose memory is looked at")
+    parser.add_argument("--pid", type=int, help="process id of the server, to print its memory")
     options = parser.parse_args()
     host, port = options.url.removeprefix("http://").rsplit(":", 1)
 

@@ -1,4 +1,4 @@
-"""A headless Chromium that tests look at pages with, through the two pipes of its DevTools protocol."""
+"""A headless Chromium for tests of pages, controlled through the two pipes of its DevTools protocol."""
 
 import base64
 import json
@@ -15,16 +15,16 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def program():
-    """Where one is installed, or None."""
+    """The path of an installed Chromium, or None."""
     return next((found for found in map(shutil.which, PROGRAMS) if found), None)
 
 
 class Browser:
-    """One page of one browser; `errors` are what its scripts throw and log."""
+    """One page of one browser; `errors`: exceptions and logged errors of its scripts."""
 
     def __init__(self, width=1400, height=1000, dark=False):
         self.folder = tempfile.TemporaryDirectory(prefix="headroom-browser-", ignore_cleanup_errors=True)
-        there, reads = os.pipe(), os.pipe()  # what it reads, what it writes
+        there, reads = os.pipe(), os.pipe()  # the browser's input and output
         kept = {there[0]: 3, reads[1]: 4}
 
         def place():
@@ -104,7 +104,7 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def open(self, address):
-        """Goes to an address and waits until the page is loaded."""
+        """Opens a URL and waits until the page is loaded."""
         self.events.clear()
         self.send("Page.navigate", url=address)
         deadline = time.monotonic() + train_runs.PATIENCE
@@ -112,7 +112,7 @@ class Browser:
             self.hear(self.receive(deadline))
 
     def evaluate(self, expression):
-        """The value of an expression, or of what it promises."""
+        """The value of an expression; promises are awaited."""
         answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

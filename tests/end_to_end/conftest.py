@@ -15,20 +15,20 @@ class Program:
         self.environment = {**os.environ, "HEADROOM_CACHE": str(cache)}
 
     def __call__(self, *arguments, status=0, **options):
-        """Runs `headroom ARGUMENTS` and checks its exit status; the finished process."""
+        """Runs `headroom ARGUMENTS` and checks its exit status; returns the finished process."""
         done = subprocess.run([train_runs.program(), *map(str, arguments)], env=self.environment, text=True,
                               timeout=train_runs.PATIENCE, stdin=subprocess.DEVNULL, **{"capture_output": True, **options})
         assert done.returncode == status, f"status {done.returncode} of headroom {arguments}:\n{done.stderr}"
         return done
 
     def json(self, *arguments, status=0):
-        """The one JSON document that --json promises, and nothing else, on stdout."""
+        """The JSON document on stdout; checks that nothing else is there."""
         out = self(*arguments, "--json", status=status).stdout
         assert out.count("\n") == 1 and out.endswith("\n"), out
         return json.loads(out)
 
     def refusal(self, *arguments, status=2):
-        """The one line on stderr that tells of a mistake; nothing is on stdout."""
+        """The line on stderr of a user error; checks that it is the only output."""
         done = self(*arguments, status=status)
         assert done.stdout == ""
         assert done.stderr.startswith("headroom: ") and done.stderr.count("\n") == 1, done.stderr
@@ -69,6 +69,6 @@ def server(served):
 
 
 def pytest_sessionfinish(session, exitstatus):
-    """A file whose tests are all skipped, since a package is not there, has not failed."""
+    """A file whose tests are all skipped because a package is missing has not failed."""
     if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK

@@ -1,4 +1,4 @@
-"""Several processes that train together, started as torchrun starts them."""
+"""Ranks of a distributed run, started as torchrun starts them."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import train_runs
 
 
 class Group:
-    """`n` ranks of the program with these arguments; the store that torchrun would host lies in this process.
+    """`n` ranks of the program with these arguments; this process hosts the store that torchrun would host.
 
     `more[rank]` are arguments of one rank alone, `before[rank]` is the command that it is started through.
     """
@@ -36,7 +36,7 @@ class Group:
 
 
 def run(n, config, out, *more, status=0):
-    """Trains with `n` processes; the JSON of rank 0, or the stderr of all ranks if another status is expected."""
+    """Trains on `n` ranks; returns the JSON of rank 0, or the stderr of all ranks if another status is expected."""
     ended = Group(n, config.parent, "train", config, "--out", out, "--json", *more).finish()
     stderr = "".join(err for _, _, err in ended)
     if status != 0:

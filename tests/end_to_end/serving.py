@@ -1,4 +1,4 @@
-"""`headroom serve` as a process, and HTTP to it."""
+"""Starts `headroom serve` and sends it requests."""
 
 import contextlib
 import http.client
@@ -37,7 +37,7 @@ ROUTED = 'projection = "experts"\nn_experts = 3\ntop_k = 2\nposition = "rope"'
 
 
 def train(headroom, folder, name, tokenizer, attention="", context=160):
-    """A run folder of this name."""
+    """Trains a model; returns its run folder."""
     if not (folder / "text.txt").exists():
         train_runs.write_text(folder / "text.txt", 20000, 3)
     config = folder / f"{name}.toml"
@@ -104,13 +104,13 @@ class Server:
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def complete(self, **fields):
-        """The document of a completion that succeeds."""
+        """The document of a completion; checks that it succeeds."""
         answer = self.post("/v1/completions", fields)
         assert answer.status == 200, answer.text
         return answer.json
 
     def events(self, **fields):
-        """The documents of a stream, as they come."""
+        """The documents of a streamed completion."""
         with contextlib.closing(self.connect()) as connection:
             connection.request("POST", "/v1/completions", json.dumps({**fields, "stream": True}),
                                {"Content-Type": "application/json"})
@@ -127,7 +127,7 @@ class Server:
             raise AssertionError("the stream ended without its last event")
 
     def metrics(self):
-        """name or name{labels} to number."""
+        """The values of all metrics, by name or name{labels}."""
         lines = self.get("/metrics").text.splitlines()
         return {name: float(number) for name, number in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 

@@ -1,4 +1,4 @@
-"""What people get wrong, and what strangers' files hold: one printable line each, and nothing left behind."""
+"""User errors and hostile files: one printable line each, and no files left behind."""
 
 import json
 import os
@@ -18,7 +18,7 @@ QUICK = ["--set", "train.steps=2", "--set", "train.warmup_steps=0", "--set", "tr
 
 
 def rewritten_metadata(source, target, change):
-    """A copy of a safetensors file with other metadata."""
+    """A copy of a safetensors file with changed metadata."""
     data = source.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -151,7 +151,7 @@ def test_a_wrong_value_is_named(headroom, tiny, trained, tmp_path_factory, argum
 
 
 def test_character_coverage_makes_room(headroom, tmp_path):
-    """Thousands of characters that occur once each need not be pieces."""
+    """Thousands of rare characters need no pieces of their own."""
     text = tmp_path / "rare.txt"
     text.write_text("".join("aaaa bbbb cccc dddd " * 20 + chr(0x4e00 + i) + "\n" for i in range(600)))
     arguments = ["tokenizer", "train", text, "--out", tmp_path / "x.tokenizer", "--vocabulary-size", 280]
@@ -212,7 +212,7 @@ def test_a_tokenizer_does_not_replace_the_text_it_is_made_from(headroom, tmp_pat
     assert str(text) in refusal and text.read_text().startswith("one two")
 
 
-def test_a_run_that_diverged_says_so(headroom, tiny, tmp_path):
+def test_a_diverged_run_is_reported(headroom, tiny, tmp_path):
     wild = ["--set", "train.learning_rate=1", "--set", "train.clip_norm=0", "--set", "train.steps=12", "--set",
             "train.warmup_steps=0", "--set", "train.schedule=constant"]
     assert "diverged" in headroom("train", tiny, "--out", tmp_path / "wild", *wild).stderr
@@ -250,7 +250,7 @@ def test_words_that_the_tokenizer_does_not_know_count(headroom, tiny, tmp_path):
 
 
 def test_a_moved_run_still_evaluates(headroom, tiny, tmp_path):
-    """Files that a config names are found from wherever the run is, whatever the current folder."""
+    """A run finds the files of its config after it is moved, from any working directory."""
     (tmp_path / "configs").mkdir()
     (tmp_path / "texts").mkdir()
     for name in ["train.txt", "validation.txt"]:
@@ -277,7 +277,7 @@ def test_evaluating_and_writing_take_the_runs_threads_and_precision(headroom, ti
         assert [(d["threads"], d["precision"]) for d in documents] == [(1, precision)] * 2
     assert headroom.json("evaluate", tmp_path / "fp32", "--threads", 2)["threads"] == 2
     assert headroom.json("generate", tmp_path / "fp32", "--prompt", "a", "--tokens", 2, "--threads", 2)["threads"] == 2
-    # The same parameters, computed in the other precision: a little different, no more.
+    # The same parameters in the other precision give a slightly different loss.
     file = tmp_path / "bf16" / "checkpoints" / (tmp_path / "bf16" / "checkpoints" / "latest").read_text().strip()
     rounded = headroom.json("evaluate", file)["loss"]
     data = file.read_bytes()
@@ -301,7 +301,7 @@ def wait_for(condition, process):
 
 @pytest.fixture(scope="module")
 def preparing(headroom, tiny, tmp_path_factory):
-    """Starts `data prepare` of a text that takes a while, and waits until it writes."""
+    """Starts `data prepare` of a long text and waits until it writes."""
     folder = tmp_path_factory.mktemp("preparing")
     text = big_text(folder / "big.txt")
     words = folder / "words.tokenizer"

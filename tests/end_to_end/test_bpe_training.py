@@ -1,4 +1,4 @@
-"""Byte-level BPE trained here, against the package `tokenizers`."""
+"""Training of byte-level BPE, compared with the package `tokenizers`."""
 
 import json
 import random
@@ -14,7 +14,7 @@ SIZE = 700
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
-    """Words of all kinds, the frequent ones often."""
+    """Words of all kinds; some are frequent."""
     draw = random.Random(3)
     syllables = ["the", "at", "tend", "s", "room", "head", "ing", "er", "é", "ß", "日", "本", "ж", "ик", "'s", "12", "-", "x"]
     words = ["".join(draw.choice(syllables) for _ in range(draw.randint(1, 4))) for _ in range(900)]
@@ -127,7 +127,7 @@ precision = "fp32"
     run = tmp_path / "run"
     headroom("train", config, "--out", run)
     info = headroom.json("evaluate", run)
-    # Of both files; the text of a tokenizer that loses nothing can be counted in its tokens.
+    # From both files; a lossless tokenizer makes the length of the text countable in tokens.
     assert abs(info["tokens"] / (0.1 * whole["tokens"] + 0.1 * parts["tokens"]) - 1) < 0.1
     assert info["bits_per_byte"] > 0
     refusal = headroom.refusal("train", config, "--out", tmp_path / "x", "--set", "data.mixture=[1]")

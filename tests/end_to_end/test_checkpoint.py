@@ -12,7 +12,7 @@ from train_runs import TINY_MODEL
 MODELS = pathlib.Path(__file__).resolve().parents[1] / "engine" / "store" / "huggingface"
 
 
-def test_info_says_what_is_there(headroom, trained):
+def test_info(headroom, trained):
     info = headroom.json("checkpoint", "info", trained)
     assert info["kind"] == "language_model" and info["step"] == 6 and info["checksums"] == "verified"
     assert info["tokenizer"].startswith("bytes-256-")
@@ -65,7 +65,7 @@ def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     for there in (other, tmp_path):
         assert f"--out: {there}" in headroom.refusal("checkpoint", "export", trained, "--out", there)
     assert other.read_text() == "[model]"
-    headroom("checkpoint", "export", trained, "--out", out)  # again, over itself
+    headroom("checkpoint", "export", trained, "--out", out)  # overwrites itself
 
 
 def test_export_replaces_nothing_that_a_run_goes_on_from(headroom, trained, tmp_path):

@@ -1,4 +1,4 @@
-"""Models that choose a class, from outside: killed and resumed, evaluated on files, compared by accuracy."""
+"""Classifiers: killed and resumed, evaluated on files, compared by accuracy."""
 
 import io
 import json
@@ -82,7 +82,7 @@ def write_pictures(folder):
     (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 60) + labels)
 
 
-# Read again and again by several threads, and changed by everything that there is.
+# Read repeatedly by several threads, with every augmentation.
 SHARDS = PICTURES.replace("train-images-idx3-ubyte", "*.tar").replace("augment_shift = 1", """augment_crop = 0.2
 randaugment = 2
 mixup = 0.2
@@ -91,7 +91,7 @@ decode_threads = 3""").replace("batch_size = 8", "batch_size = 8\naccumulate = 4
 
 
 def write_shards(folder):
-    """Three shards of 60 pictures, of several sizes, whose brightest third tells their label."""
+    """Three shards of 60 images, of several sizes, whose brightest third is their label."""
     draw = random.Random(2)
 
     def add(archive, name, content):
@@ -169,7 +169,7 @@ def test_evaluate_measures_its_own_data_and_files(headroom, listops):
 
 
 def test_analyse_looks_into_a_classifier(headroom, listops):
-    """Maps whose rows add up to 1, of a text, of a file of labelled texts and of the run's own data."""
+    """Attention maps have rows that add up to 1, for a text, a file of labelled texts and the run's own data."""
     out = listops / "inside"
     (listops / "one.tsv").write_text("7\t[MAX 3 1 7 ]\n")
     for source, tokens in ((["--text", "[MAX 2 9 [MIN 4 7 ] 0 ]"], 9), (["--data", listops / "one.tsv"], 5), ([], None)):
@@ -220,5 +220,5 @@ def test_compare_judges_listops_by_the_loss(headroom, listops):
     assert "too few for a batch" in wrong
 
 
-def test_generate_says_what_it_needs(headroom, listops):
+def test_generate_needs_a_language_model(headroom, listops):
     assert "language_model" in headroom.refusal("generate", listops / "run", "--prompt", "x")

@@ -45,7 +45,7 @@ def test_version(headroom):
 
 
 def test_the_program_does_not_load_torch(headroom):
-    """What makes it start at once: no tensor library among those that the loader needs."""
+    """The program starts quickly because it does not link to a tensor library."""
     libraries = subprocess.run(["ldd", train_runs.program()], capture_output=True, text=True, check=True).stdout
     assert "libheadroom_core" in libraries
     assert "torch" not in libraries and "libheadroom_engine" not in libraries
@@ -109,7 +109,7 @@ def test_statuses_do_not_need_standard_error(headroom, tmp_path, nowhere):
     assert code == 0 and json.loads(out)["steps"] == 6
 
 
-def test_a_reader_that_goes_away_is_no_failure(headroom):
+def test_a_closed_pipe_is_no_failure(headroom):
     reading, writing = os.pipe()
     os.close(reading)
     done = headroom("recipes", capture_output=False, stdout=writing, stderr=subprocess.PIPE)
@@ -162,7 +162,7 @@ def test_recipes(headroom):
 
 
 def test_a_resolved_recipe_is_complete(headroom, tmp_path):
-    name = "switchhead/table1_vo"  # of a base that has a base
+    name = "switchhead/table1_vo"  # its base has a base
     mine = tmp_path / "mine.toml"
     mine.write_text(headroom("recipes", name, "--resolved").stdout)
     assert "base" not in tomllib.loads(mine.read_text())
@@ -188,7 +188,7 @@ def test_every_printed_figure_agrees(headroom):
 
 
 @pytest.mark.parametrize("paper, misprints", [("moa", 3), ("dcmha", 1), ("mgk", 1)])
-def test_what_a_paper_prints_agrees_or_says_why(headroom, paper, misprints):
+def test_figures_of_papers_agree_or_have_a_reason(headroom, paper, misprints):
     rows = headroom.json("cost", "--paper", paper)
     derived = [row for row in rows if row["derivable"]]
     assert len(derived) >= 10 and sum(not row["agrees"] for row in derived) == misprints
@@ -209,7 +209,7 @@ def test_match_prints_a_config_that_costs_as_much(headroom, tmp_path):
     full.write_text(headroom(*arguments, "--full").stdout)
     assert len(text.splitlines()) < 30 < len(full.read_text().splitlines())
     assert headroom.json("cost", full)[0]["parameters"] == document["parameters"]
-    # One hidden channel more, in each of 4 layers, would be too many.
+    # One more hidden channel in each of the 4 layers would exceed the target.
     assert 0 <= document["target"] - document["parameters"] < 4 * (2 * 192 + 1)
 
 
@@ -256,7 +256,7 @@ def test_train_writes_below_runs_by_default(headroom, tiny, tmp_path):
 def test_evaluate(headroom, tiny, trained, tmp_path):
     own = headroom.json("evaluate", trained)
     assert {"loss", "perplexity", "bits_per_byte", "tokens"} <= own.keys()
-    # The run's validation data, named: bytes, all but the first of each of at most 16 streams.
+    # The run's validation data by name. The tokens are bytes; the first of each of up to 16 streams is not predicted.
     text = tiny.parent / "validation.txt"
     named = headroom.json("evaluate", trained, "--data", text)
     assert named["loss"] == own["loss"] and named["data"] == own["data"] == str(text)
@@ -291,7 +291,7 @@ def test_generating_nothing_leaves_the_prompt(headroom, trained):
     assert headroom("generate", trained, "--tokens", "0", "--prompt", "as it is").stdout == "as it is\n"
 
 
-def test_generated_text_does_not_command_a_terminal(headroom, trained):
+def test_generated_text_is_escaped_on_a_terminal(headroom, trained):
     command = ["generate", trained, "--tokens", "1", "--prompt", "a\x1b[31mb"]
     assert headroom(*command).stdout.startswith("a\x1b[31mb"), "a file gets what was written"
     screen, terminal = os.openpty()
@@ -367,7 +367,7 @@ def test_doctor(headroom):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
-def test_who_has_no_home_may_look_and_evaluate(headroom, trained):
+def test_a_user_without_a_home_folder(headroom, trained):
     bare = {key: value for key, value in headroom.environment.items()
             if key not in {"HOME", "HEADROOM_CACHE", "XDG_CACHE_HOME"}}
 
@@ -376,7 +376,7 @@ def test_who_has_no_home_may_look_and_evaluate(headroom, trained):
                               capture_output=True, text=True, timeout=train_runs.PATIENCE)
     doctor = run("doctor")
     assert doctor.returncode == 0 and "cache: none (" in doctor.stdout, doctor.stderr
-    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # which others may read, unlike pytest's
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # readable by other users, unlike pytest's
         os.chmod(folder, 0o755)
         shutil.copytree(trained, f"{folder}/run")
         pathlib.Path(folder, "some.txt").write_text("one and two\n" * 50)
@@ -384,7 +384,7 @@ def test_who_has_no_home_may_look_and_evaluate(headroom, trained):
         assert done.returncode == 0, done.stderr
 
 
-def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp_path):
+def test_a_missing_device_is_a_user_error(headroom, tiny, trained, tmp_path):
     there = headroom.json("doctor")["devices"]
     missing = "cuda" if there == ["cpu"] else f"cuda:{len(there)}"
     asked = [["train", tiny, "--out", tmp_path / "run", "--set", f"train.device={missing}"],
@@ -396,7 +396,7 @@ def test_a_device_that_is_not_there_is_one_sentence(headroom, tiny, trained, tmp
     assert headroom.json("evaluate", trained, "--device", "cpu")["loss"] > 0
 
 
-def test_doctor_says_what_of_a_config_is_fused_and_why_not(headroom):
+def test_doctor_shows_what_is_fused_and_why_not(headroom):
     operators = headroom.json("doctor", "dcmha/405m_dcformer_pp")["operators"]
     assert operators["attention"]["cpu fp32"] == "fused: kernels"
     learned = headroom.json("doctor", "zoo/mgk", "--set", "model.attention.scale=learned")

@@ -1,4 +1,4 @@
-"""Comparisons over several seeds and tuned values, killed and gone on with."""
+"""Comparisons over several seeds and tuned values, killed and resumed."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def test_three_seeds(headroom, configs, tmp_path):
     assert "class='reach" in page and "paired difference" in page
 
 
-def test_one_seed_says_so(headroom, configs, tmp_path):
+def test_one_seed(headroom, configs, tmp_path):
     document = headroom.json(*arguments(configs, tmp_path / "out"))
     assert document["runs"][1]["difference"] is None and document["runs"][1]["validation_loss_std"] is None
     assert "trained once" in document["conclusion"]
@@ -94,7 +94,7 @@ def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
     whole = headroom.json(*arguments(configs, tmp_path / "whole", *asked))
     out = tmp_path / "killed"
     command = [train_runs.program(), *map(str, arguments(configs, out, *asked)), "--json"]
-    for results in 0, 1, 2, 4, 5:  # finished runs of six when it is killed
+    for results in 0, 1, 2, 4, 5:  # finished runs, of six, at the time of the kill
         process = subprocess.Popen(command, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, start_new_session=True)
         deadline = time.monotonic() + train_runs.PATIENCE
@@ -122,6 +122,6 @@ def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
     (["--tune", "train.seed=1,2"], "--seeds"),
     (["--tune", "tokenizer.kind=words,bytes"], "tokenizer"),
 ])
-def test_what_cannot_be_compared_is_one_sentence(headroom, configs, tmp_path, more, part):
+def test_user_errors(headroom, configs, tmp_path, more, part):
     assert part in headroom.refusal(*arguments(configs, tmp_path / "out", *more))
     assert not (tmp_path / "out").exists()

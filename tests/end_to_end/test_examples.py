@@ -1,5 +1,5 @@
-"""Every command that README, docs and --help show is one that works: its options are known, its configs load, and those
-that can at reduced size run."""
+"""Every command in the README, the docs and --help works: its options exist, its configs load, and those that can run at
+reduced size do."""
 
 import re
 import shlex
@@ -13,14 +13,14 @@ import train_runs
 DOCUMENTS = [train_runs.ROOT / "README.md", *sorted((train_runs.ROOT / "docs").rglob("*.md"))]
 TRAINING = ["train", "compare", "cost", "match", "doctor", "demo", "sweep"]
 
-# What makes any language model small enough to train within a second or two.
+# Settings that make a language model small enough to train in two seconds.
 SMALL = ["model.n_layers=2", "model.d_model=16", "model.attention.d_head=8", "model.mlp.d_hidden=32",
          "model.context_length=16", "train.steps=2", "train.warmup_steps=0", "train.batch_size=2",
          "train.accumulate=1", "train.evaluate_every=0", "train.threads=1"]
 
 
 def commands_in(text):
-    """`headroom ...` lines, those that end with a backslash joined, without what they are piped into."""
+    """`headroom ...` lines, those that end with a backslash joined, without pipes."""
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         found = re.match(r"\s*(?:\./run\.sh )?headroom (\S.*)", line)
         if found:
@@ -47,7 +47,7 @@ SHOWN = shown_in_documents()
 
 
 def commands_of(headroom):
-    """Their names, in one or two words."""
+    """The names of all commands, in one or two words."""
     page = headroom("man").stdout
     return re.findall(r"^\.SS headroom (.*)$", page.replace("\\-", "-"), re.MULTILINE)
 
@@ -94,7 +94,7 @@ def test_commands_in_the_help_are_known(headroom):
 
 @pytest.fixture
 def place(tmp_path):
-    """The files that the examples speak of, and the README's config at reduced size."""
+    """The files that the examples name, and the README's config at reduced size."""
     (tmp_path / "texts").mkdir()
     for i, name in enumerate(["texts/a.txt", "held_out.txt", "other.txt", "book.txt"]):
         train_runs.write_text(tmp_path / name, 6000, i)
@@ -125,7 +125,7 @@ def test_the_readmes_first_steps_run_as_written(headroom, place):
 
 
 def test_a_comparison_runs_as_written(headroom, place):
-    # Its second config is the match of the first two.
+    # Its second config is written by `match`.
     run_ = lambda *words: run(headroom, place, list(words))
     block = [words for path in DOCUMENTS if path.name == "compare.md" for b in blocks(path) for words in commands_in(b)]
     match = next(words for words in block if words[0] == "match")
@@ -141,7 +141,7 @@ def test_a_comparison_runs_as_written(headroom, place):
 
 
 def test_the_tokenizers_examples_run_as_written(headroom, place):
-    """Those of --help; what one makes the next one reads."""
+    """The examples of --help, in order: each may read what an earlier one wrote."""
     for command in ["tokenizer train", "tokenizer encode", "tokenizer decode", "data prepare"]:
         text = headroom(*command.split(), "--help").stdout.split("Example:\n")[1]
         for words in commands_in(text):
@@ -200,7 +200,7 @@ def test_shells_can_read_their_scripts(headroom, tmp_path, shell, check):
     subprocess.run([*check, script], check=True, capture_output=True)
 
 
-def test_the_manual_page_says_what_the_help_says(headroom, tmp_path):
+def test_the_manual_page_has_all_options(headroom, tmp_path):
     page = headroom("man").stdout
     assert page.startswith(".TH HEADROOM 1 ")
     for section in ["NAME", "SYNOPSIS", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT"]:
@@ -217,7 +217,7 @@ def test_the_manual_page_says_what_the_help_says(headroom, tmp_path):
 
 
 def test_install_puts_the_program_on_the_path(headroom, tmp_path):
-    """Into a home of its own, by the function that ./run.sh install calls when everything is built."""
+    """Installs into a temporary home folder, with the function that ./run.sh install calls."""
     text = (train_runs.ROOT / "run.sh").read_text()
     function = re.search(r"^install_for_user\(\) \{.*?^\}$", text, re.MULTILINE | re.DOTALL)[0]
     (tmp_path / "build/bin").mkdir(parents=True)

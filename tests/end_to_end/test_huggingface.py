@@ -1,4 +1,4 @@
-"""Models and tokenizers against the packages `transformers` and `tokenizers`: made here, at random."""
+"""Random models and tokenizers, compared with the packages `transformers` and `tokenizers`."""
 
 import json
 import random
@@ -19,7 +19,7 @@ LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[
 
 
 def bpe(kind):
-    """A tokenizer trained here, with the steps that files of this kind of model ask for."""
+    """Trains a tokenizer with the pre- and postprocessing of this kind of model."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.decoder = tokenizers.decoders.ByteLevel()
     level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=kind != "llama")
@@ -38,7 +38,7 @@ def bpe(kind):
 
 @pytest.fixture(scope="module", params=list(CONFIGS))
 def model(request, tmp_path_factory):
-    """A model, its tokenizer and the folder that both were saved to; the model knows a few tokens more."""
+    """A model, its tokenizer and the folder that both were saved to; the model's vocabulary is slightly larger."""
     torch.set_num_threads(1)
     tokenizer = bpe(request.param)
     made = random_model(request.param, tokenizer.get_vocab_size() + 7, CONTEXT)
@@ -74,7 +74,7 @@ def test_import(headroom, model, tmp_path):
     text = headroom.json("generate", out, "--prompt", prompt, "--tokens", 20, "--temperature", 0)["text"]
     expected = tokenizer.decode(greedy[0].tolist(), skip_special_tokens=False)
     whole = prompt + text.removeprefix(prompt)
-    # Bytes that are no character are shown as one or several signs for it.
+    # Invalid UTF-8 is decoded to one or several replacement characters.
     assert whole.replace("\ufffd", "") == expected.replace("\ufffd", "")
 
 
@@ -90,7 +90,7 @@ def test_import_of_half_precision(headroom, model, tmp_path, dtype):
     ids = tokenizer.encode(TEXT).ids[:CONTEXT]
     (tmp_path / "text.txt").write_text(tokenizer.decode(ids))
     mine = headroom.json("evaluate", tmp_path / "model.safetensors", "--data", tmp_path / "text.txt")
-    # Read anew: the angles of a model that was made smaller in place are no longer exact.
+    # Loaded again: resizing a model in place makes its rotary angles inexact.
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "half", dtype=torch.float32).eval()
     assert abs(mine["loss"] - loss_of(again, ids)) < 1e-5
 

@@ -1,4 +1,4 @@
-"""headroom inspect: the page in a browser, its numbers against those of `analyse`."""
+"""headroom inspect: the page in a browser; its figures are compared with those of `analyse`."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def page(headroom, trained, text, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def composed(headroom, tiny, tmp_path_factory):
-    """A run whose heads compose, with all of its checkpoints."""
+    """A run with composed heads and all of its checkpoints."""
     out = tmp_path_factory.mktemp("composed") / "composed"
     settings = ("model.attention.projection=dense", "model.attention.composition=dynamic", "model.attention.position=rope",
                 "model.memory_length=0", "train.steps=3")
@@ -46,7 +46,7 @@ def shown(window, element):
 
 
 def centre_of(window, i, j):
-    """Where the first map has query i and source j."""
+    """The position of query i and source j in the first map."""
     return window.evaluate(f"""(() => {{
         const panel = inspector.panels[0], m = panel.m;
         panel.map.scrollIntoView({{block: 'center'}});
@@ -121,7 +121,7 @@ def test_contributions_add_up(window):
             return worst;
         }})""")
         assert worst < 1e-2
-    # The entry's head and source are what the map shows next.
+    # The map then shows the entry's head and source.
     window.evaluate("document.querySelector('.sources tr.entry').click()")
     window.evaluate("inspector.drawn()")
     assert window.evaluate("[inspector.state.s, inspector.state.h]") == window.evaluate(
@@ -182,13 +182,13 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
         assert window.evaluate("inspector.panels.length") == 2
         steps = window.evaluate("inspector.views.map(view => [view.about.run, view.about.step])")
         assert ["composed", 3] in steps and ["run", 6] in steps and len(steps) > 3
-        # The slider of the left panel goes to another step.
+        # Move the slider of the left panel to another step.
         before = window.evaluate("inspector.panels[0].view.about.step")
         window.evaluate("(() => { const range = document.querySelector('.view input[type=range]'); range.value = 0;"
                         " range.dispatchEvent(new Event('input')); })()")
         window.evaluate("inspector.drawn()")
         assert window.evaluate("inspector.panels[0].view.about.step") < before
-        # Composed heads: five terms, each with its part of a contribution.
+        # Composed heads have five terms, each with its share of a contribution.
         index = steps.index(["composed", 3])
         window.evaluate(f"inspector.change({{a: {index}, t: 10}})")
         window.evaluate("document.querySelector('.sources tr.entry').click()")
@@ -200,7 +200,7 @@ def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_pat
 
 
 def wait_for(window, condition):
-    """Until an expression is true, in whichever page is there by then."""
+    """Waits until an expression is true in the current page."""
     end = time.monotonic() + train_runs.PATIENCE
     while not window.evaluate(f"(() => {{ try {{ return Boolean({condition}); }} catch (error) {{ return false; }} }})()"):
         assert time.monotonic() < end, f"{condition} never came to be: {window.errors}"
@@ -220,7 +220,7 @@ def test_live(trained, composed):
         window.send("Input.insertText", text=" room")
         wait_for(window, "inspector.page.tokens.join('') === 'the head room'")
         window.evaluate("inspector.drawn()")
-        # A head is switched off, and what that changes is shown beside the model as it is.
+        # Switch a head off: the page shows the changed model beside the original.
         window.evaluate("[...document.querySelectorAll('.tools button')].find(one => one.textContent === 'head off').click()")
         wait_for(window, "inspector.panels.length === 2")
         window.evaluate("inspector.drawn()")
@@ -233,14 +233,14 @@ def test_live(trained, composed):
         })""")
         assert changes[0] > 0 and changes[1] != changes[2]
         assert "bits (Kullback-Leibler)" in window.evaluate("document.querySelectorAll('.next')[1].textContent")
-        # The address holds it.
+        # The URL holds the switched-off head.
         window.evaluate("new Promise(done => setTimeout(done, 300))")
         address = window.evaluate("location.href")
         window.open("about:blank")
         window.open(address)
         wait_for(window, "inspector.panels.length === 2 && inspector.page.live.switched_off.length === 1")
         window.evaluate("inspector.drawn()")
-        # All on again; then a term of a composed model.
+        # Switch all on again, then a term of a composed model off.
         window.evaluate("[...document.querySelectorAll('#live button')].find(one => one.textContent === 'all on').click()")
         wait_for(window, "inspector.panels.length === 1")
         window.evaluate("(() => { const select = document.querySelector('#live select'); select.value = 'composed';"
@@ -277,8 +277,8 @@ def test_live_refusals(trained):
             return answer.error["message"]
         assert refusal(text="").startswith("text: ")
         assert "40" in refusal(text="x" * 40)
-        assert "2" in refusal(text="x", switched_off=[{"layer": 7, "head": 0}])
-        assert "all" in refusal(text="x", switched_off="all")
+        assert "switched_off" in refusal(text="x", switched_off=[{"layer": 7, "head": 0}])
+        assert "switched_off" in refusal(text="x", switched_off="all")
         assert "inside" in refusal(text="x", inside=1)
         assert server.get("/inspect").text.startswith("<!doctype html>")
 

@@ -1,5 +1,5 @@
-"""Scores without training against lm-evaluation-harness itself, on exported models. It and what it needs take 600 MB and
-are not part of the tests' environment: without them (pip install lm_eval[hf]) these tests are skipped."""
+"""Zero-shot scores of exported models, compared with lm-evaluation-harness. The package and its dependencies take 600 MB
+and are not part of the tests' environment; without them (pip install lm_eval[hf]) these tests are skipped."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def sentence(draw, n):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A file of each kind of test, as published or as suites collect them."""
+    """A file for each kind of test, in its published format or that of a collection."""
     folder, draw = tmp_path_factory.mktemp("data"), random.Random(11)
 
     def s(low=2, high=6):
@@ -116,7 +116,7 @@ MODELS = {
 
 @pytest.fixture(scope="module", params=list(MODELS))
 def model(request, headroom, tmp_path_factory):
-    """What `headroom evaluate` opens, lm_eval's model, how texts begin in training and in lm_eval."""
+    """The checkpoint, lm_eval's model, and how texts begin in training and in lm_eval."""
     make, usual, theirs = MODELS[request.param]
     mine, folder = make(headroom, tmp_path_factory.mktemp(request.param))
     return mine, HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=8), usual, theirs

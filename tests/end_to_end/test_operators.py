@@ -1,4 +1,4 @@
-"""The operators as Python sees them: their schemas, derivatives and meta kernels by torch's own checker, and compiled.
+"""The operators in Python: schemas, derivatives and meta kernels, checked with torch's own tool, and compiled.
 Those of the library that HEADROOM_OPERATORS names, else of the package.
 """
 
@@ -22,7 +22,7 @@ def rand(*shape, seed=0):
 
 
 def strided(*shape, seed=0):
-    """The axes of heads and tokens lie the other way round, as a projection leaves them."""
+    """A tensor whose head and token axes are transposed in memory, as after a projection."""
     shape = list(shape)
     shape[1], shape[2] = shape[2], shape[1]
     return rand(*shape, seed=seed).transpose(1, 2)
@@ -43,7 +43,7 @@ def factors(n, rank, seed):
 
 
 def map_weights(n):
-    """What computes the factors of n tokens in two stages."""
+    """Arguments that compute the factors of n tokens in two stages."""
     two = lambda *shape, seed: [rand(*shape, seed=seed), rand(*shape, seed=seed + 1)]  # noqa: E731
     return dict(x=rand(n, 6), w1=two(2, 6, 5, seed=1), w2=two(2, 5, 2, 1, 2, seed=3), gate=two(6, 4, seed=5))
 
@@ -85,7 +85,7 @@ BACKWARD = ("test_schema", "test_faketensor")
 
 
 def leaves(arguments):
-    """The same with every floating tensor wanting a gradient, but those that have none."""
+    """The same with requires_grad for every floating-point tensor that has a gradient."""
     def leaf(name, value):
         if isinstance(value, list):
             return [leaf(name, item) for item in value]
@@ -130,7 +130,7 @@ def test_public_operator(name):
 
 
 class Recorder(torch.utils._python_dispatch.TorchDispatchMode):
-    """Every call of an operator of ours, as the dispatcher sees it after autograd."""
+    """Records every call of a Headroom operator that the dispatcher makes after autograd."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ def test_every_operator_is_called_by_a_sample():
 
 
 def test_fused_factors_of_few_tokens():
-    """Without a gradient, which the others want."""
+    """An operator without a derivative."""
     weights = map_weights(3)
     with torch.no_grad():
         expected = ops.head_map_factors(**weights, implementation="reference")
@@ -172,7 +172,7 @@ def test_fused_factors_of_few_tokens():
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNFUSED])
 def test_fused_operators_and_their_ways_back(name):
-    """What the public operator calls: meta kernels give the strides and types of the real ones."""
+    """For the operators that the public one calls: meta kernels give the strides and types of the real ones."""
     calls = calls_of(name)
     assert any(func.name().endswith("_backward") for func, _, _ in calls) or "prefix_product" in str(calls[0][0])
     for func, args, kwargs in calls:
@@ -194,7 +194,7 @@ def test_fused_is_near_the_reference(name):
         results.append([y, *torch.autograd.grad((y * rand(*y.shape, seed=20)).sum(), tensors)])
     largest = max(t.abs().max() for t in results[1][1:])
     for fused, reference in zip(*results):
-        # Both add up in float32: twice the bound of the comparison with float64 (tests/engine/ops/fused_heads_test.cc).
+        # Both accumulate in float32: twice the bound of the comparison with float64 (tests/engine/ops/fused_heads_test.cc).
         assert (fused - reference).abs().max() <= 6e-5 * max(reference.abs().max(), 0.1 * largest)
 
 
@@ -220,7 +220,7 @@ def test_adamw_step():
 
 
 def test_muon_step():
-    """Against torch's, which iterates in bfloat16."""
+    """Compared with torch's version, which iterates in bfloat16."""
     for shape in [(12, 40), (40, 12)]:
         p, g, m = [rand(1, *shape)], [rand(1, *shape, seed=1)], [torch.zeros(1, *shape)]
         start = p[0].clone()
@@ -290,4 +290,4 @@ def test_inductor_compiles_every_operator():
         sums = run(given)
         results.append([sums, *torch.autograd.grad(sums.sum(), tensors)])
     for eager, compiled in zip(*results):
-        assert (compiled - eager).abs().max() <= 6e-5 * eager.abs().max()  # as near as to the reference above
+        assert (compiled - eager).abs().max() <= 6e-5 * eager.abs().max()  # the same tolerance as against the reference above

@@ -1,4 +1,4 @@
-"""The same run on any number of processes, bit for bit; what happens when one of them goes."""
+"""Runs on several ranks: the same result bit for bit for any number, and what happens when a rank fails."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 import processes
 import train_runs
 
-# Four micro-batches a step.
+# Four micro-batches per step.
 SHARED = ["--set", "train.batch_size=4", "--set", "train.accumulate=4", "--set", "train.steps=6", "--set",
           "train.evaluate_every=3", "--set", "train.checkpoint_every=3"]
 
@@ -21,7 +21,7 @@ def settings(*pairs):
     return [argument for pair in pairs for argument in ("--set", pair)]
 
 
-# What has state or randomness of its own: each must come to the same parameters.
+# Settings with state or randomness of their own; each must give the same parameters.
 KINDS = {
     "experts, dropout, carried memory": [],
     "tensors in pieces": settings('model.mlp.kind="dense"', "model.mlp.d_hidden=3000", "train.clip_norm=0.1"),
@@ -74,12 +74,12 @@ def test_more_processes_than_micro_batches(config, tmp_path):
     assert "train.accumulate = 3" in done[0][2]
     alone = train_runs.run(config, tmp_path / "alone", *more, *settings("train.accumulate=3"))
     assert json.loads(done[0][1])["parameters_sha256"] == alone["parameters_sha256"]
-    resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still says 1
+    resumed = train_runs.run(config, tmp_path / "run", "--resume", *more)  # the config still has 1
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
 
 
 def test_processes_that_cannot_read_each_others_memory_send_it(config, tmp_path):
-    """Ranks 0 and 1 see each other, as on one machine; rank 2 is alone with its numbers of processes."""
+    """Ranks 0 and 1 share a machine; rank 2 has a process namespace of its own."""
     hide = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*hide, "true"], capture_output=True).returncode != 0:
         pytest.skip("this process may not give a part of the ranks other numbers")
@@ -106,7 +106,7 @@ def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
 
 
 def test_fewer_parts_than_processes_are_raised(config, tmp_path):
-    """The micro-batches stay as they are, and the run keeps its parts on fewer processes."""
+    """Resuming on fewer ranks keeps the micro-batches and train.parts."""
     more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.parts=2", "train.schedule=constant")]
     ended = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in ended] == [0, 0, 0], ended
@@ -140,14 +140,14 @@ def test_translation_is_shared(config, tmp_path):
 
 
 def alone(folder, *arguments):
-    """The JSON of a command in one process."""
+    """The JSON of a command on one rank."""
     done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], env=train_runs.environment(folder),
                           text=True, capture_output=True, check=True)
     return json.loads(done.stdout)
 
 
 def together(n, folder, *arguments):
-    """That of rank 0 of `n` processes; the others print nothing."""
+    """The JSON of rank 0 of `n` ranks; checks that the others print nothing."""
     ended = processes.Group(n, folder, *arguments, "--json").finish()
     assert [status for status, _, _ in ended] == [0] * n, ended
     assert all(out == "" for _, out, _ in ended[1:])
@@ -156,7 +156,7 @@ def together(n, folder, *arguments):
 
 @pytest.fixture(scope="module")
 def trained(config):
-    """A run whose evaluations can be shared: no memory goes from batch to batch."""
+    """A run whose evaluation can be distributed: it has no memory between batches."""
     out = config.parent / "trained"
     train_runs.run(config, out, *SHARED, *settings("model.memory_length=0"))
     return out
@@ -169,7 +169,7 @@ def test_evaluate_is_shared(trained):
         assert together(n, trained.parent, *evaluate)["loss"] == expected["loss"], n
 
 
-TESTS = {  # rows, each of another length; the answers are of several
+TESTS = {  # rows of different lengths, whose answers have several
     "lambada": [{"text": f"every head {'rests ' * n}twice"} for n in range(7)],
     "blimp": [{"sentence_good": f"the head {'rests ' * n}", "sentence_bad": f"the {'room ' * n}head", "UID": f"set{n % 2}"}
               for n in range(1, 8)],
@@ -182,7 +182,7 @@ TESTS = {  # rows, each of another length; the answers are of several
 
 @pytest.mark.parametrize("test", TESTS)
 def test_tests_without_training_are_shared(trained, tmp_path, test):
-    """Every figure and every item, to the bit; the three processes have unequal numbers of batches."""
+    """Every figure and item is bit-identical; the three ranks have unequal numbers of batches."""
     data = tmp_path / f"{test}.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in TESTS[test]))
     words = ["evaluate", trained, "--batch-size", "2", "--threads", "1", "--task", test, "--data", data]
@@ -258,7 +258,7 @@ def test_processes_that_are_not_alike_are_named(config, tmp_path):
 
 
 def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path):
-    """Hosts with a disk of their own: the same path, other bytes."""
+    """Hosts with their own disks: the same path, different content."""
     text = tmp_path / "text.txt"
     train_runs.write_text(text, 20_000, seed=1)
     other = tmp_path / "other.txt"
@@ -273,7 +273,7 @@ def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path
 
 
 def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_path):
-    """A limit on the size of files, which fails a write as a full disk does, for one rank alone."""
+    """A limit on file sizes makes writes of one rank fail as on a full disk."""
     out = tmp_path / "run"
     more = [*SHARED, *settings("train.schedule=constant", "train.checkpoint_every=2", "train.evaluate_every=0")]
     processes.run(2, config, out, *more, *settings("train.steps=6"))
@@ -359,7 +359,7 @@ def wait_for_end(pids):
 
 
 def test_torchrun_goes_on_after_kills(config, tmp_path):
-    """Any rank or torchrun itself, at any moment; rank 0 in the middle of a save as well. $HEADROOM_KILLS: how many."""
+    """Kills any rank or torchrun itself at random moments, and rank 0 during a save. $HEADROOM_KILLS: how often."""
     kills = int(os.environ.get("HEADROOM_KILLS", "10"))
     more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",
                                "train.schedule=constant")]

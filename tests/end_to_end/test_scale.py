@@ -1,4 +1,4 @@
-"""What `headroom cost --processes` foretells is what processes hold and send; docs/scale.md shows what it prints."""
+"""The predictions of `headroom cost --processes` are what ranks store and send; docs/scale.md shows its output."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def printed_by(headroom, command):
 
 
 def test_the_page_shows_what_the_commands_print(headroom):
-    """HEADROOM_WRITE_DOCS=1 writes them anew."""
+    """HEADROOM_WRITE_DOCS=1 updates them."""
     page = PAGE.read_text()
     shown = re.findall(r"^```\n(headroom cost (?:.*\\\n)*.*\n\n)((?:.+\n)*)```$", page, re.MULTILINE)
     assert len(shown) >= 3

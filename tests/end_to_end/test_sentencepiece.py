@@ -1,4 +1,4 @@
-"""SentencePiece tokenizers against the packages `sentencepiece` and `transformers`, on texts made to trip them."""
+"""SentencePiece tokenizers, compared with the packages `sentencepiece` and `transformers` on difficult texts."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def test_models_from_elsewhere_give_the_ids_of_the_package(headroom, tmp_path):
     many = texts()
     assert ids(headroom, tmp_path / "tokenizer.model", many) == [package.encode(text) for text in many]
 
-    # In the folder of a model, with the token that LLaMA's class puts in front of texts.
+    # In a model's folder, with the token that LLaMA's class adds in front of texts.
     folder = tmp_path / "llama"
     random_model("llama", package.get_piece_size(), CONTEXT).save_pretrained(folder)
     (tmp_path / "tokenizer.model").rename(folder / "tokenizer.model")
@@ -54,7 +54,7 @@ def test_models_from_elsewhere_give_the_ids_of_the_package(headroom, tmp_path):
     headroom("checkpoint", "export", tmp_path / "model.safetensors", "--format", "huggingface", "--out", tmp_path / "back")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
     for text in many:
-        if "<" not in text:  # which transformers takes for the tokens that it names
+        if "<" not in text:  # transformers takes this for the start of a special token
             assert again.encode(text) == [package.bos_id(), *package.encode(text)], repr(text)
     assert (tmp_path / "back" / "tokenizer.model").read_bytes() == (folder / "tokenizer.model").read_bytes()
     config, original = (json.loads((path / "config.json").read_text()) for path in (tmp_path / "back", folder))

@@ -1,4 +1,4 @@
-"""headroom serve over HTTP: what it answers and what it refuses."""
+"""headroom serve over HTTP: its answers, and the requests that it refuses."""
 
 import concurrent.futures
 import contextlib
@@ -15,7 +15,7 @@ from serving import Server, text, wait_until
 HEAD = "the head room attends "
 
 
-# ---- what is answered
+# ---- answers
 
 
 def test_models_and_health(server, served):
@@ -66,7 +66,7 @@ def test_a_stream_is_the_answer_in_pieces(server, name):
 
 
 def test_answers_come_in_the_order_of_the_prompts_and_their_seeds(server):
-    """The i-th answer to a prompt is that of the seed + i alone."""
+    """Answer i to a prompt is the answer to the prompt alone with seed + i."""
     document = server.complete(model="routed", prompt=["the", "room"], n=3, seed=40, max_tokens=10)
     assert [choice["index"] for choice in document["choices"]] == list(range(6))
     for i, choice in enumerate(document["choices"]):
@@ -141,7 +141,7 @@ def test_routing_names_the_experts_of_each_token(server):
     assert server.post("/v1/completions", {"model": "pieces", "prompt": "room", "routing": True}).error["param"] == "routing"
 
 
-def test_a_result_does_not_depend_on_who_else_is_served(server):
+def test_a_result_does_not_depend_on_other_requests(server):
     asked = [{"model": "routed", "prompt": HEAD[:3 + 2 * i] * (1 + 2 * (i % 2)), "max_tokens": 20 + 3 * i, "seed": i,
               "logprobs": 1} for i in range(8)]
 
@@ -158,7 +158,7 @@ def test_a_result_does_not_depend_on_who_else_is_served(server):
 
 @pytest.mark.parametrize("name", ["routed", "pieces"])
 def test_tokenizer_routes(server, name):
-    for prompt in (HEAD.strip(), "caf\u00e9 \U0001f600\nline", ""):  # SentencePiece drops blanks at the ends
+    for prompt in (HEAD.strip(), "caf\u00e9 \U0001f600\nline", ""):  # SentencePiece drops spaces at the ends
         tokens = server.post("/tokenize", {"model": name, "prompt": prompt, "add_special_tokens": False}).json
         assert tokens["count"] == len(tokens["tokens"])
         assert server.post("/detokenize", {"model": name, "tokens": tokens["tokens"]}).json == {"prompt": prompt}
@@ -167,7 +167,7 @@ def test_tokenizer_routes(server, name):
     assert end == {"routed": "\0", "pieces": "</s>"}[name] and about["chat_template"] is None
     (id,) = server.post("/tokenize", {"model": name, "prompt": end}).json["tokens"]
     assert id == {"routed": 0, "pieces": 2}[name]
-    # Inside a text it is text.
+    # Within a longer text it is ordinary text.
     assert len(server.post("/tokenize", {"model": "pieces", "prompt": f"a{about['eos_token']}"}).json["tokens"]) > 1
 
 
@@ -181,7 +181,7 @@ def test_the_tokenizer_of_the_first_model_is_shown_unless_another_is_named(serve
     assert server.get("/tokenizer_info?model=none").error["param"] == "model"
 
 
-# ---- what is refused
+# ---- refused requests
 
 
 @pytest.mark.parametrize("fields, param, values", [
@@ -213,7 +213,7 @@ def test_a_wrong_field_is_refused_by_name(server, fields, param, values):
     assert answer.error["type"] == "invalid_request_error" and answer.error["message"].startswith(param)
 
 
-def test_what_changes_nothing_is_taken(server):
+def test_neutral_values_are_accepted(server):
     neutral = {"presence_penalty": 0, "frequency_penalty": 0.0, "best_of": 1, "logit_bias": {}, "suffix": None, "user": "me",
                "stop": None, "logprobs": None, "seed": None, "stream_options": None}
     assert text(server.complete(model="routed", prompt="a", **neutral))
@@ -227,7 +227,7 @@ def test_a_model_that_is_not_served(server, model, status):
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"prompt":"a","prompt":"b"}', b'{"prompt":"\xff"}', b"[" * 99,
                                   b'{"temperature":1e999}'])
-def test_what_is_no_json_object(server, body):
+def test_a_body_that_is_no_json_object(server, body):
     answer = server.post("/v1/completions", body)
     assert answer.status == 400 and answer.error["message"].startswith("body: ")
 
@@ -243,7 +243,7 @@ def test_what_is_no_json_object(server, body):
     ("GET", "/v1/models", None, {"Host": "evil.example:8080"}, 403),
     ("POST", "/v1/completions", '{"prompt": "a"}', {"Content-Type": "application/json", "Host": "127.0.0.1.evil.example"}, 403),
     ("GET", "/health", "body", {}, 400), ("GET", "/" + "a" * 9000, None, {}, 414)])
-def test_what_is_wrong_before_the_body(server, method, path, body, headers, status):
+def test_errors_found_before_the_body_is_read(server, method, path, body, headers, status):
     answer = server.call(method, path, body, headers)
     assert answer.status == status and answer.error["type"] == "invalid_request_error"
 
@@ -258,7 +258,7 @@ def test_a_body_beyond_the_limit_is_refused(served):
             for _ in range(24):
                 yield b"a" * 65536
 
-        with contextlib.suppress(ConnectionError):  # it is not obliged to read on
+        with contextlib.suppress(ConnectionError):  # the server need not read the rest
             assert server.call("POST", "/v1/completions", pieces(), {"Content-Type": "application/json"}).status == 413
         assert text(server.complete(prompt="a"))
 
@@ -298,11 +298,11 @@ def test_chat_is_refused_with_what_to_use(server):
 
 
 @pytest.mark.parametrize("name", ["localhost:1", "127.0.0.1", "[::1]:8080"])
-def test_names_of_this_machine(server, name):
+def test_host_names_of_this_machine(server, name):
     assert server.get("/v1/models", Host=name).status == 200
 
 
-def test_a_range_is_no_part_of_an_answer(server):
+def test_a_range_is_ignored(server):
     answer = server.call("GET", "/health", None, {"Range": "bytes=0-3"})
     assert answer.status == 200 and answer.json == {"status": "ok"}
 
@@ -310,7 +310,7 @@ def test_a_range_is_no_part_of_an_answer(server):
 # ---- keys, addresses, names
 
 
-def test_a_key_lets_in_and_nothing_else_does(served, tmp_path):
+def test_only_the_key_grants_access(served, tmp_path):
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-secret\n")
     key.chmod(0o600)
@@ -331,7 +331,7 @@ def test_a_key_lets_in_and_nothing_else_does(served, tmp_path):
 
 @pytest.mark.parametrize("content", ["", "short\n", "has a blank in its middle\n", "two-lines-of-a-key\ntwo-lines-of-a-key\n",
                                      "caf\u00e9-caf\u00e9-caf\u00e9-caf\u00e9", "x" * 2000])
-def test_a_file_that_holds_no_key(headroom, served, tmp_path, content):
+def test_an_invalid_key_file(headroom, served, tmp_path, content):
     (tmp_path / "key").write_text(content)
     line = headroom.refusal("serve", served["routed"], "--port", 0, "--api-key-file", tmp_path / "key")
     assert f"--api-key-file: {tmp_path / 'key'}: " in line
@@ -345,11 +345,11 @@ def test_missing_authentication_is_warned_about(served, tmp_path):
         assert len(warnings) == 1 and "0.0.0.0" in warnings[0] and "--api-key-file" in warnings[0]
     key = tmp_path / "key"
     key.write_text("0123456789abcdef-secret\n")
-    with Server(served["routed"], "--host", "0.0.0.0", "--api-key-file", key) as server:  # others may read the file
+    with Server(served["routed"], "--host", "0.0.0.0", "--api-key-file", key) as server:  # the file is readable by others
         assert [("chmod 600" in line) for line in server.lines if "warning" in line] == [True]
 
 
-def test_a_port_in_use_and_other_mistakes(headroom, server, served, tmp_path):
+def test_wrong_options(headroom, server, served, tmp_path):
     run = served["routed"]
     line = headroom.refusal("serve", run, "--port", server.port)
     assert "--port" in line and str(server.port) in line

@@ -1,6 +1,6 @@
-"""Real clients of headroom serve: the package openai, and lm_eval's model of a completions server, which has to give the
+"""Real clients of headroom serve: the package openai, and lm_eval's model of a completions server, which must give the
 same figures as `headroom evaluate --task`. Tests of a package that is not installed are skipped (pip install openai
-'lm_eval[api]'); what lm_eval sends and makes of the answer is also held without it."""
+'lm_eval[api]'); lm_eval's requests and its use of the answers are also tested without it."""
 
 import json
 import math
@@ -28,7 +28,7 @@ def rows():
         "piqa": [{"goal": s(14, 18), "sol1": s(), "sol2": s(), "label": draw.randrange(2)} for _ in range(10)]}
 
 
-# Tasks of lm_eval as its suite has them, with data of our own; `evaluate` has no blank in front of BLiMP's sentences.
+# Tasks as in lm_eval's suite, with other data; `evaluate` has no space in front of BLiMP's sentences.
 TASKS = {
     "lambada": 'output_type: loglikelihood\ndoc_to_text: "{{text.split(\' \')[:-1]|join(\' \')}}"\n'
                "doc_to_target: \"{{' '+text.split(' ')[-1]}}\"\n"
@@ -49,7 +49,7 @@ def run(request, headroom, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def expected(headroom, run, rows, tmp_path_factory):
-    """Every item of every task as `headroom evaluate` scores it, in the way of lm_eval: nothing in front of a text."""
+    """Every item of every task as `headroom evaluate` scores it, with nothing in front of texts, as in lm_eval."""
     folder, items = tmp_path_factory.mktemp("data"), {}
     for task, some in rows.items():
         data = folder / f"{task}.jsonl"
@@ -73,7 +73,7 @@ def close(a, b):
 
 
 def test_log_likelihoods_are_those_of_evaluate(server, expected):
-    """What the package does, in a few lines: all choices of a task in one request."""
+    """The package's method in a few lines: all choices of a task in one request."""
     def ids(text):
         return server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
 

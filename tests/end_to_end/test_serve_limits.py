@@ -22,13 +22,13 @@ def running(server):
 
 @pytest.fixture(scope="module")
 def narrow(served):
-    """One answer at a time, one more may wait; very long ones are allowed."""
+    """Generates one answer at a time, and one may wait; very long answers are allowed."""
     with Server(served["routed"], "--batch", 1, "--queue", 1, "--max-length", 1 << 20) as server:
         yield server
 
 
 def begin(server, **fields):
-    """A connection whose answer has begun."""
+    """A connection that has received the beginning of its answer."""
     connection = server.connect()
     connection.request("POST", "/v1/completions", json.dumps({"prompt": "the", "stream": True, **fields}),
                        {"Content-Type": "application/json"})
@@ -97,7 +97,7 @@ def test_a_server_that_is_stopped_finishes_its_answers(served, how):
 
 
 def test_more_connections_than_the_server_has_threads_for(server):
-    """Half-open ones lose their place to those that ask for something."""
+    """Half-open connections make room for complete requests."""
     with contextlib.ExitStack() as held:
         for _ in range(300):
             held.enter_context(socket.create_connection((server.host, server.port))).sendall(b"POST /v1/comp")

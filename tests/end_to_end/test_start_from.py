@@ -1,4 +1,4 @@
-"""Training from a checkpoint on, against plain PyTorch: the same weights, the same batches, the same losses."""
+"""train.start_from, compared with plain PyTorch: the same weights and batches give the same losses."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def bpe(text):
 
 
 def plain_losses(model, ids):
-    """AdamW on streams side by side, as a training loop is usually written."""
+    """A usual training loop with AdamW on parallel streams."""
     length = len(ids) // BATCH
     streams = torch.tensor(ids[:BATCH * length]).view(BATCH, length)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.1)
@@ -65,7 +65,7 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     tokenizer = bpe(text)
     (tmp_path / "hf").mkdir()
     tokenizer.save(str(tmp_path / "hf" / "tokenizer.json"))
-    theirs = random_model(kind, tokenizer.get_vocab_size() + 4, CONTEXT)  # evaluation mode: nothing is dropped
+    theirs = random_model(kind, tokenizer.get_vocab_size() + 4, CONTEXT)  # evaluation mode: no dropout
     theirs.save_pretrained(tmp_path / "hf")
     headroom("import", tmp_path / "hf", "--out", tmp_path / "model.safetensors")
     (tmp_path / "tune.toml").write_text(SETTINGS)
@@ -74,10 +74,10 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     mine = [line["loss"] for line in train_runs.metrics(run) if "loss" in line]
     plain = plain_losses(theirs, tokenizer.encode(text).ids)
     assert len(mine) == STEPS
-    assert plain[-1] < plain[0] - 0.5  # it has learnt something by then
+    assert plain[-1] < plain[0] - 0.5  # the model has learnt something
     assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5
 
-    # The run says where it began, and goes on without that file.
+    # The run records the checkpoint, and resumes without it.
     began = headroom.json("checkpoint", "info", run)["config"]
     assert began["train.start_from"] == str(tmp_path / "model.safetensors")
     assert len(began["train.start_sha256"]) == 64
@@ -106,12 +106,12 @@ precision = "fp32"
     after = headroom.json("evaluate", out)
     assert after["tokens"] == before["tokens"]
     assert after["loss"] < before["loss"]
-    # What it costs is known without training: that of the run before.
+    # Its cost is that of the first run, known without training.
     costs = headroom.json("cost", config, trained / "config.toml", tiny)
     assert costs[0]["parameters"] == costs[1]["parameters"] == costs[2]["parameters"]
     from_file = ["--set", f"train.start_from={next((trained / 'checkpoints').glob('step_*'))}"]
     assert headroom.json("cost", config, *from_file)[0]["parameters"] == costs[0]["parameters"]
-    # A comparison of two ways to go on knows the model before it trains.
+    # A comparison knows the model before training, too.
     headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     assert "already trained" in again.stderr

@@ -1,4 +1,4 @@
-"""Sweeps, and pages that are made again."""
+"""Sweeps, and reports that are written again."""
 
 import json
 import signal
@@ -19,10 +19,10 @@ def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
     assert len(more["runs"]) == 3
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Effect of each key" in page and "<script" not in page
-    # What is there is not replaced by less, nor by something else.
+    # A sweep is not overwritten by a smaller one or by another command.
     assert "train.learning_rate" in headroom.refusal(*asked)
     other = headroom.refusal(*asked[:3], "train.warmup_steps=0,1", *asked[4:])
-    assert "where train.learning_rate was varied, not train.warmup_steps" in other
+    assert "train.learning_rate" in other and "train.warmup_steps" in other
     assert (tmp_path / "out" / "report.html").read_text() == page
 
 

@@ -1,4 +1,4 @@
-"""Runs that are killed, interrupted, or meet a full disk or a folder they may not write."""
+"""Runs that are killed or interrupted, or fail on a full disk or a read-only folder."""
 
 import contextlib
 import json
@@ -16,7 +16,7 @@ KILLS = 16
 
 
 def kill_at_random(config, out, life, draw):
-    """Starts or resumes the run and kills it a little later; whether the kill met a living process."""
+    """Starts or resumes the run and kills it soon after; returns whether it was still running."""
     before = train_runs.saved_step(out)
     process = train_runs.start(config, out, "--resume")
     if life % 4 == 3:
@@ -31,7 +31,7 @@ def kill_at_random(config, out, life, draw):
 
 
 def assert_same_run(config, out, whole, whole_out):
-    """Resumed to its end, the run in `out` is bit for bit the one that nothing disturbed."""
+    """Resumes the run in `out` to its end; checks that it is bit-identical to an undisturbed one."""
     resumed = train_runs.run(config, out, "--resume")
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
     assert resumed["validation_loss"] == whole["validation_loss"]
@@ -45,7 +45,7 @@ def test_killed_at_any_moment_and_resumed_it_is_the_same_run(tmp_path):
     draw = random.Random(5)
     kills, lives, run = 0, 0, 0
     out = tmp_path / "killed_0"
-    while kills < KILLS:  # a fast machine goes through several runs
+    while kills < KILLS:  # a fast machine finishes several runs
         assert lives < 5 * KILLS, f"only {kills} of {lives} kills met a living process"
         kills += kill_at_random(config, out, lives, draw)
         lives += 1
@@ -79,7 +79,7 @@ def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
     config = train_runs.prepare(tmp_path)
     train_runs.write_text(tmp_path / "validation.txt", 40_000, 2)  # takes longer than 25 steps
     fewer = ["--set", "train.steps=30"]
-    for attempt in range(20):  # on a busy machine a signal may arrive after the validation
+    for attempt in range(20):  # on a busy machine the signal may arrive after the validation
         out = tmp_path / f"run_{attempt}"
         process = train_runs.start(config, out, *fewer)
         metrics = out / "metrics.jsonl"
@@ -115,7 +115,7 @@ def one_line(stderr, *words):
         assert word in last, last
 
 
-@pytest.mark.parametrize("free", [0, 100_000])  # bytes: nothing can be written; all but a checkpoint can
+@pytest.mark.parametrize("free", [0, 100_000])  # bytes: no file can be written; all files but a checkpoint can
 def test_a_full_disk_costs_nothing_that_was_saved(tmp_path, free):
     config = train_runs.prepare(tmp_path)
     with small_disk(tmp_path / "disk", "2m") as disk:
@@ -154,7 +154,7 @@ def test_a_folder_in_use(tmp_path):
         train_runs.kill(process)
 
 
-def test_a_loss_that_is_not_finite_says_what_to_try(tmp_path):
+def test_a_loss_that_is_not_finite_names_keys_to_change(tmp_path):
     config = train_runs.prepare(tmp_path)
     stderr = train_runs.run(config, tmp_path / "run", "--set", "train.learning_rate=1e30", status=1)
     one_line(stderr, "step", "train.learning_rate", "checkpoint")

@@ -1,4 +1,4 @@
-"""What a run keeps and tells besides: its best checkpoint, samples, its speed."""
+"""The best checkpoint, samples and speed of a run."""
 
 import json
 import re
@@ -7,14 +7,14 @@ import pytest
 
 import train_runs
 
-# Learns, then is thrown off its way by a rate that rises without end.
+# Learns, then diverges as the learning rate rises.
 WORSENS = ["--set", "train.learning_rate=0.3", "--set", "train.warmup_steps=60", "--set", "train.evaluate_every=5",
            "--set", "train.keep_best=true"]
 
 
 @pytest.fixture(scope="module")
 def worsened(tmp_path_factory):
-    """A config and a run of it that was best somewhere in the middle."""
+    """A config, and a run of it whose loss was lowest in the middle."""
     config = train_runs.prepare(tmp_path_factory.mktemp("worsened"))
     train_runs.run(config, config.parent / "run", *WORSENS)
     return config, config.parent / "run"
@@ -53,7 +53,7 @@ def test_the_best_checkpoint_survives_kills(worsened, tmp_path):
 
 
 def test_the_best_checkpoint_is_of_the_run_as_it_goes_on(headroom, tmp_path):
-    """Not of steps that a run did before it went on from an older checkpoint in another way."""
+    """Steps after the checkpoint that a run resumes from do not count."""
     config = train_runs.prepare(tmp_path)
     out = tmp_path / "run"
     keeping = ["--set", "train.evaluate_every=5", "--set", "train.keep_best=true", "--set", "train.checkpoint_every=20"]
@@ -110,7 +110,7 @@ def test_the_progress_line_has_the_speed(headroom, tmp_path):
     assert float(found[2]) > 0.0 and int(found[3]) <= 100
 
 
-def test_a_run_without_checkpoints_begins_anew_and_says_so(headroom, tmp_path):
+def test_a_run_without_checkpoints_starts_again(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     few = ["--set", "train.steps=6"]
     first = headroom.json("train", config, "--out", tmp_path / "run", *few)

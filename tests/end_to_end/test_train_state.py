@@ -1,4 +1,4 @@
-"""Runs that are killed and resumed, one for each kind of state that a step leaves behind."""
+"""Runs that are killed and resumed: one for each kind of state that a step leaves."""
 
 import re
 

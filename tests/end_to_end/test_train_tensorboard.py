@@ -1,4 +1,4 @@
-"""TensorBoard's own reader sees what metrics.jsonl says."""
+"""TensorBoard's own reader reads the values of metrics.jsonl."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_events_are_the_metrics(tmp_path):
 def test_a_resumed_run_is_one_curve(tmp_path):
     config = train_runs.prepare(tmp_path)
     out = tmp_path / "run"
-    # Logs steps 9 and 10, which the resumed run does again.
+    # Logs steps 9 and 10, which the resumed run repeats.
     train_runs.run(config, out, "--set", "train.steps=10")
     (out / "checkpoints" / "latest").write_text("step_8.safetensors\n")
     train_runs.run(config, out, "--resume", "--set", "train.steps=20")

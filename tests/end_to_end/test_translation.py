@@ -1,4 +1,4 @@
-"""Models that translate, from outside: killed and resumed, evaluated on files, asked for translations."""
+"""Translation models: killed and resumed, evaluated on files, and used to translate."""
 
 import importlib.util
 import json
@@ -134,7 +134,7 @@ def splits_compounds(line):
 
 @pytest.fixture(scope="module")
 def separate(headroom, tmp_path_factory):
-    """A run with a vocabulary for each side, of pairs with compounds, of which some are too unlike in length; and its stderr."""
+    """A run with a vocabulary for each side, whose data has compounds and pairs of too different lengths; and its stderr."""
     folder = tmp_path_factory.mktemp("separate")
     draw = random.Random(5)
     words = [draw.choices(list(WORDS), k=draw.randrange(1, 6)) for _ in range(300)]
@@ -157,7 +157,7 @@ def separate(headroom, tmp_path_factory):
 
 def test_sides_have_a_vocabulary_each(headroom, separate):
     folder, stderr = separate
-    # Of three words and two the ratio is 1.5, which stays.
+    # Three words and two have a ratio of 1.5, which is allowed.
     assert re.search(r"3 pairs .*data.length_ratio = 1.5, data.most_words = 5", stderr), stderr
     result = headroom.json("evaluate", folder / "run")
     assert result["loss"] < 2.0 and result["compound_bleu"] > 0.0, result
@@ -217,7 +217,7 @@ def test_generate_refuses_what_continues_a_text(headroom, run):
     assert "--stride: " in headroom.refusal("evaluate", run / "run", "--stride", "2")
 
 
-def test_generate_says_that_it_cut_sentences(headroom, run):
+def test_generate_warns_about_cut_sentences(headroom, run):
     done = headroom("generate", run / "run", "--prompt", "eins zwei.\n" + "zwei " * 400)
     assert re.search(r"^warning: 1 of 2 sentences cut to \d+ tokens \(model.context_length less one\)", done.stderr,
                      re.MULTILINE), done.stderr

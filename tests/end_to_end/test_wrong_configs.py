@@ -1,5 +1,4 @@
-"""What can be wrong with a config, and files that are damaged: each ends with status 2 and one line that names the key or
-the file, and the value."""
+"""Wrong configs and damaged files: each gives status 2 and one line with the key or the file, and the value."""
 
 import json
 import random
@@ -10,7 +9,7 @@ import pytest
 
 import train_runs
 
-# key = value, and what the line must name besides the key; None: the value as it is written here.
+# Wrong values of each key.
 VALUES = {
     "model.kind": ['"transformer"', '"Language_Model"', "1", "true", "[]"],
     "model.vocabulary_size": ["0", "-1", "2147483648", "1.5", '"8000"', "99999999999999999999"],
@@ -109,7 +108,7 @@ VALUES = {
     "decoding.beam": ["0", "1025"],
     "decoding.length_penalty": ["11", "-11"],
 }
-# Texts: what --set takes without quotes is one.
+# Strings: --set takes them without quotes.
 BARE_WORDS = ["tokenizer.model", "data.json_field", "data.separator", "train.sample_prompt"]
 CASES = [(key, value) for key, values in VALUES.items() for value in values]
 
@@ -117,7 +116,7 @@ UNKNOWN = ["modle.n_layers", "model.n_layer", "model.attention.heads", "model.at
            "train.lr", "train.learningrate", "train.batchsize", "train.step", "data.training", "tokenizer.type",
            "tokenizer.vocab_size", "decoding.beams", "optimizer.kind", "model.attention.attention.n_heads"]
 
-# Not TOML, or not a config, with what the line must name.
+# Texts that are not TOML, or not a config, with a part of the message.
 TEXTS = [
     ("model = 3", "model"), ("[model", ":1"), ("[model]\nn_layers", ":2"), ("[model]\nn_layers =", ":2"),
     ("[model]\nn_layers = = 2", ":2"), ("[model]\nn_layers = 2 2", ":2"), ("[model]\nn_layers = 2\nn_layers = 3", ":3"),
@@ -181,7 +180,7 @@ def test_what_is_no_config_is_named(headroom, tmp_path):
 
 
 def damaged(data, seed):
-    """The file cut, with bytes zeroed, flipped or doubled, or with another length of its header."""
+    """The file cut, extended, with zeroed or flipped bytes, or with a wrong header length."""
     draw = random.Random(seed)
     at = draw.randrange(len(data))
     header, = struct.unpack("<Q", data[:8])

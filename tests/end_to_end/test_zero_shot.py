@@ -1,4 +1,4 @@
-"""Tests without training and masked models from outside: log-probabilities against plain PyTorch code."""
+"""Zero-shot tests and masked models: log-probabilities compared with plain PyTorch code."""
 
 import gzip
 import io
@@ -43,7 +43,7 @@ TYPES = {"F32": (torch.float32, 4), "F64": (torch.float64, 8), "I64": (torch.int
 
 
 def tensors_of(run):
-    """The tensors of a run's newest checkpoint, read by hand."""
+    """The tensors of a run's newest checkpoint."""
     folder = run / "checkpoints"
     data = (folder / (folder / "latest").read_text().strip()).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
@@ -59,7 +59,7 @@ def tensors_of(run):
 
 
 def log_probabilities(p, ids):
-    """[T, V] of a pre-norm Transformer with learned positions, in float64."""
+    """The logits [T, V] of a pre-norm Transformer with learned positions, in float64."""
     t = len(ids)
     h = p["embed"][ids] + p["position"][:t]
 
@@ -82,7 +82,7 @@ def log_probabilities(p, ids):
 
 
 def total(p, text, answer):
-    """Log-probability of the answer after the text, and whether it is what greedy decoding writes."""
+    """Log-probability of the answer after the text, and whether greedy decoding generates it."""
     ids = torch.tensor(list(("\n" + text + answer).encode()))
     first = len(ids) - len(answer.encode())
     scores = log_probabilities(p, ids[:-1])
@@ -105,7 +105,7 @@ def dense(headroom, tmp_path_factory):
     return folder / "run"
 
 
-def test_lambada_is_what_pytorch_says(headroom, dense, tmp_path):
+def test_lambada_agrees_with_pytorch(headroom, dense, tmp_path):
     p = tensors_of(dense)
     draw = random.Random(3)
     passages = [sentence(draw, draw.randrange(2, 8)) for _ in range(40)]
@@ -129,7 +129,7 @@ def test_lambada_is_what_pytorch_says(headroom, dense, tmp_path):
         assert again["accuracy"] == document["accuracy"]
 
 
-def test_blimp_is_what_pytorch_says(headroom, dense, tmp_path):
+def test_blimp_agrees_with_pytorch(headroom, dense, tmp_path):
     p = tensors_of(dense)
     draw = random.Random(4)
     expected, members = {}, {}
@@ -157,7 +157,7 @@ def test_blimp_is_what_pytorch_says(headroom, dense, tmp_path):
 
 def test_mistakes(headroom, dense, tmp_path):
     assert "blimp?" in headroom.refusal("evaluate", dense, "--task", "blimpp", "--data", dense / "config.toml")
-    line = headroom.refusal("evaluate", dense, "--task", "nothing")  # named before its data is asked for
+    line = headroom.refusal("evaluate", dense, "--task", "nothing")  # reported before missing data
     assert '--task: ' in line and 'nothing' in line and "?" not in line
     assert "--data" in headroom.refusal("evaluate", dense, "--task", "blimp")
     assert "--shots: " in headroom.refusal("evaluate", dense, "--shots", 2)
@@ -180,7 +180,7 @@ def test_items_begin_and_shots(headroom, dense, tmp_path):
     assert [line["question"] for line in lines] == [f"{data}:{i}" for i in (1, 2, 3)]
     for choice, text in zip(lines[0]["choices"], (" attends to", " room")):
         assert choice["log_probability"] == pytest.approx(total(p, "the head", text)[0], abs=1e-4)
-    headroom("evaluate", dense, "--task", "copa", "--data", data, "--items", items)  # its like is replaced
+    headroom("evaluate", dense, "--task", "copa", "--data", data, "--items", items)  # overwrites a file of its kind
     assert f"--items: {data}" in headroom.refusal("evaluate", dense, "--task", "copa", "--data", data, "--items", data)
     assert data.read_text().startswith('{"query"')
     for begin in ("none", "bos"):
@@ -233,7 +233,7 @@ def test_compositions_are_compared_by_their_answers(headroom, tmp_path):
 
 
 def test_a_killed_masked_model_resumes(headroom, tmp_path):
-    """Stopped in the middle and resumed, it is bit for bit the run that nothing disturbed."""
+    """A run that is stopped and resumed is bit-identical to an undisturbed one."""
     train_runs.write_text(tmp_path / "train.txt", 20000, 1)
     train_runs.write_text(tmp_path / "validation.txt", 1000, 2)
     config = tmp_path / "masked.toml"

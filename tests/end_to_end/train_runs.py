@@ -1,4 +1,4 @@
-"""What the tests of `headroom train` share: the program, a tiny corpus and a config that uses everything random."""
+"""Shared by the tests of `headroom train`: the program, a tiny corpus and a config that uses all sources of randomness."""
 
 import array
 import contextlib
@@ -54,7 +54,7 @@ keep_checkpoints = 3
 """
 
 
-# The least that trains.
+# The smallest model that trains.
 TINY_MODEL = """
 [model]
 n_layers = 1
@@ -69,7 +69,7 @@ d_hidden = 32
 
 
 def tensor(file, name):
-    """A float32 tensor of a safetensors file: its shape and its numbers."""
+    """A float32 tensor of a safetensors file: its shape and its values."""
     data = pathlib.Path(file).read_bytes()
     (size,) = struct.unpack_from("<Q", data)
     about = json.loads(data[8:8 + size])[name]
@@ -127,7 +127,7 @@ def wait_until(condition, process):
 
 
 def run(config, out, *more, status=0):
-    """Runs to the end; the JSON on stdout, or stderr where another status is expected."""
+    """Runs to the end; returns the JSON on stdout, or stderr if another status is expected."""
     done = subprocess.run(command(config, out, *more), env=environment(config.parent), capture_output=True, text=True,
                           timeout=PATIENCE)
     assert done.returncode == status, f"status {done.returncode}:\n{done.stderr}"
@@ -139,7 +139,7 @@ def metrics(out):
 
 
 def same_history(one, other):
-    """Whether metrics say the same of every step, what the machine needed for it aside."""
+    """Whether two metrics files agree in every step, except in times and memory."""
     def facts(lines):
         return [{k: v for k, v in line.items() if "second" not in k and "memory" not in k} for line in lines]
 
@@ -147,7 +147,7 @@ def same_history(one, other):
 
 
 def check_checksums(out):
-    """The names of all tensors of all checkpoints, after a comparison of their bytes with the stored CRC-32."""
+    """The names of all tensors of all checkpoints; checks their bytes against the stored CRC-32."""
     files = sorted((out / "checkpoints").glob("*.safetensors"))
     assert files
     names = []
@@ -166,7 +166,7 @@ def check_checksums(out):
 
 
 def saved_step(out):
-    """The step that `latest` names, 0 before there is any."""
+    """The step that `latest` names, 0 if there is none."""
     try:
         return int((out / "checkpoints" / "latest").read_text().strip()[len("step_"):-len(".safetensors")])
     except FileNotFoundError:
@@ -174,13 +174,13 @@ def saved_step(out):
 
 
 def kill(process):
-    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
+    with contextlib.suppress(ProcessLookupError):  # it may have exited
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
 
 
 def resumed_after_kills(config, out, goals, *more):
-    """The result of a run that was killed once it had saved each of these steps, and went on each time."""
+    """The result of a run that is killed after it has saved each of these steps, and resumed each time."""
     for goal in goals:
         process = start(config, out, "--resume", *more)
         while saved_step(out) < goal and process.poll() is None:
