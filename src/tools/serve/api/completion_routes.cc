@@ -56,7 +56,7 @@ class CompletionResponse {
     std::string text, finish_reason;
     Details details;
     std::string echo;                // the prompt, if the request wants it echoed
-    std::vector<std::int64_t> ends;  // characters of the prompt before each of its tokens
+    std::vector<std::int64_t> offsets;  // characters of the prompt before each of its tokens
     std::int64_t echoed = 0;         // characters of the echo
     std::size_t shown = 0;           // tokens of the prompt reported so far
     bool begun = false;
@@ -93,7 +93,7 @@ void CompletionResponse::set_echo(Answer& answer, std::size_t prompt) const {
   std::string decoded;
   std::int64_t before = 0;
   for (const std::int64_t id : completion_.prompts()[prompt]) {
-    answer.ends.push_back(before);
+    answer.offsets.push_back(before);
     const std::string text = stream.push(static_cast<std::int32_t>(id));
     before += static_cast<std::int64_t>(count_characters(text));
     decoded += text;
@@ -109,7 +109,7 @@ void CompletionResponse::show(const TokenDetails& token, Answer& answer, Details
   const TokenText& spelled = completion_.model().token_text();
   if (request_.logprobs >= 0) {
     const std::int64_t begin =
-        event.is_prompt ? std::min(answer.ends[std::min(answer.shown, answer.ends.size() - 1)], answer.echoed)
+        event.is_prompt ? std::min(answer.offsets[std::min(answer.shown, answer.offsets.size() - 1)], answer.echoed)
                         : answer.echoed + token.offset;
     details.tokens.push_back(spelled.of(event.id));
     details.token_logprobs.push_back(number(event.logprob));
