@@ -55,10 +55,10 @@ class CompletionResponse {
   struct Answer {
     std::string text, finish_reason;
     Details details;
-    std::string echo;                // the prompt, if the request wants it echoed
+    std::string echo;                   // the prompt, if the request wants it echoed
     std::vector<std::int64_t> offsets;  // characters of the prompt before each of its tokens
-    std::int64_t echoed = 0;         // characters of the echo
-    std::size_t shown = 0;           // tokens of the prompt reported so far
+    std::int64_t echoed = 0;            // characters of the echo
+    std::size_t shown = 0;              // tokens of the prompt reported so far
     bool begun = false;
   };
 
