@@ -203,7 +203,7 @@ def test_a_sentencepiece_model(run, tmp_path):
     for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
         assert torch.equal(other.encode(TEXT), tokenizer.encode(TEXT))
     (tmp_path / "no.model").write_bytes(tokenizer.serialised[:-3])
-    assert_refused(lambda: ht.Tokenizer(tmp_path / "no.model"), "is no SentencePiece model")
+    assert_refused(lambda: ht.Tokenizer(tmp_path / "no.model"), "not a SentencePiece model")
     assert_refused(lambda: tokenizer.decode([300]), "an id must be 0 to 299, got 300")
 
 

@@ -1,33 +1,101 @@
-// What a model is shown of a picture: a part of it at the model's size, changed at random or not, as numbers.
+// What a model sees of an image: a crop at the model's size, optionally augmented, as normalised floats.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "foundation/core/random.h"
 #include "headroom/config/run_options.h"
-#include "pictures.h"
+#include "image_dataset.h"
 
 namespace headroom::data {
 
-struct Picture {
-  std::vector<double> mean, deviation;  // of each channel
-  double centre = 1.0;                  // without random crops: the middle square's share of the shorter side
-  // Everything below is drawn anew by the seed.
-  double crop = 0.0;            // above 0: a random part, of at least this share of the picture's area
-  std::int64_t operations = 0;  // of RandAugment, one after the other
-  double magnitude = 0.0;       // of them, 0 to 30, where 10 ends AutoAugment's ranges
-  std::int64_t shift = 0;       // pixels at most, each way; what comes in is black (0)
-  bool flip = false;
+// Rounds to the nearest value from 0 to 255. Faster than a library call, which would dominate the run time.
+inline std::uint8_t shade(double value) {
+  constexpr double kWhite = 255.0, kHalf = 0.5;
+  const double up = std::clamp(value, 0.0, kWhite) + kHalf;
+  return static_cast<std::uint8_t>(up);
+}
 
-  Picture unchanged() const { return {.mean = mean, .deviation = deviation, .centre = centre}; }
+// Luma of BT.601, as in JPEG.
+inline std::uint8_t grey_of(int red, int green, int blue) {
+  return static_cast<std::uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
+}
+
+// A square image as planes: `channels` x side x side bytes.
+struct Planes {
+  std::int64_t channels = 0, side = 0;
+  std::vector<std::uint8_t> pixels;
+
+  std::uint8_t& at(std::int64_t c, std::int64_t y, std::int64_t x) {
+    return pixels[static_cast<std::size_t>((c * side + y) * side + x)];
+  }
+  std::uint8_t at(std::int64_t c, std::int64_t y, std::int64_t x) const {
+    return pixels[static_cast<std::size_t>((c * side + y) * side + x)];
+  }
 };
 
-// As data.pixel_mean and its like say, for so many channels: one value is for all of them, none is 0.5. Throws
-// UserError for another number of values.
-Picture picture_options(const config::DataOptions& options, std::int64_t channels);
+struct Region {
+  std::int64_t x = 0, y = 0, width = 0, height = 0;
+};
+// The central square, whose side is this share of the shorter side of the image.
+Region middle(const Image& image, double share);
+// A random crop: its area is uniform between `smallest` (as a fraction) and the whole image, the logarithm of its
+// aspect ratio uniform between 3/4 and 4/3 (Szegedy et al. 2015, "Going deeper with convolutions", section 6). If ten
+// draws do not fit, the largest central region within these aspect ratios.
+Region random_region(const Image& image, double smallest, Random& random);
+// Resizes a region to side x side with a triangle filter, which averages when shrinking to avoid aliasing.
+Planes planes_of(const Image& image, const Region& region, std::int64_t side);
 
-// Channel c of `out`, [channels, side, side], becomes (pixel / 255 - mean[c]) / deviation[c].
-void draw_picture(const DecodedPicture& from, const Picture& picture, std::int64_t side, std::uint64_t seed,
-                  float* out);
+// The operations of RandAugment (Cubuk et al. 2020, "RandAugment: Practical automated data augmentation with a reduced
+// search space").
+enum class Operation {
+  identity,
+  auto_contrast,  // stretches each channel to 0..255
+  equalize,       // equalises the histogram of each channel
+  rotate,         // by an angle in degrees, clockwise
+  solarize,       // inverts pixels from a threshold on
+  color,          // saturation factor: 0 is grey, 1 the original
+  posterize,      // to a number of bits
+  contrast,       // factor: 0 is the mean grey, 1 the original
+  brightness,     // factor: 0 is black, 1 the original
+  sharpness,      // factor: 0 is smoothed, 1 the original
+  shear_x,        // pixels to the left per row, from the top
+  shear_y,        // pixels up per column, from the left
+  translate_x,    // pixels to the left
+  translate_y,    // pixels up
+};
+inline constexpr std::int64_t kOperations = 14;
+
+// Applies an operation; `value` as described above. Uses nearest-neighbour sampling and fills with grey (128).
+void apply(Operation operation, double value, Planes& planes);
+// The value for a magnitude from 0 to 30: linear from no effect at 0 to the end of AutoAugment's range at 10 (Cubuk et
+// al. 2019, table 6), and beyond. A factor is at least 0, posterize keeps at least one bit, a threshold is at least 0.
+// `opposite`: in the other direction, if the operation has two.
+double value_of(Operation operation, double magnitude, bool opposite, std::int64_t side);
+// Applies `operations` random operations in turn.
+void rand_augment(Planes& planes, std::int64_t operations, double magnitude, Random& random);
+
+struct Augmentation {
+  std::vector<double> mean, deviation;  // of each channel
+  double centre = 1.0;                  // without random crops: the share of the shorter side in the central square
+  // Random augmentation:
+  double crop = 0.0;            // minimum area of a random crop as a fraction of the image; 0: no random crop
+  std::int64_t operations = 0;  // of RandAugment
+  double magnitude = 0.0;       // of RandAugment, 0 to 30
+  std::int64_t shift = 0;       // maximum shift in pixels along each axis, filled with black
+  bool flip = false;
+
+  Augmentation without_changes() const { return {.mean = mean, .deviation = deviation, .centre = centre}; }
+};
+
+// The options data.pixel_mean and so on for this number of channels: one value applies to all channels, none means 0.5.
+// Throws UserError for any other number of values.
+Augmentation augmentation_options(const config::DataOptions& options, std::int64_t channels);
+
+// Writes the augmented image to `out`, [channels, side, side], normalised as (pixel / 255 - mean[c]) / deviation[c].
+// Deterministic in `seed`.
+void augment(const Image& from, const Augmentation& augmentation, std::int64_t side, std::uint64_t seed, float* out);
 
 }  // namespace headroom::data

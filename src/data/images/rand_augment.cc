@@ -1,4 +1,5 @@
-#include "rand_augment.h"
+// RandAugment's operations, as Pillow and AutoAugment define them.
+#include "augmentation.h"
 
 #include <algorithm>
 #include <array>
@@ -49,7 +50,7 @@ void auto_contrast(std::span<std::uint8_t> channel) {
   }
 }
 
-// A shade becomes the number of darker pixels in steps of a 255th of all but the brightest shade's.
+// Maps each shade to the number of darker pixels, in steps of 1/255 of all pixels but those of the brightest shade.
 void equalize(std::span<std::uint8_t> channel) {
   std::array<std::int64_t, kShades> counts{};
   for (const std::uint8_t pixel : channel) {
@@ -71,7 +72,7 @@ void equalize(std::span<std::uint8_t> channel) {
   }
 }
 
-// For every place.
+// The grey value of every pixel.
 std::vector<std::uint8_t> greys(const Planes& planes) {
   const auto area = static_cast<std::size_t>(planes.side * planes.side);
   std::vector<std::uint8_t> grey(planes.pixels.begin(), planes.pixels.begin() + static_cast<std::ptrdiff_t>(area));
@@ -84,7 +85,8 @@ std::vector<std::uint8_t> greys(const Planes& planes) {
   return grey;
 }
 
-// From `plain` (a pixel for every so many of the picture's, in turn) at factor 0 to the picture at 1, and beyond.
+// Interpolates between `plain` at factor 0 and the image at factor 1, or extrapolates. `plain` has the size of the
+// image or of one channel, which is then used for every channel.
 void blend(Planes& planes, std::span<const std::uint8_t> plain, double factor) {
   for (std::size_t begin = 0; begin < planes.pixels.size(); begin += plain.size()) {
     std::uint8_t* const pixels = planes.pixels.data() + begin;
@@ -102,7 +104,7 @@ void contrast(Planes& planes, double factor) {
   each_shade(planes, [&](std::uint8_t pixel) { return shade(mean + factor * (pixel - mean)); });
 }
 
-// Weights 1 around 5, over 13; the margin stays as it is.
+// The smoothing kernel is 5 in the centre and 1 around it, divided by 13; the margin is unchanged.
 void sharpness(Planes& planes, double factor) {
   constexpr double kMiddle = 5.0, kSum = 13.0;
   const Planes original = planes;
@@ -121,7 +123,7 @@ void sharpness(Planes& planes, double factor) {
   blend(planes, smooth.pixels, factor);
 }
 
-// What is at (x, y) comes from (xx x + xy y + x0, yx x + yy y + y0).
+// The pixel at (x, y) is taken from (xx x + xy y + x0, yx x + yy y + y0).
 struct Affine {
   double xx = 1.0, xy = 0.0, x0 = 0.0;
   double yx = 0.0, yy = 1.0, y0 = 0.0;
@@ -157,7 +159,7 @@ void rotate(Planes& planes, double degrees) {
 
 }  // namespace
 
-void carry_out(Operation operation, double value, Planes& planes) {
+void apply(Operation operation, double value, Planes& planes) {
   switch (operation) {
     case Operation::identity:
       return;
@@ -194,12 +196,12 @@ void carry_out(Operation operation, double value, Planes& planes) {
     case Operation::translate_y:
       return warp(planes, {.y0 = value});
   }
-  fail("RandAugment: an unknown operation");
+  fail("RandAugment: unknown operation");
 }
 
 double value_of(Operation operation, double magnitude, bool opposite, std::int64_t side) {
   constexpr double kMost = 10.0, kDegrees = 30.0, kShear = 0.3, kFactor = 0.9, kBits = 4.0, kPixels = 150.0,
-                   kOfPixels = 331.0;  // AutoAugment's pictures of ImageNet
+                   kOfPixels = 331.0;  // AutoAugment's image size
   const double part = magnitude / kMost, sign = opposite ? -1.0 : 1.0;
   switch (operation) {
     case Operation::rotate:
@@ -227,11 +229,11 @@ double value_of(Operation operation, double magnitude, bool opposite, std::int64
   return 0.0;
 }
 
-void rand_augment(Planes& planes, const RandAugment& options, Random& random) {
-  for (std::int64_t i = 0; i < options.operations; ++i) {
+void rand_augment(Planes& planes, std::int64_t operations, double magnitude, Random& random) {
+  for (std::int64_t i = 0; i < operations; ++i) {
     const auto operation = static_cast<Operation>(random.below(static_cast<std::uint64_t>(kOperations)));
     const bool opposite = random.below(2) == 1;
-    carry_out(operation, value_of(operation, options.magnitude, opposite, planes.side), planes);
+    apply(operation, value_of(operation, magnitude, opposite, planes.side), planes);
   }
 }
 

@@ -9,14 +9,15 @@ namespace headroom::data {
 
 namespace {
 
-// Tokens of a pair's longer side with what begins or ends it.
+// Length of the longer side of a pair, with its end token.
 std::int64_t padded_length(const PairFile& file, std::int64_t pair) {
   return std::max(file.source_length(pair), file.target_length(pair)) + 1;
 }
 
 }  // namespace
 
-PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) : seed_(options.seed) {
+PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options)
+    : EpochStream("sentence pairs"), seed_(options.seed) {
   std::vector<std::int64_t> lengths(static_cast<std::size_t>(file.size()));
   starts_.assign(static_cast<std::size_t>(options.longest + 2), 0);
   for (std::int64_t pair = 0; pair < file.size(); ++pair) {
@@ -48,6 +49,7 @@ PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) 
     end = batch_end(begin, usable, limits, length_at);
   }
   cuts_.push_back(usable);
+  set_per_epoch(std::ssize(cuts_) - 1);
   if (per_epoch() < 1) {
     user_error("{}: must hold at least {} pairs of up to {} tokens a side (model.context_length), got {}",
                file.identity(), options.multiple, options.longest - 1, order_.size());
@@ -55,12 +57,13 @@ PairBatches::PairBatches(const PairFile& file, const PairBatchOptions& options) 
 }
 
 std::vector<std::int64_t> PairBatches::next() {
-  const std::uint64_t epoch = mix(seed_, static_cast<std::uint64_t>(position_.epoch));
+  const DataPosition position = advance();
+  const std::uint64_t epoch = mix(seed_, static_cast<std::uint64_t>(position.epoch));
   const Shuffle batches(static_cast<std::uint64_t>(per_epoch()), mix(epoch, std::uint64_t{0}));
-  const auto batch = static_cast<std::size_t>(batches(static_cast<std::uint64_t>(position_.step)));
+  const auto batch = static_cast<std::size_t>(batches(static_cast<std::uint64_t>(position.step)));
   std::vector<std::int64_t> pairs;
   for (std::int64_t place = cuts_[batch]; place < cuts_[batch + 1]; ++place) {
-    // The length of the pairs at this place, and which of them comes.
+    // The length of the pairs at this place, and the pair of that length chosen by this epoch.
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
     const std::int64_t first = *(after - 1), count = *after - first;
     const auto length = static_cast<std::uint64_t>(after - starts_.begin());
@@ -68,18 +71,7 @@ std::vector<std::int64_t> PairBatches::next() {
     const auto chosen = static_cast<std::int64_t>(same(static_cast<std::uint64_t>(place - first)));
     pairs.push_back(order_[static_cast<std::size_t>(first + chosen)]);
   }
-  if (++position_.step == per_epoch()) {
-    position_ = {.epoch = position_.epoch + 1, .step = 0};
-  }
   return pairs;
-}
-
-void PairBatches::seek(DataPosition position) {
-  if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch()) {
-    user_error("sentence pairs: an epoch has {} batches, so there is no epoch {}, step {}", per_epoch(), position.epoch,
-               position.step);
-  }
-  position_ = position;
 }
 
 }  // namespace headroom::data

@@ -1,8 +1,7 @@
-// Sentence pairs in batches of about equal lengths, in an order that a saved position continues exactly.
+// Batches of sentence pairs of similar lengths, in a deterministic order that continues exactly from a saved position.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "data/tokens/batches.h"
@@ -10,15 +9,14 @@
 
 namespace headroom::data {
 
-// What a batch holds at most, and always `multiple` rows.
 struct BatchLimits {
   std::int64_t rows = 1;
-  std::int64_t tokens = 0;    // rows times the longest; 0: any
-  std::int64_t multiple = 1;  // rows come in multiples of this
+  std::int64_t tokens = 0;    // rows times the longest row; 0: no limit
+  std::int64_t multiple = 1;  // the number of rows is a multiple of this
 };
 
-// The end of the batch that begins with `begin` of `count` sentences whose lengths, with their ends, ascend: length(i)
-// of the i-th.
+// The end of the batch that starts at `begin` of `count` sentences in ascending order of length; length(i) includes the
+// end token. A batch has at least `multiple` rows, whatever the other limits.
 template <class Length>
 std::int64_t batch_end(std::int64_t begin, std::int64_t count, const BatchLimits& limits, const Length& length) {
   std::int64_t end = begin + limits.multiple;
@@ -32,35 +30,29 @@ std::int64_t batch_end(std::int64_t begin, std::int64_t count, const BatchLimits
 }
 
 struct PairBatchOptions {
-  std::int64_t rows = 1;      // of a batch at most
-  std::int64_t multiple = 1;  // rows come in multiples of this (micro-batches)
-  std::int64_t tokens = 0;    // rows times the longer side of the longest pair, at most; 0: any
-  std::int64_t longest = 1;   // pairs with a side of more tokens are left out
+  std::int64_t rows = 1;      // maximum per batch
+  std::int64_t multiple = 1;  // the number of rows is a multiple of this (the number of micro-batches)
+  std::int64_t tokens = 0;    // maximum of rows times the longer side of the longest pair; 0: no limit
+  std::int64_t longest = 1;   // pairs with a side of more tokens, end token included, are skipped
   std::uint64_t seed = 0;
 };
 
-// Pairs are sorted by the length of their longer side, an end token included, and cut into batches as large as
-// possible; in every epoch pairs of one length are shuffled again, and the batches come in another order. Fewer pairs
-// than `multiple` are left over, another part of the longest in each epoch. Nothing of an epoch is kept: any place of
-// it is computed when it is asked for.
-class PairBatches {
+// Pairs are sorted by the length of their longer side, end token included, and cut into batches as large as possible.
+// Every epoch shuffles the pairs of each length, and the batches. Up to multiple-1 of the longest pairs are left over,
+// different ones in each epoch. The order is computed on demand, not stored.
+class PairBatches : public EpochStream {
  public:
-  // Throws UserError naming the file's identity when it holds less than one batch.
+  // Throws UserError, naming the file's identity, if it holds less than one batch.
   PairBatches(const PairFile& file, const PairBatchOptions& options);
-
-  std::vector<std::int64_t> next();  // pairs of the file; endless
-  std::int64_t per_epoch() const { return static_cast<std::int64_t>(cuts_.size()) - 1; }
-  std::int64_t too_long() const { return too_long_; }  // pairs left out
-  DataPosition position() const { return position_; }
-  void seek(DataPosition position);  // throws UserError when out of range
+  std::vector<std::int64_t> next();                    // indices of pairs in the file
+  std::int64_t too_long() const { return too_long_; }  // pairs skipped
 
  private:
-  std::vector<std::int64_t> order_;   // pairs by length, then by place in the file
+  std::vector<std::int64_t> order_;   // pairs by length, then by index
   std::vector<std::int64_t> starts_;  // of each length in order_
-  std::vector<std::int64_t> cuts_;    // where batches begin in the sorted order; the last: the end
+  std::vector<std::int64_t> cuts_;    // starts of the batches in order_, and the end of the last one
   std::int64_t too_long_ = 0;
   std::uint64_t seed_;
-  DataPosition position_;
 };
 
 }  // namespace headroom::data

@@ -1,16 +1,15 @@
+// Encodes the training pairs of a run to a file of tokens, and reads such files.
 #include <algorithm>
 #include <cstring>
 #include <span>
 
 #include "data/text/token_cache.h"
-#include "data/tokens/dataset_id.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "pairs.h"
-#include "training_pairs.h"
 
 namespace headroom::data {
 namespace {
@@ -21,13 +20,14 @@ constexpr const char* kPairFormat = "headroom.pairs.1";
 constexpr std::int64_t kShortIds = 65536;
 constexpr std::int64_t kBetweenUpdates = 256;  // pairs
 
-// Sides of the training pairs, a line each: what a tokenizer is trained on.
+// Which sides of the pairs a tokenizer is trained on.
 struct Sides {
   const char* name;
   bool source = true, target = true;
 };
 constexpr Sides kBothSides{""}, kSourceSide{" sources", true, false}, kTargetSide{" targets", false, true};
 
+// The sentences of the training pairs, one a line.
 class SidesText : public tokenizers::TextSource {
  public:
   SidesText(TrainingPairs& pairs, const Sides& sides) : pairs_(pairs), sides_(sides) {}
@@ -103,7 +103,7 @@ void write_pairs(TrainingPairs& pairs, const tokenizers::Tokenizer& tokenizer, c
     }
   }
   if (tokens.sides() == 0) {
-    user_error("data.train: holds no pair to train on: {}", pairs.remarks());
+    user_error("data.train: holds no training pairs: {}", pairs.remarks());
   }
   tokens.write(tokenizer, pairs.remarks(), path);
 }
@@ -128,7 +128,6 @@ std::shared_ptr<const tokenizers::Tokenizer> train_side(TrainingPairs& pairs, co
   return trained_tokenizer(options, text, cache_folder);
 }
 
-// Of the sources alone.
 std::shared_ptr<const tokenizers::Tokenizer> source_tokenizer(TrainingPairs& pairs, config::TokenizerOptions options,
                                                               std::int64_t vocabulary_size,
                                                               const fs::path& cache_folder) {
@@ -169,19 +168,19 @@ PairFile::PairFile(const fs::path& path) : file_(path) {
   const std::string name = path.string();
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kPairFormat) {
-    user_error("{}: must be a file of sentence pairs (format \"{}\"), but is not", name, kPairFormat);
+    user_error("{}: not a file of sentence pairs (format \"{}\")", name, kPairFormat);
   }
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
   hash_ = file_.metadata_at("hash");
   remarks_ = file_.metadata_at("remarks");
   vocabulary_size_ = whole_number(file_.metadata_at("vocabulary_size")).value_or(0);
-  const auto own = file_.metadata().find("source_vocabulary_size");  // older files have one vocabulary
+  const auto own = file_.metadata().find("source_vocabulary_size");  // older files have a single vocabulary
   source_vocabulary_size_ = own == file_.metadata().end() ? vocabulary_size_ : whole_number(own->second).value_or(0);
   tokens_ = &file_.at("tokens");
   ends_ = &file_.at("ends");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || ends_->dtype != DType::i64 ||
       ends_->numel() % 2 != 0 || ends_->numel() == 0 || std::min(vocabulary_size_, source_vocabulary_size_) < 1) {
-    user_error("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair, but does not", name);
+    user_error("{}: must hold U16 or I32 tokens and the I64 ends of at least one pair", name);
   }
   size_ = ends_->numel() / 2;
   std::int64_t before = 0;
@@ -216,7 +215,7 @@ void PairFile::verify() const {
   hash.update(tokens_->data);
   hash.update(ends_->data);
   if (dataset_id(hash) != hash_) {
-    user_error("{}: is damaged: its tokens are not those that were written", file_.path().string());
+    user_error("{}: is damaged: hash mismatch of its tokens", file_.path().string());
   }
 }
 
@@ -233,16 +232,16 @@ PreparedPairs prepare_pairs(const config::DataOptions& data, const config::Token
   prepared.tokenizer = pair_tokenizer(pairs, options, source_vocabulary_size, cache_folder);
   const tokenizers::Tokenizer& tokenizer = *prepared.tokenizer;
   prepared.train = cache_folder / (cache_name(pairs.fingerprint() + "\n" + tokenizer.name()) + ".pairs");
-  const auto names_it = [&](const fs::path& path) {
-    const PairFile kept(path);
-    kept.verify();
-    return kept.tokenizer_name() == tokenizer.name();
+  const auto has_tokenizer = [&](const fs::path& path) {
+    const PairFile file(path);
+    file.verify();
+    return file.tokenizer_name() == tokenizer.name();
   };
-  if (!open_cached(prepared.train, names_it).value_or(false)) {
+  if (!open_cached(prepared.train, has_tokenizer).value_or(false)) {
     std::max(tokenizer.for_sources().vocabulary_size(), tokenizer.vocabulary_size()) <= kShortIds
         ? write_pairs<std::uint16_t>(pairs, tokenizer, prepared.train)
         : write_pairs<std::int32_t>(pairs, tokenizer, prepared.train);
-    log_info("data: {} sentence pairs, kept in {}", PairFile(prepared.train).size(), prepared.train.string());
+    log_info("data: {} sentence pairs, cached in {}", PairFile(prepared.train).size(), prepared.train.string());
   }
   return prepared;
 }

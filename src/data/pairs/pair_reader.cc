@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "data/text/line_reader.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/blanks.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -18,19 +17,12 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPairBlanks = " \t\r\v\f";
 
-std::string without_outer_blanks(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kPairBlanks);
-  return begin == std::string_view::npos
-             ? std::string()
-             : std::string(text.substr(begin, text.find_last_not_of(kPairBlanks) + 1 - begin));
-}
-
-// What keeps a line from being read as a sentence or a row of them; empty: nothing.
+// Why a line is not text; empty if it is.
 std::string text_complaint(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) {
-    return "must be text, but holds a byte 0";
+    return "must be text, but holds a NUL byte";
   }
-  return is_utf8(line) ? std::string() : "must be UTF-8, but is not";
+  return is_utf8(line) ? std::string() : "is not valid UTF-8";
 }
 
 std::vector<std::string_view> columns_of(std::string_view line) {
@@ -50,158 +42,125 @@ std::int64_t size_on_disk(const fs::path& path) {
 
 }  // namespace
 
-struct PairReader::Parts {
-  std::vector<fs::path> sources, targets;  // targets: empty or one for each source
-  std::vector<std::int64_t> columns;
-  bool skip = false;
-
-  std::size_t index = 0;  // of the file under way
-  std::optional<LineReader> source, target;
-  std::int64_t rows = 0, skipped = 0, done = 0, total = 0;
-  std::string complaint;  // the first
-  std::string line, other;
-
-  void open() {
-    source.emplace(sources[index]);
-    if (!targets.empty()) {
-      target.emplace(targets[index]);
-    }
-  }
-
-  // False at the end of this file.
-  bool read_lines() {
-    const bool more = source->next(line);
-    if (!target) {
-      return more;
-    }
-    if (target->next(other) != more) {
-      const LineReader &shorter = more ? *target : *source, &longer = more ? *source : *target;
-      user_error("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
-                 longer.place());
-    }
-    return more;
-  }
-
-  // What is wrong with the lines just read, with the place where it is; empty: `pair` has them.
-  std::string take(TextPair& pair) const {
-    if (target) {
-      for (const auto& [reader, text] : {std::pair(&*source, &line), std::pair(&*target, &other)}) {
-        if (const std::string wrong = text_complaint(*text); !wrong.empty()) {
-          return fmt::format("{}: {}", reader->place(), wrong);
-        }
-      }
-      pair = {without_outer_blanks(line), without_outer_blanks(other)};
-      const LineReader& at = pair.source.empty() ? *source : *target;
-      return pair.source.empty() || pair.target.empty()
-                 ? fmt::format("{}: must hold a sentence, got an empty line", at.place())
-                 : std::string();
-    }
-    if (const std::string wrong = text_complaint(line); !wrong.empty()) {
-      return fmt::format("{}: {}", source->place(), wrong);
-    }
-    const std::vector<std::string_view> found = columns_of(line);
-    const auto needed = static_cast<std::size_t>(std::max(columns[0], columns[1]));
-    if (found.size() < needed) {
-      return fmt::format("{}: must have {} columns separated by tabs (data.pair_columns), got {}", source->place(),
-                         needed, line.empty() ? 0 : found.size());
-    }
-    pair = {without_outer_blanks(found[static_cast<std::size_t>(columns[0] - 1)]),
-            without_outer_blanks(found[static_cast<std::size_t>(columns[1] - 1)])};
-    if (pair.source.empty() || pair.target.empty()) {
-      return fmt::format("{}: column {} must hold a sentence, got nothing", source->place(),
-                         columns[pair.source.empty() ? 0 : 1]);
-    }
-    return {};
-  }
-};
-
-PairReader::PairReader(const PairFiles& files, const config::DataOptions& options) : parts_(std::make_unique<Parts>()) {
-  Parts& p = *parts_;
-  p.sources = expand_patterns(files.source);
-  p.targets = expand_patterns(files.target);
-  p.columns = options.pair_columns;
-  p.skip = options.skip_bad_rows;
-  if (p.sources.empty()) {
+PairReader::PairReader(const PairFiles& files, const config::DataOptions& options)
+    : sources_(expand_patterns(files.source)),
+      targets_(expand_patterns(files.target)),
+      columns_(options.pair_columns),
+      skip_(options.skip_bad_rows) {
+  if (sources_.empty()) {
     user_error("data.train: must name files of sentence pairs");
   }
-  if (!p.targets.empty() && p.targets.size() != p.sources.size()) {
+  if (!targets_.empty() && targets_.size() != sources_.size()) {
     user_error("{}: is one of {} files of sources, but there are {} of targets: each source file needs its own",
-               p.sources.front().string(), p.sources.size(), p.targets.size());
+               sources_.front().string(), sources_.size(), targets_.size());
   }
-  if (p.columns.size() != 2 || p.columns[0] == p.columns[1]) {
+  if (columns_.size() != 2 || columns_[0] == columns_[1]) {
     user_error("data.pair_columns: must be two different columns, the source's and the target's");
   }
-  for (const std::vector<fs::path>* side : {&p.sources, &p.targets}) {
+  for (const std::vector<fs::path>* side : {&sources_, &targets_}) {
     for (const fs::path& path : *side) {
-      p.total += size_on_disk(path);
+      total_ += size_on_disk(path);
     }
   }
 }
-PairReader::~PairReader() = default;
-PairReader::PairReader(PairReader&&) noexcept = default;
+
+void PairReader::open() {
+  source_.emplace(sources_[index_]);
+  if (!targets_.empty()) {
+    target_.emplace(targets_[index_]);
+  }
+}
+
+// False at the end of the current file.
+bool PairReader::read_lines() {
+  const bool more = source_->next(line_);
+  if (target_ && target_->next(target_line_) != more) {
+    const LineReader &shorter = more ? *target_ : *source_, &longer = more ? *source_ : *target_;
+    user_error("{}: must be followed by another line, as its parallel file continues with {}", shorter.place(),
+               longer.place());
+  }
+  return more;
+}
+
+// Parses the current lines into `pair`; returns what is wrong with them and where, or an empty string.
+std::string PairReader::parse(TextPair& pair) const {
+  for (const auto& [reader, text] : {std::pair(&source_, &line_), std::pair(&target_, &target_line_)}) {
+    if (const std::string wrong = *reader ? text_complaint(*text) : std::string(); !wrong.empty()) {
+      return fmt::format("{}: {}", (*reader)->place(), wrong);
+    }
+  }
+  if (target_) {
+    pair = {std::string(trimmed(line_, kPairBlanks)), std::string(trimmed(target_line_, kPairBlanks))};
+    const LineReader& at = pair.source.empty() ? *source_ : *target_;
+    return pair.source.empty() || pair.target.empty()
+               ? fmt::format("{}: must hold a sentence, got an empty line", at.place())
+               : std::string();
+  }
+  const std::vector<std::string_view> found = columns_of(line_);
+  const auto needed = static_cast<std::size_t>(std::max(columns_[0], columns_[1]));
+  if (found.size() < needed) {
+    return fmt::format("{}: must have {} columns separated by tabs (data.pair_columns), got {}", source_->place(),
+                       needed, line_.empty() ? 0 : found.size());
+  }
+  pair = {std::string(trimmed(found[static_cast<std::size_t>(columns_[0] - 1)], kPairBlanks)),
+          std::string(trimmed(found[static_cast<std::size_t>(columns_[1] - 1)], kPairBlanks))};
+  if (pair.source.empty() || pair.target.empty()) {
+    return fmt::format("{}: column {} must hold a sentence, got nothing", source_->place(),
+                       columns_[pair.source.empty() ? 0 : 1]);
+  }
+  return {};
+}
 
 bool PairReader::next(TextPair& pair) {
-  Parts& p = *parts_;
-  while (p.index < p.sources.size()) {
-    if (!p.source) {
-      p.open();
+  while (index_ < sources_.size()) {
+    if (!source_) {
+      open();
     }
-    if (!p.read_lines()) {
-      p.done += p.source->consumed() + (p.target ? p.target->consumed() : 0);
-      p.source.reset();
-      p.target.reset();
-      ++p.index;
+    if (!read_lines()) {
+      done_ += consumed();
+      source_.reset();
+      target_.reset();
+      ++index_;
       continue;
     }
-    ++p.rows;
-    const std::string wrong = p.take(pair);
+    ++rows_;
+    const std::string wrong = parse(pair);
     if (wrong.empty()) {
       return true;
     }
-    if (!p.skip) {
+    if (!skip_) {
       user_error("{}", wrong);
     }
-    if (++p.skipped == 1) {
-      p.complaint = wrong;
+    if (++skipped_ == 1) {
+      complaint_ = wrong;
     }
   }
-  if (p.rows == p.skipped) {
-    user_error("{}: holds no sentence pairs{}", p.sources.front().string(), p.rows > 0 ? "; " + p.complaint : "");
+  if (rows_ == skipped_) {
+    user_error("{}: holds no sentence pairs{}", sources_.front().string(), rows_ > 0 ? "; " + complaint_ : "");
   }
   return false;
 }
 
 void PairReader::rewind() {
-  Parts& p = *parts_;
-  p.index = 0;
-  p.source.reset();
-  p.target.reset();
-  p.rows = p.skipped = p.done = 0;
-  p.complaint.clear();
+  index_ = 0;
+  source_.reset();
+  target_.reset();
+  rows_ = skipped_ = done_ = 0;
+  complaint_.clear();
 }
 
-std::int64_t PairReader::rows() const {
-  return parts_->rows;
+std::int64_t PairReader::consumed() const {
+  return (source_ ? source_->consumed() : 0) + (target_ ? target_->consumed() : 0);
 }
-std::int64_t PairReader::skipped() const {
-  return parts_->skipped;
-}
-const std::string& PairReader::first_complaint() const {
-  return parts_->complaint;
-}
+
 std::int64_t PairReader::bytes_read() const {
-  const Parts& p = *parts_;
-  return p.done + (p.source ? p.source->consumed() : 0) + (p.target ? p.target->consumed() : 0);
-}
-std::int64_t PairReader::bytes_total() const {
-  return parts_->total;
+  return done_ + consumed();
 }
 
 std::string PairReader::fingerprint() const {
-  const Parts& p = *parts_;
   Sha256 hash;
-  hash.update(fmt::format("pairs 1\n{} {} {}\n", p.columns[0], p.columns[1], p.skip));
-  for (const std::vector<fs::path>* side : {&p.sources, &p.targets}) {
+  hash.update(fmt::format("pairs 1\n{} {} {}\n", columns_[0], columns_[1], skip_));
+  for (const std::vector<fs::path>* side : {&sources_, &targets_}) {
     hash.update(fmt::format("{}\n", side->size()));
     for (const fs::path& path : *side) {
       std::error_code ignored;

@@ -1,68 +1,104 @@
-// Sentences with their translations: read from files line by line, and kept as tokens.
+// Sentence pairs: read from text files, selected for training and validation, and stored as tokens.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
-#include "data/text/text.h"
+#include "data/text/text_file.h"
 #include "headroom/core/safetensors.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::data {
 
 struct TextPair {
-  std::string source, target;  // UTF-8, neither empty nor with blanks at its ends
+  std::string source, target;  // UTF-8, not empty, trimmed
 };
 
-// Files that hold sentence pairs, one a line (gzip or not). With `target`, line n of its i-th file translates line n of
-// the i-th file of `source`; without, each line of `source` holds both, in the columns that options.pair_columns name,
-// separated by tabs.
+// Text files with one pair a line, possibly gzip or zstd. With `target`, line n of its i-th file is the translation of
+// line n of the i-th file of `source`; without, each line of `source` holds both, separated by tabs, in the columns
+// options.pair_columns.
 struct PairFiles {
-  std::vector<std::string> source, target;  // patterns, as of open_text()
+  std::vector<std::string> source, target;  // patterns, as for open_text()
 };
 
-// Pairs from the first to the last. A bad row (not UTF-8, a NUL byte, an empty side, too few columns) is a UserError
-// naming file and line or, with options.skip_bad_rows, left out and counted. Parallel files of different lengths are
-// always a UserError: the lines that belong together are unknown.
+// Reads all pairs in order. A bad row (invalid UTF-8, a NUL byte, an empty side, too few columns) is a UserError naming
+// file and line or, with options.skip_bad_rows, skipped and counted. Parallel files of different lengths are always a
+// UserError.
 class PairReader {
  public:
   PairReader(const PairFiles& files, const config::DataOptions& options);
-  ~PairReader();
-  PairReader(PairReader&&) noexcept;
 
-  bool next(TextPair& pair);  // false at the end; throws UserError when not one row of all was good
+  bool next(TextPair& pair);  // false at the end; throws UserError if every row was bad
   void rewind();
-  std::int64_t rows() const;     // read so far, bad ones included
-  std::int64_t skipped() const;  // of these
-  const std::string& first_complaint() const;
+  std::int64_t rows() const { return rows_; }        // read so far, bad ones included
+  std::int64_t skipped() const { return skipped_; }  // bad rows so far
+  const std::string& first_complaint() const { return complaint_; }
   std::int64_t bytes_read() const;
-  std::int64_t bytes_total() const;
-  std::string fingerprint() const;  // changes when a file's path, size or time, or what is read of it, does
+  std::int64_t bytes_total() const { return total_; }
+  std::string fingerprint() const;  // changes with the path, size or time of a file, or the options
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  void open();
+  bool read_lines();
+  std::string parse(TextPair& pair) const;
+  std::int64_t consumed() const;
+
+  std::vector<std::filesystem::path> sources_, targets_;  // targets_: empty, or one per source
+  std::vector<std::int64_t> columns_;
+  bool skip_;
+  std::size_t index_ = 0;  // of the current file
+  std::optional<LineReader> source_, target_;
+  std::string line_, target_line_;
+  std::int64_t rows_ = 0, skipped_ = 0;
+  std::int64_t done_ = 0, total_ = 0;  // bytes of finished files, of all files
+  std::string complaint_;              // about the first bad row
 };
 
-// All pairs, with a warning that says how many rows were left out.
+// All pairs; logs a warning with the number of skipped rows.
 std::vector<TextPair> read_pairs(const PairFiles& files, const config::DataOptions& options);
 
-// Validation pairs of a run: those of data.validation; else the share of data.train that data.validation_share holds
-// out, in a random order that is always the same. All pairs of one source are held out together; pairs whose target is
-// that of a held-out pair are no training pairs either, so that nothing validated on was trained on. Throws UserError
-// when there are none.
+// Whether a pair with this source is held out for validation.
+bool is_held_out(const std::string& source, double share);
+
+// The pairs of data.train that a run trains on: without held-out pairs, pairs with the target of a held-out pair, and
+// pairs that data.length_ratio or data.most_words exclude.
+class TrainingPairs {
+ public:
+  // Throws UserError if there is neither a validation file nor a share to hold out.
+  explicit TrainingPairs(const config::DataOptions& options);
+  bool next(TextPair& pair);
+  void rewind();
+  const PairReader& reader() const { return reader_; }
+  std::string fingerprint() const;
+  std::string remarks() const;  // after a whole pass: what was excluded and why, or empty
+
+ private:
+  bool is_clean(const TextPair& pair) const;
+
+  PairReader reader_;
+  double share_;                                    // held out; 0: none
+  std::unordered_set<std::uint64_t> held_targets_;  // hashes
+  double length_ratio_;                             // 0: no limit
+  std::int64_t most_words_;                         // 0: no limit
+  std::int64_t held_ = 0, related_ = 0, unclean_ = 0;
+};
+
+// The validation pairs of a run: those of data.validation, else the part of data.train that data.validation_share holds
+// out, in a fixed random order. All pairs of one source are held out together. Throws UserError if there are none.
 std::vector<TextPair> validation_pairs(const config::DataOptions& options);
 
-// Sentence pairs as tokens, mapped from a safetensors file. Tensors: "tokens" [n] U16 or I32, source and target of each
-// pair in turn; "ends" [2 pairs] I64, where each of these ends; "tokenizer". Metadata: format "headroom.pairs.1",
-// tokenizer_name, tokenizer_kind, vocabulary_size (of the targets), source_vocabulary_size (without it: the same), hash
-// (of the tokens), remarks (what was left out and why).
+// Sentence pairs as tokens, mapped from a safetensors file. Tensors: "tokens" [n] U16 or I32, alternating source and
+// target; "ends" [2 pairs] I64, the end of each of these; "tokenizer". Metadata: format "headroom.pairs.1",
+// tokenizer_name, tokenizer_kind, vocabulary_size (of the targets), source_vocabulary_size (if missing, the same), hash
+// (of the tokens), remarks (what was excluded and why).
 class PairFile {
  public:
-  // Throws UserError naming the file: not of this format, ends that do not ascend or leave the tokens.
+  // Throws UserError naming the file if it has another format, or ends that do not ascend or exceed the tokens.
   explicit PairFile(const std::filesystem::path& path);
 
   std::int64_t size() const { return size_; }  // pairs
@@ -71,12 +107,11 @@ class PairFile {
   // Throw UserError for an id outside the vocabulary.
   void source(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair, ids); }
   void target(std::int64_t pair, std::vector<std::int32_t>& ids) const { copy(2 * pair + 1, ids); }
-  // Reads all of it. Throws UserError where the tokens are not those that the file's hash was made from.
+  // Reads the whole file. Throws UserError if the hash does not match.
   void verify() const;
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::string& remarks() const { return remarks_; }
-  // "sentencepiece-8000-1f3a9c02, 1234 pairs, 9c41...".
-  std::string identity() const;
+  std::string identity() const;  // "sentencepiece-8000-1f3a9c02, 1234 pairs, 9c41..."
 
  private:
   std::int64_t end(std::int64_t side) const;
@@ -94,10 +129,10 @@ struct PreparedPairs {
   std::filesystem::path train;  // a PairFile
 };
 
-// The training pairs as tokens, made on first use and kept under `cache_folder`; the tokenizer is tokenizer.model, else
-// trained on both sides of the training pairs. With a source_vocabulary_size (of the model) it is two in one: of the
-// targets, and of the sources, tokenizer.source_model or one of so many tokens, each trained on its own side. Pairs
-// that data.length_ratio or data.most_words exclude are no training pairs, for tokenizers neither. Throws UserError.
+// Prepares the training pairs as tokens, cached under `cache_folder`. The tokenizer is tokenizer.model, else trained on
+// both sides of the training pairs. With a source_vocabulary_size (of the model) it is a pair: one for the targets, and
+// one for the sources, which is tokenizer.source_model or has that many tokens; each is trained on its own side. Throws
+// UserError.
 PreparedPairs prepare_pairs(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                             const std::filesystem::path& cache_folder, std::int64_t source_vocabulary_size = 0);
 

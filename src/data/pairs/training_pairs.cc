@@ -1,19 +1,18 @@
-#include "training_pairs.h"
-
+// Which pairs a run trains on, and which are held out.
 #include <algorithm>
 
 #include "foundation/core/random.h"
 #include "foundation/core/text/blanks.h"
 #include "headroom/core/error.h"
+#include "pairs.h"
 
 namespace headroom::data {
 
 namespace {
 
-constexpr std::uint64_t kHeldOut = 1, kSameTarget = 2, kHeldOrder = 3;  // names of hashes
+constexpr std::uint64_t kHeldOut = 1, kSameTarget = 2, kHeldOrder = 3;  // hash domains
 
-// What blanks separate.
-std::int64_t words_of(std::string_view sentence) {
+std::int64_t word_count(std::string_view sentence) {
   std::int64_t words = 0;
   for (bool inside = false; !sentence.empty();) {
     const std::size_t blank = leading_blank(sentence);
@@ -59,7 +58,7 @@ bool TrainingPairs::is_clean(const TextPair& pair) const {
   if (length_ratio_ == 0.0 && most_words_ == 0) {
     return true;
   }
-  const auto [fewer, more] = std::minmax({words_of(pair.source), words_of(pair.target)});
+  const auto [fewer, more] = std::minmax({word_count(pair.source), word_count(pair.target)});
   const double ratio = static_cast<double>(more) / static_cast<double>(fewer);  // no side is empty
   return (most_words_ == 0 || more <= most_words_) && (length_ratio_ == 0.0 || ratio <= length_ratio_);
 }
@@ -71,7 +70,7 @@ bool TrainingPairs::next(TextPair& pair) {
     } else if (share_ > 0.0 && held_targets_.contains(mix(kSameTarget, pair.target))) {
       ++related_;
     } else if (!is_clean(pair)) {
-      ++cleaned_;
+      ++unclean_;
     } else {
       return true;
     }
@@ -81,23 +80,24 @@ bool TrainingPairs::next(TextPair& pair) {
 
 void TrainingPairs::rewind() {
   reader_.rewind();
-  held_ = related_ = cleaned_ = 0;
+  held_ = related_ = unclean_ = 0;
 }
 
 std::string TrainingPairs::fingerprint() const {
-  const std::string kept = fmt::format("{} {}", reader_.fingerprint(), share_);
-  return length_ratio_ == 0.0 && most_words_ == 0 ? kept : fmt::format("{} {} {}", kept, length_ratio_, most_words_);
+  const std::string common = fmt::format("{} {}", reader_.fingerprint(), share_);
+  return length_ratio_ == 0.0 && most_words_ == 0 ? common
+                                                  : fmt::format("{} {} {}", common, length_ratio_, most_words_);
 }
 
 std::string TrainingPairs::remarks() const {
   std::string text;
   const auto add = [&](std::string_view part) { text += fmt::format("{}{}", text.empty() ? "" : "; ", part); };
   if (held_ > 0) {
-    add(fmt::format("{} pairs held out for validation, {} more left out because they have a target of these", held_,
+    add(fmt::format("{} pairs held out for validation, {} more left out because their targets are held out", held_,
                     related_));
   }
-  if (cleaned_ > 0) {
-    add(fmt::format("{} pairs left out by their words (data.length_ratio = {}, data.most_words = {})", cleaned_,
+  if (unclean_ > 0) {
+    add(fmt::format("{} pairs left out by their words (data.length_ratio = {}, data.most_words = {})", unclean_,
                     length_ratio_, most_words_));
   }
   if (reader_.skipped() > 0) {

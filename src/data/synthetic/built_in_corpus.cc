@@ -3,8 +3,7 @@
 #include <system_error>
 #include <utility>
 
-#include "data/text/file_sequence.h"
-#include "data/text/text.h"
+#include "data/text/text_file.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -14,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kEveryForValidation = 20;
-// Evaluating takes time, and no one file should speak for all.
+// Limits the time of an evaluation, and the share of any one file.
 constexpr std::int64_t kValidationBytes = std::int64_t{1} << 20, kLargestForValidation = std::int64_t{128} << 10;
 
 fs::path torch_folder() {
@@ -23,7 +22,7 @@ fs::path torch_folder() {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
     fail(
-        "the built-in corpus: torch is not at {}; set HEADROOM_TORCH_DIR to the folder of the installed torch, or "
+        "the built-in corpus: torch not found at {}; set HEADROOM_TORCH_DIR to the folder of the installed torch, or "
         "data.train and data.validation to files of your own",
         folder.string());
   }
@@ -74,7 +73,7 @@ std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
     fail("the built-in corpus: {} holds too few Python sources and C++ headers", folder.string());
   }
   std::sort(chosen.begin(), chosen.end());
-  std::vector<Input> inputs;
+  std::vector<TextFileInput> inputs;
   std::int64_t total = 0;
   for (const auto& [hash, name] : chosen) {
     std::error_code ignored;

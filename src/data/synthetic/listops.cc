@@ -3,17 +3,19 @@
 #include <array>
 #include <utility>
 
+#include "data/text/table.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data::listops {
+
 namespace {
 
 constexpr std::pair<std::string_view, std::uint16_t> kOperators[] = {
     {"[MIN", kMin}, {"[MAX", kMax}, {"[MED", kMed}, {"[SM", kSm}};
 constexpr std::size_t kDigits = 10;
 
-// An operator whose arguments are being read; how often each digit is among them is all that any operator needs.
-struct Open {
+// An operator whose arguments are being read. Counts of the digits suffice for every operator.
+struct OpenOperator {
   std::uint16_t symbol = 0;
   std::array<std::uint32_t, kDigits> counts{};
   std::uint64_t n = 0;
@@ -22,7 +24,7 @@ struct Open {
     ++counts[static_cast<std::size_t>(value)];
     ++n;
   }
-  // The value at a place of the sorted arguments.
+  // The argument at a position in sorted order.
   int at(std::uint64_t place) const {
     int digit = 0;
     for (std::uint64_t before = counts[0]; before <= place; before += counts[static_cast<std::size_t>(digit)]) {
@@ -48,7 +50,7 @@ struct Open {
   }
 };
 
-// Words between blanks; brackets and parentheses that touch others are words of their own.
+// Words are separated by blanks; brackets and parentheses need none.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -126,7 +128,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   std::int64_t parentheses_ = 0;          // open
-  std::vector<std::uint32_t> arguments_;  // read so far, of each open operator
+  std::vector<std::uint32_t> arguments_;  // argument count of each open operator (a stack)
   std::vector<std::uint16_t> symbols_;
 };
 
@@ -137,7 +139,7 @@ std::vector<std::uint16_t> parse(std::string_view text) {
 }
 
 int evaluate(std::span<const std::uint16_t> symbols) {
-  std::vector<Open> open;
+  std::vector<OpenOperator> open;
   for (std::size_t i = 0; i < symbols.size(); ++i) {
     const std::uint16_t symbol = symbols[i];
     int value = symbol - kDigit;
@@ -159,7 +161,7 @@ int evaluate(std::span<const std::uint16_t> symbols) {
       break;
     }
   }
-  fail("ListOps: the symbols are no expression");
+  fail("ListOps: the symbols are not an expression");
 }
 
 std::string to_text(std::span<const std::uint16_t> symbols) {
@@ -173,6 +175,32 @@ std::string to_text(std::span<const std::uint16_t> symbols) {
     }
   }
   return text;
+}
+
+LabelledSequences read(const std::vector<std::string>& patterns, const Reading& reading) {
+  LabelledSequences read;
+  std::size_t label = 0;
+  RowUse use{.header = {}, .row = {}, .skip_bad_rows = reading.skip_bad_rows};
+  use.header = [&](const std::vector<std::string>& row) {
+    const bool turned = row.size() == 2 && row[0] == "Source" && row[1] == "Target";
+    label = turned ? 1 : 0;
+    return turned;
+  };
+  use.row = [&](const std::vector<std::string>& row) {
+    if (row.size() != 2) {
+      user_error("must be a label, a tab and an expression, got {} columns", row.size());
+    }
+    const std::int64_t value = parse_index(row[label], kClasses, "the label");
+    const std::vector<std::uint16_t> symbols = parse(row[1 - label]);
+    if (std::ssize(symbols) > reading.most_symbols) {
+      user_error("the expression has {} symbols, more than model.context_length = {}", symbols.size(),
+                 reading.most_symbols);
+    }
+    read.first.add(symbols);
+    read.labels.push_back(static_cast<std::int32_t>(value));
+  };
+  for_each_row(patterns, use);
+  return read;
 }
 
 }  // namespace headroom::data::listops

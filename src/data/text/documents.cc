@@ -7,7 +7,8 @@
 #include "foundation/core/files/byte_reader.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "tar_header.h"
+#include "tar.h"
+#include "text.h"
 
 namespace headroom::data {
 namespace {
@@ -24,16 +25,16 @@ std::string unpacked(std::string_view name) {
 }
 
 bool is_archive(std::string_view name) {
-  return unpacked(name).ends_with(".tar") || name.ends_with(".tgz");
+  return file_ending(name) == ".tar" || file_ending(name) == ".tgz";
 }
 
-// Documents under way: what is taken in stays within the limits.
+// Collects documents and enforces the limits.
 class Collection {
  public:
-  void add(std::string name, std::string text) {
+  void add(const std::string& name, std::string_view text) {
     together_ += text.size();
     if (together_ > kLargestTogether) {
-      user_error("{}: with the texts before it this is more than {} MiB", name, kLargestTogether >> 20);
+      user_error("{}: the texts exceed {} MiB in total", name, kLargestTogether >> 20);
     }
     Utf8Checker checker;
     auto wrong = checker.feed(text);
@@ -41,16 +42,18 @@ class Collection {
     if (wrong) {
       user_error("{}: is not valid UTF-8 from byte {} on", name, *wrong);
     }
-    if (const std::size_t zero = text.find('\0'); zero != std::string::npos) {
+    if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
       user_error("{}: is not text but binary: byte {} is 0", name, zero);
     }
     const std::string file = unpacked(std::string_view(name).substr(name.find_last_of("/:") + 1));
     const std::size_t dot = file.rfind('.');
-    documents_.push_back({.name = name, .stem = dot == 0 ? file : file.substr(0, dot), .text = std::move(text)});
+    documents_.push_back({.name = name,
+                          .stem = dot == 0 ? file : file.substr(0, dot),
+                          .text = std::string(without_byte_order_mark(text))});
   }
   std::vector<Document> finish(const fs::path& path) {
     if (documents_.empty()) {
-      user_error("{}: holds no file of the kind that is read here", path.string());
+      user_error("{}: holds no file of the expected kind", path.string());
     }
     std::stable_sort(documents_.begin(), documents_.end(),
                      [](const Document& a, const Document& b) { return a.name < b.name; });
@@ -62,7 +65,7 @@ class Collection {
   std::size_t together_ = 0;
 };
 
-// Up to `size` bytes more of the text; stops at the end of the file.
+// Reads up to `size` bytes; fewer only at the end of the file.
 std::string read_up_to(ByteReader& reader, std::size_t size) {
   constexpr std::size_t kAtOnce = std::size_t{1} << 20;
   std::string text;
@@ -121,7 +124,7 @@ class TarReader {
     return member;
   }
 
-  // What fills the last block up is read too.
+  // Reads the content of a member, including its padding.
   std::string content(std::uint64_t size) {
     const std::uint64_t whole = tar_blocks(size);
     std::string text = read_up_to(*reader_, whole);

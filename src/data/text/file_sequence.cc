@@ -1,13 +1,11 @@
-#include "file_sequence.h"
-
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
-#include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "text_file.h"
 
 namespace headroom::data {
 namespace {
@@ -19,12 +17,13 @@ constexpr std::size_t kLongestLine = std::size_t{4} << 20;
 
 }  // namespace
 
-FileSequence::FileSequence(std::vector<Input> inputs, std::string json_field, std::string separator, bool skip_bad_rows)
+FileSequence::FileSequence(std::vector<TextFileInput> inputs, std::string json_field, std::string separator,
+                           bool skip_bad_rows)
     : inputs_(std::move(inputs)),
       json_field_(std::move(json_field)),
       separator_(std::move(separator)),
       skip_bad_rows_(skip_bad_rows) {
-  for (const Input& input : inputs_) {
+  for (const TextFileInput& input : inputs_) {
     total_ += input.size;
   }
 }
@@ -53,13 +52,13 @@ void FileSequence::rewind() {
   pending_.clear();
   taken_ = 0;
   last_ = '\n';
-  begun_ = false;
+  any_text_ = false;
 }
 
 std::string FileSequence::fingerprint() const {
   Sha256 hash;
   hash.update(fmt::format("text 2\n{}\n{}\n{}", json_field_, separator_, skip_bad_rows_ ? "without bad rows\n" : ""));
-  for (const Input& input : inputs_) {
+  for (const TextFileInput& input : inputs_) {
     std::error_code ignored;
     const auto time = fs::last_write_time(input.path, ignored).time_since_epoch().count();
     hash.update(fmt::format("{}\n{} {} {}\n", fs::absolute(input.path).lexically_normal().string(),
@@ -68,7 +67,7 @@ std::string FileSequence::fingerprint() const {
   return hash.hex();
 }
 
-// Where to end the block that begins at taken_; 0 when more text must be read to tell.
+// Size of the block that begins at taken_; 0 if more text must be read to decide.
 std::size_t FileSequence::block_end() const {
   const std::string_view rest = std::string_view(pending_).substr(taken_);
   if (rest.size() < kBlock) {
@@ -84,19 +83,19 @@ std::size_t FileSequence::block_end() const {
   return rest.size() > kLongestLine ? character_boundary(rest, kLongestLine) : 0;
 }
 
-// Reads a stretch more; false when all files are through.
+// Reads the next part; false at the end of the last file.
 bool FileSequence::fill() {
   pending_.erase(0, taken_);
   taken_ = 0;
   while (index_ < inputs_.size()) {
     if (!current_) {
-      current_ = open(inputs_[index_]);
-      fresh_ = true;
+      current_ = open_text_file(inputs_[index_], json_field_, skip_bad_rows_);
+      file_begins_ = true;
     }
     const std::size_t before = pending_.size();
-    bool starts = false;
-    if (current_->more(pending_, starts)) {
-      set_apart(before, starts);
+    bool starts_document = false;
+    if (current_->more(pending_, starts_document)) {
+      separate(before, starts_document);
       return true;
     }
     warn_of_bad_rows();
@@ -109,37 +108,23 @@ bool FileSequence::fill() {
 
 void FileSequence::warn_of_bad_rows() {
   const TextFile::BadRows bad = current_->bad_rows();
-  if (index_ < told_ || bad.count == 0) {
+  if (index_ < warned_ || bad.count == 0) {
     return;
   }
-  told_ = index_ + 1;
+  warned_ = index_ + 1;
   log_warning("{}: {} of its rows were left out; the first: {}", inputs_[index_].path.string(), bad.count, bad.first);
 }
 
-// Puts what belongs between the text so far and the stretch that begins at `at`.
-void FileSequence::set_apart(std::size_t at, bool starts) {
-  if (begun_ && starts) {
+// Inserts what separates the text before from the part that begins at `at`.
+void FileSequence::separate(std::size_t at, bool starts_document) {
+  if (any_text_ && starts_document) {
     pending_.insert(at, separator_);
-  } else if (begun_ && fresh_ && last_ != '\n') {
+  } else if (any_text_ && file_begins_ && last_ != '\n') {
     pending_.insert(at, 1, '\n');
   }
-  begun_ = true;
-  fresh_ = false;
+  any_text_ = true;
+  file_begins_ = false;
   last_ = pending_.back();
-}
-
-std::unique_ptr<TextFile> FileSequence::open(const Input& input) const {
-  switch (input.kind) {
-    case FileKind::json_lines:
-      return open_json_lines(input.path, json_field_, skip_bad_rows_);
-    case FileKind::lenient:
-      return open_leniently(input.path);
-    case FileKind::bytes:
-      return open_plain_text(input.path, Content::bytes);
-    case FileKind::plain:
-      return open_plain_text(input.path, Content::utf8);
-  }
-  fail("text: unknown kind of file");
 }
 
 }  // namespace headroom::data

@@ -1,20 +1,30 @@
 #include "labelled_text.h"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "table.h"
+#include "token_cache.h"
 
 namespace headroom::data {
 namespace {
+
+void add_to(Sha256& hash, const Sequences& sequences) {
+  for (std::int64_t i = 0; i < sequences.size(); ++i) {
+    const std::int64_t length = sequences.length(i);
+    hash.update(std::as_bytes(std::span(&length, 1)));
+    hash.update(std::as_bytes(sequences.at(i)));
+  }
+}
 
 bool is_number(const std::string& column) {
   return !column.empty() && column.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// A column's place in the rows: given by its number, or found in a file's first line.
+// The index of a column: given as a number, or found in the header of a file.
 class Column {
  public:
   Column(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {
@@ -80,6 +90,29 @@ void add_text(const std::string& text, const Column& column, std::int64_t most, 
 
 }  // namespace
 
+void Sequences::add(std::span<const std::uint16_t> tokens) {
+  tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+  ends_.push_back(tokens_.size());
+}
+
+std::span<const std::uint16_t> Sequences::at(std::int64_t i) const {
+  const auto place = static_cast<std::size_t>(i);
+  const std::size_t begin = place == 0 ? 0 : ends_.at(place - 1);
+  return std::span(tokens_).subspan(begin, ends_.at(place) - begin);
+}
+
+std::int64_t LabelledSequences::length(std::int64_t i) const {
+  return std::max(first.length(i), second.size() > 0 ? second.length(i) : 0);
+}
+
+std::string LabelledSequences::identity() const {
+  Sha256 hash;
+  add_to(hash, first);
+  add_to(hash, second);
+  hash.update(std::as_bytes(std::span(labels)));
+  return fmt::format("{} examples, {}", size(), dataset_id(hash));
+}
+
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading) {
   if (!options.classes.empty() && std::ssize(options.classes) != reading.n_classes) {
@@ -89,7 +122,7 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
   Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
   Column second("data.second_column", reading.paired ? options.second_column : "1");
   LabelledSequences read;
-  std::size_t columns = 0;  // of a file's first line
+  std::size_t columns = 0;  // of the first line of a file
   RowUse use{.header = {}, .row = {}, .skip_bad_rows = options.skip_bad_rows};
   use.header = [&](const std::vector<std::string>& row) {
     columns = row.size();
@@ -99,12 +132,12 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
     return label.named() || text.named() || second.named();
   };
   use.row = [&](const std::vector<std::string>& row) {
-    if (row.size() > columns) {  // a separator in a text, which would lose the rest of it
-      user_error("must have {} columns as the file's first line has, got {}", columns, row.size());
+    if (row.size() > columns) {  // an unquoted separator inside a text would truncate it
+      user_error("must have {} columns like the first line of the file, got {}", columns, row.size());
     }
     const std::int32_t number = class_of(label.of(row), options.classes, reading.n_classes);
     const std::string& a = text.of(row);
-    const std::string& b = second.of(row);  // unpaired: the first column, always there
+    const std::string& b = second.of(row);  // unpaired: the first column, which always exists
     if (reading.paired && b.empty()) {
       user_error("the text ({}) is empty", second.key());
     }

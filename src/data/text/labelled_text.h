@@ -1,25 +1,47 @@
-// Texts with labels, and pairs of texts, from CSV and TSV files: byte-level classification.
+// Labelled token sequences in memory, for classification, and their reader for CSV and TSV files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "headroom/config/run_options.h"
-#include "sequences.h"
 
 namespace headroom::data {
 
-struct LabelledTextReading {
-  std::int64_t n_classes = 2;
-  std::int64_t most_bytes = 0;  // of a text; what is longer is cut there
-  bool paired = false;          // options.second_column is read as well
+// Token sequences of different lengths, stored contiguously.
+class Sequences {
+ public:
+  void add(std::span<const std::uint16_t> tokens);
+  std::int64_t size() const { return static_cast<std::int64_t>(ends_.size()); }
+  std::span<const std::uint16_t> at(std::int64_t i) const;
+  std::int64_t length(std::int64_t i) const { return static_cast<std::int64_t>(at(i).size()); }
+
+ private:
+  std::vector<std::uint16_t> tokens_;
+  std::vector<std::size_t> ends_;
 };
 
-// A token is a byte; 0, which no text holds, is free to be padding. Columns are those of options.label_column,
-// text_column and second_column: where all of them are numbers, the files' first lines are examples, otherwise they
-// name the columns. A label is one of options.classes or the number of a class. Throws UserError naming file and line
-// (data/table.h) for a missing column, a label out of range and an empty text.
+// Sequences, or pairs of them, with their class indices.
+struct LabelledSequences {
+  Sequences first, second;  // second: empty unless these are pairs
+  std::vector<std::int32_t> labels;
+  std::int64_t size() const { return first.size(); }
+  std::int64_t length(std::int64_t i) const;  // of the longer sequence of a pair
+  std::string identity() const;               // "20000 examples, 9c41...": the count and a hash of all of them
+};
+
+struct LabelledTextReading {
+  std::int64_t n_classes = 2;
+  std::int64_t most_bytes = 0;  // longer texts are truncated
+  bool paired = false;          // read options.second_column as well
+};
+// Reads texts as bytes, one token each; 0 never occurs in a text and can be padding. The columns are
+// options.label_column, text_column and second_column: if all are numbers, the first line of a file is an example, else
+// it names the columns. A label is one of options.classes or a class index. Throws UserError naming file and line for a
+// missing column, a label out of range and an empty text (see also table.h).
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading);
 

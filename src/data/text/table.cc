@@ -1,6 +1,5 @@
 #include "table.h"
 
-#include "foundation/core/files/byte_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
@@ -11,15 +10,15 @@ namespace headroom::data {
 namespace {
 
 constexpr std::size_t kLongestRow = std::size_t{64} << 20;
-constexpr int kEndOfFile = -1;  // no character
+constexpr int kEndOfFile = -1;
 
-// What is wrong with one row, not with the file.
+// An error in one row; other errors concern the whole file.
 class BadRow : public UserError {
   using UserError::UserError;
 };
 
 bool is_csv(const std::filesystem::path& path) {
-  return unpacked_name(path).extension() == ".csv";
+  return file_ending(path) == ".csv";
 }
 
 }  // namespace
@@ -29,18 +28,18 @@ struct TableReader::Parts {
   bool quotes = false;
   char separator = 0;
   std::unique_ptr<TextFile> file;
-  std::string text;  // read, used up to `at`; the row being read is kept whole
+  std::string text;  // buffer, consumed up to `at`; holds the whole current row
   std::size_t at = 0, row = 0;
-  std::int64_t line = 1, begun = 0;  // of the next character, of the row read last
+  std::int64_t line = 1, begun = 0;  // line of the next character, first line of the last row
 
-  // The next character, which stays.
+  // The next character, without consuming it.
   int peek() {
     while (at == text.size()) {
       text.erase(0, row);
       at -= row;
       row = 0;
-      bool starts = false;
-      if (!file->more(text, starts)) {
+      bool starts_document = false;
+      if (!file->more(text, starts_document)) {
         return kEndOfFile;
       }
     }
@@ -58,7 +57,7 @@ struct TableReader::Parts {
     return c;
   }
   bool at_line_end() {
-    if (peek() == '\r') {  // part of the line end only when LF follows: everywhere else it is blank
+    if (peek() == '\r') {  // part of the line end only before LF; ignored elsewhere
       ++at;
       if (peek() != '\n' && peek() != kEndOfFile) {
         return false;
@@ -66,7 +65,7 @@ struct TableReader::Parts {
     }
     return peek() == '\n' || peek() == kEndOfFile;
   }
-  // Reading goes on after the row's first line: one quote that is not closed must not take the lines after it along.
+  // Reading continues after the first line of the row, so that an unclosed quote does not swallow the following lines.
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
     const std::string why = fmt::format(format, std::forward<Args>(args)...);

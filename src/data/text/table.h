@@ -1,4 +1,4 @@
-// Rows of CSV and TSV files, one after the other.
+// Reads the rows of CSV and TSV files.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,20 @@
 
 namespace headroom::data {
 
-// UTF-8 text, also gzip, a byte order mark at its beginning skipped. Names ending in .csv (or .csv.gz) hold commas and
-// quoted fields as in RFC 4180: a quoted field may span lines, a quote in it is doubled. In all others tabs separate
-// fields and a quote is a character like any other. Lines end with LF or CRLF; empty ones are skipped.
+// Reads UTF-8 text, also gzip or zstd. In files named .csv, commas separate fields, and fields may be quoted as in RFC
+// 4180: a quoted field may span lines, a quote inside is doubled. In all other files tabs separate fields and quotes
+// are ordinary characters. Lines end with LF or CRLF; empty ones and a byte order mark are skipped.
 class TableReader {
  public:
-  // Throws UserError naming the file when it cannot be opened.
+  // Throws UserError if the file cannot be opened.
   explicit TableReader(const std::filesystem::path& path);
   ~TableReader();
 
-  // False at the end. Throws UserError naming file and line: a quote that is never closed, characters next to a
-  // quoted field, a row of more than 64 MiB, a NUL byte, text that is not UTF-8. After a complaint about a row, next()
-  // continues with the following one.
+  // False at the end. Throws UserError naming file and line for an unclosed quote, characters next to a quoted field, a
+  // row of more than 64 MiB, a NUL byte, invalid UTF-8. After an error in a row, next() continues with the following
+  // line.
   bool next(std::vector<std::string>& row);
-  // "file:12", of the row read last.
-  std::string place() const;
+  std::string place() const;  // of the last row: "file:12"
 
  private:
   struct Parts;
@@ -33,18 +32,17 @@ class TableReader {
 };
 
 struct RowUse {
-  // Whether the first row of a file names the columns, rather than being one of them; its errors are never skipped.
+  // Whether the first row of a file is a header. Its errors are never skipped.
   std::function<bool(const std::vector<std::string>& row)> header;
   std::function<void(const std::vector<std::string>& row)> row;
   bool skip_bad_rows = false;
 };
-
-// Every row of the files, in order. What `use` throws as a UserError says what is wrong with a row: the message
-// becomes "file:12: ..." and leaves this function or, with skip_bad_rows, is counted, and a warning says how many rows
-// were left out and why the first was. Throws UserError when no row of a file is left.
+// Calls `use` for every row of the files, in order. A UserError that it throws is rethrown as "file:12: ..." or, with
+// skip_bad_rows, counted; a warning tells how many rows were skipped and why the first one was. Throws UserError if no
+// row of a file is left.
 void for_each_row(const std::vector<std::string>& patterns, const RowUse& use);
 
-// A whole number, with nothing else around it, of 0 up to below `end`; throws UserError naming `what` otherwise.
+// Parses a whole number from 0 to end-1; throws UserError naming `what` for anything else.
 std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_view what);
 
 }  // namespace headroom::data

@@ -4,22 +4,94 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
-#include "data/synthetic/puzzles.h"
-#include "file_sequence.h"
+#include "data/synthetic/composition_task.h"
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
-#include "text_share.h"
+#include "text_file.h"
 
 namespace headroom::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_json_lines(const fs::path& path) {
-  const fs::path inner = unpacked_name(path);
-  return inner.extension() == ".jsonl" || inner.extension() == ".json";
+std::int64_t size_of(tokenizers::TextSource& text) {
+  std::int64_t size = 0;
+  for (std::string block; text.next(block);) {
+    size += std::ssize(block);
+  }
+  text.rewind();
+  return size;
 }
+
+// The position after the first line end from `wanted` on, else after the last one before it, else 0. A line end at the
+// end of the text does not count.
+std::int64_t line_end_near(tokenizers::TextSource& text, std::int64_t wanted, std::int64_t size) {
+  std::int64_t begin = 0, last = 0;
+  for (std::string block; last < wanted && text.next(block); begin += std::ssize(block)) {
+    if (begin + std::ssize(block) == size) {
+      block.pop_back();  // the end of the text
+    }
+    const auto from = static_cast<std::size_t>(std::max<std::int64_t>(wanted - begin - 1, 0));
+    const std::size_t after = block.find('\n', from), found = after == std::string::npos ? block.rfind('\n') : after;
+    last = found == std::string::npos ? last : begin + static_cast<std::int64_t>(found) + 1;
+  }
+  text.rewind();
+  return last;
+}
+
+// One split of a text that is cut at a line end: its last lines for validation, the rest for training. The cut is found
+// at the first next(), which reads the text up to two extra times.
+class TextShare : public tokenizers::TextSource {
+ public:
+  TextShare(std::unique_ptr<tokenizers::TextSource> whole, double share, Split split, std::string name)
+      : whole_(std::move(whole)), share_(share), split_(split), name_(std::move(name)) {}
+
+  bool next(std::string& block) override {
+    find_cut();
+    const bool train = split_ == Split::train;
+    while ((!train || at_ < cut_) && whole_->next(block)) {
+      const auto before = static_cast<std::size_t>(std::clamp<std::int64_t>(cut_ - at_, 0, std::ssize(block)));
+      at_ += std::ssize(block);
+      train ? block.erase(before) : block.erase(0, before);
+      if (!block.empty()) {
+        return true;
+      }
+    }
+    return false;
+  }
+  void rewind() override {
+    whole_->rewind();
+    at_ = 0;
+  }
+  std::int64_t bytes_read() const override { return whole_->bytes_read(); }
+  std::int64_t bytes_total() const override { return whole_->bytes_total(); }
+  std::string fingerprint() const override {
+    return fmt::format("{}\n{} held out, {}", whole_->fingerprint(), share_,
+                       split_ == Split::train ? "without them" : "they alone");
+  }
+
+ private:
+  void find_cut() {
+    if (cut_ > 0) {
+      return;
+    }
+    const std::int64_t size = size_of(*whole_);
+    const auto held_out = static_cast<std::int64_t>(share_ * static_cast<double>(size));
+    cut_ = line_end_near(*whole_, std::max<std::int64_t>(size - held_out, 1), size);
+    if (cut_ == 0) {
+      user_error("data.validation: must name files: {} has a single line, so none can be held out", name_);
+    }
+  }
+
+  std::unique_ptr<tokenizers::TextSource> whole_;
+  double share_;
+  Split split_;
+  std::string name_;
+  std::int64_t cut_ = 0, at_ = 0;  // bytes of the whole text
+};
 
 std::vector<fs::path> matches(const std::string& pattern) {
   const fs::path path(pattern);
@@ -47,7 +119,7 @@ std::int64_t checked_size(const fs::path& path) {
     user_error("{}: does not exist", path.string());
   }
   if (fs::is_directory(status)) {
-    user_error("{}: is a folder; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
+    user_error("{}: is a directory; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());
   }
   if (!fs::is_regular_file(status)) {
     user_error("{}: is not a regular file: text is read more than once, so it cannot come from a pipe or device",
@@ -65,6 +137,15 @@ std::int64_t checked_size(const fs::path& path) {
 
 }  // namespace
 
+std::string file_ending(const fs::path& path) {
+  return lower_case(unpacked_name(path).extension().string());
+}
+
+bool is_json_lines(const fs::path& path) {
+  constexpr std::string_view kEndings[] = {".jsonl", ".json", ".ndjson", ".jsonlines"};
+  return std::find(std::begin(kEndings), std::end(kEndings), file_ending(path)) != std::end(kEndings);
+}
+
 std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) {
   std::vector<fs::path> paths;
   for (const std::string& pattern : patterns) {
@@ -80,13 +161,13 @@ std::vector<fs::path> expand_patterns(const std::vector<std::string>& patterns) 
 std::unique_ptr<tokenizers::TextSource> open_text(const std::vector<std::string>& patterns,
                                                   const config::DataOptions& options, Content content) {
   const FileKind plain = content == Content::bytes ? FileKind::bytes : FileKind::plain;
-  std::vector<Input> inputs;
+  std::vector<TextFileInput> inputs;
   for (const fs::path& path : expand_patterns(patterns)) {
     inputs.push_back(
         {.path = path, .kind = is_json_lines(path) ? FileKind::json_lines : plain, .size = checked_size(path)});
   }
   if (inputs.empty()) {
-    user_error("data: at least one file of text must be named");
+    user_error("data: no text file is named");
   }
   return std::make_unique<FileSequence>(std::move(inputs), options.json_field, options.separator,
                                         options.skip_bad_rows);
@@ -111,7 +192,7 @@ std::string corpus_name(const config::DataOptions& options, Split split) {
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split, Content content) {
   if (options.train.empty() && options.validation.empty()) {
     if (options.generator == config::Generator::composition) {
-      return puzzle_text(puzzle_rows(options, split));
+      return composition_text(composition_rows(options, split));
     }
     return open_built_in_corpus(split);
   }
@@ -124,8 +205,8 @@ std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& op
   if (!(options.validation_share > 0.0)) {
     user_error("data.validation: must name at least one file when data.validation_share is 0");
   }
-  return open_share(open_text(options.train, options, content), options.validation_share, split,
-                    named_together(options.train));
+  return std::make_unique<TextShare>(open_text(options.train, options, content), options.validation_share, split,
+                                     named_together(options.train));
 }
 
 }  // namespace headroom::data

@@ -1,9 +1,9 @@
 #include "text_file.h"
 
+#include <algorithm>
 #include <optional>
-#include <vector>
+#include <utility>
 
-#include "foundation/core/files/byte_reader.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -12,17 +12,18 @@
 namespace headroom::data {
 namespace {
 
-constexpr std::size_t kStretch = std::size_t{64} << 10;
+constexpr std::size_t kReadSize = std::size_t{64} << 10;
+constexpr std::size_t kLongestTextLine = std::size_t{1} << 20;
 constexpr std::size_t kLongestJsonLine = std::size_t{256} << 20;
 constexpr std::size_t kLongestSource = std::size_t{16} << 20;
 
-// The file's bytes, without NUL, known to be UTF-8 unless it is one of bytes.
+// The bytes of a file without its byte order mark, checked for NUL and, unless the content is bytes, for UTF-8.
 class CheckedBytes {
  public:
   explicit CheckedBytes(const std::filesystem::path& path, Content content = Content::utf8)
-      : path_(path.string()), content_(content), reader_(open_bytes(path)), buffer_(kStretch) {}
+      : path_(path.string()), content_(content), reader_(open_bytes(path)), buffer_(kReadSize) {}
 
-  // The next stretch, empty at the end.
+  // The next part; empty at the end.
   std::string_view next() {
     std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {
@@ -34,11 +35,11 @@ class CheckedBytes {
     }
     const bool first = read_ == 0;
     read_ += static_cast<std::int64_t>(got.size());
-    if (first && got.starts_with(kByteOrderMark)) {
-      got.remove_prefix(kByteOrderMark.size());
-    }
-    if (first && got.empty()) {
-      user_error("{}: is empty", path_);
+    if (first) {
+      got = without_byte_order_mark(got);
+      if (got.empty()) {
+        user_error("{}: is empty", path_);
+      }
     }
     return got;
   }
@@ -56,10 +57,10 @@ class CheckedBytes {
 class PlainText : public TextFile {
  public:
   PlainText(const std::filesystem::path& path, Content content) : bytes_(path, content) {}
-  bool more(std::string& text, bool& starts) override {
+  bool more(std::string& text, bool& starts_document) override {
     const std::string_view got = bytes_.next();
     text += got;
-    starts = false;
+    starts_document = false;
     return !got.empty();
   }
   std::int64_t consumed() const override { return bytes_.consumed(); }
@@ -68,23 +69,24 @@ class PlainText : public TextFile {
   CheckedBytes bytes_;
 };
 
+// One document per line, in a string field of a JSON object.
 class JsonLines : public TextFile {
  public:
   JsonLines(const std::filesystem::path& path, std::string field, bool skip)
       : path_(path.string()), field_(std::move(field)), skip_(skip), bytes_(path) {}
 
-  bool more(std::string& text, bool& starts) override {
+  bool more(std::string& text, bool& starts_document) override {
     while (next_line()) {
       const std::optional<std::string> document = skip_ ? read_or_skip() : read_document();
       if (document) {
         text += *document;
-        starts = true;
+        starts_document = true;
         any_ = true;
         return true;
       }
     }
     if (!any_) {
-      user_error("{}: holds no text: no line has a document in \"{}\"", path_, field_);
+      user_error("{}: holds no text: no line has a text in field \"{}\"", path_, field_);
     }
     return false;
   }
@@ -101,7 +103,7 @@ class JsonLines : public TextFile {
     }
   }
 
-  // Leaves the next line, without its end, in line_.
+  // Reads the next line, without its end, into line_.
   bool next_line() {
     line_.clear();
     ++number_;
@@ -147,21 +149,22 @@ class JsonLines : public TextFile {
   bool skip_;
   BadRows bad_;
   CheckedBytes bytes_;
-  std::string_view rest_;  // of the stretch read last
+  std::string_view rest_;  // unread rest of the last part
   std::string line_;
   std::int64_t number_ = 0;
   bool ended_ = false, any_ = false;
 };
 
+// A file read whole; unreadable, empty, too long and invalid ones have no text instead of raising an error.
 class LenientText : public TextFile {
  public:
   explicit LenientText(std::filesystem::path path) : path_(std::move(path)) {}
-  bool more(std::string& text, bool& starts) override {
+  bool more(std::string& text, bool& starts_document) override {
     if (read_) {
       return false;
     }
     read_ = true;
-    starts = false;
+    starts_document = false;
     try {
       const std::string all = read_text_file(path_, kLongestSource);
       if (!all.empty() && all.find('\0') == std::string::npos && is_utf8(all)) {
@@ -169,7 +172,7 @@ class LenientText : public TextFile {
         return true;
       }
     } catch (const UserError&) {
-      // too long or unreadable: not part of the corpus
+      // too long or unreadable: skipped
     }
     return false;
   }
@@ -186,13 +189,61 @@ std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Con
   return std::make_unique<PlainText>(path, content);
 }
 
-std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field,
-                                          bool skip_bad_rows) {
-  return std::make_unique<JsonLines>(path, field, skip_bad_rows);
+std::unique_ptr<TextFile> open_text_file(const TextFileInput& input, const std::string& json_field,
+                                         bool skip_bad_rows) {
+  switch (input.kind) {
+    case FileKind::json_lines:
+      return std::make_unique<JsonLines>(input.path, json_field, skip_bad_rows);
+    case FileKind::lenient:
+      return std::make_unique<LenientText>(input.path);
+    case FileKind::bytes:
+      return open_plain_text(input.path, Content::bytes);
+    case FileKind::plain:
+      return open_plain_text(input.path, Content::utf8);
+  }
+  fail("text: unknown kind of file");
 }
 
-std::unique_ptr<TextFile> open_leniently(const std::filesystem::path& path) {
-  return std::make_unique<LenientText>(path);
+LineReader::LineReader(const std::filesystem::path& path)
+    : path_(path.string()), bytes_(open_bytes(path)), buffer_(kReadSize) {}
+
+bool LineReader::next(std::string& line) {
+  line.clear();
+  bool any = false;
+  ++number_;
+  while (true) {
+    if (at_ == end_) {
+      at_ = 0;
+      end_ = bytes_->read(buffer_.data(), buffer_.size());
+      if (end_ == 0) {
+        number_ -= any ? 0 : 1;
+        break;
+      }
+    }
+    any = true;
+    const auto begin = buffer_.begin() + static_cast<std::ptrdiff_t>(at_),
+               end = buffer_.begin() + static_cast<std::ptrdiff_t>(end_), line_end = std::find(begin, end, '\n');
+    line.append(begin, line_end);
+    at_ = static_cast<std::size_t>(line_end - buffer_.begin());
+    if (line.size() > kLongestTextLine) {
+      user_error("{}: longer than {} KiB; expected a sentence", place(), kLongestTextLine >> 10);
+    }
+    if (line_end != end) {
+      ++at_;
+      break;
+    }
+  }
+  if (line.ends_with('\r')) {
+    line.pop_back();
+  }
+  if (number_ == 1) {
+    line.erase(0, line.size() - without_byte_order_mark(line).size());
+  }
+  return any;
+}
+
+std::string LineReader::place() const {
+  return fmt::format("{}:{}", path_, number_);
 }
 
 }  // namespace headroom::data

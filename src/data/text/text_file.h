@@ -1,39 +1,95 @@
-// One file as text that has been checked: the three kinds that a tokenizers::TextSource strings together.
+// Readers of single text files, and the sequence of files that open_text() returns.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "foundation/core/files/byte_reader.h"
 #include "text.h"
 
 namespace headroom::data {
 
+// One file as checked text.
 class TextFile {
  public:
   virtual ~TextFile() = default;
-  // Appends the next stretch; false at the end. Pieces may be cut inside a character, the whole is valid UTF-8.
-  // `starts` tells whether a document begins with it, which the caller must set apart from what was before.
-  virtual bool more(std::string& text, bool& starts) = 0;
+  // Appends the next part; false at the end. A part may end inside a character; the whole text is valid UTF-8.
+  // `starts_document`: a document begins with this part, and the caller separates it from the text before.
+  virtual bool more(std::string& text, bool& starts_document) = 0;
   virtual std::int64_t consumed() const = 0;  // bytes of the file
-  // Rows that were left out so far, and what was wrong with the first.
   struct BadRows {
     std::int64_t count = 0;
-    std::string first;
+    std::string first;  // error message of the first one
   };
-  virtual BadRows bad_rows() const { return {}; }
+  virtual BadRows bad_rows() const { return {}; }  // skipped so far
 };
 
-// Throws UserError naming the file and byte: empty, binary (a NUL byte), not UTF-8 where it must be.
+enum class FileKind { plain, json_lines, lenient, bytes };
+
+// Throws UserError naming the file and byte: empty, binary (a NUL byte), invalid UTF-8 unless `content` is bytes.
 std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Content content = Content::utf8);
 
-// One document a line, in the string `field` of a JSON object. Throws UserError naming the file and line, unless such
-// lines are to be skipped.
-std::unique_ptr<TextFile> open_json_lines(const std::filesystem::path& path, const std::string& field,
-                                          bool skip_bad_rows = false);
+struct TextFileInput {
+  std::filesystem::path path;
+  FileKind kind = FileKind::plain;
+  std::int64_t size = 0;  // bytes on disk
+};
 
-// A file read whole; unreadable, empty, over-long and not-UTF-8 ones have no text instead of being errors.
-std::unique_ptr<TextFile> open_leniently(const std::filesystem::path& path);
+// Opens a file of any kind; json_field and skip_bad_rows apply to JSON lines.
+std::unique_ptr<TextFile> open_text_file(const TextFileInput& input, const std::string& json_field, bool skip_bad_rows);
+
+// The concatenation of text files, in blocks.
+class FileSequence : public tokenizers::TextSource {
+ public:
+  // `json_field`, `separator` and `skip_bad_rows` apply to JSON lines. The number of skipped rows of each file is
+  // logged as a warning once.
+  FileSequence(std::vector<TextFileInput> inputs, std::string json_field, std::string separator,
+               bool skip_bad_rows = false);
+  bool next(std::string& block) override;
+  void rewind() override;
+  std::int64_t bytes_read() const override { return done_ + (current_ ? current_->consumed() : 0); }
+  std::int64_t bytes_total() const override { return total_; }
+  std::string fingerprint() const override;
+
+ private:
+  std::size_t block_end() const;
+  bool fill();
+  void separate(std::size_t at, bool starts_document);
+  void warn_of_bad_rows();
+
+  std::vector<TextFileInput> inputs_;
+  std::string json_field_, separator_;
+  bool skip_bad_rows_;
+  std::size_t warned_ = 0;  // files whose skipped rows were logged
+  std::unique_ptr<TextFile> current_;
+  std::size_t index_ = 0;              // of current_ in inputs_
+  std::int64_t total_ = 0, done_ = 0;  // bytes of all files, of the files before current_
+  std::string pending_;                // text read; from taken_ on not yet returned
+  std::size_t taken_ = 0;
+  char last_ = '\n';                             // character of the text so far
+  bool any_text_ = false, file_begins_ = false;  // file_begins_: no text of current_ was read yet
+};
+
+// Reads a text file, possibly gzip or zstd, line by line, without a byte order mark.
+class LineReader {
+ public:
+  explicit LineReader(const std::filesystem::path& path);
+  // The next line without its LF or CRLF; false at the end. Throws UserError naming file and line if it is longer than
+  // 1 MiB.
+  bool next(std::string& line);
+  std::string place() const;  // of the last line: "file:12"
+  std::int64_t consumed() const { return bytes_->consumed(); }
+
+ private:
+  std::string path_;
+  std::unique_ptr<ByteReader> bytes_;
+  std::vector<char> buffer_;
+  std::size_t at_ = 0, end_ = 0;  // unread part of the buffer
+  std::int64_t number_ = 0;       // of the last line, from 1
+};
 
 }  // namespace headroom::data

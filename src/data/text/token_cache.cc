@@ -1,16 +1,18 @@
 #include "token_cache.h"
 
-#include "data/tokens/dataset_id.h"
-#include "headroom/core/files.h"
-
 namespace headroom::data {
 
 namespace {
 
-// Part of every cached name: raise it when the same text would give another file.
+// Part of every cached name; increment it when the same text gives a different file.
 constexpr int kCacheVersion = 3;
 
 }  // namespace
+
+std::string dataset_id(Sha256& hash) {
+  constexpr std::size_t kDigits = 16;
+  return hash.hex().substr(0, kDigits);
+}
 
 std::string cache_name(std::string_view text) {
   Sha256 hash;
@@ -26,7 +28,7 @@ std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::Tok
       fmt::format("{}\n{} {} {} {} {}", text.fingerprint(), config::name_of(options.kind), options.vocabulary_size,
                   options.keep_whitespace, options.split_digits, options.character_coverage);
   const std::filesystem::path path = cache_folder / (cache_name(key) + ".tokenizer");
-  if (auto cached = open_cached(path, tokenizers::load_tokenizer)) {
+  if (auto cached = open_cached(path, [](const auto& file) { return tokenizers::load_tokenizer(file); })) {
     return std::move(*cached);
   }
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::train_tokenizer(options, text);

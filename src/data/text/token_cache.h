@@ -1,4 +1,4 @@
-// What is made from data once and kept: names of cached files, and tokenizers.
+// Names of data sets and of the files cached for them, and cached tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,18 @@
 
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/tokenizers/tokenizer.h"
-#include "text.h"
 
 namespace headroom::data {
 
-// The name of a file made from what `text` describes.
+// Short dataset id: the first 16 hex digits of a SHA-256. Finishes the hash.
+std::string dataset_id(Sha256& hash);
+
+// The file name, without ending, for what is derived from the data and options that `text` describes.
 std::string cache_name(std::string_view text);
 
-// A cached file that is there and whole; a damaged one is made again.
+// Opens a cached file; nullopt if it is missing or damaged, so that it will be made again.
 template <class Open>
 auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optional<decltype(open(path))> {
   std::error_code ignored;
@@ -28,12 +31,12 @@ auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optiona
   try {
     return open(path);
   } catch (const UserError& error) {
-    log_warning("{}; it is made again", error.what());
+    log_warning("{}; it will be made again", error.what());
     return std::nullopt;
   }
 }
 
-// A tokenizer trained on the text, or the one that was made from it before.
+// Trains a tokenizer on the text, or loads the one cached in `cache_folder`.
 std::shared_ptr<const tokenizers::Tokenizer> trained_tokenizer(const config::TokenizerOptions& options,
                                                                tokenizers::TextSource& text,
                                                                const std::filesystem::path& cache_folder);

@@ -10,11 +10,11 @@ namespace {
 
 using config::kByteValues;
 constexpr std::int32_t kNone = -1;
-constexpr char kOther = '\xff';  // for every byte without an id of its own; no UTF-8 holds it
+constexpr char kOther = '\xff';  // stands for every byte without an id; never part of UTF-8
 
 class Bytes : public Tokenizer {
  public:
-  // `values`: the byte values in the order of their ids; none for all.
+  // `values`: the byte values in the order of their ids; empty: all 256.
   explicit Bytes(std::string values) : values_(std::move(values)) {
     const std::size_t other = values_.find(kOther);
     ids_.fill(other == std::string::npos ? kNone : static_cast<std::int32_t>(other));
@@ -111,12 +111,12 @@ std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_vie
   std::array<bool, kByteValues> seen{};
   for (const char c : serialised.substr(0, serialised.find(kOther))) {
     if (std::exchange(seen[static_cast<unsigned char>(c)], true)) {
-      user_error("{}: is no tokenizer of bytes: 0x{:02x} has two ids", origin, static_cast<unsigned char>(c));
+      user_error("{}: not a bytes tokenizer: 0x{:02x} has two ids", origin, static_cast<unsigned char>(c));
     }
   }
   if (serialised.size() >= kByteValues ||
       serialised.find_last_not_of(kOther) + 1 != std::min(serialised.size(), serialised.find(kOther))) {
-    user_error("{}: is no tokenizer of bytes: it must be less than {} byte values, 0xff only at the end", origin,
+    user_error("{}: not a bytes tokenizer: expected fewer than {} byte values, 0xff only at the end", origin,
                kByteValues);
   }
   return std::make_unique<Bytes>(std::move(serialised));

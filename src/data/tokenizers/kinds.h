@@ -1,6 +1,7 @@
-// The kinds of tokenizer: how each is trained and restored.
+// The four kinds of tokenizers: functions that train, restore and load each.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -10,42 +11,53 @@
 
 namespace headroom::tokenizers {
 
-constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, what SentencePiece writes for a blank
+constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, which SentencePiece writes for a blank
 
 std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
-// A vocabulary from elsewhere: a word a line, from the most frequent on, followed by its count or not. "<unk>" and
-// "<eos>" come first, wherever they are in it. Throws UserError naming the line.
-std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_view origin);
+// Reads a word list: one word a line, by descending frequency, optionally followed by its count. "<unk>" and "<eos>"
+// get ids 0 and 1 wherever they stand. Throws UserError naming the line.
+std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
-// From a tokenizer.json, or a vocabulary and merges. Ids to spare make it up to `least_size` if need be; they have no
-// text.
+// From a tokenizer.json, or from a vocabulary and merges. Fewer than `least_size` ids are filled up with spare ids,
+// which have no text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin,
                                        std::int64_t least_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t least_size = 0);
+// Whether the name of a file ends in .json or .json.gz.
+bool names_bpe(const std::filesystem::path& path);
+// In a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json and vocab.bpe. As a file: a
+// tokenizer.json, or the vocabulary of such a pair, whose merges lie beside it. Each may be gzip (name + ".gz").
+std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t least_size);
 
-// Throws UserError naming `origin` for a name that is none.
+// Whether this is a serialised pair of tokenizers (two_tokenizers()).
+bool holds_two(std::string_view serialised);
+// Restores such a pair; `kind` is that of the target tokenizer. Throws UserError naming `origin`.
+std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_view serialised,
+                                       std::string_view origin);
+
+// Throws UserError naming `origin` for an unknown name.
 config::TokenizerKind kind_named(std::string_view name, std::string_view origin);
 
-// Throws UserError for an id that is none of `vocabulary_size`.
+// Throws UserError unless 0 <= id < vocabulary_size.
 void check_id(std::int32_t id, std::int64_t vocabulary_size);
 
-// A text from its beginning, block by block, with progress shown.
+// Reads a text from its start, block by block, and shows progress.
 class BlockReader {
  public:
   BlockReader(TextSource& text, std::string what) : text_(text), progress_(std::move(what), text.bytes_total(), "B") {
     text_.rewind();
   }
-  bool next(std::string& block);  // throws Error on Ctrl-C
+  bool next(std::string& block);  // throws InterruptedError on Ctrl-C
 
  private:
   TextSource& text_;

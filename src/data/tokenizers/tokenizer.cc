@@ -2,25 +2,22 @@
 
 #include <cstring>
 
-#include "data/tokenizers/bpe/bpe_files.h"
-#include "data/tokenizers/sentencepiece/sentencepiece_guard.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "kinds.h"
-#include "two_tokenizers.h"
 
 namespace headroom::tokenizers {
 namespace {
 
 constexpr const char* kFormat = "headroom.tokenizer.1";
 constexpr std::size_t kLargestModel = std::size_t{256} << 20;
-constexpr std::size_t kLengthBytes = 8;                        // of a safetensors header
-constexpr const char* kSentencePieceFile = "tokenizer.model";  // in a folder of Hugging Face
+constexpr std::size_t kLengthBytes = 8;  // of a safetensors header
 
-// A safetensors header begins with its length and a brace; what a model's first bytes say as a length is absurd.
+// A safetensors file starts with the length of its header and a brace. The first 8 bytes of a SentencePiece model, read
+// as a length, exceed any file size.
 bool is_safetensors(const MappedFile& file) {
   const auto bytes = file.bytes();
   std::uint64_t length = 0;
@@ -31,7 +28,7 @@ bool is_safetensors(const MappedFile& file) {
   return bytes[kLengthBytes] == std::byte{'{'} && length < bytes.size();
 }
 
-// Other programs keep other formats under that name.
+// Whether a tokenizer.model is SentencePiece's: other programs use the name for other formats.
 bool is_sentencepiece_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) > kLargestModel) {
@@ -49,7 +46,7 @@ config::TokenizerKind kind_named(std::string_view name, std::string_view origin)
       return kind;
     }
   }
-  user_error("{}: tokenizer_kind \"{}\" is none that is known", origin, printable(name));
+  user_error("{}: unknown tokenizer_kind \"{}\"", origin, printable(name));
 }
 
 std::string Tokenizer::name() const {
@@ -108,13 +105,9 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
   fail("{}: tokenizer kind {} cannot be restored", origin, config::name_of(kind));
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
-  return load_tokenizer_for(path, 0);
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path, std::int64_t least_size) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t least_size) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
-    const std::filesystem::path pieces = path / kSentencePieceFile;
+    const std::filesystem::path pieces = path / "tokenizer.model";
     return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, least_size);
   }
   const MappedFile file(path);
@@ -125,12 +118,13 @@ std::unique_ptr<Tokenizer> load_tokenizer_for(const std::filesystem::path& path,
     return load_bpe(path, least_size);
   }
   if (file.bytes().size() > kLargestModel) {
-    user_error("{}: is no tokenizer: {} is more than any has", path.string(),
-               format_bytes(static_cast<double>(file.bytes().size())));
+    user_error("{}: not a tokenizer: {} exceed the limit of {}", path.string(),
+               format_bytes(static_cast<double>(file.bytes().size())),
+               format_bytes(static_cast<double>(kLargestModel)));
   }
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   if (path.extension() == ".txt") {
-    return read_vocabulary(bytes, path.string());
+    return read_word_list(bytes, path.string());
   }
   return restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string());
 }
@@ -144,11 +138,11 @@ std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& p
 
 bool encodes_by_line(const Tokenizer& tokenizer) {
   return tokenizer.kind() == config::TokenizerKind::sentencepiece && tokenizer.source_vocabulary_size() == 0 &&
-         lines_of(tokenizer.serialised()) == Lines::apart;
+         lines_of(tokenizer.serialised()) == Lines::separate;
 }
 
 std::string to_sentencepiece_model(const Tokenizer& tokenizer) {
-  return std::string(without_mark(tokenizer.serialised()));
+  return std::string(without_marker(tokenizer.serialised()));
 }
 
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& path) {
@@ -170,7 +164,7 @@ std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
   const config::TokenizerKind kind = kind_named(file.metadata_at("tokenizer_kind"), origin);
   const StoredTensor& stored = file.at("tokenizer");
   if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
-    user_error("{}: tensor \"tokenizer\" must be bytes (U8, one axis)", origin);
+    user_error("{}: tensor \"tokenizer\" must be U8 with one dimension", origin);
   }
   const auto* begin = reinterpret_cast<const char*>(stored.data.data());
   std::unique_ptr<Tokenizer> tokenizer = restore_tokenizer(kind, std::string(begin, stored.data.size()), origin);

@@ -1,14 +1,209 @@
-// Tokenizers as a tokenizer.json, which the package `tokenizers` reads.
+// Writes tokenizers as a tokenizer.json for the `tokenizers` package.
 #include <algorithm>
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
 
 #include "data/tokenizers/bpe/model.h"
-#include "data/tokenizers/sentencepiece/sentencepiece_json.h"
+#include "data/tokenizers/kinds.h"
+#include "foundation/core/text/base64.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/json.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "sentencepiece/sentencepiece_model.h"
 
 namespace headroom::tokenizers {
 namespace {
 
-// Bytes are BPE without merges, one symbol each.
+constexpr std::string_view kLineEndPiece = "<0x0A>";
+
+std::string with_blanks(std::string text, std::string_view blank) {
+  for (std::size_t at = 0; (at = text.find(kBlankSymbol, at)) != std::string::npos; at += blank.size()) {
+    text.replace(at, kBlankSymbol.size(), blank);
+  }
+  return text;
+}
+
+// The post_processor that prepends a token to every text.
+SortedJson template_for(const std::string& token, std::int32_t id) {
+  const SortedJson mark = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}},
+                   first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
+                   second = {{"Sequence", {{"id", "B"}, {"type_id", 1}}}};
+  return {{"type", "TemplateProcessing"},
+          {"single", SortedJson::array({mark, first})},
+          {"pair", SortedJson::array({mark, first, second})},
+          {"special_tokens",
+           {{token, {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
+}
+
+// A SentencePiece model as JSON. With Lines::separate the line end is an added token, so that the text between two line
+// ends is normalised on its own, and the vocabulary has plain blanks instead of U+2581; a U+2581 in the text is then an
+// unknown character, spelled in bytes.
+class PiecesAsJson {
+ public:
+  PiecesAsJson(const SentencePieceModel& model, Lines lines)
+      : model_(model), separate_lines_(lines == Lines::separate), blank_(separate_lines_ ? " " : kBlankSymbol) {
+    for (const VocabularyPiece& piece : model.pieces) {
+      if (separate_lines_ && piece.type == PieceType::byte && piece.text == kLineEndPiece) {
+        names_.emplace_back("\n");
+      } else {
+        names_.push_back(piece.type == PieceType::normal ? with_blanks(piece.text, blank_) : piece.text);
+      }
+    }
+  }
+
+  std::string document(const SpecialNames& special) const {
+    const SortedJson json = {{"version", "1.0"},
+                             {"truncation", nullptr},
+                             {"padding", nullptr},
+                             {"added_tokens", added(special)},
+                             {"normalizer", normalizer()},
+                             {"pre_tokenizer", nullptr},
+                             {"decoder", decoder()},
+                             {"post_processor", after(special.in_front)},
+                             {"model", bpe()}};
+    return json.dump() + "\n";
+  }
+
+ private:
+  std::size_t id_of(std::string_view name) const {
+    return static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+  }
+
+  SortedJson added(const SpecialNames& special) const {
+    std::vector<std::pair<std::size_t, bool>> ids;  // and whether the token is special
+    for (const std::string& name : special.names) {
+      if (const std::size_t id = id_of(name); id < names_.size()) {
+        ids.emplace_back(id, true);
+      }
+    }
+    if (const std::size_t line_end = id_of("\n"); line_end < names_.size()) {
+      ids.emplace_back(line_end, false);
+    }
+    std::sort(ids.begin(), ids.end());
+    SortedJson list = SortedJson::array();
+    for (const auto& [id, marks] : ids) {
+      list.push_back({{"id", id},
+                      {"content", names_.at(id)},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", marks}});
+    }
+    return list;
+  }
+
+  SortedJson normalizer() const {
+    const auto replace = [](const char* kind, std::string_view pattern, std::string_view content) -> SortedJson {
+      return {{"type", "Replace"}, {"pattern", {{kind, pattern}}}, {"content", content}};
+    };
+    SortedJson steps = SortedJson::array();
+    if (!model_.character_map.empty()) {
+      steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model_.character_map)}});
+    }
+    if (model_.removes_extra_blanks) {
+      steps.push_back(replace("Regex", fmt::format("\\A +|[ {}]+\\z", kBlankSymbol), ""));
+      steps.push_back(replace("Regex", " {2,}", " "));
+    }
+    if (model_.adds_dummy_prefix) {
+      steps.push_back({{"type", "Prepend"}, {"prepend", " "}});
+    }
+    if (!separate_lines_) {
+      steps.push_back(replace("String", " ", blank_));
+    }
+    return steps.empty() ? SortedJson() : SortedJson{{"type", "Sequence"}, {"normalizers", steps}};
+  }
+
+  SortedJson decoder() const {
+    SortedJson steps = SortedJson::array();
+    if (!separate_lines_) {
+      steps.push_back({{"type", "Replace"}, {"pattern", {{"String", blank_}}}, {"content", " "}});
+    }
+    steps.push_back({{"type", "ByteFallback"}});
+    steps.push_back({{"type", "Fuse"}});
+    if (model_.adds_dummy_prefix && separate_lines_) {
+      steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "\n "}}}, {"content", "\n"}});
+    }
+    if (model_.adds_dummy_prefix) {
+      steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+    }
+    return {{"type", "Sequence"}, {"decoders", steps}};
+  }
+
+  SortedJson after(const std::string& in_front) const {
+    const std::size_t id = id_of(in_front);
+    return in_front.empty() || id == names_.size() ? SortedJson()
+                                                   : template_for(in_front, static_cast<std::int32_t>(id));
+  }
+
+  SortedJson bpe() const {
+    SortedJson vocabulary = SortedJson::object(), unknown;
+    bool bytes = false;
+    for (std::size_t id = 0; id < names_.size(); ++id) {
+      vocabulary[names_[id]] = id;
+      bytes = bytes || model_.pieces[id].type == PieceType::byte;
+      unknown = model_.pieces[id].type == PieceType::unknown ? SortedJson(names_[id]) : unknown;
+    }
+    return {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", unknown},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", true},
+            {"byte_fallback", bytes},
+            {"ignore_merges", false},
+            {"vocab", std::move(vocabulary)},
+            {"merges", merges()}};
+  }
+
+  // Every split of a piece into two pieces is a merge; merges are sorted by the score of the whole piece.
+  SortedJson merges() const {
+    std::unordered_map<std::string_view, std::size_t> ids;
+    for (std::size_t id = 0; id < names_.size(); ++id) {
+      if (model_.pieces[id].type == PieceType::normal) {
+        ids.emplace(names_[id], id);
+      }
+    }
+    std::vector<std::tuple<float, std::size_t, std::size_t>> all;  // negative score, left id, right id
+    for (const auto& [whole, id] : ids) {
+      for (std::size_t at = 1; at < whole.size(); ++at) {
+        const auto left = ids.find(whole.substr(0, at)), right = ids.find(whole.substr(at));
+        if (!continues_character(whole[at]) && left != ids.end() && right != ids.end()) {
+          all.emplace_back(-model_.pieces[id].score, left->second, right->second);
+        }
+      }
+    }
+    std::sort(all.begin(), all.end());
+    SortedJson list = SortedJson::array();
+    for (const auto& [ignored, left, right] : all) {
+      list.push_back(SortedJson::array({names_[left], names_[right]}));
+    }
+    return list;
+  }
+
+  const SentencePieceModel& model_;
+  bool separate_lines_;
+  std::string_view blank_;
+  std::vector<std::string> names_;  // by id
+};
+
+// Empty if the model is not BPE or has features that the `tokenizers` package lacks.
+std::string sentencepiece_to_json(std::string_view serialised, const SpecialNames& special) {
+  const SentencePieceModel model = parse_sentencepiece(serialised);
+  const auto unsupported = [](const VocabularyPiece& piece) {
+    return piece.type == PieceType::user_defined || !is_utf8(piece.text) || !std::isfinite(piece.score);
+  };
+  if (!model.is_bpe || model.blank_is_suffix || !model.escapes_blanks ||
+      std::any_of(model.pieces.begin(), model.pieces.end(), unsupported)) {
+    return {};
+  }
+  return PiecesAsJson(model, lines_of(serialised)).document(special);
+}
+
+// Byte ids as BPE tokens without merges.
 BpeModel bytes_as_bpe(const Tokenizer& tokenizer, const SpecialNames& special) {
   BpeModel model;
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {

@@ -1,6 +1,5 @@
-// The tokenizers of a translation's two sides as one.
-#include "two_tokenizers.h"
-
+// The tokenizers of the two sides of a translation joined into one. Serialised: kTwo, the kind and byte size of the
+// source tokenizer, its bytes, the bytes of the target tokenizer.
 #include <utility>
 
 #include "foundation/core/text/number.h"
@@ -11,12 +10,11 @@
 namespace headroom::tokenizers {
 namespace {
 
-// No tokenizer of one side begins so: words and tokenizer.json are text, a SentencePiece model has no field 0, and
-// values of bytes come once.
+// No single tokenizer starts with these bytes: word lists and tokenizer.json are text, SentencePiece models have no
+// field 0, and a list of byte values has no duplicates.
 constexpr std::string_view kTwo("\0two tokenizers 1\n", 18);
-constexpr std::string_view kWhat = "is no pair of tokenizers";
+constexpr std::string_view kWhat = "not a pair of tokenizers";
 
-// The targets' tokenizer, with that of sources next to it.
 class TwoTokenizers : public Tokenizer {
  public:
   TwoTokenizers(std::shared_ptr<const Tokenizer> sources, std::shared_ptr<const Tokenizer> targets)
@@ -45,11 +43,11 @@ class TwoTokenizers : public Tokenizer {
   std::string serialised_;
 };
 
-// `text` up to `end`, which is left out of it as well.
-std::string_view text_up_to(std::string_view& text, char end, std::string_view origin) {
+// Removes the prefix up to and including `end` from `text` and returns it without `end`.
+std::string_view take_until(std::string_view& text, char end, std::string_view origin) {
   const std::size_t at = text.find(end);
   if (at == std::string_view::npos) {
-    user_error("{}: {}: it must say its first one's kind and size, and does not", origin, kWhat);
+    user_error("{}: {}: kind and size of the first one are missing", origin, kWhat);
   }
   const std::string_view found = text.substr(0, at);
   text.remove_prefix(at + 1);
@@ -62,7 +60,7 @@ std::shared_ptr<const Tokenizer> two_tokenizers(std::shared_ptr<const Tokenizer>
                                                 std::shared_ptr<const Tokenizer> targets) {
   for (const auto& side : {sources, targets}) {
     if (side->source_vocabulary_size() > 0) {
-      user_error("tokenizer: {} holds two tokenizers, but one is wanted for each side of a translation", side->name());
+      user_error("tokenizer: {} holds two tokenizers; expected one for each side of a translation", side->name());
     }
   }
   return std::make_shared<TwoTokenizers>(std::move(sources), std::move(targets));
@@ -75,11 +73,11 @@ bool holds_two(std::string_view serialised) {
 std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_view serialised,
                                        std::string_view origin) {
   serialised.remove_prefix(kTwo.size());
-  const std::string_view name = text_up_to(serialised, ' ', origin), number = text_up_to(serialised, '\n', origin);
+  const std::string_view name = take_until(serialised, ' ', origin), number = take_until(serialised, '\n', origin);
   const config::TokenizerKind kind_of_sources = kind_named(name, origin);
   const auto size = as_number<std::size_t>(number);
   if (!size || *size > serialised.size()) {
-    user_error("{}: {}: the first one's size must be a number up to {}, got \"{}\"", origin, kWhat, serialised.size(),
+    user_error("{}: {}: size of the first one must be from 0 to {}, got \"{}\"", origin, kWhat, serialised.size(),
                printable(number));
   }
   const std::string_view sides[] = {serialised.substr(0, *size), serialised.substr(*size)};

@@ -80,7 +80,6 @@ class Words : public Tokenizer {
     return unknown;
   }
 
-  // One blank between the words of a line.
   std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> /*ids*/) const override {
     std::int64_t bytes = 0;
     bool first = true;
@@ -160,7 +159,7 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   const std::int64_t wanted = options.vocabulary_size == 0 ? all : options.vocabulary_size;
   if (wanted > all || wanted < special) {
     user_error(
-        "tokenizer.vocabulary_size: must be {} to {}, the number of different words in the training text, got {}",
+        "tokenizer.vocabulary_size: must be from {} to {}, the number of distinct words in the training text, got {}",
         special, all, wanted);
   }
   std::string lines(kSpecial);
@@ -171,9 +170,10 @@ std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, 
   return std::make_unique<Words>(std::move(lines));
 }
 
-std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_view origin) {
+std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_view origin) {
+  text = without_byte_order_mark(text);
   std::string lines(kSpecial);
-  std::unordered_map<std::string_view, std::int64_t> seen = {{"<unk>", 0}, {"<eos>", 0}};  // and on which line
+  std::unordered_map<std::string_view, std::int64_t> seen = {{"<unk>", 0}, {"<eos>", 0}};  // word to line number
   for (std::int64_t line = 1; !text.empty(); ++line) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::vector<std::string_view> parts;
@@ -184,14 +184,14 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
     }
     const bool counted = parts.size() == 2 && parts[1].find_first_not_of("0123456789") == std::string_view::npos;
     if ((parts.size() != 1 && !counted) || !is_utf8(parts[0])) {
-      user_error("{}: line {}: a vocabulary has a word a line, in UTF-8, which its count may follow", origin, line);
+      user_error("{}: line {}: must be a word in UTF-8, optionally followed by its count", origin, line);
     }
     const auto [found, is_new] = seen.try_emplace(parts[0], line);
     if (is_new) {
       lines += parts[0];
       lines += '\n';
     } else if (found->second != 0) {
-      user_error("{}: line {}: \"{}\" is on line {} already", origin, line, parts[0], found->second);
+      user_error("{}: line {}: duplicate word \"{}\", first on line {}", origin, line, parts[0], found->second);
     } else {
       found->second = line;
     }
@@ -205,11 +205,11 @@ std::unique_ptr<Tokenizer> read_vocabulary(std::string_view text, std::string_vi
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin) {
   if (!serialised.starts_with(kSpecial) || !serialised.ends_with('\n') || !is_utf8(serialised) ||
       serialised.find("\n\n") != std::string::npos || serialised.find_first_of(kBlanks) != std::string::npos) {
-    user_error("{}: is no tokenizer of words: it must be lines of one word, the first two <unk> and <eos>", origin);
+    user_error("{}: not a words tokenizer: expected one word a line, the first two <unk> and <eos>", origin);
   }
   auto words = std::make_unique<Words>(std::move(serialised));
   if (words->has_duplicates()) {
-    user_error("{}: is no tokenizer of words: a word is in it twice", origin);
+    user_error("{}: not a words tokenizer: it has duplicate words", origin);
   }
   return words;
 }

@@ -4,51 +4,75 @@
 #include <numeric>
 #include <utility>
 
+#include "foundation/core/random.h"
 #include "headroom/core/error.h"
-#include "run_order.h"
 #include "shuffle.h"
 
 namespace headroom::data {
+namespace {
+
+// An epoch over a set stored in files (FileShuffle), with random access.
+class FileOrder {
+ public:
+  FileOrder(const FileShuffle& shuffle, std::uint64_t seed)
+      : seed_(mix(seed, "together")), together_(shuffle.together) {
+    std::vector<std::int64_t> first(shuffle.sizes.size());
+    std::exclusive_scan(shuffle.sizes.begin(), shuffle.sizes.end(), first.begin(), std::int64_t{0});
+    const Shuffle files(shuffle.sizes.size(), mix(seed, "files"));
+    std::int64_t end = 0;
+    for (std::uint64_t i = 0; i < shuffle.sizes.size(); ++i) {
+      const auto file = static_cast<std::size_t>(files(i));
+      begins_.push_back(first[file]);
+      ends_.push_back(end += shuffle.sizes[file]);
+    }
+  }
+
+  // The example at a position of the epoch.
+  std::int64_t operator()(std::int64_t place) const {
+    const std::int64_t begin = place / together_ * together_, count = std::min(together_, ends_.back() - begin);
+    const Shuffle within(static_cast<std::uint64_t>(count), mix(seed_, static_cast<std::uint64_t>(begin)));
+    const std::int64_t shuffled = begin + static_cast<std::int64_t>(within(static_cast<std::uint64_t>(place - begin)));
+    const auto file = std::upper_bound(ends_.begin(), ends_.end(), shuffled);
+    const auto i = static_cast<std::size_t>(file - ends_.begin());
+    return begins_[i] + shuffled - (i == 0 ? 0 : ends_[i - 1]);
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::int64_t together_;
+  // Of the files in the epoch's order: the first example, and the position after the last one.
+  std::vector<std::int64_t> begins_, ends_;
+};
+
+}  // namespace
 
 ExampleOrder::ExampleOrder(OrderOptions options, std::string what)
-    : options_(std::move(options)), what_(std::move(what)), per_epoch_(options_.examples / options_.batch) {
-  if (per_epoch_ < 1) {
-    user_error("{}: holds {} examples, too few for a batch of train.batch_size = {}", what_, options_.examples,
+    : EpochStream(std::move(what)), options_(std::move(options)) {
+  set_per_epoch(options_.examples / options_.batch);
+  if (per_epoch() < 1) {
+    user_error("{}: holds {} examples, too few for a batch of train.batch_size = {}", name(), options_.examples,
                options_.batch);
   }
 }
 
 std::vector<std::int64_t> ExampleOrder::next() {
   fill();
-  const std::int64_t begin = (position_.step - filled_.step) * options_.batch;
-  const auto first = pool_.begin() + begin;
-  std::vector<std::int64_t> batch(first, first + options_.batch);
-  if (++position_.step == per_epoch_) {
-    position_ = {.epoch = position_.epoch + 1, .step = 0};
-  }
-  return batch;
-}
-
-void ExampleOrder::seek(DataPosition position) {
-  if (position.epoch < 0 || position.step < 0 || position.step >= per_epoch_) {
-    user_error("{}: has {} batches an epoch, so there is no epoch {}, step {}", what_, per_epoch_, position.epoch,
-               position.step);
-  }
-  position_ = position;
+  const auto first = pool_.begin() + (advance().step - filled_.step) * options_.batch;
+  return {first, first + options_.batch};
 }
 
 void ExampleOrder::fill() {
-  const DataPosition wanted = {.epoch = position_.epoch, .step = position_.step / kPool * kPool};
+  const DataPosition wanted = {.epoch = position().epoch, .step = position().step / kPool * kPool};
   if (filled_ == wanted) {
     return;
   }
   const std::uint64_t seed = mix(options_.seed, static_cast<std::uint64_t>(wanted.epoch));
-  const std::int64_t batches = std::min(kPool, per_epoch_ - wanted.step);
+  const std::int64_t batches = std::min(kPool, per_epoch() - wanted.step);
   std::vector<std::int64_t> examples(static_cast<std::size_t>(batches * options_.batch));
-  std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // their places in the epoch
-  const bool by_file = options_.runs.together > 0 && !options_.runs.sizes.empty();
+  std::iota(examples.begin(), examples.end(), wanted.step * options_.batch);  // positions in the epoch
+  const bool by_file = options_.files.together > 0 && !options_.files.sizes.empty();
   if (by_file) {
-    std::transform(examples.begin(), examples.end(), examples.begin(), RunOrder(options_.runs, seed));
+    std::transform(examples.begin(), examples.end(), examples.begin(), FileOrder(options_.files, seed));
   } else {
     const Shuffle order(static_cast<std::uint64_t>(options_.examples), seed);
     std::transform(examples.begin(), examples.end(), examples.begin(), [&](std::int64_t place) {

@@ -1,4 +1,4 @@
-// In what order examples of a set are trained on, in batches that a saved position continues exactly.
+// The order in which the examples of a set are trained on.
 #pragma once
 
 #include <cstdint>
@@ -10,45 +10,36 @@
 
 namespace headroom::data {
 
-// A set that lies in files: how many examples each has, in their order. An epoch takes the files in random order, and
-// of the examples that follow each other so, `together` at a time are shuffled. What is read at about the same time
-// thus lies in a few files, as with a shuffle buffer of `together` examples, none of which is held in memory.
-struct RunShuffle {
-  std::vector<std::int64_t> sizes;
-  std::int64_t together = 0;  // 0: all
+// For sets stored in files: an epoch reads the files in random order and shuffles every `together` consecutive
+// examples, so that examples read at about the same time lie in few files, as with a shuffle buffer of `together`
+// examples.
+struct FileShuffle {
+  std::vector<std::int64_t> sizes;  // examples per file, in their order
+  std::int64_t together = 0;        // 0: shuffle all examples
 };
 
 struct OrderOptions {
   std::int64_t examples = 0, batch = 1;
   std::uint64_t seed = 0;
-  // Of an example; given: examples of about one length share a batch, so that little of it is padding.
+  // Length of an example. If set, examples of similar length share a batch, which reduces padding.
   std::function<std::int64_t(std::int64_t)> length;
-  RunShuffle runs = {};  // given: examples of a file are read together, whatever their lengths
+  FileShuffle files = {};  // if set, takes precedence over `length`
 };
 
-// Every epoch has an order of its own. With lengths, the examples of kPool batches in a row are sorted by length before
-// they are cut into batches, and these come in random order again. What is left over at the end of an epoch, less than
-// a batch, is not used in it.
-class ExampleOrder {
+// Every epoch has its own order. With lengths, the examples of kPool consecutive batches are sorted by length, cut into
+// batches, and the batches shuffled. Examples left over at the end of an epoch, less than a batch, are not used in it.
+class ExampleOrder : public EpochStream {
  public:
   static constexpr std::int64_t kPool = 32;
 
-  // `what` names the set in messages. Throws UserError when it holds less than one batch.
+  // `what` names the set in messages. Throws UserError if it holds less than one batch.
   ExampleOrder(OrderOptions options, std::string what);
-
-  std::vector<std::int64_t> next();  // a batch's examples; endless
-  std::int64_t per_epoch() const { return per_epoch_; }
-  DataPosition position() const { return position_; }  // after an epoch's last batch: the next one's beginning
-  void seek(DataPosition position);                    // throws UserError when out of range
+  std::vector<std::int64_t> next();  // the examples of the next batch
 
  private:
   void fill();
-
   OrderOptions options_;
-  std::string what_;
-  std::int64_t per_epoch_ = 0;
-  DataPosition position_;
-  DataPosition filled_ = {.epoch = -1, .step = 0};  // what pool_ was made for: its first batch
+  DataPosition filled_ = {.epoch = -1, .step = 0};  // position of the first batch in pool_
   std::vector<std::int64_t> pool_;                  // examples, batch after batch
 };
 

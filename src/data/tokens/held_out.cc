@@ -1,5 +1,4 @@
-#include "held_out.h"
-
+// Splits validation tokens off the end of a token file.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -9,34 +8,35 @@
 #include <vector>
 
 #include "headroom/core/error.h"
+#include "token_file.h"
 
 namespace headroom::data {
 namespace {
 
-constexpr std::int64_t kTokensLookedAt = std::int64_t{1} << 20;  // at once
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 20;  // read at a time
 
 std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin, std::int64_t end) {
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kTokensLookedAt, end - begin)));
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kMostTokens, end - begin)));
   file.copy(begin, std::ssize(ids), ids.data());
   return ids;
 }
 
-// The first place from `wanted` on that a line end stands in front of, else the last one before, else `wanted`. The end
-// of the file does not count.
+// The first position from `wanted` on that follows a line end, else the last one before, else `wanted`. The end of the
+// file does not count. `line_end` below 0: the tokenizer has none.
 std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::int32_t line_end) {
   if (line_end < 0) {
     return wanted;
   }
   const std::int64_t last = file.size() - 1;
-  for (std::int64_t at = wanted - 1; at < last; at += kTokensLookedAt) {
+  for (std::int64_t at = wanted - 1; at < last; at += kMostTokens) {
     const std::vector<std::int32_t> ids = some_tokens(file, at, last);
     const auto found = std::find(ids.begin(), ids.end(), line_end);
     if (found != ids.end()) {
       return at + (found - ids.begin()) + 1;
     }
   }
-  for (std::int64_t end = wanted - 1; end > 0; end -= std::min(end, kTokensLookedAt)) {
-    const std::vector<std::int32_t> ids = some_tokens(file, std::max<std::int64_t>(end - kTokensLookedAt, 0), end);
+  for (std::int64_t end = wanted - 1; end > 0; end -= std::min(end, kMostTokens)) {
+    const std::vector<std::int32_t> ids = some_tokens(file, std::max<std::int64_t>(end - kMostTokens, 0), end);
     const auto found = std::find(ids.rbegin(), ids.rend(), line_end);
     if (found != ids.rend()) {
       return end - (found - ids.rbegin());
@@ -45,8 +45,8 @@ std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::in
   return wanted;
 }
 
-// Of what the tokens [begin, end) decode to, line by line as far as that is possible: some tokenizers put a blank
-// between tokens or leave it out at the beginning.
+// Size of the text that tokens [begin, end) decode to. Decodes line by line where possible, because some tokenizers
+// insert a blank between tokens or drop the one at the beginning.
 std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::int64_t begin,
                            std::int64_t end) {
   const std::int32_t line_end = tokenizer.line_end_id();
@@ -67,7 +67,7 @@ std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& t
 
 void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path) {
   if (whole.size() < 2) {
-    user_error("data.validation: must name files: {} has a single token, of which none can be held out", whole.name());
+    user_error("data.validation: must name files: {} has a single token, so none can be held out", whole.name());
   }
   const auto count = static_cast<std::int64_t>(share * static_cast<double>(whole.size()));
   const std::int64_t wanted = std::clamp<std::int64_t>(whole.size() - count, 1, whole.size() - 1);

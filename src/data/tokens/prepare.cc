@@ -7,7 +7,6 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "held_out.h"
 #include "token_file.h"
 
 namespace headroom::data {
@@ -25,7 +24,7 @@ std::string fingerprint(const std::vector<fs::path>& files) {
   return all;
 }
 
-// The one tokenizer that every file given agrees on.
+// Checks that all files have the same tokenizer.
 class Agreement {
  public:
   void add(const std::string& where, const std::string& name) {
@@ -41,13 +40,13 @@ class Agreement {
   std::string where_, name_;
 };
 
-// A corpus, or the validation split, as it is given: either token files or text.
+// A corpus or the validation split as given: either token files or text.
 struct PartInput {
   std::vector<fs::path> token_files;
   std::unique_ptr<tokenizers::TextSource> text;
   std::string name;
   Split split = Split::train;
-  double held_out = 0.0;  // share of the token files that is for validation
+  double held_out = 0.0;  // share of the token files held out for validation
 };
 
 PartInput open_input(const config::DataOptions& data, Split split, Content content) {
@@ -71,7 +70,7 @@ PartInput open_input(const config::DataOptions& data, Split split, Content conte
   return input;
 }
 
-// The options of each corpus of a mixture by itself; without one those given.
+// The options of each corpus of a mixture; without a mixture, `data` itself.
 std::vector<config::DataOptions> corpora_of(const config::DataOptions& data) {
   if (data.mixture.empty()) {
     return {data};
@@ -92,7 +91,7 @@ std::vector<PartInput> open_training(const config::DataOptions& data, Content co
   return inputs;
 }
 
-// One input, or what is held out of each corpus.
+// One input, or the held-out part of each corpus.
 std::vector<PartInput> open_validation(const config::DataOptions& data, Content content) {
   std::vector<PartInput> inputs;
   for (const config::DataOptions& corpus : corpora_of(data)) {
@@ -103,10 +102,10 @@ std::vector<PartInput> open_validation(const config::DataOptions& data, Content 
   return inputs;
 }
 
-// Texts one after the other.
-class TextsInTurn : public tokenizers::TextSource {
+// The concatenation of several texts.
+class ConcatenatedText : public tokenizers::TextSource {
  public:
-  explicit TextsInTurn(std::vector<tokenizers::TextSource*> texts) : texts_(std::move(texts)) {}
+  explicit ConcatenatedText(std::vector<tokenizers::TextSource*> texts) : texts_(std::move(texts)) {}
 
   bool next(std::string& block) override {
     while (at_ < texts_.size() && !texts_[at_]->next(block)) {
@@ -143,23 +142,22 @@ class TextsInTurn : public tokenizers::TextSource {
   std::size_t at_ = 0;
 };
 
-// That of options.model, if it names one.
+// The tokenizer of options.model; null if not set.
 std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::TokenizerOptions& options) {
   if (options.model.empty()) {
     return nullptr;
   }
   std::shared_ptr<const tokenizers::Tokenizer> given =
       options.by_line ? tokenizers::load_tokenizer_by_line(options.model)
-                      : tokenizers::load_tokenizer_for(options.model, options.least_size);
+                      : tokenizers::load_tokenizer(options.model, options.least_size);
   if (options.kind == config::TokenizerKind::bpe && given->kind() != options.kind) {
-    user_error("tokenizer.model: {} is no byte-level BPE tokenizer, as tokenizer.kind = \"bpe\" asks for, but {}",
+    user_error("tokenizer.model: {} must be a byte-level BPE tokenizer (tokenizer.kind = \"bpe\"), got {}",
                options.model, given->name());
   }
   return given;
 }
 
-// The one `given` by options.model or that of the inputs' token files, which must all agree; null when there is
-// neither.
+// `found`, the tokenizer of options.model, or that of the token files, which must all agree; null if there is neither.
 std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
                                                             std::shared_ptr<const tokenizers::Tokenizer> found,
                                                             const std::vector<const PartInput*>& inputs) {
@@ -179,21 +177,21 @@ std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::Tokeni
   return found;
 }
 
-// A kept file of this content and tokenizer, which `make` writes where there is none.
+// The cached token file of this content and tokenizer; `make` writes it if there is none.
 template <class Make>
-fs::path kept_tokens(const std::string& content, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder,
-                     const Make& make) {
+fs::path cached_tokens(const std::string& content, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder,
+                       const Make& make) {
   fs::path path = cache_folder / (cache_name(content + "\n" + tokenizer.name()) + ".tokens");
-  const auto names_it = [&](const fs::path& path_of_kept) {
-    const TokenFile kept(path_of_kept);
-    kept.verify();
-    return kept.tokenizer_name() == tokenizer.name();
+  const auto has_tokenizer = [&](const fs::path& cached) {
+    const TokenFile file(cached);
+    file.verify();
+    return file.tokenizer_name() == tokenizer.name();
   };
-  if (!open_cached(path, names_it).value_or(false)) {
+  if (!open_cached(path, has_tokenizer).value_or(false)) {
     make(path);
     const TokenFile made(path);
     const std::string bytes = made.unknown() ? format_bytes(static_cast<double>(made.text_bytes())) : "an unknown size";
-    log_info("data: {} tokens from {} of text, kept in {}", format_count(static_cast<double>(made.size())), bytes,
+    log_info("data: {} tokens from {} of text, cached in {}", format_count(static_cast<double>(made.size())), bytes,
              path.string());
   }
   return path;
@@ -205,22 +203,22 @@ fs::path one_file_of(const std::vector<fs::path>& files, const tokenizers::Token
     TokenFile(files.front()).verify();
     return files.front();
   }
-  return kept_tokens(fingerprint(files), tokenizer, cache_folder,
-                     [&](const fs::path& path) { join_token_files(files, path); });
+  return cached_tokens(fingerprint(files), tokenizer, cache_folder,
+                       [&](const fs::path& path) { join_token_files(files, path); });
 }
 
-// The input as one token file, made now if need be.
+// The input as one token file.
 PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
   if (input.text) {
     const auto encode = [&](const fs::path& path) { write_token_file(*input.text, tokenizer, path); };
-    return {.file = kept_tokens(input.text->fingerprint(), tokenizer, cache_folder, encode), .name = input.name};
+    return {.file = cached_tokens(input.text->fingerprint(), tokenizer, cache_folder, encode), .name = input.name};
   }
   const fs::path whole = one_file_of(input.token_files, tokenizer, cache_folder);
   if (!(input.held_out > 0.0)) {
     return {.file = whole, .name = input.name};
   }
   const std::string content = fmt::format("{}{} held out", fingerprint({whole}), input.held_out);
-  const fs::path rest = kept_tokens(content, tokenizer, cache_folder, [&](const fs::path& path) {
+  const fs::path rest = cached_tokens(content, tokenizer, cache_folder, [&](const fs::path& path) {
     write_held_out(TokenFile(whole, input.name), input.held_out, path);
   });
   if (input.split == Split::validation) {
@@ -229,7 +227,7 @@ PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, c
   return {.file = whole, .name = input.name, .tokens = TokenFile(whole).size() - TokenFile(rest).size()};
 }
 
-// What was held out of several corpora becomes one file.
+// The validation inputs as one token file.
 PreparedPart prepare_together(std::vector<PartInput>& inputs, const tokenizers::Tokenizer& tokenizer,
                               const fs::path& cache_folder) {
   PreparedPart all = prepare(inputs.front(), tokenizer, cache_folder);
@@ -244,7 +242,7 @@ PreparedPart prepare_together(std::vector<PartInput>& inputs, const tokenizers::
           .name = fmt::format("{} and of {} more", all.name, inputs.size() - 1)};
 }
 
-// The tokenizer that the texts among the inputs are to have where none is given.
+// Trains a tokenizer on the training texts.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of_texts(const config::TokenizerOptions& options,
                                                                 const std::vector<PartInput>& train,
                                                                 const fs::path& cache_folder) {
@@ -253,7 +251,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of_texts(const config::To
   for (const PartInput& input : train) {
     texts.push_back(input.text.get());
   }
-  TextsInTurn all(std::move(texts));
+  ConcatenatedText all(std::move(texts));
   return trained_tokenizer(options, all, cache_folder);
 }
 

@@ -1,17 +1,49 @@
 #include "token_file.h"
 
+#include <fmt/format.h>
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <span>
+#include <utility>
 
+#include "data/tokenizers/kinds.h"
+#include "foundation/core/machine/in_parallel.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/text/number.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
-#include "token_format.h"
 
 namespace headroom::data {
 namespace {
 
-// A whole number from `low` to `high` in the metadata.
+namespace fs = std::filesystem;
+
+constexpr const char* kTokenFormat = "headroom.tokens.1";
+
+// Value of unknown_bytes if the size of the text is not known.
+constexpr const char* kNotCounted = "not counted";
+
+DType token_dtype(std::int64_t vocabulary_size) {
+  return vocabulary_size <= 65536 ? DType::u16 : DType::i32;
+}
+
+class TokenChecksum {
+ public:
+  static constexpr const char* kKey = "checksum";  // in the metadata
+
+  void add(std::span<const std::byte> bytes) {
+    sum_ = crc32_z(sum_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  }
+  std::string text() const { return fmt::format("{:08x}", sum_); }
+
+ private:
+  uLong sum_ = crc32_z(0, nullptr, 0);
+};
+
+// A whole number in the metadata; throws UserError unless it is from `low` to `high`.
 std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std::int64_t low, std::int64_t high) {
   const std::string& text = file.metadata_at(key);
   const std::optional<std::int64_t> value = whole_number(text);
@@ -22,7 +54,7 @@ std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std:
   return *value;
 }
 
-// Widens to 32 bits; true when every id is below `limit`.
+// Widens ids to 32 bits; true if all are below `limit`.
 template <class Stored>
 bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::int32_t* out) {
   std::uint32_t largest = 0;
@@ -35,13 +67,140 @@ bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::
   return count == 0 || largest < limit;
 }
 
+constexpr std::size_t kBlocksPerThread = 8;
+
+class TokenWriter {
+ public:
+  TokenWriter(const tokenizers::Tokenizer& tokenizer, const fs::path& path)
+      : tokenizer_(tokenizer),
+        path_(path),
+        dtype_(token_dtype(tokenizer.vocabulary_size())),
+        stream_(path, "tokens", dtype_) {}
+
+  void append(std::span<const std::int32_t> ids) {
+    if (dtype_ == DType::u16) {
+      narrow_.assign(ids.begin(), ids.end());
+    }
+    const auto bytes = dtype_ == DType::u16 ? std::as_bytes(std::span(narrow_)) : std::as_bytes(ids);
+    stream_.append(bytes);
+    checksum_.add(bytes);
+    written_ += std::ssize(ids);
+  }
+
+  // Adds the counts of a text whose tokens are appended; nullopt: not known.
+  void add(const std::optional<tokenizers::Unknown>& unknown, std::int64_t decoded_bytes) {
+    if (unknown && unknown_) {
+      unknown_->tokens += unknown->tokens;
+      unknown_->bytes += unknown->bytes;
+      decoded_bytes_ += decoded_bytes;
+    } else {
+      unknown_.reset();
+    }
+  }
+
+  void commit(std::int64_t text_bytes) {
+    if (written_ == 0) {
+      user_error("{}: not written: the text has no tokens", path_.string());
+    }
+    const auto bytes = std::as_bytes(std::span(tokenizer_.serialised()));
+    stream_.add("tokenizer", DType::u8, {std::ssize(bytes)}, {bytes.begin(), bytes.end()});
+    std::map<std::string, std::string> metadata = {{"format", kTokenFormat},
+                                                   {"tokenizer_kind", std::string(config::name_of(tokenizer_.kind()))},
+                                                   {"tokenizer_name", tokenizer_.name()},
+                                                   {"vocabulary_size", std::to_string(tokenizer_.vocabulary_size())},
+                                                   {"text_bytes", std::to_string(text_bytes)},
+                                                   {TokenChecksum::kKey, checksum_.text()}};
+    if (unknown_ && decoded_bytes_ > 0) {
+      metadata["unknown_tokens"] = std::to_string(unknown_->tokens);
+      metadata["unknown_bytes"] = std::to_string(unknown_->bytes);
+      metadata["decoded_bytes"] = std::to_string(decoded_bytes_);
+    } else {
+      metadata["unknown_bytes"] = kNotCounted;
+    }
+    stream_.commit(metadata);
+  }
+
+ private:
+  const tokenizers::Tokenizer& tokenizer_;
+  fs::path path_;
+  DType dtype_;
+  SafetensorsStream stream_;
+  TokenChecksum checksum_;
+  std::vector<std::uint16_t> narrow_;
+  std::int64_t written_ = 0, decoded_bytes_ = 0;
+  std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nullopt: not known for a joined file
+};
+
+// Reads a text in blocks that encode independently: the end of each block that cannot be separated moves to the next
+// one. Above kLongestRest bytes the text is cut anyway, for example inside a very long word.
+class SeparableBlocks {
+ public:
+  SeparableBlocks(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer)
+      : blocks_(text, "encode"), tokenizer_(tokenizer) {}
+
+  bool next(std::string& out) {
+    constexpr std::size_t kLongestRest = std::size_t{4} << 20;
+    out = std::exchange(rest_, {});
+    for (std::string block; blocks_.next(block);) {
+      out += block;
+      text_bytes_ += std::ssize(block);
+      tokenizers::Cut cut = tokenizer_.separable(out);
+      if (cut.end == 0 && out.size() > kLongestRest) {
+        cut = {.end = out.size(), .next = out.size()};
+      }
+      if (cut.end > 0) {
+        rest_ = out.substr(cut.next);
+        cut_bytes_ += static_cast<std::int64_t>(cut.next - cut.end);
+        out.resize(cut.end);
+        return true;
+      }
+    }
+    return !out.empty();
+  }
+  std::int64_t text_bytes() const { return text_bytes_; }  // read so far
+  std::int64_t cut_bytes() const { return cut_bytes_; }    // cut away between blocks, but represented by the tokens
+
+ private:
+  tokenizers::BlockReader blocks_;
+  const tokenizers::Tokenizer& tokenizer_;
+  std::string rest_;
+  std::int64_t text_bytes_ = 0, cut_bytes_ = 0;
+};
+
+struct EncodedBlock {
+  std::string text;
+  std::vector<std::int32_t> ids;
+  tokenizers::Unknown unknown;
+  std::int64_t decoded_bytes = 0;
+};
+
+// Encodes each block in one thread, so that the result does not depend on the number of threads.
+void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<EncodedBlock> encoded, std::size_t n_threads) {
+  in_parallel(encoded.size(), n_threads, [&](std::size_t i) {
+    encoded[i].ids.clear();
+    tokenizer.encode(encoded[i].text, encoded[i].ids);
+    encoded[i].unknown = tokenizer.unknown(encoded[i].text);
+    encoded[i].decoded_bytes = tokenizer.decoded_bytes(encoded[i].text, encoded[i].ids);
+  });
+}
+
+void append_rest(const TokenFile& file, std::int64_t begin, TokenWriter& writer) {
+  constexpr std::int64_t kTokensAtOnce = std::int64_t{1} << 20;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t at = begin; at < file.size(); at += std::ssize(ids)) {
+    ids.resize(static_cast<std::size_t>(std::min(kTokensAtOnce, file.size() - at)));
+    file.copy(at, std::ssize(ids), ids.data());
+    writer.append(ids);
+  }
+}
+
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::int64_t first)
     : file_(path), name_(name.empty() ? path.string() : std::move(name)) {
   const auto format = file_.metadata().find("format");
   if (format == file_.metadata().end() || format->second != kTokenFormat) {
-    user_error("{}: is no token file: its format is \"{}\", not \"{}\"", path.string(),
+    user_error("{}: not a token file: its format is \"{}\", expected \"{}\"", path.string(),
                format == file_.metadata().end() ? "" : format->second, kTokenFormat);
   }
   tokenizer_name_ = file_.metadata_at("tokenizer_name");
@@ -55,7 +214,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
                 .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
     decoded_bytes_ = number_at(file_, "decoded_bytes", 1, INT64_MAX);
   } else if (unknown == file_.metadata().end() || unknown->second != kNotCounted) {
-    // Written by an earlier version, which did not count what normalising removes.
+    // Earlier versions did not count what normalisation removes.
     const std::string& kind = file_.metadata_at("tokenizer_kind");
     if (kind == config::name_of(config::TokenizerKind::bytes) || kind == config::name_of(config::TokenizerKind::bpe)) {
       unknown_ = tokenizers::Unknown();
@@ -68,7 +227,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
   }
   tokens_ = &file_.at("tokens");
   if ((tokens_->dtype != DType::u16 && tokens_->dtype != DType::i32) || tokens_->shape.size() != 1) {
-    user_error("{}: tensor \"tokens\" must be U16 or I32 with one axis", path.string());
+    user_error("{}: tensor \"tokens\" must be U16 or I32 with one dimension", path.string());
   }
   size_ = tokens_->numel();
   if (size_ == 0) {
@@ -79,7 +238,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
 
 void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const {
   if (begin < 0 || count < 0 || begin > size_ || count > size_ - begin) {
-    fail("{}: {} tokens from {} on were asked for, it holds {}", name_, count, begin, size_);
+    fail("{}: cannot read {} tokens from position {}, it holds {}", name_, count, begin, size_);
   }
   const std::byte* from = tokens_->data.data() + static_cast<std::size_t>(begin) * size_of(tokens_->dtype);
   const auto limit = static_cast<std::uint32_t>(vocabulary_size_);
@@ -89,7 +248,7 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
     const std::string path = file_.path().string();
     user_error("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
                begin + count - 1, vocabulary_size_,
-               name_ == path ? "" : fmt::format("; it was made from {} and is made again where it is missing", name_));
+               name_ == path ? "" : fmt::format("; it was made from {}: delete it to have it made again", name_));
   }
 }
 
@@ -101,18 +260,68 @@ void TokenFile::verify() const {
   TokenChecksum is;
   is.add(tokens_->data);
   if (is.text() != was->second) {
-    user_error("{}: is damaged: the checksum of its tokens is {}, they were written with {}", file_.path().string(),
-               is.text(), printable(was->second));
+    user_error("{}: is damaged: the checksum of its tokens is {}, expected {}", file_.path().string(), is.text(),
+               printable(was->second));
   }
 }
 
 std::unique_ptr<tokenizers::Tokenizer> TokenFile::tokenizer() const {
   std::unique_ptr<tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file_);
   if (tokenizer->vocabulary_size() != vocabulary_size_) {
-    user_error("{}: its tokenizer {} has {} ids, but the file says {}", name_, tokenizer->name(),
+    user_error("{}: its tokenizer {} has {} ids, but its vocabulary_size is {}", name_, tokenizer->name(),
                tokenizer->vocabulary_size(), vocabulary_size_);
   }
   return tokenizer;
+}
+
+void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer, const fs::path& path,
+                      int threads) {
+  const auto n_threads = static_cast<std::size_t>(threads > 0 ? threads : physical_cores());
+  TokenWriter writer(tokenizer, path);
+  SeparableBlocks blocks(text, tokenizer);
+  std::vector<EncodedBlock> encoded(n_threads * kBlocksPerThread);
+  for (std::size_t filled = encoded.size(); filled == encoded.size();) {
+    filled = 0;
+    while (filled < encoded.size() && blocks.next(encoded[filled].text)) {
+      ++filled;
+    }
+    const std::span<EncodedBlock> wave = std::span(encoded).first(filled);
+    encode_all(tokenizer, wave, n_threads);
+    for (const EncodedBlock& block : wave) {
+      writer.append(block.ids);
+      writer.add(block.unknown, block.decoded_bytes);
+    }
+  }
+  writer.add(tokenizers::Unknown(), blocks.cut_bytes());
+  writer.commit(blocks.text_bytes());
+}
+
+void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
+                              const fs::path& path) {
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = file.tokenizer();
+  TokenWriter writer(*tokenizer, path);
+  append_rest(file, begin, writer);
+  writer.add(text_bytes ? std::optional(tokenizers::Unknown()) : std::nullopt, text_bytes.value_or(0));
+  writer.commit(text_bytes.value_or(1));
+}
+
+void join_token_files(const std::vector<fs::path>& files, const fs::path& path) {
+  const TokenFile first(files.at(0));
+  const std::unique_ptr<tokenizers::Tokenizer> tokenizer = first.tokenizer();
+  TokenWriter writer(*tokenizer, path);
+  std::int64_t text_bytes = 0;
+  for (const fs::path& name : files) {
+    const TokenFile file(name);
+    file.verify();
+    if (file.tokenizer_name() != first.tokenizer_name()) {
+      user_error("{}: was made with tokenizer {}, but {} with {}", file.path().string(), file.tokenizer_name(),
+                 first.path().string(), first.tokenizer_name());
+    }
+    append_rest(file, 0, writer);
+    text_bytes += file.text_bytes();
+    writer.add(file.unknown(), file.decoded_bytes());
+  }
+  writer.commit(text_bytes);
 }
 
 }  // namespace headroom::data

@@ -1,4 +1,4 @@
-// Token files: a long sequence of ids on disk, mapped into memory, with the tokenizer that made them.
+// Token files: a sequence of token ids on disk, mapped into memory, with the tokenizer that made them.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,35 @@
 
 namespace headroom::data {
 
-// A safetensors file. Tensors: "tokens" [n], U16 where the vocabulary has at most 65536 ids, else I32; "tokenizer"
-// [bytes] U8, tokenizers::Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
+// A safetensors file, enough to train from. Tensors: "tokens" [n], U16 if the vocabulary has at most 65536 ids, else
+// I32; "tokenizer" [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
 // tokenizer_kind, vocabulary_size, text_bytes, decoded_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the
 // tokens' bytes).
-// So a prepared file alone is enough to train from.
 class TokenFile {
  public:
-  // Maps and checks the file: format, dtype, metadata, at least one token. Ids are checked against `vocabulary_size`
-  // as they are read. Throws UserError naming the file. `name`: what messages call the text, where it is not the
-  // user who named this file.
-  // `first`: only so many tokens from the beginning; 0: all.
+  // Maps the file and checks format, dtype and metadata; it must hold at least one token. Ids are checked against
+  // `vocabulary_size` when they are read. Throws UserError naming the file. `name` is how messages call the text, if
+  // not by this path. `first` > 0: only the first tokens of the file.
   explicit TokenFile(const std::filesystem::path& path, std::string name = {}, std::int64_t first = 0);
 
   std::int64_t size() const { return size_; }              // tokens
-  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the whole file's text
-  // What the tokenizer lost of the text; nothing where the file does not say: it is of an earlier version, or of a part
-  // whose text cannot be told from its tokens, as those bytes then cannot.
+  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the text of the whole file
+  // What the tokenizer lost of the text. nullopt if unknown: files of earlier versions, or parts of a file whose text
+  // cannot be derived from the tokens.
   const std::optional<tokenizers::Unknown>& unknown() const { return unknown_; }
-  // Bytes that the whole file's tokens stand for (Tokenizer::decoded_bytes()); 0 where unknown() is nothing.
+  // Tokenizer::decoded_bytes() of the whole file; 0 if unknown() is nullopt.
   std::int64_t decoded_bytes() const { return decoded_bytes_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
   const std::string& name() const { return name_; }
-  // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, Error for a
-  // range outside the file.
+
+  // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, Error for a range
+  // outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
-  // Reads all of it. Throws UserError where the tokens do not have the checksum that they were written with; files of
-  // earlier versions have none, and nothing is known of them.
+  // Reads the whole file. Throws UserError if the checksum does not match; files of earlier versions have none.
   void verify() const;
-  // The tokenizer inside. Throws UserError when it is not the one that the file names.
+  // The tokenizer inside. Throws UserError if it does not match the metadata.
   std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
 
  private:
@@ -55,45 +53,46 @@ class TokenFile {
   std::string tokenizer_name_, name_;
 };
 
-// Encodes `text` from its beginning to a token file with several threads, holding only a few blocks at a time; shows
-// progress. The file does not depend on the number of threads (0: all physical cores). Throws UserError when no
-// token comes out, InterruptedError on Ctrl-C; no file is left then.
+// Encodes the whole text to a token file with several threads (0: all physical cores), with bounded memory, and shows
+// progress. The result does not depend on the number of threads. Throws UserError if no token results, InterruptedError
+// on Ctrl-C; no file is left then.
 void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                       const std::filesystem::path& path, int threads = 0);
-
-// The tokens of `file` from `begin` on as a file of their own, of whose text nothing is unknown to the tokenizer.
-// `text_bytes`: of that text; nothing: neither is known.
+// Writes the tokens of `file` from `begin` on, none of whose text is unknown to the tokenizer, as a token file.
+// `text_bytes`: size of their text, if known.
 void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
                               const std::filesystem::path& path);
-
-// Joins token files of one tokenizer to one. Throws UserError naming both when two tokenizers differ.
+// Writes a validation split: about `share` of the file's tokens (0 < share < 1) from its end, at least one, as a token
+// file. It begins after a line end if the tokenizer has a token for that. The size of its text is found by decoding; it
+// is recorded as unknown if decoding does not reproduce the size of the whole text. Throws UserError if the file holds
+// a single token.
+void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path);
+// Concatenates token files of one tokenizer. Throws UserError naming two files whose tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
-// A part of what a run reads.
 struct PreparedPart {
   std::filesystem::path file;
-  std::string name;         // what messages call it: the user's files, not the one kept
-  std::int64_t tokens = 0;  // the file's first ones; 0: all of them
+  std::string name;         // for messages: the user's files instead of the cached one
+  std::int64_t tokens = 0;  // use only the first tokens of the file; 0: all
 };
 
-// What a run reads: its tokenizer and both splits as token files, made on first use and kept under `cache_folder`
-// by a name that changes with the text and the tokenizer's options.
+// The data of a run: its tokenizer and both splits as token files, cached under `cache_folder` by names that depend on
+// the text and the tokenizer options.
 struct PreparedData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::vector<PreparedPart> train;  // a corpus of the mixture each; without a mixture a single one
+  std::vector<PreparedPart> train;  // one per corpus of a mixture; else a single one
   PreparedPart validation;
 };
 
-// The tokenizer is that of the file `tokenizer.model`, else that of the token files among data.train and
-// data.validation, else it is trained on the training split. Without data.validation, data.validation_share of each
-// corpus is held out: the last lines of text; of a token file the last tokens, from a line end on where one of them
-// stands for it. Several processes may prepare the same data at once: each file appears whole. Throws UserError
-// naming both tokenizers when token files differ from each other or from `tokenizer.model`, and when a split mixes text
-// and token files.
+// The tokenizer is the file `tokenizer.model`, else that of the token files in data.train and data.validation, else it
+// is trained on the training split. Without data.validation, data.validation_share of each corpus is held out: the last
+// lines of a text (open_split()), the last tokens of a token file (write_held_out()). Several processes may prepare the
+// same data at once: files appear atomically. Throws UserError naming both tokenizers if token files differ from each
+// other or from `tokenizer.model`, and if a split mixes text and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const std::filesystem::path& cache_folder);
 
-// The validation split alone, in the tokens of this tokenizer.
+// Prepares the validation split alone, with this tokenizer.
 PreparedPart prepare_validation(const config::DataOptions& data,
                                 const std::shared_ptr<const tokenizers::Tokenizer>& tokenizer,
                                 const std::filesystem::path& cache_folder);

@@ -6,7 +6,7 @@
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "questions.h"
-#include "training/tasks/language/puzzles.h"
+#include "training/tasks/language/composition_modelling.h"
 #include "zero_shot.h"
 
 namespace headroom::zero_shot {
@@ -16,7 +16,7 @@ constexpr std::size_t kUnscored = 2;  // worked examples of a row before the fir
 
 struct NamedRow {
   std::string subset;
-  data::PuzzleRow row;
+  data::CompositionRow row;
   std::string where;
 };
 
@@ -25,8 +25,8 @@ int task_number(const Json& row, const std::string& where) {
   const std::string id = text_in(row, "task_id", where);
   const auto number =
       id.starts_with(kPrefix) ? whole_number(std::string_view(id).substr(kPrefix.size())) : std::nullopt;
-  if (!number || *number >= data::kPuzzleTasks) {
-    user_error("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kPuzzleTasks - 1, id);
+  if (!number || *number >= data::kCompositionSubtasks) {
+    user_error("{}: field \"task_id\" must be task0 to task{}, got \"{}\"", where, data::kCompositionSubtasks - 1, id);
   }
   return static_cast<int>(*number);
 }
@@ -35,9 +35,9 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   std::vector<NamedRow> rows;
   for (const data::Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const data::PuzzleTask task = data::puzzle_task(task_number(row, where));
+      const data::CompositionSubtask task = data::composition_subtask(task_number(row, where));
       rows.push_back({.subset = task.block + "/" + task.pattern,
-                      .row = data::parse_puzzle(text_in(row, "texts", where), where),
+                      .row = data::parse_composition_row(text_in(row, "texts", where), where),
                       .where = where});
     });
   }
@@ -50,14 +50,14 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
     user_error(
         "evaluate: --task composition needs --data: the run was not trained on data.generator = \"composition\"");
   }
-  const data::PuzzleRows generated = data::puzzle_rows(options, data::Split::validation);
+  const data::CompositionRows generated = data::composition_rows(options, data::Split::validation);
   std::vector<NamedRow> rows;
   for (std::int64_t i = 0; i < generated.rows; ++i) {
     const data::GeneratedRow row = data::generated_row(generated, i);
-    const data::PuzzleTask task = data::puzzle_task(row.task);
+    const data::CompositionSubtask task = data::composition_subtask(row.task);
     const std::string where = fmt::format("generated row {}", i);
     rows.push_back(
-        {.subset = task.block + "/" + task.pattern, .row = data::parse_puzzle(row.text, where), .where = where});
+        {.subset = task.block + "/" + task.pattern, .row = data::parse_composition_row(row.text, where), .where = where});
   }
   return rows;
 }

@@ -2,9 +2,9 @@
 
 #include "headroom/core/error.h"
 #include "training/tasks/classes/classification.h"
+#include "training/tasks/language/composition_modelling.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
-#include "training/tasks/language/puzzles.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::tasks {
@@ -19,7 +19,7 @@ bool validates_on_rows(const config::DataOptions& data) {
 const Task& task_for(const config::Config& config, std::string_view what) {
   switch (config.model.kind) {
     case config::ModelKind::language_model:
-      return validates_on_rows(config.data) ? puzzles() : language_modelling();
+      return validates_on_rows(config.data) ? composition_modelling() : language_modelling();
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:

@@ -4,36 +4,35 @@
 #include <cmath>
 #include <set>
 
-#include "data/images/planes.h"
-#include "data/images/rand_augment.h"
-#include "pictures.h"
+#include "data/images/augmentation.h"
+#include "image_files.h"
 
 namespace headroom::data {
 namespace augmentation_test {
 
-std::vector<std::uint8_t> square(const DecodedPicture& picture, std::int64_t side) {
-  return planes_of(picture, middle(picture, 1.0), side).pixels;
+std::vector<std::uint8_t> square(const Image& image, std::int64_t side) {
+  return planes_of(image, middle(image, 1.0), side).pixels;
 }
 
-TEST(PictureParts, KeepsWhatNeedsNoChange) {
-  const DecodedPicture picture = gradient(5, 5);
-  const std::vector<std::uint8_t> planes = square(picture, 5);
+TEST(ImageCrops, KeepsWhatNeedsNoChange) {
+  const Image image = gradient(5, 5);
+  const std::vector<std::uint8_t> planes = square(image, 5);
   for (std::size_t i = 0; i < 25; ++i) {
-    EXPECT_EQ(planes[i], picture.pixels[3 * i]);
-    EXPECT_EQ(planes[25 + i], picture.pixels[3 * i + 1]);
+    EXPECT_EQ(planes[i], image.pixels[3 * i]);
+    EXPECT_EQ(planes[25 + i], image.pixels[3 * i + 1]);
     EXPECT_EQ(planes[50 + i], 77);
   }
 }
 
-TEST(PictureParts, TakesTheMiddleAndAverages) {
+TEST(ImageCrops, TakesTheMiddleAndAverages) {
   // Left and right of the middle square all is white; in it, a checkerboard of single pixels.
-  DecodedPicture picture{.width = 24, .height = 8, .channels = 1, .pixels = {}};
+  Image image{.width = 24, .height = 8, .channels = 1, .pixels = {}};
   for (int y = 0; y < 8; ++y) {
     for (int x = 0; x < 24; ++x) {
-      picture.pixels.push_back(x < 8 || x >= 16 || (x + y) % 2 == 0 ? 255 : 0);
+      image.pixels.push_back(x < 8 || x >= 16 || (x + y) % 2 == 0 ? 255 : 0);
     }
   }
-  for (const std::uint8_t pixel : square(picture, 2)) {
+  for (const std::uint8_t pixel : square(image, 2)) {
     EXPECT_NEAR(pixel, 127.5, 1.0);
   }
   // A smooth one keeps its slope, larger as well.
@@ -43,7 +42,7 @@ TEST(PictureParts, TakesTheMiddleAndAverages) {
   EXPECT_EQ(larger[7], 255);
 }
 
-TEST(PictureParts, TakesTheMiddleInAnyShare) {
+TEST(ImageCrops, TakesTheMiddleInAnyShare) {
   const Region region = middle(gradient(500, 256), 0.875);
   EXPECT_EQ(region.width, 224);
   EXPECT_EQ(region.height, 224);
@@ -54,14 +53,14 @@ TEST(PictureParts, TakesTheMiddleInAnyShare) {
   EXPECT_EQ(cut.at(1, 223, 5), 239);
 }
 
-TEST(PictureParts, RandomOnesFitAndHaveTheirAreaAndShape) {
-  const DecodedPicture picture = gradient(400, 300);
+TEST(ImageCrops, RandomOnesFitAndHaveTheirAreaAndShape) {
+  const Image image = gradient(400, 300);
   Random random(4);
   double areas = 0.0, smallest = 1.0, largest = 0.0;
   constexpr int kDraws = 4000;
   std::set<std::int64_t> places;
   for (int i = 0; i < kDraws; ++i) {
-    const Region r = random_region(picture, 0.2, random);
+    const Region r = random_region(image, 0.2, random);
     ASSERT_TRUE(r.x >= 0 && r.y >= 0 && r.x + r.width <= 400 && r.y + r.height <= 300);
     const double area = static_cast<double>(r.width * r.height) / (400.0 * 300.0),
                  shape = static_cast<double>(r.width) / static_cast<double>(r.height);
@@ -90,7 +89,7 @@ Planes planes(std::int64_t channels, std::int64_t side, std::vector<std::uint8_t
 }
 
 std::vector<std::uint8_t> after(Operation operation, double value, Planes from) {
-  carry_out(operation, value, from);
+  apply(operation, value, from);
   return from.pixels;
 }
 
@@ -115,7 +114,7 @@ TEST(RandAugmentOperation, Shades) {
   EXPECT_EQ(after(Operation::contrast, 1.9, four), (Bytes{0, 66, 161, 255}));
 }
 
-// Pillow's rule, written out on a picture whose histogram has steps.
+// Pillow's rule, written out on an image whose histogram has steps.
 TEST(RandAugmentOperation, EqualizeMakesAllShadesAsFrequent) {
   Bytes pixels(32 * 32);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -201,28 +200,28 @@ TEST(RandAugmentOperation, EveryOneIsDrawn) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Planes changed = planes_of(gradient(16, 16), middle(gradient(16, 16), 1.0), 16), again = changed;
     Random random(seed), same(seed);
-    rand_augment(changed, {.operations = 1, .magnitude = 10.0}, random);
-    rand_augment(again, {.operations = 1, .magnitude = 10.0}, same);
+    rand_augment(changed, 1, 10.0, random);
+    rand_augment(again, 1, 10.0, same);
     EXPECT_EQ(changed.pixels, again.pixels);
     seen.insert(changed.pixels);
   }
-  // Eight have two sides, solarize and posterize one; the other four leave a smooth picture of all shades as it is.
+  // Eight have two sides, solarize and posterize one; the other four leave a smooth image of all shades as it is.
   EXPECT_EQ(seen.size(), 2U * 8U + 2U + 1U);
 }
 
-TEST(DrawPictureAtRandom, IsAFunctionOfTheSeed) {
-  const DecodedPicture picture = gradient(40, 30);
-  const Picture all{.mean = {0.5, 0.5, 0.5},
-                    .deviation = {0.5, 0.5, 0.5},
-                    .centre = 0.875,
-                    .crop = 0.05,
-                    .operations = 2,
-                    .magnitude = 10.0,
-                    .shift = 0,
-                    .flip = true};
-  const auto drawn = [&](const Picture& how, std::uint64_t seed) {
+TEST(AugmentAtRandom, IsAFunctionOfTheSeed) {
+  const Image image = gradient(40, 30);
+  const Augmentation all{.mean = {0.5, 0.5, 0.5},
+                         .deviation = {0.5, 0.5, 0.5},
+                         .centre = 0.875,
+                         .crop = 0.05,
+                         .operations = 2,
+                         .magnitude = 10.0,
+                         .shift = 0,
+                         .flip = true};
+  const auto drawn = [&](const Augmentation& how, std::uint64_t seed) {
     std::vector<float> out(3 * 8 * 8);
-    draw_picture(picture, how, 8, seed, out.data());
+    augment(image, how, 8, seed, out.data());
     return out;
   };
   std::set<std::vector<float>> seen;
@@ -231,9 +230,9 @@ TEST(DrawPictureAtRandom, IsAFunctionOfTheSeed) {
     seen.insert(drawn(all, seed));
   }
   EXPECT_GT(seen.size(), 45U);
-  EXPECT_EQ(drawn(all.unchanged(), 1), drawn(all.unchanged(), 2));
-  const Planes plain = planes_of(picture, middle(picture, 0.875), 8);
-  EXPECT_FLOAT_EQ(drawn(all.unchanged(), 0)[70], static_cast<float>(plain.pixels[70]) / 127.5F - 1.0F);
+  EXPECT_EQ(drawn(all.without_changes(), 1), drawn(all.unchanged(), 2));
+  const Planes plain = planes_of(image, middle(image, 0.875), 8);
+  EXPECT_FLOAT_EQ(drawn(all.without_changes(), 0)[70], static_cast<float>(plain.pixels[70]) / 127.5F - 1.0F);
 }
 
 }  // namespace augmentation_test

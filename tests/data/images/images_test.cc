@@ -1,4 +1,4 @@
-#include "data/images/images.h"
+#include "data/images/image_sources.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "data/images/augmentation.h"
 #include "data/text/support.h"
 #include "headroom/core/error.h"
-#include "pictures.h"
+#include "image_files.h"
 
 namespace headroom::data {
 namespace images_test {
@@ -20,7 +20,7 @@ class Images : public FolderTest {
  protected:
   std::string complaint(const std::vector<std::string>& files, const ImageReading& reading = kSmall) const {
     try {
-      open_pictures(files, reading);
+      open_images(files, reading);
     } catch (const UserError& error) {
       std::string why = error.what();
       const std::string folder = folder_.string() + "/";
@@ -34,16 +34,16 @@ class Images : public FolderTest {
 };
 
 TEST_F(Images, ReadsIdxWithTheLabelsNextToIt) {
-  const std::string pictures = write("train-images-idx3-ubyte", idx_pictures(3, 4, 4));
+  const std::string images = write("train-images-idx3-ubyte", idx_images(3, 4, 4));
   write("train-labels-idx1-ubyte", idx_labels({'\1', '\0', '\7'}));
-  const ImageSet set = read_images({pictures}, kSmall);
+  const InMemoryImages set = read_images({images}, kSmall);
   ASSERT_EQ(set.size(), 3);
   EXPECT_EQ(set.labels(), (std::vector<std::int32_t>{1, 0, 7}));
   EXPECT_EQ(set.at(1)[2], (16 + 2) * 7 % 251);
-  const std::string packed = write("other.gz", gzip(idx_pictures(3, 4, 4))),
+  const std::string packed = write("other.gz", gzip(idx_images(3, 4, 4))),
                     labels = write("labels.gz", gzip(idx_labels({'\1', '\0', '\7'})));
   EXPECT_EQ(read_images({packed, labels}, kSmall).identity(), set.identity());
-  EXPECT_EQ(read_images({packed, labels, pictures}, kSmall).size(), 6);
+  EXPECT_EQ(read_images({packed, labels, images}, kSmall).size(), 6);
 }
 
 TEST_F(Images, ReadsCifar) {
@@ -53,7 +53,7 @@ TEST_F(Images, ReadsCifar) {
     records += label + std::string(3072, static_cast<char>(label * 10));
   }
   const std::string file = write("data_batch_1.bin", records);
-  const ImageSet set = read_images({file}, colour);
+  const InMemoryImages set = read_images({file}, colour);
   ASSERT_EQ(set.size(), 2);
   EXPECT_EQ(set.labels(), (std::vector<std::int32_t>{3, 7}));
   EXPECT_EQ(set.at(1)[3071], 70);
@@ -62,66 +62,65 @@ TEST_F(Images, ReadsCifar) {
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 100}).labels().front(), 99);
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 20}).labels().front(), 5);
   EXPECT_EQ(complaint({file}, {.size = 32, .channels = 3, .n_classes = 5}),
-            "data_batch_1.bin: label 7 of the pictures' number 2 must be below model.n_classes = 5");
+            "data_batch_1.bin: label 7 of the images' number 2 must be below model.n_classes = 5");
   EXPECT_EQ(complaint({write("cut.bin", records.substr(0, 3100))}, colour),
-            "cut.bin: ends at byte 3100 in the middle of picture 2, which has 3073 bytes");
+            "cut.bin: ends at byte 3100 in the middle of image 2, which has 3073 bytes");
 }
 
 TEST_F(Images, RefusesFilesThatLie) {
-  const std::string good = write("good", idx_pictures(2, 4, 4)), labels = write("labels", idx_labels("\1\2"));
+  const std::string good = write("good", idx_images(2, 4, 4)), labels = write("labels", idx_labels("\1\2"));
   EXPECT_EQ(complaint({good}),
             "good: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...");
   EXPECT_EQ(complaint({good + ".gone"}), "good.gone: no such file");
-  EXPECT_EQ(complaint({good, write("three", idx_labels("\1\2\3"))}),
-            "three: holds 3 labels, but good holds 2 pictures");
+  EXPECT_EQ(complaint({good, write("three", idx_labels("\1\2\3"))}), "three: holds 3 labels, but good holds 2 images");
   EXPECT_EQ(complaint({good, write("large", idx_labels("\1\x0b"))}),
-            "large: label 11 of the pictures' number 2 must be below model.n_classes = 10");
-  EXPECT_EQ(complaint({write("wide", idx_pictures(2, 4, 5)), labels}),
-            "wide: its pictures have 1 channels, 4 x 5, but model.image_channels = 1 and model.image_size = 4");
-  EXPECT_EQ(complaint({write("cut", idx_pictures(2, 4, 4).substr(0, 40)), labels}),
-            "cut: ends at byte 40 in the middle of picture 2 of 2");
-  EXPECT_EQ(complaint({write("end", idx_pictures(2, 4, 4).substr(0, 32)), labels}),
-            "end: ends at byte 32, where picture 2 of 2 must follow");
-  EXPECT_EQ(complaint({write("long", idx_pictures(2, 4, 4) + "x"), labels}),
-            "long: holds more bytes after its last picture, from byte 48 on");
-  EXPECT_EQ(complaint({write("text", "hello, this is no picture"), labels}),
-            "text: must be an idx file of pictures, beginning with 0x00000803, got 0x68656c6c");
-  // Four thousand million pictures that are not there cost nothing.
+            "large: label 11 of the images' number 2 must be below model.n_classes = 10");
+  EXPECT_EQ(complaint({write("wide", idx_images(2, 4, 5)), labels}),
+            "wide: its images have 1 channels, 4 x 5, but model.image_channels = 1 and model.image_size = 4");
+  EXPECT_EQ(complaint({write("cut", idx_images(2, 4, 4).substr(0, 40)), labels}),
+            "cut: ends at byte 40 in the middle of image 2 of 2");
+  EXPECT_EQ(complaint({write("end", idx_images(2, 4, 4).substr(0, 32)), labels}),
+            "end: ends at byte 32, where image 2 of 2 must follow");
+  EXPECT_EQ(complaint({write("long", idx_images(2, 4, 4) + "x"), labels}),
+            "long: holds more bytes after its last image, from byte 48 on");
+  EXPECT_EQ(complaint({write("text", "hello, this is no image"), labels}),
+            "text: must be an idx file of images, beginning with 0x00000803, got 0x68656c6c");
+  // Four thousand million images that are not there cost nothing.
   const std::string lying = big_endian(0x0803) + big_endian(0xffffffff) + big_endian(4) + big_endian(4);
   EXPECT_EQ(complaint({write("lying", lying), write("lying_labels", big_endian(0x0801) + big_endian(0xffffffff))}),
-            "lying: ends at byte 16, where picture 1 of 4294967295 must follow");
+            "lying: ends at byte 16, where image 1 of 4294967295 must follow");
   EXPECT_EQ(complaint({write("huge", big_endian(0x0803) + std::string(12, '\xff')), labels}),
-            "huge: its pictures have 1 channels, 4294967295 x 4294967295, but model.image_channels = 1 and "
+            "huge: its images have 1 channels, 4294967295 x 4294967295, but model.image_channels = 1 and "
             "model.image_size = 4");
 }
 
-ImageSet one_picture() {
-  ImageSet set(3, 1);
+InMemoryImages one_image() {
+  InMemoryImages set(3, 1);
   set.add(std::vector<std::uint8_t>{0, 51, 102, 153, 204, 255, 10, 20, 30}, 0);
   return set;
 }
 
-TEST(DrawPicture, Normalises) {
-  const ImageSet set = one_picture();
+TEST(Augment, Normalises) {
+  const InMemoryImages set = one_image();
   config::DataOptions options;
   options.pixel_mean = {0.2};
   options.pixel_deviation = {0.4};
   std::vector<float> out(9);
-  draw_picture(set.picture(0), picture_options(options, 1), 3, 0, out.data());
+  augment(set.image(0), augmentation_options(options, 1), 3, 0, out.data());
   EXPECT_FLOAT_EQ(out[0], -0.5F);
   EXPECT_FLOAT_EQ(out[5], 2.0F);
   options.pixel_mean = {0.1, 0.2};
-  EXPECT_THROW(picture_options(options, 3), UserError);
-  EXPECT_EQ(picture_options({}, 3).mean, (std::vector<double>{0.5, 0.5, 0.5}));
+  EXPECT_THROW(augmentation_options(options, 3), UserError);
+  EXPECT_EQ(augmentation_options({}, 3).mean, (std::vector<double>{0.5, 0.5, 0.5}));
 }
 
-TEST(DrawPicture, MovesAndMirrorsAsTheSeedSays) {
-  const ImageSet set = one_picture();
-  Picture picture{.mean = {0.0}, .deviation = {1.0 / 255.0}, .shift = 1};
+TEST(Augment, MovesAndMirrorsAsTheSeedSays) {
+  const InMemoryImages set = one_image();
+  Augmentation image{.mean = {0.0}, .deviation = {1.0 / 255.0}, .shift = 1};
   std::set<std::vector<int>> seen;
   const auto drawn = [&](std::uint64_t seed) {
     std::vector<float> out(9);
-    draw_picture(set.picture(0), picture, 3, seed, out.data());
+    augment(set.image(0), image, 3, seed, out.data());
     std::vector<int> pixels(9);
     std::transform(out.begin(), out.end(), pixels.begin(), [](float x) { return static_cast<int>(std::lround(x)); });
     return pixels;
@@ -133,8 +132,8 @@ TEST(DrawPicture, MovesAndMirrorsAsTheSeedSays) {
   EXPECT_EQ(seen.size(), 9U) << "three places down, three to the right";
   EXPECT_TRUE(seen.contains({0, 51, 102, 153, 204, 255, 10, 20, 30}));
   EXPECT_TRUE(seen.contains({0, 0, 0, 0, 0, 51, 0, 153, 204})) << "one down, one to the right";
-  picture.shift = 0;
-  picture.flip = true;
+  image.shift = 0;
+  image.flip = true;
   seen.clear();
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     seen.insert(drawn(seed));
@@ -143,12 +142,12 @@ TEST(DrawPicture, MovesAndMirrorsAsTheSeedSays) {
                                               {102, 51, 0, 255, 204, 153, 30, 20, 10}}));
 }
 
-TEST(PublicMnist, HasTheKnownPictures) {
+TEST(PublicMnist, HasTheKnownImages) {
   const fs::path folder = fs::path(HEADROOM_SOURCE_DIR).parent_path() / "shared" / "data" / "mnist";
   if (!fs::exists(folder)) {
     GTEST_SKIP() << "the public data is not at " << folder.string();
   }
-  const ImageSet set =
+  const InMemoryImages set =
       read_images({(folder / "t10k-images-idx3-ubyte.gz").string()}, {.size = 28, .channels = 1, .n_classes = 10});
   EXPECT_EQ(set.size(), 10000);
   EXPECT_EQ(set.labels()[0], 7);

@@ -46,11 +46,10 @@ TEST_F(PairsTest, BadRowsAreNamedOrCounted) {
   EXPECT_EQ(complaint(good + "\n"), file + ":2: must have 2 columns separated by tabs (data.pair_columns), got 0");
   EXPECT_EQ(complaint(good + good + "a\t \tc\n"), file + ":3: column 2 must hold a sentence, got nothing");
   EXPECT_EQ(complaint("\tb\n"), file + ":1: column 1 must hold a sentence, got nothing");
-  EXPECT_EQ(complaint("a\xff\tb\n"), file + ":1: must be UTF-8, but is not");
-  EXPECT_EQ(complaint(std::string("a\0\tb\n", 5)), file + ":1: must be text, but holds a byte 0");
+  EXPECT_EQ(complaint("a\xff\tb\n"), file + ":1: is not valid UTF-8");
+  EXPECT_EQ(complaint(std::string("a\0\tb\n", 5)), file + ":1: must be text, but holds a NUL byte");
   EXPECT_HAS(complaint(""), "holds no sentence pairs");
-  EXPECT_HAS(complaint(good + std::string(2 << 20, 'x') + "\tb\n"),
-             ":2: must be a sentence, but is longer than 1024 KiB");
+  EXPECT_HAS(complaint(good + std::string(2 << 20, 'x') + "\tb\n"), ":2: longer than 1024 KiB");
 
   config::DataOptions skip;
   skip.skip_bad_rows = true;

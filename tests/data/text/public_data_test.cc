@@ -1,5 +1,5 @@
 // Public data sets in their own formats; absent, their tests are skipped.
-#include "data/synthetic/puzzles.h"
+#include "data/synthetic/composition_task.h"
 #include "data/text/documents.h"
 #include "data/tokens/token_file.h"
 #include "headroom/core/json.h"
@@ -82,17 +82,17 @@ TEST_F(PublicDataTest, LambadaIsJsonLines) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\x1e') + 1, 5153);
 }
 
-TEST_F(PublicDataTest, PuzzlesHaveSixAnswersEach) {
+TEST_F(PublicDataTest, CompositionRowsHaveSixAnswersEach) {
   int rows = 0;
   for (const Document& document : read_documents(data("synthetic_composition/synthetic_dataset.jsonl.gz"), {})) {
     for_each_line(document.text, [&](std::string_view line, std::int64_t number) {
       const Json row = parse_json(line, document.name);
       EXPECT_EQ(row["task_id"], fmt::format("task{}", rows / 12));
-      EXPECT_EQ(parse_puzzle(row["texts"].get<std::string>(), "row").answers.size(), 6U) << number;
+      EXPECT_EQ(parse_composition_row(row["texts"].get<std::string>(), "row").answers.size(), 6U) << number;
       ++rows;
     });
   }
-  EXPECT_EQ(rows, 12 * kPuzzleTasks);
+  EXPECT_EQ(rows, 12 * kCompositionSubtasks);
 }
 
 TEST_F(PublicDataTest, BlimpHas67SubsetsInItsArchive) {

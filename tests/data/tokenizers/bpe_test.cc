@@ -177,12 +177,12 @@ TEST_F(BpeTest, IsSavedAndLoaded) {
 
 TEST_F(BpeTest, IdsToSpareStandForNothing) {
   write("tokenizer.json", document().dump());
-  const auto bpe = load_tokenizer_for(folder_, 300);
+  const auto bpe = load_tokenizer(folder_, 300);
   EXPECT_EQ(bpe->vocabulary_size(), 300);
   EXPECT_EQ(bpe->decode(Ids{'a', 299, 264, 'b'}), "ab");
   EXPECT_EQ(restore_tokenizer(TokenizerKind::bpe, bpe->serialised(), "x")->vocabulary_size(), 300);
   EXPECT_EQ(to_tokenizer_json(*bpe), load_tokenizer(folder_)->serialised());
-  EXPECT_EQ(load_tokenizer_for(folder_, 7)->vocabulary_size(), 264);
+  EXPECT_EQ(load_tokenizer(folder_, 7)->vocabulary_size(), 264);
 }
 
 TEST_F(BpeTest, APairOfFilesIsTheSame) {
@@ -211,11 +211,9 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
              "holds no tokenizer: neither tokenizer.json nor vocab.json");
   write("d/tokenizer.json", "[]");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
-             "tokenizer.json: is no tokenizer: it must be a JSON object");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: not a tokenizer: must be a JSON object");
   write("d/tokenizer.json", "{\"hello\": 1}");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }),
-             "tokenizer.json: hello is a setting that is not known here");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: unknown setting hello");
 }
 
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
@@ -300,7 +298,7 @@ TEST_F(BpeTest, RefusesByNameWhatIsNotKnownHere) {
       {"/model/byte_fallback", "true", "model.byte_fallback is set"},
       {"/model/continuing_subword_prefix", R"("##")", "model.continuing_subword_prefix is set"},
       {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix is set"},
-      {"/model/novelty", "1", "model.novelty is a setting that is not known here"},
+      {"/model/novelty", "1", "unknown setting model.novelty"},
       {"/novelty", "1", "x.json: novelty is a setting"},
       {"/normalizer", R"({"type":"Lowercase"})", "normalizer is Lowercase: only NFC"},
       {"/truncation", R"({"max_length":3})", "truncation is set"},

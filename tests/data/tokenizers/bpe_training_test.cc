@@ -3,7 +3,7 @@
 
 #include "data/text/support.h"
 #include "data/text/text.h"
-#include "data/tokenizers/bpe/learn_merges.h"
+#include "data/tokenizers/bpe/model.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {

@@ -2,7 +2,6 @@
 
 #include "data/text/support.h"
 #include "data/tokenizers/sentencepiece/line_sample.h"
-#include "data/tokenizers/sentencepiece/sentencepiece_guard.h"
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "foundation/core/text/utf8.h"
 #include "fuzz.h"
@@ -264,7 +263,7 @@ TEST_F(SentencePieceTest, APieceWithoutTextIsRefused) {
     return restore_tokenizer(TokenizerKind::sentencepiece, unknown + field(1, field(1, piece)), "the model");
   };
   EXPECT_EQ(with("/s>")->vocabulary_size(), 2);
-  EXPECT_EQ(user_error_of([&] { with(std::string_view("\0/s>", 4)); }), "the model: is no SentencePiece model");
+  EXPECT_EQ(user_error_of([&] { with(std::string_view("\0/s>", 4)); }), "the model: not a SentencePiece model");
 }
 
 class SentencePieceFuzz : public SentencePieceTest {};

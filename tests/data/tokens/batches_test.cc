@@ -34,7 +34,7 @@ TEST_F(BatchesTest, EveryRowContinuesTheOneBefore) {
     for (std::int64_t step = 0; step < 33; ++step) {
       EXPECT_EQ(batches->position(), (DataPosition{.epoch = epoch, .step = step}));
       const TokenBatch batch = batches->next();
-      EXPECT_EQ(batch.starts_afresh, step == 0);
+      EXPECT_EQ(batch.resets_memory, step == 0);
       ASSERT_EQ(batch.tokens.size(), 33U);
       for (std::int64_t row = 0; row < 3; ++row) {
         EXPECT_EQ(token(batch, row, 0), row * 333 + step * 10);
@@ -61,7 +61,7 @@ TEST_F(BatchesTest, ChunksCoverTheFileInANewOrderEveryEpoch) {
     std::vector<std::int32_t> begins;
     for (int step = 0; step < 25; ++step) {
       const TokenBatch batch = batches->next();
-      EXPECT_TRUE(batch.starts_afresh);
+      EXPECT_TRUE(batch.resets_memory);
       for (std::int64_t row = 0; row < 4; ++row) {
         begins.push_back(token(batch, row, 0));
         EXPECT_EQ(token(batch, row, 10), token(batch, row, 0) + 10);
@@ -133,7 +133,7 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
       for (int ahead = 0; ahead < 3 && at < expected.size(); ++ahead, ++at) {
         const TokenBatch batch = again->next();
         ASSERT_EQ(batch.tokens, expected[at].tokens);
-        ASSERT_EQ(batch.starts_afresh, expected[at].starts_afresh);
+        ASSERT_EQ(batch.resets_memory, expected[at].starts_afresh);
       }
     }
     EXPECT_HAS(user_error_of([&] { again->seek({.epoch = 0, .step = all->per_epoch()}); }), "batches an epoch");
@@ -171,7 +171,7 @@ TEST_F(BatchesTest, AnEvaluationPredictsEveryTokenOnce) {
     EvaluationBatch batch;
     std::int64_t steps = 0, read = 0;
     for (std::vector<std::int32_t> next; pass.next(batch); ++steps) {
-      ASSERT_EQ(batch.starts_afresh, steps == 0 || shape.warming == 0);
+      ASSERT_EQ(batch.resets_memory, steps == 0 || shape.warming == 0);
       ASSERT_GE(batch.batch, 1);
       ASSERT_LE(batch.length, shape.length);
       ASSERT_EQ(std::ssize(batch.inputs), batch.batch * batch.length);

@@ -76,7 +76,7 @@ TEST(ExampleOrder, GoesOnFromAnyPosition) {
 // Files of 0 to 199 examples in a row.
 ExampleOrder in_files(std::int64_t together, std::uint64_t seed = 3) {
   OrderOptions options{.examples = 1000, .batch = 8, .seed = seed};
-  options.runs = {.sizes = {150, 50, 0, 200, 100, 150, 150, 200}, .together = together};
+  options.files = {.sizes = {150, 50, 0, 200, 100, 150, 150, 200}, .together = together};
   if (together > 0) {
     options.length = [](std::int64_t i) { return i % 7; };  // which does not matter then
   }

@@ -60,7 +60,7 @@ TEST_F(MixtureTest, AStreamStaysWithItsRow) {
     const TokenBatch batch = batches->next();
     expect_whole_rows(batch);
     EXPECT_EQ(batch.corpora, (std::vector<std::int32_t>{0, 0, 0, 1}));
-    EXPECT_EQ(batch.starts_afresh, step == 0);
+    EXPECT_EQ(batch.resets_memory, step == 0);
     for (std::int64_t row = 0; step > 0 && row < 4; ++row) {
       if (token(batch, row, 0) != token(before, row, 10)) {
         EXPECT_EQ(token(batch, row, 0), row < 3 ? row * 133 : kApart);
@@ -80,7 +80,7 @@ TEST_F(MixtureTest, ChunksAreDealtByWeightAndAllOfThemComeBeforeAnyAgain) {
   constexpr int kSteps = 8192;  // as many rows as are dealt together
   for (int step = 0; step < kSteps; ++step) {
     const TokenBatch batch = batches->next();
-    EXPECT_TRUE(batch.starts_afresh);
+    EXPECT_TRUE(batch.resets_memory);
     if (step < 50) {
       expect_whole_rows(batch);
     }

@@ -192,7 +192,8 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
   }
   EXPECT_HAS(written("text_bytes", "-5"), "metadata \"text_bytes\"");
   EXPECT_HAS(written("vocabulary_size", "3"), "an id among tokens 0 to 2 is not below its vocabulary_size 3");
-  EXPECT_HAS(written("vocabulary_size", "300"), "its tokenizer bytes-256-e3b0c442 has 256 ids, but the file says 300");
+  EXPECT_HAS(written("vocabulary_size", "300"),
+             "its tokenizer bytes-256-e3b0c442 has 256 ids, but its vocabulary_size is 300");
   EXPECT_HAS(written("tokenizer_name", "bytes-256-00000000"), "but the file says bytes-256-00000000");
   EXPECT_HAS(written("tokenizer_kind", "syllables"), "tokenizer_kind \"syllables\" is none");
 

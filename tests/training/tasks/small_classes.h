@@ -34,7 +34,7 @@ inline config::Config listops_config() {
   return config;
 }
 
-inline config::Config pictures_config(const tiny::Folder& folder) {
+inline config::Config images_config(const tiny::Folder& folder) {
   config::Config config = tiny::config();
   config.model.kind = config::ModelKind::vision;
   config.model.image_size = 4;

@@ -9,9 +9,9 @@
 #include "headroom/models/language_model.h"
 #include "small_classes.h"
 #include "training/tasks/classes/classification.h"
+#include "training/tasks/language/composition_modelling.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
-#include "training/tasks/language/puzzles.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::tasks {
@@ -66,8 +66,9 @@ TEST(Sums, AddNameByName) {
 }
 
 TEST(Sums, OfNothingTellNothing) {
-  const std::vector<const Task*> all = {&language_modelling(),      &masked_language_modelling(), &puzzles(),
-                                        &sequence_classification(), &image_classification(),      &translation()};
+  const std::vector<const Task*> all = {&language_modelling(),    &masked_language_modelling(),
+                                        &composition_modelling(), &sequence_classification(),
+                                        &image_classification(),  &translation()};
   for (const Task* task : all) {
     for (const Sums& nothing : {Sums(), Sums{{std::string(kCrossEntropy), {}}}}) {
       const Figures figures = task->figures_of(nothing);
@@ -218,8 +219,8 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   expect_same(translation(), added({sums(files.first), sums(files.second)}), whole);
 }
 
-// What is hidden follows from a row's place in its file, and puzzles have no files: two data sets are parts of one that
-// there is no file of, whose mean is that of all predictions.
+// What is hidden follows from a row's place in its file, and composition tasks have no files: two data sets are parts
+// of one that there is no file of, whose mean is that of all predictions.
 TEST(Sums, OfTwoDataSetsGiveTheMeanOverBoth) {
   const auto loss = [](const Sums& sums) { return mean(sums, kCrossEntropy); };
   const Sums a = {{std::string(kCrossEntropy), {.sum = 6.0, .count = 2}}},
@@ -249,7 +250,7 @@ TEST(Sums, OfTwoDataSetsGiveTheMeanOverBoth) {
   const Sums few = {{"right_answers", {.sum = 1.0, .count = 4}}, {"answer_log_probability", {.sum = -4.0, .count = 4}}},
              many = {{"right_answers", {.sum = 5.0, .count = 8}},
                      {"answer_log_probability", {.sum = -20.0, .count = 8}}};
-  const Figures figures = puzzles().figures_of(added({few, many}));
+  const Figures figures = composition_modelling().figures_of(added({few, many}));
   EXPECT_EQ(figures.at("accuracy"), 0.5);
   EXPECT_EQ(figures.at("answer_perplexity"), std::exp(2.0));
 }

@@ -158,8 +158,8 @@ class TrainRecipes : public ::testing::Test {
       if (tokenizer.kind == config::TokenizerKind::words) {
         tokenizer.vocabulary_size = 10;
       } else {
-        const bool puzzles = config.data.generator == config::Generator::composition;
-        at_most(tokenizer.vocabulary_size, puzzles ? 400 : 295);
+        const bool composition = config.data.generator == config::Generator::composition;
+        at_most(tokenizer.vocabulary_size, composition ? 400 : 295);
       }
       m.vocabulary_size = tokenizer.vocabulary_size + config::special_tokens(m.kind);
       at_most(m.source_vocabulary_size, 280);

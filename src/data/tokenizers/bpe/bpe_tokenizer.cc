@@ -1,19 +1,73 @@
-// Byte-level BPE: a text's words, each byte of them a symbol, merged in the order in which merges were learnt.
+// The byte-level BPE tokenizer: splits a text into words and merges the bytes of each word.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <utility>
 
-#include "added_tokens.h"
-#include "characters.h"
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "merges.h"
 #include "model.h"
 
 namespace headroom::tokenizers {
 namespace {
+
+// Finds added tokens, such as "<|endoftext|>" or runs of blanks, in the text before it is split into words (a trie).
+class AddedTokens {
+ public:
+  // `content` must not be empty; of equal contents the last one counts.
+  void add(std::string_view content, std::int32_t id) {
+    begins_[static_cast<unsigned char>(content.front())] = true;
+    std::size_t node = 0;
+    for (const char byte : content) {
+      const auto [child, is_new] = children_.try_emplace(key(node, byte), nodes_.size());
+      if (is_new) {
+        nodes_.push_back(-1);
+      }
+      node = child->second;
+    }
+    nodes_[node] = id;
+  }
+
+  bool empty() const { return nodes_.size() == 1; }
+
+  struct Found {
+    std::size_t begin = 0, end = 0;
+    std::int32_t id = -1;  // -1: none found
+  };
+  // The leftmost, longest token from `at` on.
+  Found find(std::string_view text, std::size_t at) const {
+    for (; at < text.size(); ++at) {
+      if (!begins_[static_cast<unsigned char>(text[at])]) {
+        continue;
+      }
+      Found found;
+      std::size_t node = 0;
+      for (std::size_t i = at; i < text.size(); ++i) {
+        const auto child = children_.find(key(node, text[i]));
+        if (child == children_.end()) {
+          break;
+        }
+        node = child->second;
+        if (nodes_[node] >= 0) {
+          found = {at, i + 1, nodes_[node]};
+        }
+      }
+      if (found.id >= 0) {
+        return found;
+      }
+    }
+    return {text.size(), text.size(), -1};
+  }
+
+ private:
+  static std::uint64_t key(std::size_t node, char byte) {
+    return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
+  }
+  std::vector<std::int32_t> nodes_ = {-1};                   // id of the token that ends at each node
+  std::unordered_map<std::uint64_t, std::size_t> children_;  // (node, next byte) to child node
+  bool begins_[256] = {};                                    // first bytes of all tokens
+};
 
 constexpr std::int32_t kNoToken = -1;
 
@@ -27,7 +81,7 @@ class Bpe : public Tokenizer {
         bytes_(model.tokens.size()),
         size_(std::ssize(model.tokens) + model.spare_ids) {
     for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      // What is not spelled in bytes is its own text.
+      // A token that is not a spelling of bytes is plain text.
       if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
         bytes_[id] = bytes;
         if (model.whole_words_first) {
@@ -107,7 +161,7 @@ class Bpe : public Tokenizer {
     return false;
   }
 
-  // Appends the ids of the added tokens in `text` and calls use() for what is between them.
+  // Appends the ids of the added tokens in `text` and calls use() for the text between them.
   template <class Use>
   static void between(const AddedTokens& added, std::string_view text, std::vector<std::int32_t>& ids, Use&& use) {
     if (added.empty()) {
@@ -160,13 +214,13 @@ class Bpe : public Tokenizer {
   std::string serialised_;
   WordPattern pattern_;
   bool composes_;
-  bool separable_ = true;  // no added token holds what would otherwise be the end of a word
+  bool separable_ = true;  // no added token spans the end of a word
   Merges merges_;
-  std::vector<std::string> bytes_;  // by id, but for those to spare
+  std::vector<std::string> bytes_;  // by id, without spare ids
   std::int64_t size_;
   std::unordered_map<std::string, std::int32_t, ViewHash, std::equal_to<>> whole_words_, added_ids_;
   std::array<std::int32_t, config::kByteValues> ids_of_bytes_{};
-  AddedTokens first_, later_;  // looked for before and after composition
+  AddedTokens first_, later_;  // matched before and after NFC
 };
 
 }  // namespace

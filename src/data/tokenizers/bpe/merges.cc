@@ -10,7 +10,7 @@ namespace headroom::tokenizers {
 namespace {
 
 constexpr std::int32_t kNoSymbol = -1;
-constexpr std::size_t kShortWord = 32;  // symbols up to which looking at all pairs each time is quicker than a queue
+constexpr std::size_t kShortWord = 32;  // symbols; up to this length a linear scan is faster than a queue
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Merges::Merges(const std::vector<Merge>& merges)
   }
 }
 
-// Where the pair stands, or would.
+// The slot of the pair, or the empty slot where it would be stored.
 std::size_t Merges::place(std::int32_t left, std::int32_t right) const {
   constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
   const std::uint64_t key =
@@ -44,7 +44,7 @@ void Merges::apply(std::vector<std::int32_t>& symbols) const {
 }
 
 void Merges::apply_short(std::vector<std::int32_t>& symbols) const {
-  std::array<const Slot*, kShortWord> pairs{};  // of each symbol with the one after it
+  std::array<const Slot*, kShortWord> pairs{};  // each symbol with its successor
   std::size_t n = symbols.size();
   for (std::size_t i = 0; i + 1 < n; ++i) {
     pairs[i] = find(symbols[i], symbols[i + 1]);
@@ -75,13 +75,13 @@ void Merges::apply_short(std::vector<std::int32_t>& symbols) const {
   symbols.resize(n);
 }
 
-// A queue of pairs over a linked list of symbols. What a merge makes out of date stays in the queue and is known by its
-// result, which is no longer that of the symbols in its place.
+// A priority queue of pairs over a linked list of symbols. Stale entries stay in the queue; their rank differs from
+// that of the pair now in their place.
 void Merges::apply_long(std::vector<std::int32_t>& symbols) const {
   using Entry = std::tuple<std::int32_t, std::size_t, std::int32_t>;  // rank, place, result
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   const std::size_t n = symbols.size();
-  std::vector<std::size_t> next(n), previous(n);  // next == n: the last; previous == n: the first
+  std::vector<std::size_t> next(n), previous(n);  // n: none
   for (std::size_t i = 0; i < n; ++i) {
     next[i] = i + 1;
     previous[i] = i == 0 ? n : i - 1;
@@ -114,11 +114,11 @@ void Merges::apply_long(std::vector<std::int32_t>& symbols) const {
       offer(previous[i]);
     }
   }
-  std::size_t kept = 0;
+  std::size_t n_left = 0;
   for (std::size_t i = 0; i < n; i = next[i]) {
-    symbols[kept++] = symbols[i];
+    symbols[n_left++] = symbols[i];
   }
-  symbols.resize(kept);
+  symbols.resize(n_left);
 }
 
 }  // namespace headroom::tokenizers

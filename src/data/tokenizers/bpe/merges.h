@@ -1,4 +1,4 @@
-// Byte-pair encoding of one word: neighbours merge, the pair that was learnt first before all others.
+// Byte-pair encoding of one word: adjacent symbols merge, the pair learnt first before all others.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ struct Merge {
 
 class Merges {
  public:
-  // In the order in which they were learnt. A pair that occurs twice counts as the later one.
+  // `merges` in the order in which they were learnt. Of duplicate pairs the last one counts.
   explicit Merges(const std::vector<Merge>& merges);
 
-  // Merges the symbols of a word until no pair of neighbours is known; of equal pairs the leftmost first. In time
-  // n log n, in the place of the symbols.
+  // Merges the symbols of a word in place until no adjacent pair is known; of equal pairs the leftmost first. Takes
+  // O(n log n) time.
   void apply(std::vector<std::int32_t>& symbols) const;
 
  private:
   struct Slot {
-    std::int32_t left, right;  // left -1: free
+    std::int32_t left, right;  // left == -1: empty slot
     std::int32_t rank, result;
   };
   const Slot* find(std::int32_t left, std::int32_t right) const;
@@ -30,7 +30,7 @@ class Merges {
   void apply_short(std::vector<std::int32_t>& symbols) const;
   void apply_long(std::vector<std::int32_t>& symbols) const;
 
-  std::vector<Slot> slots_;  // a power of two, at most half full
+  std::vector<Slot> slots_;  // a hash table: a power of two in size, at most half full
 };
 
 }  // namespace headroom::tokenizers

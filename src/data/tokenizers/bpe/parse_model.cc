@@ -1,4 +1,4 @@
-// Reading tokenizer.json and GPT-2's pair of files, with suspicion.
+// Parses tokenizer.json and GPT-2's pair of files, which are untrusted.
 #include <algorithm>
 #include <unordered_map>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLongestToken = 4096;  // bytes
 
-// One part of the document; complaints name the file and the place in it.
+// A value in the document; errors name the file and the path of the key.
 class Setting {
  public:
   Setting(const SortedJson& value, std::string origin, std::string place)
@@ -24,7 +24,7 @@ class Setting {
   const SortedJson& value() const { return value_; }
   bool is_null() const { return value_.is_null(); }
 
-  // A member; null where there is none.
+  // The member `key`, null if missing.
   Setting operator[](const std::string& key) const {
     static const SortedJson kNull;
     return {value_.is_object() && value_.contains(key) ? value_.at(key) : kNull, origin_,
@@ -36,7 +36,7 @@ class Setting {
     }
     for (const auto& [key, value] : value_.items()) {
       if (std::find(known.begin(), known.end(), key) == known.end()) {
-        user_error("{}: {} is a setting that is not known here", origin_, place_.empty() ? key : place_ + "." + key);
+        user_error("{}: unknown setting {}", origin_, place_.empty() ? key : place_ + "." + key);
       }
     }
   }
@@ -114,7 +114,7 @@ class ModelReader {
   }
   BpeModel& model() { return model_; }
 
-  // Every id from 0 to n-1 must have one token.
+  // Checks that the ids are 0 to n-1, each once.
   BpeModel finish() && {
     auto& all = model_.added;
     std::sort(all.begin(), all.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
@@ -221,7 +221,7 @@ WordPattern known_pattern(const Setting& split) {
   split["pattern"].refuse("is none of the patterns that are known: GPT-2's, LLaMA 3's and Qwen2's");
 }
 
-// Either ByteLevel by itself or a known pattern followed by ByteLevel without one.
+// Either ByteLevel alone, or a known pattern followed by ByteLevel without its own pattern.
 void read_pre_tokenizer(const Setting& part, BpeModel& model) {
   if (part.is_null()) {
     part.refuse("is missing: only byte-level BPE is supported");
@@ -283,7 +283,7 @@ void read_model(const Setting& part, ModelReader& reader) {
   read_merges(part["merges"], reader);
 }
 
-// A byte without a token would become the unknown one, and come back as another text.
+// An unknown token for bytes would make encoding lossy.
 void require_no_unknown(const Setting& part, const ModelReader& reader) {
   if (part.is_null()) {
     return;
@@ -301,7 +301,7 @@ BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin) {
   const SortedJson document = parse_sorted_json(text, origin);
   const Setting all(document, std::string(origin), "");
   if (!document.is_object()) {
-    user_error("{}: is no tokenizer: it must be a JSON object", origin);
+    user_error("{}: not a tokenizer: must be a JSON object", origin);
   }
   all.require_object({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                       "post_processor", "decoder", "model", "spare_ids"});
@@ -336,6 +336,7 @@ BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_vi
   ModelReader reader(origin);
   reader.vocabulary(Setting(tokens, std::string(origin), "the vocabulary"));
   std::size_t number = 0;
+  merges = without_byte_order_mark(merges);
   while (!merges.empty()) {
     std::string_view line = merges.substr(0, merges.find('\n'));
     merges.remove_prefix(std::min(merges.size(), line.size() + 1));

@@ -1,15 +1,172 @@
+// Training of byte-level BPE. SentencePiece, which is linked, learns pieces but keeps no merges, which this tokenizer
+// needs.
 #include <algorithm>
+#include <array>
+#include <queue>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "data/tokenizers/kinds.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "headroom/config/run_options.h"
 #include "headroom/core/error.h"
-#include "learn_merges.h"
-#include "words.h"
+#include "model.h"
 
 namespace headroom::tokenizers {
 namespace {
 
+constexpr std::int32_t kAnyToken = -1;
+
+using Pair = std::pair<std::int32_t, std::int32_t>;
+
+struct PairHash {
+  std::size_t operator()(const Pair& pair) const {
+    return std::hash<std::uint64_t>()(static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.first)) << 32 |
+                                      static_cast<std::uint32_t>(pair.second));
+  }
+};
+
+struct CountedWord {
+  std::vector<std::int32_t> symbols;
+  std::int64_t count = 0;
+};
+
+// Occurrences of a pair of adjacent tokens.
+struct Occurrences {
+  std::int64_t count = 0;
+  std::vector<std::size_t> words;  // that contain the pair or did so earlier
+  bool merged = false;             // once merged, a pair comes back when another merge produces one of its tokens again
+};
+
+class Learner {
+ public:
+  Learner(const WordCounts& words, BpeModel& model) : model_(model) {
+    const std::array<std::int32_t, config::kByteValues> ids = add_bytes();
+    for (const auto& [text, count] : words) {
+      CountedWord word{.symbols = {}, .count = count};
+      for (const char byte : text) {
+        word.symbols.push_back(ids[static_cast<unsigned char>(byte)]);
+      }
+      words_.push_back(std::move(word));
+      add_pairs(words_.size() - 1, kAnyToken);
+    }
+    offer_grown();
+  }
+
+  // Performs the next merge; false if every word is a single token.
+  bool merge_once() {
+    while (!queue_.empty()) {
+      const auto [count, left, right] = queue_.top();
+      queue_.pop();
+      const Pair pair{-left, -right};
+      const std::int64_t now = pairs_[pair].count;
+      if (now == count) {
+        merge(pair);
+        return true;
+      }
+      if (now > 0 && now < count) {  // a pair that has grown is in the queue again
+        queue_.emplace(now, left, right);
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::array<std::int32_t, config::kByteValues> add_bytes() {
+    std::vector<std::pair<std::string, unsigned char>> characters;  // in UTF-8, whose order is that of the code points
+    characters.reserve(static_cast<std::size_t>(config::kByteValues));
+    for (int byte = 0; byte < static_cast<int>(config::kByteValues); ++byte) {
+      characters.emplace_back(character_of_byte(static_cast<unsigned char>(byte)), static_cast<unsigned char>(byte));
+    }
+    std::sort(characters.begin(), characters.end());
+    std::array<std::int32_t, config::kByteValues> ids{};
+    for (const auto& [character, byte] : characters) {
+      ids[byte] = id_of(character);
+    }
+    return ids;
+  }
+
+  // Different pairs may produce the same token.
+  std::int32_t id_of(const std::string& token) {
+    const auto [found, is_new] = ids_.try_emplace(token, static_cast<std::int32_t>(model_.tokens.size()));
+    if (is_new) {
+      model_.tokens.push_back(token);
+    }
+    return found->second;
+  }
+
+  // Counts the pairs of a word; those with the token `fresh` have grown.
+  void add_pairs(std::size_t index, std::int32_t fresh) {
+    const CountedWord& word = words_[index];
+    for (std::size_t i = 0; i + 1 < word.symbols.size(); ++i) {
+      const Pair pair{word.symbols[i], word.symbols[i + 1]};
+      Occurrences& there = pairs_[pair];
+      there.count += word.count;
+      if (there.words.empty() || there.words.back() != index) {
+        there.words.push_back(index);
+      }
+      if (fresh == kAnyToken || pair.first == fresh || pair.second == fresh) {
+        grown_.push_back(pair);
+      }
+    }
+  }
+
+  void offer_grown() {
+    std::sort(grown_.begin(), grown_.end());
+    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
+    for (const Pair& pair : grown_) {
+      queue_.emplace(pairs_[pair].count, -pair.first, -pair.second);
+    }
+    grown_.clear();
+  }
+
+  void merge(const Pair& pair) {
+    const auto& [left, right] = pair;
+    const std::int32_t result =
+        id_of(model_.tokens[static_cast<std::size_t>(left)] + model_.tokens[static_cast<std::size_t>(right)]);
+    const Merge made{.left = left, .right = right, .result = result};
+    Occurrences& there = pairs_[pair];
+    if (!std::exchange(there.merged, true)) {
+      model_.merges.push_back(made);
+    }
+    for (const std::size_t index : std::exchange(there.words, {})) {
+      merge_in(index, made);
+    }
+    offer_grown();
+  }
+
+  void merge_in(std::size_t index, const Merge& merge) {
+    CountedWord& word = words_[index];
+    std::vector<std::int32_t> merged;
+    for (std::size_t i = 0; i < word.symbols.size(); ++i) {
+      const bool both =
+          word.symbols[i] == merge.left && i + 1 < word.symbols.size() && word.symbols[i + 1] == merge.right;
+      merged.push_back(both ? merge.result : word.symbols[i]);
+      i += both ? 1 : 0;
+    }
+    if (merged.size() == word.symbols.size()) {
+      return;  // the word no longer contains the pair
+    }
+    for (std::size_t i = 0; i + 1 < word.symbols.size(); ++i) {
+      pairs_[{word.symbols[i], word.symbols[i + 1]}].count -= word.count;
+    }
+    word.symbols = std::move(merged);
+    add_pairs(index, merge.result);
+  }
+
+  BpeModel& model_;
+  std::vector<CountedWord> words_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::unordered_map<Pair, Occurrences, PairHash> pairs_;
+  std::vector<Pair> grown_;  // since the last offer_grown()
+  // Count and negated ids, so that smaller ids come first. Stale entries are recognised by their count.
+  std::priority_queue<std::tuple<std::int64_t, std::int32_t, std::int32_t>> queue_;
+};
+
 constexpr WordPattern kPattern = WordPattern::gpt2;
-// Of a longer word, such as a line of one sign, pieces are counted: each merge looks at the whole of a word.
+// Longer words, such as a line of one repeated character, are counted in parts: every merge scans the whole word.
 constexpr std::size_t kLongestWord = 1024;
 
 void add_words(std::string_view text, WordCounts& counts) {
@@ -21,7 +178,7 @@ void add_words(std::string_view text, WordCounts& counts) {
   }
 }
 
-// Where the last word begins that ends with the text; what follows may belong to it.
+// Start of the last word of the text, which the following text may continue.
 std::size_t begin_of_last_word(std::string_view text) {
   for (std::size_t at = text.size(); at > 1;) {
     if (ends_word(kPattern, text, --at)) {
@@ -32,6 +189,19 @@ std::size_t begin_of_last_word(std::string_view text) {
 }
 
 }  // namespace
+
+BpeModel learn_merges(const WordCounts& words, std::int64_t vocabulary_size) {
+  BpeModel model;
+  Learner learner(words, model);
+  Progress progress("tokenizer", vocabulary_size, "tokens");
+  while (std::ssize(model.tokens) < vocabulary_size && learner.merge_once()) {
+    progress.update(std::ssize(model.tokens));
+    if (interrupted()) {
+      throw InterruptedError("tokenizer: interrupted");
+    }
+  }
+  return model;
+}
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text) {
   if (options.vocabulary_size < config::kByteValues) {

@@ -1,4 +1,4 @@
-// A bounded sample of a text's lines, spread evenly over it and the same every time.
+// A bounded, deterministic random sample of the lines of a text.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace headroom::tokenizers {
 
-// Every line gets a random rank from its number. Lines are kept while their rank is below a bar that is halved
-// whenever what is kept outgrows the limit: one pass, no need to know the text's length.
+// Each line gets a pseudo-random rank from its number. Lines with a rank up to `bar_` are kept; the bar is halved
+// whenever the kept lines exceed `limit` bytes. One pass, without knowing the length of the text.
 class LineSample {
  public:
   explicit LineSample(std::size_t limit) : limit_(limit) {}

@@ -92,7 +92,7 @@ void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const 
 
 std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesystem::path& path,
                                                             const config::ModelOptions& o) {
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer_for(path, o.vocabulary_size);
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer(path, o.vocabulary_size);
   if (tokenizer->vocabulary_size() != o.vocabulary_size) {
     user_error("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(),
                tokenizer->name(), tokenizer->vocabulary_size(), o.vocabulary_size);

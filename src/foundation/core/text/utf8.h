@@ -11,6 +11,10 @@ namespace headroom {
 
 // What some programs begin a file with; no part of its text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+// The text of a file without a byte order mark at its beginning.
+constexpr std::string_view without_byte_order_mark(std::string_view text) {
+  return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
+}
 // U+FFFD: replaces bytes that are no character.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 

@@ -22,7 +22,7 @@ class ClassTraining : public TrainingData {
                 .batch = config.train.batch_size,
                 .seed = seed_,
                 .length = [set = examples_.get()](std::int64_t i) { return set->length(i); },
-                .runs = examples_->runs()},
+                .files = examples_->file_shuffle()},
                identity_) {}
 
   models::Batch next() override {

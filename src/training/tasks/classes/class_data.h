@@ -32,7 +32,7 @@ class ClassExamples {
   // The same, changed at random by whatever is to make a small set larger.
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
   // Where they lie in files and training is to read a few of these at a time (data/example_order.h).
-  virtual data::RunShuffle runs() const { return {}; }
+  virtual data::FileShuffle file_shuffle() const { return {}; }
 };
 
 // The figures of choosing a class, with the one that models are compared by.

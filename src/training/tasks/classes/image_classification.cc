@@ -7,7 +7,7 @@
 #include "class_data.h"
 #include "classification.h"
 #include "data/images/augmentation.h"
-#include "data/images/pictures.h"
+#include "data/images/image_dataset.h"
 #include "foundation/core/machine/in_parallel.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
@@ -23,32 +23,32 @@ namespace fs = std::filesystem;
 
 class ImageExamples : public ClassExamples {
  public:
-  ImageExamples(std::shared_ptr<const data::Pictures> pictures, const config::Config& config)
-      : pictures_(std::move(pictures)),
+  ImageExamples(std::shared_ptr<const data::ImageDataset> dataset, const config::Config& config)
+      : dataset_(std::move(dataset)),
         model_(config.model),
-        changed_(data::picture_options(config.data, config.model.image_channels)),
-        plain_(changed_.unchanged()),
+        changed_(data::augmentation_options(config.data, config.model.image_channels)),
+        plain_(changed_.without_changes()),
         mixup_(config.data.mixup),
         shuffle_buffer_(config.data.shuffle_buffer),
         skip_bad_(config.data.skip_bad_rows),
         threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
 
-  std::int64_t size() const override { return pictures_->size(); }
-  std::string identity() const override { return pictures_->identity(); }
+  std::int64_t size() const override { return dataset_->size(); }
+  std::string identity() const override { return dataset_->identity(); }
   std::int64_t length(std::int64_t /*i*/) const override { return 0; }
-  data::RunShuffle runs() const override {
-    return shuffle_buffer_ > 0 ? data::RunShuffle{.sizes = pictures_->runs(), .together = shuffle_buffer_}
-                               : data::RunShuffle{};
+  data::FileShuffle file_shuffle() const override {
+    return shuffle_buffer_ > 0 ? data::FileShuffle{.sizes = dataset_->file_sizes(), .together = shuffle_buffer_}
+                               : data::FileShuffle{};
   }
 
-  // A picture that cannot be read is left out.
+  // An image that cannot be read is left out.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
     in_parallel(examples.size(), threads_for(examples.size()), [&](std::size_t row) {
-      if (const auto picture = read(examples[row])) {
-        data::draw_picture(*picture, plain_, model_.image_size, 0, row_of(images, row));
-        labels[row] = pictures_->label(examples[row]);
+      if (const auto image = read(examples[row])) {
+        data::augment(*image, plain_, model_.image_size, 0, row_of(images, row));
+        labels[row] = dataset_->label(examples[row]);
       }
     });
     std::vector<std::int64_t> good;
@@ -63,16 +63,16 @@ class ImageExamples : public ClassExamples {
     return batch;
   }
 
-  // In place of a picture that cannot be read comes the one after it.
+  // In place of an image that cannot be read comes the one after it.
   models::Batch training_batch(const TrainingRows& rows) const override {
     const at::Tensor images = empty_images(std::ssize(rows.examples));
     std::vector<std::int32_t> labels(rows.examples.size(), 0);
     in_parallel(rows.examples.size(), threads_for(rows.examples.size()), [&](std::size_t row) {
       if (is_needed(rows.needed, row)) {
         const std::int64_t example = rows.examples[row];
-        const auto [picture, label] = read_or_next(example);
-        data::draw_picture(picture, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
-                           row_of(images, row));
+        const auto [image, label] = read_or_next(example);
+        data::augment(image, changed_, model_.image_size, mix(rows.seed, static_cast<std::uint64_t>(example)),
+                      row_of(images, row));
         labels[row] = label;
       } else {
         std::fill_n(row_of(images, row), row_size(), 0.0F);
@@ -111,34 +111,34 @@ class ImageExamples : public ClassExamples {
     return needed.empty() || needed[row] || (mixup_ > 0.0 && needed[(row + 1) % needed.size()]);
   }
 
-  // Nothing for a picture that cannot be read, where these are to be left out.
-  std::optional<data::DecodedPicture> read(std::int64_t example) const {
+  // Nothing for an image that cannot be read, where these are to be left out.
+  std::optional<data::Image> read(std::int64_t example) const {
     try {
-      return pictures_->picture(example);
+      return dataset_->image(example);
     } catch (const UserError& error) {
       if (!skip_bad_) {
         throw;
       }
       if (!warned_.exchange(true)) {
-        log_warning("a picture is left out, as others like it will be without a word: {}", error.what());
+        log_warning("an image is left out, as others like it will be without a word: {}", error.what());
       }
       return std::nullopt;
     }
   }
-  std::pair<data::DecodedPicture, std::int32_t> read_or_next(std::int64_t example) const {
+  std::pair<data::Image, std::int32_t> read_or_next(std::int64_t example) const {
     constexpr std::int64_t kMostInARow = 1000;
     for (std::int64_t i = 0; i < kMostInARow; ++i) {
       const std::int64_t place = (example + i) % size();
-      if (auto picture = read(place)) {
-        return {std::move(*picture), pictures_->label(place)};
+      if (auto image = read(place)) {
+        return {std::move(*image), dataset_->label(place)};
       }
     }
-    user_error("data.train: {} pictures in a row cannot be read", kMostInARow);
+    user_error("data.train: {} images in a row cannot be read", kMostInARow);
   }
 
-  std::shared_ptr<const data::Pictures> pictures_;
+  std::shared_ptr<const data::ImageDataset> dataset_;
   config::ModelOptions model_;
-  data::Picture changed_, plain_;
+  data::Augmentation changed_, plain_;
   double mixup_;
   std::int64_t shuffle_buffer_;
   bool skip_bad_;
@@ -149,18 +149,17 @@ class ImageExamples : public ClassExamples {
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,
                                           std::string_view key) {
   if (files.empty()) {
-    user_error(
-        "{}: names no files: pictures come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
-        key);
+    user_error("{}: names no files: images come from tar shards, folders of PNG and JPEG files, or idx and CIFAR files",
+               key);
   }
   const config::ModelOptions& model = config.model;
-  return std::make_shared<ImageExamples>(data::open_pictures(files, {.size = model.image_size,
-                                                                     .channels = model.image_channels,
-                                                                     .n_classes = model.n_classes,
-                                                                     .classes = config.data.classes,
-                                                                     .label_key = config.data.label_column,
-                                                                     .skip_bad = config.data.skip_bad_rows,
-                                                                     .threads = own_cores()}),
+  return std::make_shared<ImageExamples>(data::open_images(files, {.size = model.image_size,
+                                                                   .channels = model.image_channels,
+                                                                   .n_classes = model.n_classes,
+                                                                   .classes = config.data.classes,
+                                                                   .label_key = config.data.label_column,
+                                                                   .skip_bad = config.data.skip_bad_rows,
+                                                                   .threads = own_cores()}),
                                          config);
 }
 
@@ -168,9 +167,9 @@ class ImageClassification : public ClassTask {
  public:
   std::string_view name() const override { return "image classification"; }
   std::string_view protocol() const override {
-    return "accuracy is the fraction of the validation pictures whose likeliest class is the right one, top-5 accuracy "
+    return "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 accuracy "
            "of those whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
-           "pictures are not augmented";
+           "images are not augmented";
   }
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = [] {

@@ -4,7 +4,7 @@
 #include <numbers>
 #include <span>
 
-#include "data/tokens/dataset_id.h"
+#include "data/text/token_cache.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
@@ -125,7 +125,7 @@ Evaluation add_up_streams(const models::Model& model, std::shared_ptr<const data
     if (!pass.next(batch)) {
       return std::nullopt;
     }
-    if (batch.starts_afresh) {
+    if (batch.resets_memory) {
       memory.forget();
     }
     memory = memory.narrow(0, batch.batch);
@@ -142,7 +142,7 @@ models::Batch to_batch(const data::TokenBatch& batch) {
   made.tensors["tokens"] = to_tensor(batch.tokens, batch.batch);
   made.targets.assign(static_cast<std::size_t>(batch.batch), batch.length);
   made.tokens = batch.batch * batch.length;
-  made.starts_afresh = batch.starts_afresh;
+  made.starts_afresh = batch.resets_memory;
   return made;
 }
 

@@ -7,7 +7,7 @@
 #include "bleu.h"
 #include "chrf.h"
 #include "data/pairs/pair_batches.h"
-#include "data/tokens/dataset_id.h"
+#include "data/text/token_cache.h"
 #include "engine/decode/vocabulary.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"

@@ -59,7 +59,7 @@ void require_same_tokenizer(const config::Config& config, const store::Checkpoin
                there.vocabulary_size(), file.string(), kKey, is.vocabulary_size);
   }
   if (!is.model.empty()) {
-    const std::string name = tokenizers::load_tokenizer_for(is.model, there.vocabulary_size())->name();
+    const std::string name = tokenizers::load_tokenizer(is.model, there.vocabulary_size())->name();
     if (name != there.name() && name != there.for_targets().name()) {
       user_error("{}: {} is {}, but the tokenizer in {} ({}) is {}", place_of(config, "tokenizer.model"), is.model,
                  name, file.string(), kKey, there.for_targets().name());

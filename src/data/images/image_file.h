@@ -1,0 +1,28 @@
+// Decodes PNG, JPEG and PNM files.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "image_dataset.h"
+
+namespace headroom::data {
+
+constexpr std::size_t kLargestImage = std::size_t{64} << 20;  // bytes of a file
+
+// Endings of image files, without the dot.
+constexpr std::array<std::string_view, 6> kImageEndings = {"jpg", "jpeg", "png", "ppm", "pgm", "pnm"};
+bool is_image_ending(std::string_view ending);  // case-insensitive
+
+// Decodes an image, whose format is recognised by its content. `channels` 1: grey, 3: red, green, blue; transparency is
+// composed onto black. Throws UserError, prefixed with `origin`: neither PNG, JPEG nor PNM (P5 and P6, values up to
+// 255), damaged or truncated, more than 2^26 pixels (checked before allocating).
+Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels);
+
+// Decodes a file of at most kLargestImage bytes, whatever its name.
+Image read_image(const std::filesystem::path& path, std::int64_t channels);
+
+}  // namespace headroom::data

@@ -1,0 +1,53 @@
+// The kinds of image sources that open_images() combines.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "image_dataset.h"
+
+namespace headroom::data {
+
+// Square images as planes: `channels` x `size` x `size` bytes each.
+class InMemoryImages : public ImageDataset {
+ public:
+  InMemoryImages(std::int64_t size, std::int64_t channels) : size_(size), channels_(channels) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int32_t label(std::int64_t i) const override { return labels_[static_cast<std::size_t>(i)]; }
+  Image image(std::int64_t i) const override;
+  std::string identity() const override;
+
+  std::int64_t bytes_each() const { return channels_ * size_ * size_; }
+  std::span<const std::uint8_t> at(std::int64_t i) const;
+  const std::vector<std::int32_t>& labels() const { return labels_; }
+  void add(std::span<const std::uint8_t> pixels, std::int32_t label);
+
+ private:
+  std::int64_t size_, channels_;
+  std::vector<std::uint8_t> pixels_;
+  std::vector<std::int32_t> labels_;
+};
+
+// Reads files, possibly gzip or zstd:
+//   idx     recognised by content: unsigned bytes with 3 dimensions are images of one channel, with 1 dimension labels.
+//           The labels of "train-images-idx3-ubyte" are in "train-labels-idx1-ubyte" beside it (also with a dot before
+//           "idx"), unless the next file in `files` holds labels.
+//   .bin    CIFAR's binary format: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
+// Throws UserError naming the file, and what was found and expected: another format, images of another size, a file
+// shorter or longer than its header says, different numbers of images and labels, labels out of range. Memory is
+// allocated for the data present, not for the counts in a header.
+InMemoryImages read_images(const std::vector<std::filesystem::path>& files, const ImageReading& reading);
+
+// A folder with one folder per class; ordered by class, then by file name.
+std::unique_ptr<const ImageDataset> open_image_folder(const std::filesystem::path& folder, const ImageReading& reading);
+
+// WebDataset shards; ordered by shard, then by sample. Reads all headers and labels, but no images.
+std::unique_ptr<const ImageDataset> open_image_shards(const std::vector<std::filesystem::path>& shards,
+                                                      const ImageReading& reading);
+
+}  // namespace headroom::data

@@ -1,0 +1,94 @@
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "data/tokenizers/kinds.h"
+#include "foundation/core/files/byte_reader.h"
+#include "foundation/core/machine/log.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
+
+namespace headroom::tokenizers {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kLargestTokenizer = std::size_t{256} << 20;
+constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
+
+// The path of `folder`/`name` or `folder`/`name`.gz; empty if neither exists.
+fs::path find_file(const fs::path& folder, const std::string& name) {
+  std::error_code ignored;
+  for (const std::string& candidate : {name, name + ".gz"}) {
+    if (fs::is_regular_file(folder / candidate, ignored)) {
+      return folder / candidate;
+    }
+  }
+  return {};
+}
+
+std::string read_whole(const fs::path& path) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  const std::unique_ptr<ByteReader> reader = open_bytes(path);
+  std::string text;
+  for (;;) {
+    const std::size_t before = text.size();
+    text.resize(before + kAtOnce);
+    text.resize(before + reader->read(text.data() + before, kAtOnce));
+    if (text.size() == before) {
+      return text;
+    }
+    if (text.size() > kLargestTokenizer) {
+      user_error("{}: not a tokenizer: larger than {}", path.string(),
+                 format_bytes(static_cast<double>(kLargestTokenizer)));
+    }
+  }
+}
+
+// Loads a vocabulary with the merges beside it.
+std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t least_size) {
+  for (const auto& [ignored, name] : kPairs) {
+    if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
+      return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), least_size);
+    }
+  }
+  user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
+             kPairs[1].second);
+}
+
+fs::path first_file(const fs::path& folder) {
+  fs::path file = find_file(folder, "tokenizer.json");
+  for (const auto& [vocabulary, ignored] : kPairs) {
+    file = file.empty() ? find_file(folder, vocabulary) : file;
+  }
+  if (file.empty()) {
+    user_error("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
+               kPairs[0].first, kPairs[0].second);
+  }
+  return file;
+}
+
+// By its name, or by an object "model": in a vocabulary every value is a number.
+bool is_tokenizer_json(const std::string& text, const fs::path& path) {
+  const SortedJson document = parse_sorted_json(text, path.string());
+  const bool named = path.filename().string().starts_with("tokenizer.json");
+  return !document.is_object() || named || (document.contains("model") && document.at("model").is_object());
+}
+
+}  // namespace
+
+bool names_bpe(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".json") || name.ends_with(".json.gz");
+}
+
+std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t least_size) {
+  std::error_code ignored;
+  const fs::path file = fs::is_directory(path, ignored) ? first_file(path) : path;
+  const std::string text = read_whole(file);
+  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), least_size)
+                                       : load_pair(file, text, least_size);
+}
+
+}  // namespace headroom::tokenizers

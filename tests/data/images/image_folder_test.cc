@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "data/images/image_file.h"
+#include "data/text/archives.h"
+#include "data/text/support.h"
+#include "headroom/core/error.h"
+#include "image_files.h"
+
+namespace headroom::data {
+namespace image_folder_test {
+
+std::vector<std::int32_t> labels_of(const ImageDataset& set) {
+  std::vector<std::int32_t> labels;
+  for (std::int64_t i = 0; i < set.size(); ++i) {
+    labels.push_back(set.label(i));
+  }
+  return labels;
+}
+
+class ImageFolderFiles : public FolderTest {
+ protected:
+  std::string complaint(const std::string& bytes) const {
+    try {
+      read_image(write("image", bytes), 3);
+    } catch (const UserError& error) {
+      const std::string why = error.what();
+      return why.starts_with(at("image")) ? why.substr(at("image").size()) : why;
+    }
+    return "no complaint";
+  }
+};
+
+TEST_F(ImageFolderFiles, DecodesPng) {
+  const Image original = gradient(7, 5), read = read_image(write("a.png", png(original)), 3);
+  EXPECT_EQ(read.width, 7);
+  EXPECT_EQ(read.height, 5);
+  EXPECT_EQ(read.pixels, original.pixels);
+  const Image grey = {.width = 2, .height = 1, .channels = 1, .pixels = {10, 200}};
+  EXPECT_EQ(read_image(write("b", png(grey)), 1).pixels, grey.pixels);
+  EXPECT_EQ(read_image(at("b"), 3).pixels, (std::vector<std::uint8_t>{10, 10, 10, 200, 200, 200}));
+}
+
+TEST_F(ImageFolderFiles, DecodesJpeg) {
+  const Image original = gradient(64, 48), read = read_image(write("a.jpg", jpeg(original)), 3);
+  ASSERT_EQ(read.pixels.size(), original.pixels.size());
+  int worst = 0;
+  for (std::size_t i = 0; i < read.pixels.size(); ++i) {
+    worst = std::max(worst, std::abs(read.pixels[i] - original.pixels[i]));
+  }
+  EXPECT_LE(worst, 12) << "the colours have half the resolution";
+  EXPECT_EQ(read_image(at("a.jpg"), 1).pixels.size(), 64U * 48U);
+}
+
+TEST_F(ImageFolderFiles, DecodesPnm) {
+  const Image original = gradient(5, 3);
+  EXPECT_EQ(read_image(write("a.ppm", ppm(original)), 3).pixels, original.pixels);
+  EXPECT_EQ(decode_image("x", "P5 # two\n2 1\n#\n255\n\x0a\xc8", 3).pixels,
+            (std::vector<std::uint8_t>{10, 10, 10, 200, 200, 200}));
+  EXPECT_EQ(decode_image("x", "P6 1 1 15 \x0f\x0f\x0f", 1).pixels, (std::vector<std::uint8_t>{255}));
+  EXPECT_EQ(decode_image("x", "P6 1 1 255 \xff" + std::string(2, '\0'), 1).pixels, (std::vector<std::uint8_t>{76}));
+  EXPECT_EQ(complaint("P5 2 2 255\nabc"), ": is a damaged PNM file: 4 bytes of pixels must follow its header, got 3");
+  EXPECT_EQ(complaint("P5 2 2 65535\nabcdefgh"),
+            ": is a PNM file with values up to 65535, which must be from 1 to 255");
+  EXPECT_EQ(complaint("P5 1 1 15\nz"), ": is a damaged PNM file: a value of 122, above its highest, 15");
+  EXPECT_HAS(complaint("P6 99999 99999 255\nabc"), "an image may have up to 67108864 pixels");
+  EXPECT_HAS(complaint("P6 2 -2 255\nabc"), "its header has no width, height and highest value");
+}
+
+TEST_F(ImageFolderFiles, RefusesDamage) {
+  EXPECT_EQ(complaint("GIF89a"), ": is neither a PNG, a JPEG nor a PNM file");
+  const std::string good = png(gradient(40, 40)), photo = jpeg(gradient(40, 40));
+  for (std::size_t length = 4; length + 12 < good.size(); length += 7) {  // the last 12 bytes only mark the end
+    EXPECT_NE(complaint(good.substr(0, length)).find("damaged PNG"), std::string::npos) << length;
+  }
+  for (std::size_t length = 4; length + 2 < photo.size(); length += 11) {
+    EXPECT_NE(complaint(photo.substr(0, length)).find("damaged JPEG"), std::string::npos) << length;
+  }
+  // Four thousand million pixels that are not there.
+  std::string huge = good;
+  huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
+  EXPECT_NE(complaint(huge), "no complaint");
+  Random random(3);
+  for (int i = 0; i < 300; ++i) {  // whatever a byte says: an answer or a complaint
+    std::string changed = i % 2 == 0 ? good : photo;
+    changed[random.below(changed.size())] = static_cast<char>(random.below(256));
+    complaint(changed);
+  }
+}
+
+TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
+  write("set/dog/1.png", png(gradient(6, 4)));
+  write("set/cat/b.jpg", jpeg(gradient(32, 32)));
+  write("set/cat/a.png", png(gradient(4, 4)));
+  write("set/.hidden/x.png", "x");
+  ImageReading reading{.size = 4, .channels = 3, .n_classes = 2};
+  const auto set = open_images({at("set")}, reading);
+  EXPECT_EQ(labels_of(*set), (std::vector<std::int32_t>{0, 0, 1}));
+  EXPECT_EQ(set->image(0).pixels, gradient(4, 4).pixels);
+  EXPECT_EQ(set->image(1).width, 32);
+  EXPECT_EQ(set->image(2).height, 4) << "each has its own size";
+  reading.classes = {"dog", "cat"};
+  EXPECT_EQ(labels_of(*open_images({at("set")}, reading)), (std::vector<std::int32_t>{1, 1, 0}));
+  // Two folders and a shard are one set, each part with its own.
+  reading.classes = {};
+  write("one.tar", tar_member("x.ppm", ppm(gradient(3, 2))) + tar_member("x.cls", "1") + kTarEnd);
+  const auto joined = open_images({at("set"), at("one.tar"), at("set")}, reading);
+  EXPECT_EQ(labels_of(*joined), (std::vector<std::int32_t>{0, 0, 1, 0, 0, 1, 1}));
+  EXPECT_EQ(joined->image(6).pixels, gradient(3, 2).pixels);
+  EXPECT_EQ(joined->image(5).pixels, set->image(2).pixels);
+  EXPECT_EQ(joined->file_sizes(), (std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1}));
+  // Damage shows when an image is asked for.
+  write("set/cat/notes.png", "no image");
+  EXPECT_NE(open_images({at("set")}, reading)->identity(), set->identity());
+  EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading)->image(2); }),
+             "set/cat/notes.png: is neither a PNG, a JPEG nor a PNM file");
+  reading.classes = {"dog", "bird"};
+  EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading); }),
+             "set/cat: its name must be one of the 2 of data.classes");
+  reading.classes = {};
+  reading.n_classes = 3;
+  EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading); }),
+             "a folder for each class names 2 classes, but model.n_classes = 3");
+  reading.channels = 4;
+  EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading); }), "model.image_channels = 1 or 3, not 4");
+  EXPECT_HAS(user_error_of([&] { open_images({}, reading); }), "holds no images");
+}
+
+TEST_F(ImageFolderFiles, OthersShowByTheirNamesAtOnce) {
+  write("set/cat/A.JPEG", jpeg(gradient(8, 8)));
+  write("set/dog/a.b.pgm", "P5 1 1 255 x");
+  write("set/dog/.directory", "hidden");
+  ImageReading reading{.size = 4, .channels = 3, .n_classes = 2};
+  EXPECT_EQ(open_images({at("set")}, reading)->size(), 2);
+  for (const char* stray : {"set/dog/notes.txt", "set/dog/a.png.bak", "set/dog/Thumbs.db"}) {
+    write(stray, ppm(gradient(2, 2)));
+    EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading); }),
+               std::string(stray) + ": is not an image by its name, which must end in .jpg, .jpeg, .png, .ppm");
+    reading.skip_bad = true;
+    EXPECT_EQ(open_images({at("set")}, reading)->size(), 3) << "it may be one after all";
+    reading.skip_bad = false;
+    std::filesystem::remove(at(stray));
+  }
+}
+
+}  // namespace image_folder_test
+}  // namespace headroom::data
