@@ -4,6 +4,7 @@
 
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/letters.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -123,7 +124,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
                format_bytes(static_cast<double>(kLargestModel)));
   }
   const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (path.extension() == ".txt") {
+  if (lower_case(path.extension().string()) == ".txt") {
     return read_word_list(bytes, path.string());
   }
   return restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string());

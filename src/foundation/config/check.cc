@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "checker.h"
+#include "foundation/core/text/letters.h"
 #include "headroom/config/attention_part.h"
 #include "special_tokens.h"
 
@@ -202,7 +203,8 @@ void check_model(const ModelOptions& model, Origin origin) {
 }  // namespace
 
 bool is_token_file(std::string_view name) {
-  return name.ends_with(".tokens") || name.ends_with(".safetensors");
+  const std::string lower = lower_case(name);
+  return lower.ends_with(".tokens") || lower.ends_with(".safetensors");
 }
 
 bool is_device(std::string_view name) {

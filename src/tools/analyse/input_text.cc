@@ -5,6 +5,7 @@
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/printable.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "model_runner.h"
 #include "training/tasks/classes/classification.h"
@@ -147,7 +148,7 @@ std::vector<std::string> lines_of(const TextInput& source) {
   }
   const std::string text = source.text.empty() ? read_text_file(source.data, kMaxFileBytes) : source.text;
   std::vector<std::string> lines;
-  data::for_each_line(text, [&](std::string_view line, std::int64_t) {
+  data::for_each_line(without_byte_order_mark(text), [&](std::string_view line, std::int64_t) {
     if (!line.empty()) {
       lines.emplace_back(line);
     }

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "data/text/text.h"
 #include "foundation/core/text/number.h"
 #include "headroom/core/error.h"
 #include "questions.h"
@@ -66,8 +67,8 @@ std::vector<NamedRow> rows_of(const ZeroShotRequest& request) {
   if (request.data.empty()) {
     return generate_rows(request.run);
   }
-  std::vector<NamedRow> rows = read_rows(data::read_documents(
-      request.data, [](std::string_view name) { return name.ends_with(".jsonl") || name.ends_with(".json"); }));
+  std::vector<NamedRow> rows =
+      read_rows(data::read_documents(request.data, [](std::string_view name) { return data::is_json_lines(name); }));
   if (rows.empty()) {
     user_error("{}: holds no rows", request.data.string());
   }

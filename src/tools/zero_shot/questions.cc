@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "data/text/text.h"
 #include "foundation/core/text/blanks.h"
 #include "foundation/core/text/printable.h"
 #include "headroom/core/error.h"
@@ -202,10 +203,10 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
 }
 
 bool is_json(std::string_view name) {
-  return name.ends_with(".jsonl") || name.ends_with(".json");
+  return data::is_json_lines(name);
 }
 bool is_text(std::string_view name) {
-  return is_json(name) || name.ends_with(".txt");
+  return is_json(name) || data::file_ending(name) == ".txt";
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(ImageShardFiles, NamesOfClassesAndTheKeyOfJson) {
   EXPECT_EQ(complaint(tar_member("a.ppm", image) + tar_member("a.txt", "cow") + kTarEnd),
             "a.tar: a.txt: the label must be one of the 2 of data.classes, got \"cow\"");
   EXPECT_EQ(complaint(tar_member("a.ppm", image) + tar_member("a.json", "{\"label\": 1}") + kTarEnd),
-            "a.tar: a.json: must be an object with a number or a text as its \"species\" (data.label_column)");
+            "a.tar: a.json: must be an object with a number or a string as its \"species\" (data.label_column)");
   reading_.n_classes = 3;
   EXPECT_EQ(complaint(sample("a", 1) + kTarEnd), "data.classes: must name model.n_classes = 3 classes, got 2");
 }
@@ -100,11 +100,11 @@ TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
   EXPECT_EQ(complaint(good.substr(0, 530)),
             "a.tar: is truncated: a.ppm has 29 bytes from byte 512 on, but the archive ends at byte 530");
   EXPECT_EQ(complaint(std::string(2048, 'z')),
-            "a.tar: is no tar archive or a damaged one: the header at byte 0 is wrong");
+            "a.tar: not a tar archive or damaged: bad checksum in the header at byte 0");
   EXPECT_EQ(complaint(""), "a.tar: is truncated: the archive ends at byte 0 without an end mark");
   EXPECT_EQ(complaint(kTarEnd), "a.tar: holds no images");
   EXPECT_EQ(complaint(tar_member("a.jpg", "", '2') + kTarEnd),
-            "a.tar: a.jpg is a link, or another kind of member that holds no bytes of its own");
+            "a.tar: a.jpg is a link or another member without content");
   EXPECT_EQ(complaint(tar_member("a.jpg", "x") + kTarEnd),
             "a.tar: sample a has no label: a member .cls, .json or .txt");
   EXPECT_EQ(complaint(tar_member("a.cls", "1") + kTarEnd),
@@ -113,11 +113,11 @@ TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
   EXPECT_EQ(complaint(sample("a", 10) + kTarEnd),
             "a.tar: a.cls: the label (names need data.classes) must be a number from 0 to 9, got \"10\"");
   EXPECT_EQ(complaint(tar_member("x", "30 path=a\n", 'x') + good + kTarEnd),
-            "a.tar: is a damaged tar archive: a pax header whose lines have no lengths");
+            "a.tar: is a damaged tar archive: a pax header without line lengths");
   EXPECT_EQ(complaint(pax("size=9000000000") + good + kTarEnd),
-            "a.tar: has a member of 8 GiB or more, which is no image");
+            "a.tar: has a member of 8 GiB or more, which is too large for an image");
   EXPECT_EQ(complaint(gzip(good), "a.tar.gz"),
-            "a.tar.gz: is packed: images are read from any place of a shard, which must be a plain .tar");
+            "a.tar.gz: is compressed: images are read from any position of a shard, which must be a plain .tar");
   EXPECT_HAS(user_error_of([&] { open_images({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
   // Seven GiB that are not there.
   std::string lying = tar_member("a.jpg", "");

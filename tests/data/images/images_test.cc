@@ -62,7 +62,7 @@ TEST_F(Images, ReadsCifar) {
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 100}).labels().front(), 99);
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 20}).labels().front(), 5);
   EXPECT_EQ(complaint({file}, {.size = 32, .channels = 3, .n_classes = 5}),
-            "data_batch_1.bin: label 7 of the images' number 2 must be below model.n_classes = 5");
+            "data_batch_1.bin: label 7 of image 2 must be below model.n_classes = 5");
   EXPECT_EQ(complaint({write("cut.bin", records.substr(0, 3100))}, colour),
             "cut.bin: ends at byte 3100 in the middle of image 2, which has 3073 bytes");
 }
@@ -74,7 +74,7 @@ TEST_F(Images, RefusesFilesThatLie) {
   EXPECT_EQ(complaint({good + ".gone"}), "good.gone: no such file");
   EXPECT_EQ(complaint({good, write("three", idx_labels("\1\2\3"))}), "three: holds 3 labels, but good holds 2 images");
   EXPECT_EQ(complaint({good, write("large", idx_labels("\1\x0b"))}),
-            "large: label 11 of the images' number 2 must be below model.n_classes = 10");
+            "large: label 11 of image 2 must be below model.n_classes = 10");
   EXPECT_EQ(complaint({write("wide", idx_images(2, 4, 5)), labels}),
             "wide: its images have 1 channels, 4 x 5, but model.image_channels = 1 and model.image_size = 4");
   EXPECT_EQ(complaint({write("cut", idx_images(2, 4, 4).substr(0, 40)), labels}),

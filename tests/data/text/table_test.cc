@@ -136,7 +136,7 @@ TEST_F(LabelledText, NamesWhatIsWrong) {
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n0\n", reading),
             "a.csv:3: must have a column 2 (data.text_column), got 1 columns");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,x\n0,No, not at all\n", reading),
-            "a.csv:3: must have 2 columns as the file's first line has, got 3");
+            "a.csv:3: must have 2 columns like the first line of the file, got 3");
   EXPECT_EQ(complaint_of("a.csv", "label,text\n1,\n", reading), "a.csv:2: the text (data.text_column) is empty");
   options_.classes = {"no", "yes"};
   EXPECT_EQ(complaint_of("a.csv", "label,text\nmaybe,x\n", reading),

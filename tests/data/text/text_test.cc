@@ -44,6 +44,15 @@ TEST_F(TextTest, AByteOrderMarkIsNotText) {
   EXPECT_HAS(refusal(write("mark.txt", mark)), "mark.txt: is empty");
 }
 
+TEST_F(TextTest, EndingsAreComparedWithoutCase) {
+  const std::string lines = "{\"text\": \"one\"}\n";
+  for (const char* name : {"a.jsonl", "a.JSONL", "a.json", "a.ndjson", "a.JsonLines"}) {
+    EXPECT_EQ(text_of(*open_text({write(name, lines)}, {})), "one") << name;
+  }
+  EXPECT_EQ(text_of(*open_text({write("a.JSONL.GZ", gzip(lines))}, {})), "one");
+  EXPECT_EQ(text_of(*open_text({write("a.TXT", lines)}, {})), lines);
+}
+
 TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
   const std::string lines =
       "{\"text\": \"one\"}\n{\"text\": \"lone \\ud800 surrogate\"}\nno JSON\n{\"other\": 1}\n{\"text\": 7}\n"
@@ -112,7 +121,7 @@ TEST_F(TextTest, PatternsMatchInOrderOfNames) {
   EXPECT_HAS(refusal(at("*.csv")), "*.csv: no file matches");
   EXPECT_HAS(refusal(at("nowhere/*.txt")), "no file matches");
   EXPECT_HAS(refusal(at("none.txt")), "none.txt: does not exist");
-  EXPECT_HAS(refusal(at("sub")), "is a folder");
+  EXPECT_HAS(refusal(at("sub")), "is a directory");
 }
 
 TEST_F(TextTest, RefusesWhatIsNoText) {
@@ -178,7 +187,7 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
   const std::string held = parts_of(text, 0.25);
   EXPECT_NEAR(static_cast<double>(held.size()), 0.25 * static_cast<double>(text.size()), 400.0);
   EXPECT_EQ(text[text.size() - held.size() - 1], '\n');
-  EXPECT_HAS(user_error_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line, of which none");
+  EXPECT_HAS(user_error_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line");
 }
 
 struct Packing {

@@ -284,7 +284,7 @@ TEST_F(BpeTest, AnotherKindIsRefused) {
                data::prepare_data(data, {.kind = TokenizerKind::bpe, .model = at("words.tokenizer")},
                                   folder_ / "cache");
              }),
-             "is no byte-level BPE tokenizer");
+             "must be a byte-level BPE tokenizer");
 }
 
 struct Refusal {
@@ -299,7 +299,7 @@ TEST_F(BpeTest, RefusesByNameWhatIsNotKnownHere) {
       {"/model/continuing_subword_prefix", R"("##")", "model.continuing_subword_prefix is set"},
       {"/model/end_of_word_suffix", R"("</w>")", "model.end_of_word_suffix is set"},
       {"/model/novelty", "1", "unknown setting model.novelty"},
-      {"/novelty", "1", "x.json: novelty is a setting"},
+      {"/novelty", "1", "x.json: unknown setting novelty"},
       {"/normalizer", R"({"type":"Lowercase"})", "normalizer is Lowercase: only NFC"},
       {"/truncation", R"({"max_length":3})", "truncation is set"},
       {"/padding", R"({"length":3})", "padding is set"},

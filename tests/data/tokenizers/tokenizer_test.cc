@@ -84,8 +84,8 @@ TEST_F(TokenizerTest, WordsAreOrderedByTheirNumber) {
 
   const auto four = train({.kind = TokenizerKind::words, .vocabulary_size = 4}, text);
   EXPECT_EQ(four->serialised(), "<unk>\n<eos>\nthe\ncat\n");
-  EXPECT_HAS(refusal({.kind = TokenizerKind::words, .vocabulary_size = 10}, text), "must be 2 to 9");
-  EXPECT_HAS(refusal({.kind = TokenizerKind::words, .vocabulary_size = 1}, text), "must be 2 to 9");
+  EXPECT_HAS(refusal({.kind = TokenizerKind::words, .vocabulary_size = 10}, text), "must be from 2 to 9");
+  EXPECT_HAS(refusal({.kind = TokenizerKind::words, .vocabulary_size = 1}, text), "must be from 2 to 9");
   EXPECT_HAS(refusal({.kind = TokenizerKind::words, .vocabulary_size = 0}, " \n\n"), "holds no words");
 }
 
@@ -155,7 +155,7 @@ TEST_F(TokenizerTest, RestoresOnlyWhatATokenizerCouldHaveWritten) {
     return user_error_of([&] { restore_tokenizer(kind, bytes, "x.tokens"); });
   };
   EXPECT_HAS(refused(TokenizerKind::words, ""), "x.tokens: not a words tokenizer");
-  EXPECT_HAS(refused(TokenizerKind::words, "<unk>\n<eos>\na\na\n"), "is in it twice");
+  EXPECT_HAS(refused(TokenizerKind::words, "<unk>\n<eos>\na\na\n"), "duplicate words");
   for (const char* lines : {"<eos>\n<unk>\n", "<unk>\n<eos>\na", "<unk>\n<eos>\n\na\n", "<unk>\n<eos>\na b\n",
                             "<unk>\n<eos>\n\xff\n", "<unk>\n<eos>\na\tb\n"}) {
     refused(TokenizerKind::words, lines);
@@ -178,22 +178,23 @@ TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
   EXPECT_EQ(tokenizer->encode("the \u00e9t\u00e9 dog\n42"), (Ids{2, 4, 0, 1, 5}));
   save_tokenizer(*tokenizer, at("saved"));
   EXPECT_EQ(load_tokenizer(at("saved"))->name(), tokenizer->name());
+  EXPECT_EQ(load_tokenizer(write("marked.TXT", "\xef\xbb\xbfthe\ncat"))->serialised(), "<unk>\n<eos>\nthe\ncat\n");
 
   const auto refused = [&](const std::string& lines) {
     return user_error_of([&] { load_tokenizer(write("v.txt", lines)); });
   };
-  EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: a vocabulary has a word a line");
-  EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: a vocabulary has a word a line");
-  EXPECT_HAS(refused("a\n\xff\n"), "v.txt: line 2: a vocabulary has a word a line");
-  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: \"a\" is on line 1 already");
-  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: \"<unk>\" is on line 1 already");
+  EXPECT_HAS(refused("a\nb c\n"), "v.txt: line 2: must be a word");
+  EXPECT_HAS(refused("a 1 2\n"), "v.txt: line 1: must be a word");
+  EXPECT_HAS(refused("a\n\xff\n"), "v.txt: line 2: must be a word");
+  EXPECT_HAS(refused("a\n\nb\na 3\n"), "v.txt: line 4: duplicate word \"a\", first on line 1");
+  EXPECT_HAS(refused("<unk>\n<unk>\n"), "v.txt: line 2: duplicate word \"<unk>\", first on line 1");
   EXPECT_HAS(refused(" \n<unk>\n"), "v.txt: holds no words");
 }
 
 TEST_F(TokenizerTest, AFileThatIsNoTokenizerIsNamed) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("none")); }), "none");
   EXPECT_HAS(user_error_of([&] { load_tokenizer(write("empty", "")); }), "empty: not a SentencePiece model");
-  EXPECT_HAS(user_error_of([&] { load_tokenizer(write("text", "some text that is no model")); }), "text: is no");
+  EXPECT_HAS(user_error_of([&] { load_tokenizer(write("text", "some text that is no model")); }), "text: not a");
   const auto words = train({.kind = TokenizerKind::words, .vocabulary_size = 0}, "a b c\n");
   save_tokenizer(*words, at("words.tokenizer"));
   const std::string whole = read_bytes(at("words.tokenizer"));

@@ -133,7 +133,7 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
       for (int ahead = 0; ahead < 3 && at < expected.size(); ++ahead, ++at) {
         const TokenBatch batch = again->next();
         ASSERT_EQ(batch.tokens, expected[at].tokens);
-        ASSERT_EQ(batch.resets_memory, expected[at].starts_afresh);
+        ASSERT_EQ(batch.resets_memory, expected[at].resets_memory);
       }
     }
     EXPECT_HAS(user_error_of([&] { again->seek({.epoch = 0, .step = all->per_epoch()}); }), "batches an epoch");

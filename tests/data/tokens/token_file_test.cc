@@ -122,7 +122,7 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
              "bad.txt: is not valid UTF-8");
   EXPECT_HAS(
       user_error_of([&] { write_token_file(*open_text({write("blank.txt", "   ")}, {}), *words, at("late.tokens")); }),
-      "late.tokens: not written: the text gives no token");
+      "late.tokens: not written: the text has no tokens");
   EXPECT_FALSE(fs::exists(at("late.tokens")));
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
     EXPECT_EQ(entry.path().filename().string().find("tmp"), std::string::npos) << entry.path();
@@ -183,7 +183,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
     writer.write(at("lying.tokens"));
     return refusal("lying.tokens");
   };
-  EXPECT_HAS(written("format", "headroom.tokens.2"), "is no token file: its format is \"headroom.tokens.2\"");
+  EXPECT_HAS(written("format", "headroom.tokens.2"), "not a token file: its format is \"headroom.tokens.2\"");
   for (const char* key : {"format", "tokenizer_kind", "tokenizer_name", "vocabulary_size", "text_bytes"}) {
     EXPECT_HAS(written(key, nullptr), "lying.tokens");
   }
@@ -195,7 +195,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
   EXPECT_HAS(written("vocabulary_size", "300"),
              "its tokenizer bytes-256-e3b0c442 has 256 ids, but its vocabulary_size is 300");
   EXPECT_HAS(written("tokenizer_name", "bytes-256-00000000"), "but the file says bytes-256-00000000");
-  EXPECT_HAS(written("tokenizer_kind", "syllables"), "tokenizer_kind \"syllables\" is none");
+  EXPECT_HAS(written("tokenizer_kind", "syllables"), "unknown tokenizer_kind \"syllables\"");
 
   const auto of_type = [&](DType dtype, std::vector<std::int64_t> shape, std::size_t bytes) {
     const std::vector<std::byte> zeros(bytes);
@@ -208,9 +208,9 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
     writer.write(at("typed.tokens"));
     return refusal("typed.tokens");
   };
-  EXPECT_HAS(of_type(DType::f32, {3}, 12), "must be U16 or I32 with one axis");
+  EXPECT_HAS(of_type(DType::f32, {3}, 12), "must be U16 or I32 with one dimension");
   EXPECT_HAS(of_type(DType::i64, {3}, 24), "must be U16 or I32");
-  EXPECT_HAS(of_type(DType::u16, {3, 1}, 6), "with one axis");
+  EXPECT_HAS(of_type(DType::u16, {3, 1}, 6), "with one dimension");
   EXPECT_HAS(of_type(DType::u16, {0}, 0), "typed.tokens: holds no tokens");
   write_tokens(at("negative.tokens"), {5, -1}, 1000);
   EXPECT_HAS(user_error_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");

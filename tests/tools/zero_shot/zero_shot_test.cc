@@ -69,6 +69,10 @@ TEST_F(ZeroShot, BlimpComparesSums) {
 
 TEST_F(ZeroShot, LambadaIsGreedy) {
   const ZeroShotResult plain = run("lambada", "plain.txt", "every token rests\n\nthe head room\n");
+  const ZeroShotResult marked = run("lambada", "marked.TXT",
+                                    "\xef\xbb\xbf"
+                                    "every token rests\n\nthe head room\n");
+  EXPECT_EQ(to_json(marked)["results"], to_json(plain)["results"]) << "a byte order mark is no text";
   const ZeroShotResult json =
       run("lambada", "a.jsonl", "{\"text\": \"every token rests\"}\n{\"text\": \"the head room\"}\n");
   EXPECT_EQ(to_json(plain)["results"], to_json(json)["results"]);

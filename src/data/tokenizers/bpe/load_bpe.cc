@@ -5,6 +5,7 @@
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -79,7 +80,7 @@ bool is_tokenizer_json(const std::string& text, const fs::path& path) {
 }  // namespace
 
 bool names_bpe(const fs::path& path) {
-  const std::string name = path.filename().string();
+  const std::string name = lower_case(path.filename().string());
   return name.ends_with(".json") || name.ends_with(".json.gz");
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "foundation/core/text/letters.h"
 #include "headroom/core/error.h"
 #include "unpackers.h"
 
@@ -86,7 +87,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
     }
   }
   for (const Packing& packing : kPackings) {
-    if (path.extension() == packing.ending) {
+    if (lower_case(path.extension().string()) == packing.ending) {
       user_error("{}: must be {}, as its name says, but {}", path.string(), packing.name,
                  std::filesystem::file_size(path) == 0 ? "is empty" : "does not begin like it");
     }
@@ -96,7 +97,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
 
 std::filesystem::path unpacked_name(const std::filesystem::path& path) {
   for (const Packing& packing : kPackings) {
-    if (path.extension() == packing.ending) {
+    if (lower_case(path.extension().string()) == packing.ending) {
       return path.parent_path() / path.stem();
     }
   }

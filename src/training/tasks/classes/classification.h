@@ -1,7 +1,7 @@
 // Putting sequences and images into classes: cross-entropy and accuracy.
 #pragma once
 
-#include "data/text/sequences.h"
+#include "data/text/labelled_text.h"
 #include "training/tasks/task.h"
 
 namespace headroom::tasks {
