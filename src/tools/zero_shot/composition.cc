@@ -57,8 +57,9 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
     const data::GeneratedRow row = data::generated_row(generated, i);
     const data::CompositionSubtask task = data::composition_subtask(row.task);
     const std::string where = fmt::format("generated row {}", i);
-    rows.push_back(
-        {.subset = task.block + "/" + task.pattern, .row = data::parse_composition_row(row.text, where), .where = where});
+    rows.push_back({.subset = task.block + "/" + task.pattern,
+                    .row = data::parse_composition_row(row.text, where),
+                    .where = where});
   }
   return rows;
 }

@@ -10,8 +10,8 @@ namespace headroom::tasks {
 // one; of images in more than five classes also "accuracy_top5", whose right class is among the five likeliest.
 
 // model.kind "classifier". With data.generator, ListOps, whose models are compared by the loss: generated, or from
-// files (data/synthetic/listops.h); without, bytes of labelled texts (data/text/labelled_text.h). Rows of a batch are padded at their
-// end to the longest of them with model.padding_token, which must be 0.
+// files (data/synthetic/listops.h); without, bytes of labelled texts (data/text/labelled_text.h). Rows of a batch are
+// padded at their end to the longest of them with model.padding_token, which must be 0.
 const Task& sequence_classification();
 const Task& listops();
 
@@ -23,9 +23,9 @@ std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Co
 // The examples that a classifier is evaluated on, as open_evaluation() of its task has them.
 data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);
 
-// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Batches of training are
-// read, decoded, changed and mixed while the step before them computes; what comes of it is a function of train.seed
-// and the position alone, whatever the number of threads and processes.
+// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Batches of
+// training are read, decoded, changed and mixed while the step before them computes; what comes of it is a function of
+// train.seed and the position alone, whatever the number of threads and processes.
 const Task& image_classification();
 
 }  // namespace headroom::tasks
