@@ -1,4 +1,4 @@
-// Every legal combination of an attention layer's parts on the pretended device, forward and backward, against the CPU.
+// Every legal combination of attention parts on the emulated device, forward and backward, against the CPU.
 #include "engine/nn/combinations.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 
-namespace headroom::pretended_cuda {
+namespace headroom::emulated_cuda {
 namespace combinations_test {
 
 class Layer {
@@ -23,7 +23,7 @@ class Layer {
                     .memory_length = m.memory_length},
                    nn::Builder(parameters_, beginning)) {}
 
-  // The same parameters elsewhere.
+  // The same parameters on another device or of another dtype.
   nn::Beginning moved_to(const at::TensorOptions& where) const {
     std::vector<at::Tensor> all;
     for (const nn::Parameter& p : parameters_.made()) {
@@ -31,7 +31,7 @@ class Layer {
     }
     return nn::Beginning(std::move(all));
   }
-  // Some parameters start at 0: every term shall count.
+  // Some parameters are initialised to 0; perturbed, every term matters.
   void perturb() {
     const at::NoGradGuard no_grad;
     for (const nn::Parameter& p : parameters_.all()) {
@@ -41,8 +41,8 @@ class Layer {
     }
   }
 
-  // The output for `x`, whose first tokens are memory, and the gradients for it and all parameters: all on the CPU in
-  // double precision.
+  // The gradients of x and all parameters, and the output for `x`, whose first tokens are memory; all on the CPU in
+  // float64.
   std::vector<at::Tensor> results(const at::Tensor& x, const at::Tensor& gradient) const {
     const at::TensorOptions where = parameters_.all()[0].tensor.options().requires_grad(false);
     std::vector<at::Tensor> leaves = {x.to(where).requires_grad_(true)};
@@ -83,7 +83,7 @@ void expect_the_cpus(const config::ModelOptions& model, const std::string& name)
   for (const at::Tensor& t : expected) {
     scale = std::max(scale, largest(t));
   }
-  // Roundings of 2^-53 and 2^-24, and scores of up to 50 that pass exp.
+  // Roundings of 2^-53 and 2^-24, magnified by exp() of scores up to 50.
   for (const auto& [type, limit] : {std::pair{at::kDouble, 1e-12}, {at::kFloat, 5e-4}}) {
     const Layer there(model, here.moved_to(at::TensorOptions(at::kCUDA).dtype(type)));
     const std::vector<at::Tensor> got = there.results(x, gradient);
@@ -91,7 +91,7 @@ void expect_the_cpus(const config::ModelOptions& model, const std::string& name)
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(got[i].defined(), expected[i].defined()) << name;
       const double difference = got[i].defined() ? largest(got[i] - expected[i]) : 0.0;
-      error = difference <= error ? error : difference;  // also where it is no number
+      error = difference <= error ? error : difference;  // keeps NaN
     }
     EXPECT_LE(error / scale, limit) << name << " in " << at::toString(type);
   }
@@ -124,4 +124,4 @@ TEST(Combinations, AllGiveWhatTheCpuGives) {
 }
 
 }  // namespace combinations_test
-}  // namespace headroom::pretended_cuda
+}  // namespace headroom::emulated_cuda

@@ -1,11 +1,13 @@
-// Every reference case on the pretended device.
+// Golden cases and operator benchmarks on the emulated device.
 #include "tools/golden/golden.h"
 
 #include <gtest/gtest.h>
 
 #include "one_thread.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/timing.h"
 
-namespace headroom::pretended_cuda {
+namespace headroom::emulated_cuda {
 namespace golden_test {
 
 const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/tools/golden/cases";
@@ -20,7 +22,7 @@ TEST_P(GoldenCases, AllPass) {
   }
 }
 
-// What only the CPU has fused is said to be missing, not to have failed.
+// Cases that are fused on the CPU only are reported as missing, not as failed.
 TEST(Golden, FusedIsWhatThereIs) {
   const auto outcomes = golden::run_cases({kCases}, {.implementation = Implementation::fused, .device = at::kCUDA});
   const Json all = golden::outcomes_json(outcomes);
@@ -32,5 +34,16 @@ TEST(Golden, FusedIsWhatThereIs) {
 INSTANTIATE_TEST_SUITE_P(Device, GoldenCases, ::testing::Values(at::kFloat, at::kDouble),
                          [](const auto& test) { return std::string(at::toString(test.param)); });
 
+// Benchmarks of operators on the emulated device: what has no fused version there has a line that says so.
+
+TEST(Bench, WhatIsMissingHasNoTime) {
+  const std::vector<double> times = bench::medians_in_turn({[] {}, {}}, {.repeats = 3, .device = "cuda:0"});
+  EXPECT_GE(times[0], 0.0);
+  const bench::Row row{.name = "a: fused", .seconds = times[1]};
+  EXPECT_TRUE(row.none_here());
+  EXPECT_NE(bench::to_table({row}).find("none here"), std::string::npos);
+  EXPECT_TRUE(bench::to_json({row})[0].at("seconds").is_null());
+}
+
 }  // namespace golden_test
-}  // namespace headroom::pretended_cuda
+}  // namespace headroom::emulated_cuda

@@ -1,5 +1,5 @@
-// Every operator on the device: the same operator on the host, over the same memory at the address that the host may
-// touch. One boxed kernel does for all of them; memory alone is made apart from it.
+// The emulated device's operators: one boxed kernel runs the same operator on the host, on the same memory at its host
+// address. Only allocation has kernels of its own.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -9,13 +9,12 @@
 #include <set>
 #include <unordered_map>
 
-#include "memory.h"
-#include "pretended_cuda.h"
+#include "emulated_cuda.h"
 
-namespace headroom::pretended_cuda {
+namespace headroom::emulated_cuda {
 namespace {
 
-// How many numbers come out depends on the numbers that go in, so that the host must see those first.
+// The shape of the result depends on the values of the inputs, so that the host must wait for them.
 const std::set<std::string> kWaiting = {"aten::_local_scalar_dense",
                                         "aten::equal",
                                         "aten::nonzero",
@@ -29,7 +28,8 @@ const std::set<std::string> kWaiting = {"aten::_local_scalar_dense",
                                         "aten::repeat_interleave",
                                         "aten::is_nonzero"};
 
-// In bf16 the host's, where it has AMX, read what lies between rows, and make NaN of it; a device's do not.
+// With AMX the host's bf16 kernels read the memory between rows, which gives NaN; a device's do not. They get
+// contiguous copies.
 const std::set<std::string> kProducts = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"};
 
 bool writes(const c10::Argument& argument) {
@@ -65,7 +65,7 @@ class HostCall {
     if (value.isDevice()) {
       return c10::Device(c10::DeviceType::CPU);
     }
-    TORCH_CHECK(!value.isGenerator() || !value.toGenerator().defined(), "pretended CUDA: ", name_,
+    TORCH_CHECK(!value.isGenerator() || !value.toGenerator().defined(), "emulated CUDA: ", name_,
                 ": a generator of the host's for a tensor of the device");
     return value;
   }
@@ -84,10 +84,10 @@ class HostCall {
     return value;
   }
 
-  // What the call did to the shape and the memory of the tensors that it was to write.
+  // Applies the call's changes of shape and storage to the device's tensors.
   void settle() {
     for (const auto& [device, host] : pairs_) {
-      if (const at::Storage& now = host.storage(); now.data() != pretended_cuda::on_host(device.storage().data())) {
+      if (const at::Storage& now = host.storage(); now.data() != emulated_cuda::on_host(device.storage().data())) {
         device.storage().set_data_ptr_noswap(moved(now));
         device.storage().unsafeGetStorageImpl()->set_nbytes(now.nbytes());
       }
@@ -120,7 +120,7 @@ class HostCall {
       return t;
     }
     if (!t.is_cuda()) {
-      TORCH_CHECK(copies_ || (t.dim() == 0 && !written), "pretended CUDA: ", name_, ": tensors of cuda:0 and of ",
+      TORCH_CHECK(copies_ || (t.dim() == 0 && !written), "emulated CUDA: ", name_, ": tensors of cuda:0 and of ",
                   t.device(), " in one call");
       (written ? host_written_ : host_read_) = true;
       passed_.push_back(t);
@@ -141,14 +141,14 @@ class HostCall {
     return host;
   }
 
-  // One for each storage, so that the operators see what overlaps.
+  // One host storage for each device storage, so that operators can detect overlap.
   at::Storage storage_on_host(const at::Tensor& t) {
     const at::Storage& device = t.storage();
     const auto found = hosts_.find(device.unsafeGetStorageImpl());
     if (found != hosts_.end()) {
       return found->second;
     }
-    void* address = pretended_cuda::on_host(device.data());
+    void* address = emulated_cuda::on_host(device.data());
     at::Storage host(at::Storage::use_byte_size_t(), device.nbytes(), at::DataPtr(address, at::kCPU),
                      at::GetAllocator(at::kCPU), /*resizable=*/true);
     hosts_.emplace(device.unsafeGetStorageImpl(), host);
@@ -187,7 +187,7 @@ class HostCall {
   static at::DataPtr moved(const at::Storage& host) {
     at::DataPtr memory = allocator()->allocate(host.nbytes());
     if (host.nbytes() > 0) {
-      std::memcpy(pretended_cuda::on_host(memory.get()), host.data(), host.nbytes());
+      std::memcpy(emulated_cuda::on_host(memory.get()), host.data(), host.nbytes());
     }
     return memory;
   }
@@ -199,10 +199,10 @@ class HostCall {
 
   std::string name_;
   bool copies_, mask_ = false, host_written_ = false, host_read_ = false;
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;       // device, host
-  std::vector<at::Tensor> passed_;                             // tensors of the host
-  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_;   // by the device's
-  std::unordered_map<c10::StorageImpl*, at::Tensor> devices_;  // by the host's
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;       // device tensor, host tensor
+  std::vector<at::Tensor> passed_;                             // arguments that are host tensors
+  std::unordered_map<c10::StorageImpl*, at::Storage> hosts_;   // host storage by device storage
+  std::unordered_map<c10::StorageImpl*, at::Tensor> devices_;  // device tensor by host storage
 };
 
 void on_host_instead(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -243,11 +243,11 @@ TORCH_LIBRARY_IMPL(_, CUDA, library) {
 TORCH_LIBRARY_IMPL(aten, CUDA, library) {
   library.impl("empty.memory_format", empty);
   library.impl("empty_strided", empty_strided);
-  // These have kernels in a CUDA build, and elsewhere a loop over others or a table without this device's.
+  // These have kernels of their own in a CUDA build; in a CPU build their fallbacks do not support this device.
   for (const char* name : {"copy_", "_foreach_norm.Scalar", "native_layer_norm"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_host_instead>());
   }
 }
 
 }  // namespace
-}  // namespace headroom::pretended_cuda
+}  // namespace headroom::emulated_cuda

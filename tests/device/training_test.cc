@@ -1,4 +1,4 @@
-// Runs on the pretended device: every task's losses are the CPU's, and what follows training works there.
+// Training runs on the emulated device: every task has the CPU's losses; resuming, evaluation and generation work.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -11,7 +11,7 @@
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
-namespace headroom::pretended_cuda {
+namespace headroom::emulated_cuda {
 namespace training_test {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ class Training : public ::testing::Test {
     config_.train.steps = 2;
   }
 
-  // What a run on the device logs, a line a step and validation.
+  // The log of a run.
   struct Logged {
     train::TrainResult result;
     std::vector<double> losses, norms;
@@ -48,7 +48,7 @@ class Training : public ::testing::Test {
     return logged;
   }
 
-  // Single precision, in another order of sums.
+  // float32 with another order of summation.
   void expect_the_cpus(double limit = 1e-5) {
     const Logged here = run("here", "cpu"), there = run("there", "cuda");
     ASSERT_EQ(there.losses.size(), static_cast<std::size_t>(config_.train.steps));
@@ -109,7 +109,7 @@ TEST_F(Training, ClassifiersOfSequencesWithMixturesOfKeys) {
   expect_the_cpus();
 }
 
-TEST_F(Training, ClassifiersOfPicturesWithComposedHeads) {
+TEST_F(Training, ImageClassifiersWithComposedHeads) {
   config_.model.kind = config::ModelKind::vision;
   config_.model.image_size = 4;
   config_.model.patch_size = 2;
@@ -177,7 +177,7 @@ TEST_F(Training, CompositionOfHeadsOnItsOwnTask) {
   expect_the_cpus();
 }
 
-// Losses in bfloat16 are only near: products are rounded to 8 bits.
+// In bfloat16 operands are rounded to 8 bits.
 TEST_F(Training, Bfloat16MuonAndDropout) {
   config_.train.precision = config::Precision::bf16;
   config_.train.optimizer = config::Optimizer::muon;
@@ -212,4 +212,4 @@ TEST_F(Training, ATrainedModelWritesAndIsEvaluatedThere) {
 }
 
 }  // namespace training_test
-}  // namespace headroom::pretended_cuda
+}  // namespace headroom::emulated_cuda

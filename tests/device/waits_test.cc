@@ -1,16 +1,15 @@
-// How often a training step waits for the device, and how many kernels it launches: what does not depend on the
-// machine.
+// The number of host synchronisations and kernel launches of a training step.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include "emulated_cuda.h"
 #include "headroom/config/config.h"
 #include "headroom/models/compute.h"
 #include "one_thread.h"
-#include "pretended_cuda.h"
 #include "training/train/loop/step.h"
 
-namespace headroom::pretended_cuda {
+namespace headroom::emulated_cuda {
 namespace waits_test {
 
 // The zoo's layers, on fewer tokens.
@@ -18,14 +17,14 @@ config::Config of_the_zoo(const std::string& name) {
   return config::load_config("zoo/" + name, {"model.context_length=16"});
 }
 
-// A step as the trainer makes it, its batch coming from the host.
+// Counts of a training step, including the transfer of its batch.
 Counts step_counts(const config::Config& config) {
   const at::Device device = models::resolve("cuda");
   const auto model = models::make_model(config.model, 1, at::TensorOptions(at::kFloat).device(device));
   const models::Batch batch = models::make_model(config.model, 1)->example(2, 1);
   train::TrainState state = train::fresh_state(model->parameters(), config.train.optimizer);
   const nn::Context context = models::make_context(config.train, device);
-  for (int step = 0; step < 2; ++step) {  // the first makes what later ones find
+  for (int step = 0; step < 2; ++step) {  // the first step fills caches
     reset_counts();
     EXPECT_TRUE(train::train_step(*model, batch.to(device), state, config.train, context).finite());
   }
@@ -45,7 +44,7 @@ std::string described(const std::map<std::string, std::int64_t>& counts) {
   return text;
 }
 
-// The operators that a step takes now: it may take fewer.
+// The number of operators of a step may only decrease.
 struct Expected {
   const char* recipe;
   std::int64_t most_operators;
@@ -82,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Device, Waits,
                          [](const auto& test) { return std::string(test.param.recipe); });
 
 }  // namespace waits_test
-}  // namespace headroom::pretended_cuda
+}  // namespace headroom::emulated_cuda

@@ -1,4 +1,4 @@
-// Which implementation an operator takes, decided in one place and remembered, so that a run can say what it used.
+// The choice between an operator's implementations, and counters of the choices made.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,29 @@
 
 namespace headroom::ops {
 
-// Fused was asked for, and no fused version takes what was handed in here.
+// Thrown if `fused` was requested and no fused implementation supports the inputs on this machine.
 class NoFusedError : public UserError {
  public:
   using UserError::UserError;
 };
 
-// reference or fused, never automatic. `refusal` is why no fused version applies, empty when one does; `backend` is the
-// name of that one. Throws NoFusedError with the reason when fused was asked for nevertheless.
+// Returns `reference` or `fused`, never `automatic`, and counts the choice. `refusal` is why no fused implementation
+// applies, empty if one does, in which case `backend` is its name. Throws NoFusedError if `wanted` is fused and
+// `refusal` is not empty.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 
-// By its name; throws UserError for another.
+// The implementation of that name. Throws UserError for an unknown name.
 Implementation implementation_named(std::string_view name);
 
-struct Choices {
-  std::int64_t fused = 0, reference = 0;         // calls
-  std::map<std::string, std::int64_t> backends;  // of the fused ones, by the name of what ran
-  std::string refusal;                           // the last reason for a reference under `automatic`
+struct ImplementationCounts {
+  std::int64_t fused = 0, reference = 0;         // numbers of calls
+  std::map<std::string, std::int64_t> backends;  // fused calls by backend
+  std::string refusal;                           // the last reason why `automatic` took the reference
 };
 
-// By operator, since the start or the last forget_choices(). Calls from several threads are safe.
-std::map<std::string, Choices> choices();
-void forget_choices();
+// Counters by operator since the start or the last reset. Thread-safe.
+std::map<std::string, ImplementationCounts> implementation_counts();
+void reset_implementation_counts();
 
 }  // namespace headroom::ops

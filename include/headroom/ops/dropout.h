@@ -1,5 +1,5 @@
-// Dropout without a stored mask: whether an element stays is a function of the seed and its place in the batch.
-//   y = keep(seed, row, place in the row) f(x) / (1 - p),   f(x) = x or max(x, 0)
+// Dropout without a stored mask: the mask is a hash of the seed and the element's position in the batch.
+//   y = keep(seed, row, index in the row) f(x) / (1 - p),   f(x) = x or max(x, 0)
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,14 +12,14 @@ namespace headroom::ops {
 
 struct DropoutOptions {
   double p = 0.0;          // in [0, 1)
-  std::uint64_t seed = 0;  // the same seed drops the same places
-  bool relu = false;       // then the result is all that the derivative needs
-  // Place of x[0] in the batch: the first axis counts its rows, so that a part of a batch drops what the whole drops.
+  std::uint64_t seed = 0;  // the same seed drops the same elements
+  bool relu = false;       // apply max(x, 0) first; backward then needs only the result
+  // Row of x[0] in the batch; the first axis of x counts rows. Makes a part of a batch drop what the whole batch drops.
   std::int64_t first_row = 0;
 };
 
-// x of any shape; differentiable. The fused version takes float32 and bfloat16 on the CPU; elsewhere `automatic` takes
-// the reference, which drops the same elements, and `fused` throws UserError. Throws Error for p outside [0, 1).
+// x of any shape; differentiable. The fused version supports float32 and bfloat16 on the CPU; otherwise `automatic`
+// uses the reference, which drops the same elements, and `fused` throws UserError. Throws Error for p outside [0, 1).
 at::Tensor dropout(const at::Tensor& x, const DropoutOptions& options,
                    Implementation implementation = Implementation::automatic);
 

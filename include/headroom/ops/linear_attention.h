@@ -1,11 +1,10 @@
-// Linear attention: weights that are products of feature vectors, summed through a state whose size does not grow with
-// the sequence; no T x S matrix is ever formed.
+// Linear attention: weights are dot products of feature vectors, summed through a state whose size does not depend on
+// the sequence length. No T x S matrix is formed.
 //
-// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w width of a
-// value.
+// Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w d_value.
 //   a_ij = factor * q_i . k_j over visible j;  o_i = output_factor * sum_j a_ij v_j / (sum_j a_ij + epsilon)
-// q and k are feature vectors already (elu + 1 of Katharopoulos et al., mixtures of Transformer-MGK Eq. 13). A query
-// whose sum is 0 gives 0.
+// q and k must be feature vectors already (elu + 1 of Katharopoulos et al., mixtures of Transformer-MGK Eq. 13). If the
+// denominator is 0, o_i is 0.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,17 +23,18 @@ struct LinearAttentionInputs {
   std::optional<at::Tensor> valid_keys;  // [B, S] bool
   double factor = 1.0, output_factor = 1.0;
   bool normalise = true;
-  double epsilon = 0.0;  // with normalise
+  double epsilon = 0.0;  // used with normalise only
 };
 
-// What the keys seen so far add up to; undefined before the first.
+// The recurrent state: sums over the keys so far; undefined before the first.
 struct LinearState {
   at::Tensor kv;  // sum_j k_j v_j^T [B, G, e, w]
   at::Tensor k;   // sum_j k_j [B, G, e]
 };
 
-// [B, H, T, w] in v's dtype, differentiable in q, k and v. Causal with a `state`: what it holds precedes the keys
-// given, and it is moved on past them. Sums are kept in at least float32. Throws Error on shapes that do not fit.
+// [B, H, T, w] in v's dtype, differentiable in q, k and v. With a `state` (causal only), the keys continue the sequence
+// that the state summarises, and it is advanced past them. Sums have at least float32. Throws Error on shapes that do
+// not match.
 at::Tensor linear_attention(const LinearAttentionInputs& inputs,
                             Implementation implementation = Implementation::automatic, LinearState* state = nullptr);
 

@@ -5,7 +5,7 @@
 
 #include "engine.h"
 #include "engine/kernels/cpu/attention/softmax_rows.h"
-#include "engine/kernels/cpu/products/tile_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -70,7 +70,7 @@ int run(const Bench& command, const EngineRequest& request) {
   }
   request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
                                   options.threads > 0 ? options.threads : physical_cores(),
-                                  kernels::softmax_rows_target(), kernels::tile_product_target()));
+                                  kernels::simd_target(), kernels::tile_product_target()));
   std::vector<bench::Row> all;
   for (const std::string& name : names.empty() ? known : names) {
     const std::vector<bench::Row> rows = bench::run(name, options);

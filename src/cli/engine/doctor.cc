@@ -6,7 +6,7 @@
 
 #include "engine.h"
 #include "engine/kernels/cpu/attention/softmax_rows.h"
-#include "engine/kernels/cpu/products/tile_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/config/config.h"
@@ -50,7 +50,7 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
 }
 
 // "fused: " and the backends that ran.
-std::string names_of(const ops::Choices& choices) {
+std::string names_of(const ops::ImplementationCounts& choices) {
   std::string text;
   for (const auto& [backend, calls] : choices.backends) {
     text += (text.empty() ? ": " : ", ") + backend;
@@ -63,10 +63,10 @@ Json implementations(const config::Config& config) {
   Json all = Json::object();
   for (const at::Device& device : models::devices()) {
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-      ops::forget_choices();
+      ops::reset_implementation_counts();
       try_step(config, device, dtype == at::kFloat ? std::nullopt : std::optional(dtype));
       const std::string where = device.str() + (dtype == at::kFloat ? " fp32" : " bf16");
-      for (const auto& [op, choices] : ops::choices()) {
+      for (const auto& [op, choices] : ops::implementation_counts()) {
         all[op][where] = choices.reference == 0 ? names_of(choices) : "reference: " + choices.refusal;
       }
     }
@@ -118,7 +118,7 @@ int run(const Doctor& command, const EngineRequest& request) {
       {"compiler", kCompiler},
       {"cpu", cpu_name()},
       {"cpu_features", cpu_features()},
-      {"vectors", kernels::softmax_rows_target()},
+      {"vectors", kernels::simd_target()},
       {"tile_products", kernels::tile_product_target()},
       {"physical_cores", physical_cores()},
       {"threads", at::get_num_threads()},

@@ -18,7 +18,7 @@ namespace {
 
 // How often each operator ran fused, and why it did not.
 void log_operator_choices() {
-  for (const auto& [name, chosen] : ops::choices()) {
+  for (const auto& [name, chosen] : ops::implementation_counts()) {
     log_debug("{}: fused {} times, reference {} times{}", name, chosen.fused, chosen.reference,
               chosen.refusal.empty() ? "" : ": " + chosen.refusal);
   }

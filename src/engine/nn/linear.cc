@@ -1,6 +1,6 @@
 #include "linear.h"
 
-#include "engine/ops/by_row.h"
+#include "engine/ops/linear/batch_invariant.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
@@ -14,11 +14,11 @@ at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
 
 at::Tensor product(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
                    const Context& context) {
-  return (context.batch_invariant ? ops::linear_by_row : ops::linear)(rows, matrix, bias, context.implementation);
+  return (context.batch_invariant ? ops::linear_batch_invariant : ops::linear)(rows, matrix, bias, context.implementation);
 }
 
 at::Tensor expert_product(const ops::ExpertLinearInputs& inputs, const Context& context) {
-  return (context.batch_invariant ? ops::expert_linear_by_row : ops::expert_linear)(inputs, context.implementation);
+  return (context.batch_invariant ? ops::expert_linear_batch_invariant : ops::expert_linear)(inputs, context.implementation);
 }
 
 at::Tensor plain_product(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "engine/ops/random_bits.h"
+#include "engine/ops/dropout/random_bits.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 

@@ -1,7 +1,9 @@
-// The fused versions of an operator: for each device a list in a stated order, of which the first that does not refuse
-// runs. A backend adds itself where it is compiled in, and says itself what it does not take.
+// The fused implementations (backends) of an operator: an ordered list for each device. The first backend that does not
+// refuse the inputs runs; if all refuse, the reference does. Backends register themselves:
 //
-// An operator has one list, made at its first use: `static Backends<Inputs> all("name");` in a function.
+//   Backends<Inputs>& my_backends() { static Backends<Inputs> all("my_operator"); return all; }      // my_operator.cc
+//   const Registration kMyOperatorOnCpu(my_backends(), {{"name", at::kCPU, 0, any_type}, refusal, run});   // its
+//   backend
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,7 +17,7 @@
 
 namespace headroom::ops {
 
-// Which numbers a backend takes.
+// Which dtypes a backend supports.
 using TakesType = bool (*)(at::ScalarType);
 inline bool any_type(at::ScalarType /*type*/) {
   return true;
@@ -27,11 +29,10 @@ inline bool float32_or_bfloat16(at::ScalarType type) {
   return type == at::kFloat || type == at::kBFloat16;
 }
 
-// What can be said of a backend whatever its operator takes.
 struct BackendTraits {
   std::string name;  // unique among an operator's backends for a device
   at::DeviceType device;
-  int place;  // backends of lower ones are asked first, those of the same one in the order of their names
+  int place;  // lower places are asked first, equal places in the order of their names
   TakesType takes;
   auto order() const { return std::tie(device, place, name); }
 };
@@ -39,11 +40,11 @@ struct BackendTraits {
 template <class Inputs, class Result = at::Tensor>
 struct Backend {
   BackendTraits traits;
-  std::string (*refusal)(const Inputs&);  // why it does not take inputs of these numbers; empty when it does
+  std::string (*refusal)(const Inputs&);  // why it does not support inputs of a supported dtype; empty if it does
   Result (*run)(const Inputs&);
 };
 
-// An operator's list as the record of all operators has it.
+// The part of a list that does not depend on the operator's types.
 class BackendList {
  public:
   explicit BackendList(std::string op);
@@ -51,12 +52,12 @@ class BackendList {
   BackendList& operator=(const BackendList&) = delete;
   const std::string& op() const { return op_; }
   virtual std::vector<BackendTraits> traits() const = 0;
-  // All but the one of that name refuse from now on, for tests of each by itself; none: as before.
+  // For tests: until the next call, every backend but the one of that name refuses. Empty: no restriction.
   void restrict_to(std::string name) { only_ = std::move(name); }
 
  protected:
   ~BackendList();
-  // Throws Error if one of that name is in the list.
+  // Throws Error if the list has a backend of that name for the device.
   void check_new(const BackendTraits& added) const;
   bool asks(const BackendTraits& traits, at::Device device) const {
     return traits.device == device.type() && (only_.empty() || traits.name == only_);
@@ -66,10 +67,10 @@ class BackendList {
   std::string op_, only_;
 };
 
-// Of all operators in the process, by name.
+// All lists in the process, sorted by operator name.
 std::vector<BackendList*> backend_lists();
 
-// "float64 has the reference only"
+// For example "float64 is not supported".
 std::string refusal_of(at::ScalarType type);
 
 template <class Inputs, class Result = at::Tensor>
@@ -78,23 +79,21 @@ class Backends final : public BackendList {
   using Entry = Backend<Inputs, Result>;
   explicit Backends(std::string op) : BackendList(std::move(op)) {}
 
-  // For the initialiser of a constant, to which the result is of no use.
-  bool add(Entry backend) {
+  void add(Entry backend) {
     check_new(backend.traits);
     const auto before = [](const Entry& a, const Entry& b) { return a.traits.order() < b.traits.order(); };
     entries_.insert(std::upper_bound(entries_.begin(), entries_.end(), backend, before), std::move(backend));
-    return true;
   }
 
-  // The backend to run; null for the reference. `by` decides: its device and its type of numbers. Throws UserError
-  // with every backend's reason where fused was asked for and all refuse. The choice is recorded (choice.h).
+  // The backend to run, null for the reference. `by` supplies device and dtype. Throws UserError with every backend's
+  // reason if fused was requested and all refuse. The choice is counted (choice.h).
   const Entry* choose(Implementation wanted, const at::Tensor& by, const Inputs& in) const {
     const Found found = wanted == Implementation::reference ? Found{} : find(by, in);
     ops::choose(op(), wanted, found.refusal, found.backend != nullptr ? found.backend->traits.name : "");
     return found.backend;
   }
-  // The same for a step inside another operator, whose choice alone is recorded: null where all refuse.
-  const Entry* choose_inside(Implementation wanted, const at::Tensor& by, const Inputs& in) const {
+  // The same for a step inside another operator: neither counted nor an error if all refuse.
+  const Entry* choose_internal(Implementation wanted, const at::Tensor& by, const Inputs& in) const {
     return wanted == Implementation::reference ? nullptr : find(by, in).backend;
   }
 
@@ -125,16 +124,24 @@ class Backends final : public BackendList {
       refusals += (refusals.empty() ? "" : "; ") + entry.traits.name + ": " + refusal;
     }
     return {nullptr,
-            refusals.empty() ? "tensors of device " + by.device().str() + " have the reference only" : refusals};
+            refusals.empty() ? "no backend for device " + by.device().str() : refusals};
   }
 
   std::vector<Entry> entries_;  // in order
 };
 
-// The refusal of a backend that takes all inputs of its numbers.
+// The refusal() of a backend that supports all inputs of its dtypes.
 template <class Inputs>
-std::string never(const Inputs& /*in*/) {
+std::string never_refuses(const Inputs& /*in*/) {
   return {};
 }
+
+// Adds a backend to its operator's list when it is constructed; at namespace scope in the backend's file.
+struct Registration {
+  template <class Inputs, class Result>
+  Registration(Backends<Inputs, Result>& list, typename Backends<Inputs, Result>::Entry backend) {
+    list.add(std::move(backend));
+  }
+};
 
 }  // namespace headroom::ops

@@ -1,14 +1,14 @@
-// Operators of torch's dispatcher (`torch.ops.headroom.*`) over described structs (described.h): schema, kernels,
-// derivative and calls, each written once for all of them.
+// Operators of torch's dispatcher (`torch.ops.headroom.*`) over argument structs (argument_struct.h): schema, kernels,
+// derivative and calls are derived from the structs.
 //
 // An operator `Op` with a derivative has
-//   kName               name of the forward operator; that of the backward pass is kName + "_backward"
-//   Arguments, Results  of the forward operator; the first result has the derivative
-//   Backward            what the backward pass takes: `grad`, and what the forward pass keeps for it
+//   kName               name of the forward operator; the backward operator is kName + "_backward"
+//   Arguments, Results  of the forward operator; only the first result is differentiable
+//   Backward            arguments of the backward operator: `grad`, and what the forward pass saves
 //   save(arguments, results) -> Backward, without `grad`
-// and the backward pass gives an `Arguments` whose tensors are the gradients of those: undefined where there is none. A
-// Backward's member `wanted`, if it has one, is set to which of the tensors need one. Op::gradients(Backward), where
-// there is one, makes them of other operators instead.
+// The backward operator returns an `Arguments` with the gradients of its tensors, undefined where there is none. If
+// Backward has a member `wanted`, it is set to which gradients are needed. If Op has gradients(Backward), that function
+// computes the gradients from other operators, and there is no backward operator.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -17,7 +17,7 @@
 
 #include <algorithm>
 
-#include "described.h"
+#include "argument_struct.h"
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
@@ -34,7 +34,7 @@ void boxed(const c10::OperatorHandle& /*op*/, Stack* stack) {
   }
 }
 
-// The kernel that a function of the struct makes.
+// Wraps a function of an argument struct as a dispatcher kernel.
 template <class Struct, auto kFunction>
 torch::CppFunction kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&boxed<Struct, kFunction>>();
@@ -57,7 +57,7 @@ std::string backward_name() {
   return std::string(Op::kName) + "_backward";
 }
 
-// By way of the dispatcher.
+// Calls through the dispatcher.
 template <class Op>
 typename Op::Results call(typename Op::Arguments arguments) {
   static const c10::OperatorHandle kOperator = find_operator(Op::kName);
@@ -73,39 +73,39 @@ typename Op::Arguments gradients_of(typename Op::Backward back) {
   }
 }
 
-// Keeps a struct in the context of an autograd node, and finds it there again.
-struct Save : described::All<Save> {
+// Save a struct in the context of an autograd node, and restore it.
+struct Save : visitors::All<Save> {
   torch::autograd::AutogradContext& context;
   std::vector<at::Tensor> tensors;
   explicit Save(torch::autograd::AutogradContext& to) : context(to) {}
   template <class T>
   void operator()(const char* name, const T& member) {
-    if constexpr (described::kTensors<T>) {
+    if constexpr (visitors::kTensors<T>) {
       context.saved_data[name] = static_cast<std::int64_t>(member.size());
       tensors.insert(tensors.end(), member.begin(), member.end());
-    } else if constexpr (described::kOptional<T>) {
+    } else if constexpr (visitors::kOptional<T>) {
       tensors.push_back(member.value_or(at::Tensor()));
-    } else if constexpr (described::kTensor<T>) {
+    } else if constexpr (visitors::kTensor<T>) {
       tensors.push_back(member);
     } else {
       context.saved_data[name] = member;
     }
   }
 };
-struct Restore : described::All<Restore> {
+struct Restore : visitors::All<Restore> {
   torch::autograd::AutogradContext& context;
   std::vector<at::Tensor> tensors;
   std::size_t next = 0;
   explicit Restore(torch::autograd::AutogradContext& from) : context(from), tensors(from.get_saved_variables()) {}
   template <class T>
   void operator()(const char* name, T& member) {
-    if constexpr (described::kTensors<T>) {
+    if constexpr (visitors::kTensors<T>) {
       const auto n = static_cast<std::size_t>(context.saved_data[name].toInt());
       member.assign(tensors.begin() + next, tensors.begin() + next + n);
       next += n;
-    } else if constexpr (described::kOptional<T>) {
+    } else if constexpr (visitors::kOptional<T>) {
       member = optional(tensors[next++]);
-    } else if constexpr (described::kTensor<T>) {
+    } else if constexpr (visitors::kTensor<T>) {
       member = tensors[next++];
     } else {
       member = context.saved_data[name].to<T>();
@@ -119,7 +119,7 @@ class Derivative : public torch::autograd::Function<Derivative<Op>> {
   using Context = torch::autograd::AutogradContext;
   using List = torch::autograd::variable_list;
 
-  // `given`: the tensors of `arguments` with a derivative that are there.
+  // Autograd sees only the tensor list, which holds the defined tensors of `arguments` that have a derivative.
   static List forward(Context* context, at::TensorList /*given*/, const typename Op::Arguments& arguments) {
     const at::AutoDispatchBelowADInplaceOrView below;
     const typename Op::Results results = call<Op>(arguments);
@@ -157,7 +157,7 @@ class Derivative : public torch::autograd::Function<Derivative<Op>> {
         result.push_back(wanted[i] ? all[i] : at::Tensor());
       }
     }
-    result.emplace_back();  // for `arguments` as a whole
+    result.emplace_back();  // `arguments` itself has no gradient
     return result;
   }
 };
@@ -170,7 +170,7 @@ typename Op::Results differentiable(const typename Op::Arguments& arguments) {
   return take_results<typename Op::Results>({all.begin(), all.end()});
 }
 
-// The schemas of the operator and of its backward pass, and the derivative that joins them.
+// Defines the schemas of the operator and its backward operator, and registers the derivative.
 template <class Op>
 void define(torch::Library& library) {
   library.def(schema_of<typename Op::Arguments, typename Op::Results>(Op::kName).c_str());
@@ -181,20 +181,20 @@ void define(torch::Library& library) {
                torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));
 }
 
-// Forward and backward for the library's dispatch key.
+// Registers forward and backward kernels for the library's dispatch key.
 template <class Op, auto kForward, auto kBackward>
 void implement(torch::Library& library) {
   library.impl(Op::kName, kernel<typename Op::Arguments, kForward>());
   library.impl(backward_name<Op>().c_str(), kernel<typename Op::Backward, kBackward>());
 }
 
-// What a backend with a kernel of its own for the operator runs.
+// The run() of a backend that has its own kernels for the operator.
 template <class Op>
 at::Tensor run(const typename Op::Arguments& in) {
   return call<Op>(in).result;
 }
 
-// A public entry point's arguments: those of the computation, and which implementation makes it.
+// Arguments of a public operator: those of the computation, and the implementation to use.
 template <class Inputs>
 struct Call {
   Inputs in;
@@ -207,7 +207,7 @@ struct Call {
   }
 };
 
-// The last arguments of a call must be on one device: throws Error naming the operator.
+// Throws Error if the call's tensors, the last values of the stack, are on different devices.
 inline void require_one_device(const c10::OperatorHandle& op, const Stack& stack) {
   const std::size_t n = op.schema().arguments().size();
   std::optional<at::Device> first;
@@ -232,7 +232,7 @@ inline void require_one_device(const c10::OperatorHandle& op, const Stack& stack
   }
 }
 
-// A kernel for callers in Python, who see what the function refuses as a ValueError.
+// A kernel for callers in Python, which turns Error into ValueError.
 template <class Struct, auto kFunction>
 void public_boxed(const c10::OperatorHandle& op, Stack* stack) {
   try {
@@ -243,9 +243,9 @@ void public_boxed(const c10::OperatorHandle& op, Stack* stack) {
   }
 }
 
-// A public entry point, composed of operators that have derivatives.
+// Defines a public operator, composed of operators that have derivatives.
 template <class Struct, auto kFunction>
-void offer(torch::Library& library, const std::string& name) {
+void define_public(torch::Library& library, const std::string& name) {
   library.def(schema_of<Struct, ResultOf<Struct, kFunction>>(name).c_str());
   library.impl(name.c_str(),
                torch::dispatch(c10::DispatchKey::CompositeImplicitAutograd,

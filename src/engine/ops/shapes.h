@@ -1,4 +1,4 @@
-// Shapes that may not be known yet when an operator is traced.
+// Shapes, symbolic ones included, and checks of tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,11 +7,10 @@
 #include <string>
 
 #include "headroom/core/error.h"
-#include "traced.h"
 
 namespace headroom::ops {
 
-// A size for a message.
+// A size as text.
 inline std::string text_of(const c10::SymInt& n) {
   return c10::str(n);
 }
@@ -28,29 +27,29 @@ inline std::string shape_of(const at::Tensor& t) {
   return shape_of(t.sym_sizes());
 }
 
-// Without gaps, whatever the strides of `t`.
+// Uninitialised, of t's shape and type, contiguous.
 inline at::Tensor dense_like(const at::Tensor& t) {
   return at::empty_symint(t.sym_sizes(), t.options());
 }
 
-// [B, H, T, e] lying as [B, T, H, e], as the projection after it reads it.
+// Uninitialised [B, H, T, e] stored as [B, T, H, e], the layout that the output projection reads.
 inline at::Tensor empty_by_token(const at::Tensor& like) {
   return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
       .transpose(1, 2);
 }
 
-// Room for the results of heads: as empty_by_token(q), of values' width.
+// The same with the width of v, for head outputs.
 inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
   return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
 }
 
-// What callers in Python hand over: throw Error naming operator and argument.
+// Checks of arguments from Python. They throw Error naming the operator and the argument.
 inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
   if (t.scalar_type() != type) {
     fail("{}: {} must be {}, got {}", op, name, c10::toString(type), c10::toString(t.scalar_type()));
   }
 }
-// Floating, and all of one type.
+// Requires one floating dtype for all tensors.
 inline void require_floating(const char* op, const char* names, at::TensorList tensors) {
   const at::ScalarType type = tensors[0].scalar_type();
   for (const at::Tensor& t : tensors) {
@@ -60,7 +59,7 @@ inline void require_floating(const char* op, const char* names, at::TensorList t
   }
 }
 
-// What an optimizer's step takes besides the parameters: a tensor of the same shape for each.
+// Requires one tensor of the same shape for each parameter of an optimizer's step.
 inline void require_alike(const char* op, const char* names, at::TensorList tensors, at::TensorList parameters) {
   if (tensors.size() != parameters.size()) {
     fail("{}: {} must be one for each of {} parameters, got {}", op, names, parameters.size(), tensors.size());
@@ -71,6 +70,11 @@ inline void require_alike(const char* op, const char* names, at::TensorList tens
            shape_of(tensors[i]), i, shape_of(parameters[i]));
     }
   }
+}
+
+// False if the tensor is a tracer's placeholder: its values must then not be read, nor derived values be cached.
+inline bool has_values(const at::Tensor& t) {
+  return !t.is_meta() && !t.key_set().has(c10::DispatchKey::Python);
 }
 
 }  // namespace headroom::ops

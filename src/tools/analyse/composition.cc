@@ -4,7 +4,7 @@
 
 #include "analyse.h"
 #include "headroom/config/attention_part.h"
-#include "headroom/ops/head_map_factors.h"
+#include "headroom/ops/head_map.h"
 #include "layers.h"
 #include "measures.h"
 

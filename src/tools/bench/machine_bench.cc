@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "engine/kernels/cpu/products/tile_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "timing.h"
 #include "training/train/loop/product_rate.h"
 

@@ -6,12 +6,12 @@
 
 #include <cmath>
 
-#include "engine/ops/adamw/cases.h"
-#include "engine/ops/attention/cases.h"
-#include "engine/ops/cases.h"
-#include "engine/ops/expert_linear/cases.h"
-#include "engine/ops/linear_attention/cases.h"
-#include "engine/ops/linear_cross_entropy/cases.h"
+#include "engine/ops/optimizers/optimizer_cases.h"
+#include "engine/ops/attention/attention_cases.h"
+#include "engine/ops/operator_cases.h"
+#include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "engine/ops/linear_attention/linear_attention_cases.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/linear.h"
 #include "timing.h"

@@ -60,7 +60,7 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
 
 std::string what_ran() {
   bool fused = false, reference = false;
-  for (const auto& [op, choices] : ops::choices()) {
+  for (const auto& [op, choices] : ops::implementation_counts()) {
     fused = fused || choices.fused > 0;
     reference = reference || choices.reference > 0;
   }
@@ -83,7 +83,7 @@ CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
     }
     nn::Context context;
     context.implementation = options.implementation;
-    ops::forget_choices();
+    ops::reset_implementation_counts();
     for (const CaseResult& result : runner(c, context)) {
       compare(c, result, outcome);
     }

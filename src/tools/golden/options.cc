@@ -7,7 +7,7 @@
 #include "engine/nn/attention/prior.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/selection.h"
-#include "headroom/ops/head_map_factors.h"
+#include "headroom/ops/head_map.h"
 
 namespace headroom::golden {
 namespace {

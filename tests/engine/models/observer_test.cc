@@ -116,10 +116,10 @@ TEST(ObservedModels, OnlyTheLayersThatAreAskedTakeTheReference) {
   nn::Context context;
   context.observer = &recorder;
   Memory memory;
-  ops::forget_choices();
+  ops::reset_implementation_counts();
   model.logits(model.example(1, 7).at("tokens").slice(1, 0, -1), memory, context);
-  EXPECT_EQ(ops::choices()["attention"].fused, 1);
-  EXPECT_EQ(ops::choices()["attention"].reference, 1);
+  EXPECT_EQ(ops::implementation_counts()["attention"].fused, 1);
+  EXPECT_EQ(ops::implementation_counts()["attention"].reference, 1);
   EXPECT_EQ(recorder.values.size(), 3U);
 }
 

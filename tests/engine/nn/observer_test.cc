@@ -157,9 +157,9 @@ TEST_F(Observed, ValuesAreThoseOfTheLayer) {
 TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
   const Layer layer(small("experts", "dynamic"));
   Changes none({});
-  ops::forget_choices();
+  ops::reset_implementation_counts();
   const at::Tensor y = layer(&none);
-  EXPECT_EQ(ops::choices()["attention"].reference, 0);
+  EXPECT_EQ(ops::implementation_counts()["attention"].reference, 0);
   EXPECT_GT(none.asked, 0);
   EXPECT_EQ(none.seen, 0);
   EXPECT_TRUE(y.equal(layer(nullptr)));
@@ -171,10 +171,10 @@ TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
 TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
   const Layer layer(small("experts", "dynamic"));
   Recorder recorder({"q", "k", "v", "o", "out", "key_map", "query_map", "select*.*"});
-  ops::forget_choices();
+  ops::reset_implementation_counts();
   EXPECT_TRUE(layer(&recorder, Implementation::fused).equal(layer(nullptr, Implementation::fused)));
-  EXPECT_EQ(ops::choices()["attention"].fused, 2);
-  EXPECT_EQ(ops::choices()["attention"].reference, 0);
+  EXPECT_EQ(ops::implementation_counts()["attention"].fused, 2);
+  EXPECT_EQ(ops::implementation_counts()["attention"].reference, 0);
   EXPECT_EQ(recorder.values.size(), 13U);
   Recorder pairs({"probs_composed"});
   EXPECT_THROW(layer(&pairs, Implementation::fused), UserError);

@@ -2,9 +2,11 @@
 
 #include <limits>
 
-#include "engine/ops/attention/cases.h"
+#include "engine/ops/attention/attention_cases.h"
+#include "foundation/core/machine/system.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
+#include "one_thread.h"
 
 namespace headroom::ops {
 namespace attention_test {
@@ -12,7 +14,7 @@ namespace attention_test {
 using testing::evaluate;
 using testing::relative_error;
 
-// The definition, one number at a time.
+// The definition, one element at a time.
 at::Tensor by_hand(const AttentionCase& s, const AttentionInputs& in) {
   at::Tensor o = at::zeros({s.b, s.h, s.t, s.d_value()}, at::kDouble);
   for (std::int64_t b = 0; b < s.b; ++b) {
@@ -53,7 +55,7 @@ TEST(Attention, ReferenceIsTheDefinition) {
 TEST(Attention, ThreadsDoNotChangeTheResult) {
   std::vector<AttentionCase> all = {{2, 4, 2, 130, 170, 9, true, 0, AttentionCase::none, true},
                                     {2, 4, 2, 3, 170, 9, true, 0, AttentionCase::none, true}};
-  AttentionCase heads{1, 4, 4, 150, 150, 8};  // several blocks of rows, dealt out to several parts
+  AttentionCase heads{1, 4, 4, 150, 150, 8};  // several blocks of rows and several parts
   for (const AttentionCase& kind : attention_cases(Role::sequence)) {
     if (kind.h == 8) {
       heads.relative = kind.relative;
@@ -126,6 +128,82 @@ TEST(Attention, WhatIsNotFusedSaysWhy) {
   in.pre = HeadMap{.n_groups = 1, .skip = true, .fixed = at::randn({1, 2, 2}), .query = {}, .key = {}};
   in.post = HeadMap{.n_groups = 2, .skip = true, .fixed = at::randn({2, 1, 1}), .query = {}, .key = {}};
   EXPECT_THROW(attention(in, Implementation::fused), UserError);
+}
+
+// Result and gradients with all tensors in that layout.
+std::vector<at::Tensor> result_and_gradients(const AttentionInputs& in, Layout layout) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& leaf : leaves_of(in)) {
+    leaves.push_back(in_layout(leaf, layout).requires_grad_());
+  }
+  const at::Tensor o = attention(with_leaves(in, leaves), Implementation::fused);
+  at::manual_seed(12);
+  const at::Tensor grad = in_layout(at::randn(o.sizes()).to(o.scalar_type()), layout);
+  std::vector<at::Tensor> all = torch::autograd::grad({o}, leaves, {grad});
+  all.push_back(o);
+  return all;
+}
+
+// Rows at odd offsets and strides give the same bits as contiguous ones.
+TEST(AttentionViews, EqualCopiesBitForBit) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const AttentionCase& c : attention_cases(Role::sequence)) {
+      if (c.padding != AttentionCase::none || c.window > 0) {
+        continue;
+      }
+      at::manual_seed(11);
+      const AttentionInputs in = c.inputs({type});
+      const std::vector<at::Tensor> tight = result_and_gradients(in, Layout::dense),
+                                    views = result_and_gradients(in, Layout::gaps);
+      for (std::size_t i = 0; i < tight.size(); ++i) {
+        EXPECT_TRUE(views[i].equal(tight[i])) << c.name() << " tensor " << i << " of " << type;
+        EXPECT_TRUE(tight[i].isfinite().all().item<bool>()) << c.name();
+      }
+    }
+  }
+}
+
+constexpr std::int64_t kHeads = 2, kTokens = 1536, kWidth = 8;
+constexpr std::int64_t kMatrix = kTokens * kTokens * std::int64_t{sizeof(float)};  // of one head
+
+AttentionCase case_of(bool relative, bool composed, bool mixture) {
+  AttentionCase c{1, kHeads, kHeads, kTokens, kTokens, kWidth, true, 0, AttentionCase::none, relative};
+  c.composed = composed ? std::optional(ComposedCase{.fixed = false}) : std::nullopt;
+  c.mixture = mixture ? std::optional(MixtureCase{}) : std::nullopt;
+  return c;
+}
+
+// Bytes by which a forward and backward pass raises the process's peak memory.
+std::int64_t peak_of(const Problem& problem, Implementation implementation) {
+  const auto run = [&] {
+    testing::evaluate([&](const std::vector<at::Tensor>& x) { return problem.run(x, implementation); }, problem.leaves);
+  };
+  if (implementation == Implementation::fused) {
+    run();  // oneDNN generates its kernels once
+  }
+  reset_peak_memory();
+  const std::int64_t before = resident_memory_bytes();
+  run();
+  return peak_memory_bytes() - before;
+}
+
+TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsKept) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer holds freed memory back";
+#endif
+  { const at::Tensor touched = at::ones({4 * kMatrix / std::int64_t{sizeof(float)}}); }
+  reset_peak_memory();
+  if (peak_memory_bytes() - resident_memory_bytes() > kMatrix) {
+    GTEST_SKIP() << "this system cannot reset the peak of memory";
+  }
+  at::manual_seed(1);
+  for (const AttentionCase& c : {case_of(false, false, false), case_of(true, false, false), case_of(false, true, false),
+                                 case_of(false, false, true), case_of(true, true, true)}) {
+    const Problem problem = c.problem({});
+    EXPECT_LT(peak_of(problem, Implementation::fused), kMatrix) << c.name();
+    // The bound can fail: the reference exceeds it.
+    EXPECT_GT(peak_of(problem, Implementation::reference), 2 * kHeads * kMatrix) << c.name();
+  }
 }
 
 }  // namespace attention_test

@@ -1,4 +1,4 @@
-// Which of several backends runs, with pretended ones of a toy operator on the CPU.
+// Which of several backends runs, with those of a toy operator.
 #include "engine/ops/backend.h"
 
 #include <gtest/gtest.h>
@@ -23,16 +23,17 @@ std::string few_only(const Toy& in) {
   return in.x.numel() < 8 ? "" : "many elements";
 }
 
-// "second" and "also second" have one place: their names decide. Added in an order that no place follows.
+// "second" and "also second" have the same place and are ordered by name. Added in another order than that of the
+// places.
 void add_all(Backends<Toy>& toy) {
   toy.add({{"last", at::kCPU, 9, any_type}, few_only, run_toy<4>});
   toy.add({{"second", at::kCPU, 5, float32_or_bfloat16}, few_only, run_toy<3>});
   toy.add({{"first", at::kCPU, 1, float32_or_bfloat16}, even_only, run_toy<1>});
-  toy.add({{"elsewhere", at::kCUDA, 0, any_type}, never, run_toy<5>});
+  toy.add({{"elsewhere", at::kCUDA, 0, any_type}, never_refuses, run_toy<5>});
   toy.add({{"also second", at::kCPU, 5, all_but_float64}, even_only, run_toy<2>});
 }
 
-// What ran: the number that a backend writes; 0: the reference.
+// What ran: the value that a backend writes; 0: the reference.
 int chosen(const Backends<Toy>& toy, const at::Tensor& x, Implementation wanted = Implementation::automatic) {
   const auto* backend = toy.choose(wanted, x, {x});
   return backend == nullptr ? 0 : backend->run({x})[0].item<int>();
@@ -44,9 +45,9 @@ TEST(Backends, TheFirstThatDoesNotRefuseRuns) {
   EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
   EXPECT_EQ(chosen(toy, at::zeros({2}), Implementation::fused), 1);
   EXPECT_EQ(chosen(toy, at::zeros({2}), Implementation::reference), 0);
-  EXPECT_EQ(chosen(toy, at::zeros({2}, at::kHalf)), 2);    // "first" does not take its numbers
+  EXPECT_EQ(chosen(toy, at::zeros({2}, at::kHalf)), 2);    // "first" does not support its dtype
   EXPECT_EQ(chosen(toy, at::zeros({3})), 3);               // "first" and "also second" refuse it
-  EXPECT_EQ(chosen(toy, at::zeros({3}, at::kDouble)), 4);  // "last" alone takes its numbers
+  EXPECT_EQ(chosen(toy, at::zeros({3}, at::kDouble)), 4);  // only "last" supports its dtype
   EXPECT_EQ(chosen(toy, at::zeros({9})), 0);
 }
 
@@ -71,23 +72,23 @@ TEST(Backends, AllReasonsAreGivenWhereFusedWasAskedFor) {
     return "no error";
   };
   EXPECT_EQ(complaint(at::zeros({9})),
-            "toy: no fused implementation here: tensors of device cpu have the reference only");
+            "toy: no fused implementation here: no backend for device cpu");
   add_all(toy);
   EXPECT_EQ(complaint(at::zeros({9}, at::kDouble)),
-            "toy: no fused implementation here: first: float64 has the reference only; also second: float64 has the "
-            "reference only; second: float64 has the reference only; last: many elements");
+            "toy: no fused implementation here: first: float64 is not supported; also second: float64 is not "
+            "supported; second: float64 is not supported; last: many elements");
 }
 
 TEST(Backends, TheRecordSaysWhatRan) {
   Backends<Toy> toy("toy");
   add_all(toy);
-  forget_choices();
+  reset_implementation_counts();
   for (const std::int64_t n : {2, 4, 3, 9}) {
     chosen(toy, at::zeros({n}));
   }
-  EXPECT_EQ(toy.choose_inside(Implementation::automatic, at::zeros({2}), {at::zeros({2})})->traits.name, "first");
-  EXPECT_EQ(toy.choose_inside(Implementation::reference, at::zeros({2}), {at::zeros({2})}), nullptr);
-  const Choices made = choices().at("toy");
+  EXPECT_EQ(toy.choose_internal(Implementation::automatic, at::zeros({2}), {at::zeros({2})})->traits.name, "first");
+  EXPECT_EQ(toy.choose_internal(Implementation::reference, at::zeros({2}), {at::zeros({2})}), nullptr);
+  const ImplementationCounts made = implementation_counts().at("toy");
   EXPECT_EQ(made.fused, 3);
   EXPECT_EQ(made.reference, 1);
   EXPECT_EQ(made.backends, (std::map<std::string, std::int64_t>{{"first", 2}, {"second", 1}}));
@@ -99,8 +100,8 @@ TEST(Backends, TheRecordSaysWhatRan) {
 TEST(Backends, ASecondOfTheSameNameIsRefused) {
   Backends<Toy> toy("toy");
   add_all(toy);
-  EXPECT_THROW(toy.add({{"first", at::kCPU, 7, any_type}, never, run_toy<6>}), Error);
-  EXPECT_TRUE(toy.add({{"first", at::kCUDA, 7, any_type}, never, run_toy<6>}));
+  EXPECT_THROW(toy.add({{"first", at::kCPU, 7, any_type}, never_refuses, run_toy<6>}), Error);
+  EXPECT_NO_THROW(toy.add({{"first", at::kCUDA, 7, any_type}, never_refuses, run_toy<6>}));
 }
 
 TEST(Backends, OneCanBeAskedAlone) {

@@ -1,10 +1,10 @@
-// Fused operators in bfloat16 against a float64 reference of the same, already rounded numbers, at sizes that fill
-// several tiles and at odd ones.
+// Compares fused operators in bfloat16 with a float64 reference on the same (already rounded) inputs, at sizes that
+// fill several tiles and at odd ones.
 //
-// bfloat16 has 8 significant bits: rounding x errs by at most u |x|, u = 2^-8. The operators take bfloat16 in and hand
-// bfloat16 out, and sum in float32, so that a bound for each number of a result is u times the sum of what was rounded
-// on the way to it. Each test says which numbers those are; the rest is float32's share, measured against the
-// largest number as in the tests of float32 itself, and second-order terms, for which the bound is 2% wider.
+// bfloat16 has 8 significant bits: rounding x has an error of at most u |x|, u = 2^-8. The operators read and write
+// bfloat16 and accumulate in float32, so that an element's error is at most u times the sum of the absolute values that
+// were rounded on the way to it, which each test derives. Added to it are float32's error, relative to the largest
+// element as in the float32 tests, and 2% for second-order terms.
 #pragma once
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ inline at::Tensor bfloat(at::IntArrayRef shape, double size = 1.0) {
   return (at::randn(shape, at::kDouble) * size).to(at::kBFloat16);
 }
 
-// The gradient that arrives: not rounded again, so that both sides begin from the same.
+// The incoming gradient, representable in bfloat16, so that both sides start from the same values.
 inline at::Tensor arriving(const at::Tensor& value) {
   return at::cos(at::arange(value.numel(), at::kDouble)).to(at::kBFloat16).view(value.sizes()).to(value.scalar_type());
 }
@@ -51,11 +51,11 @@ inline Result result_of(const Op& op, const Tensors& inputs) {
   return {value.detach(), torch::autograd::grad({value}, leaves, {arriving(value)})};
 }
 
-// As result_of(), with `name` computed by its fused version, which it chose itself.
+// As result_of(); expects that operator `name` chose its fused version.
 inline Result run_fused(const char* name, const Op& op, const Tensors& inputs) {
-  ops::forget_choices();
+  ops::reset_implementation_counts();
   Result result = result_of(op, inputs);
-  const std::map<std::string, ops::Choices> chosen = ops::choices();
+  const std::map<std::string, ops::ImplementationCounts> chosen = ops::implementation_counts();
   EXPECT_EQ(chosen.at(name).reference, 0) << name << ": " << chosen.at(name).refusal;
   EXPECT_GT(chosen.at(name).fused, 0) << name;
   return result;
@@ -73,12 +73,11 @@ inline double largest(const Tensors& all) {
   return most;
 }
 
-// |got - exact| <= 1.02 (u rounded + moved) + float32's share, number by number. `rounded`: the sum of the absolute
-// values that were rounded to bfloat16.
+// Elementwise bound: |got - exact| <= 1.02 (u rounded + moved) + single.
 struct Bound {
-  at::Tensor rounded;
-  at::Tensor moved;  // undefined: nothing
-  double single = 0.0;
+  at::Tensor rounded;   // sum of the absolute values that were rounded to bfloat16
+  at::Tensor moved;     // error that follows from the rounding of another value; undefined: none
+  double single = 0.0;  // float32's error
 };
 
 inline void expect_within(const at::Tensor& got, const at::Tensor& exact, const Bound& bound, const std::string& what) {
@@ -91,7 +90,7 @@ inline void expect_within(const at::Tensor& got, const at::Tensor& exact, const 
   EXPECT_LE(worst, 1.0) << what;  // false for a NaN as well
 }
 
-// What is rounded when a tensor itself is.
+// The `rounded` of a result that is rounded once, 0 if it is not bfloat16.
 inline at::Tensor itself(const at::Tensor& exact, const at::Tensor& got) {
   return got.scalar_type() == at::kBFloat16 ? exact.abs() : at::zeros_like(exact);
 }

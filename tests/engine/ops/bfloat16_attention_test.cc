@@ -1,24 +1,23 @@
-// Fused attention in bfloat16 (bfloat16.h): plain, with relative positions, with composed heads, with mixtures of keys,
-// with sinks.
+// Fused attention in bfloat16 (bfloat16.h): plain, relative positions, composed heads, mixtures of keys, sinks.
 #include <limits>
 
 #include "bfloat16.h"
-#include "engine/kernels/cpu/products/bfloat16.h"
-#include "engine/ops/attention/cases.h"
-#include "engine/ops/attention/mask.h"
+#include "engine/kernels/cpu/matmul/bfloat16.h"
+#include "engine/ops/attention/attention_cases.h"
+#include "engine/ops/attention/attention_operator.h"
 
 namespace headroom::ops {
 namespace bfloat16_attention_test {
 
 using namespace testing::bfloat16;
 
-// Bool, [T, S] or [B, 1, T, S]; all where nothing is hidden.
+// visible_keys(), all true if it is undefined.
 at::Tensor visible(const AttentionCase& z, const AttentionMask& mask) {
   const at::Tensor seen = visible_keys(mask, z.t, z.s, at::kCPU);
   return seen.defined() ? seen : at::ones({z.t, z.s}, at::kBool);
 }
 
-// log sum_j exp(score_ij) over what row i sees, with a mixture's epsilon among the terms.
+// log sum_j exp(score_ij) over the visible keys, including a mixture's epsilon.
 at::Tensor log_sums(const at::Tensor& visible, const at::Tensor& scores, double epsilon) {
   const at::Tensor sums =
       scores.masked_fill(visible.logical_not(), -std::numeric_limits<double>::infinity()).logsumexp(at::IntArrayRef{3});
@@ -31,24 +30,24 @@ at::Tensor for_heads(const at::Tensor& t, const AttentionCase& z) {
   return t.repeat_interleave(z.h / z.g, 1);
 }
 
-// Which intermediate values are rounded where products are those of bfloat16: probabilities before they meet values or
-// dO, and gradients of scores before they meet queries, keys and offsets.
-struct OnTheWay {
+// Sums of absolute values that are rounded on the way if the CPU multiplies in bfloat16: probabilities before they are
+// multiplied with values or dO, and score gradients before they are multiplied with queries, keys and offsets.
+struct Roundings {
   at::Tensor value;
-  Tensors gradients;  // undefined: nothing
+  Tensors gradients;  // undefined: none
 };
 
-// `product_gradients`: those of the products of queries and keys, with the keys of each, in mixtures.
+// The gradient of one query-key dot product of a mixture.
 struct ProductGradient {
   at::Tensor d;     // [B, H, T, S]
-  std::size_t key;  // which input its keys are
+  std::size_t key;  // index of its keys among the inputs
 };
 
 void add(at::Tensor& to, const at::Tensor& more) {
   to = to.defined() ? to + more : more;
 }
 
-// The stages that the bounds are made of.
+// The intermediate values that the bounds depend on.
 struct Stages {
   at::Tensor scores, probs_composed;
 };
@@ -64,10 +63,10 @@ at::Tensor attention_with(Stages& stages, const AttentionInputs& in) {
   });
 }
 
-OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exact, const Stages& stages,
-                    const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
-  OnTheWay sums{.value = at::zeros({}, at::kDouble), .gradients = Tensors(exact.size())};
-  if (!kernels::multiplies_bfloat16()) {
+Roundings attention_roundings(const AttentionCase& z, const Make& make, const Tensors& exact, const Stages& stages,
+                              const at::Tensor& d_scores, const std::vector<ProductGradient>& products) {
+  Roundings sums{.value = at::zeros({}, at::kDouble), .gradients = Tensors(exact.size())};
+  if (!kernels::has_fast_bfloat16()) {
     return sums;
   }
   Tensors sizes;
@@ -78,7 +77,7 @@ OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exa
   const at::Tensor value = stages.probs_composed.detach().abs().matmul(for_heads(leaves[2], z));
   sums.value = value.detach();
   sums.gradients[2] = torch::autograd::grad({value}, {leaves[2]}, {arriving(value).abs()})[0];
-  if (products.empty()) {  // sums of products of positive numbers: their gradients are the sums that are asked for
+  if (products.empty()) {  // with positive inputs, the gradients are the sums of absolute values
     Stages positive;
     attention_with(positive, make(leaves));
     const Tensors parts =
@@ -98,11 +97,11 @@ OnTheWay on_the_way(const AttentionCase& z, const Make& make, const Tensors& exa
   return sums;
 }
 
-// The result o is rounded once, and so is each gradient, with more in `rounded` where a gradient is put together from
-// several, and with what on_the_way() adds. The backward pass of p = softmax(s) needs D_i = dO_i . o_i, which it may
-// take from the o that was handed out: dS_ij = p_ij (dP_ij - D_i) then moves by -p_ij dD_i, dD_i = dO_i . (o_i as
-// rounded - o_i), and the gradient of any theta by -sum_ij p_ij dD_i ds_ij/dtheta = -sum_i dD_i d(log sum_j exp
-// s_ij)/dtheta: known here, and allowed.
+// The result o and each gradient are rounded once; `rounded` replaces this for gradients that are sums of several
+// rounded parts, and attention_roundings() is added. The backward pass of p = softmax(s) needs D_i = dO_i . o_i, which
+// it may compute from the rounded o: then dS_ij = p_ij (dP_ij - D_i) changes by -p_ij dD_i, dD_i = dO_i . (rounded o_i
+// - o_i), and the gradient of any theta by -sum_ij p_ij dD_i ds_ij/dtheta = -sum_i dD_i d(log sum_j exp s_ij)/dtheta,
+// which is computed here and allowed.
 void expect_attention(const AttentionCase& z, const AttentionInputs& given, const Tensors& rounded = {},
                       const std::vector<ProductGradient>& products = {}) {
   const Make make = [&](const Tensors& x) { return with_leaves(given, x); };
@@ -118,8 +117,8 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   const Tensors exact = torch::autograd::grad({o}, leaves, {weight}, /*retain_graph=*/true);
   const at::Tensor shift = (weight * (got.value.to(at::kDouble) - o.detach())).sum(-1);
   const at::Tensor d_scores = torch::autograd::grad({o}, {stages.scores}, {weight}, /*retain_graph=*/true)[0];
-  const OnTheWay way = on_the_way(z, make, leaves, stages, d_scores, products);
-  const bool composed = in.pre || in.post;  // there D_i is a sum over the keys
+  const Roundings way = attention_roundings(z, make, leaves, stages, d_scores, products);
+  const bool composed = in.pre || in.post;  // then D_i is computed as a sum over the keys
   at::Tensor sums = log_sums(visible(z, in.mask), stages.scores, in.mixture ? in.mixture->epsilon : 0.0);
   if (in.sink) {
     sums = at::logaddexp(sums, in.sink->view({1, z.h, 1}));
@@ -130,7 +129,7 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
                 {.rounded = o.detach().abs() + way.value, .moved = {}, .single = single * largest(o)},
                 what + ": value");
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    // Some gradients vanish by cancellation: float32's share is measured against all of them.
+    // Some gradients vanish by cancellation: float32's error is relative to all of them.
     const double size = std::max(largest(exact[i]), 0.1 * largest(exact));
     at::Tensor own = i < rounded.size() ? rounded[i] : itself(exact[i], inputs[i]);
     if (way.gradients[i].defined()) {
@@ -141,7 +140,6 @@ void expect_attention(const AttentionCase& z, const AttentionInputs& given, cons
   }
 }
 
-// Of every kind that has no mixture of keys.
 TEST(Bfloat16, Attention) {
   for (const AttentionCase& z : attention_cases(Role::bfloat16)) {
     if (!z.mixture) {
@@ -151,13 +149,14 @@ TEST(Bfloat16, Attention) {
   }
 }
 
-// |q - k_r|^2 = |q|^2 - 2 q.k_r + |k_r|^2: the product with the keys and what depends on query or key alone (lengths,
-// and products with shifts) are computed apart, and each has gradients of its own for queries and keys, rounded before
-// they are added. The same with tensors of their own for either part: `one` for products, `other` for the rest.
+// |q - k_r|^2 = |q|^2 - 2 q.k_r + |k_r|^2: the query-key dot products and the terms of query or key alone (lengths, dot
+// products with shifts) are computed separately, and each has gradients of queries and keys, which are rounded before
+// they are added. This computes the same with separate input tensors: `one` for the dot products, `other` for the
+// terms.
 struct InTwoParts {
   at::Tensor o;
   Tensors products;
-  std::vector<std::size_t> keys;  // which input the keys of each are
+  std::vector<std::size_t> keys;  // index of each product's keys among the inputs
 };
 
 InTwoParts in_two_parts(const AttentionCase& z, const AttentionInputs& in, const Tensors& one, const Tensors& other) {
@@ -199,15 +198,15 @@ TEST(Bfloat16, Mixtures) {
     const AttentionInputs in = z.inputs({at::kBFloat16});
     const Tensors inputs = leaves_of(in), wide = testing::in_double(inputs);
     const Tensors one = with_gradients(wide), other = with_gradients(wide);
-    const InTwoParts in_parts = in_two_parts(z, in, one, other);
-    const at::Tensor& o = in_parts.o;
+    const InTwoParts split = in_two_parts(z, in, one, other);
+    const at::Tensor& o = split.o;
     ASSERT_LE(testing::relative_error(o, attention_reference(with_leaves(in, wide))), 1e-12);
     Tensors both = one;
     both.insert(both.end(), other.begin(), other.end());
-    const Tensors d_products = torch::autograd::grad({o}, in_parts.products, {arriving(o)}, /*retain_graph=*/true);
+    const Tensors d_products = torch::autograd::grad({o}, split.products, {arriving(o)}, /*retain_graph=*/true);
     std::vector<ProductGradient> products;
     for (std::size_t r = 0; r < d_products.size(); ++r) {
-      products.push_back({d_products[r], in_parts.keys[r]});
+      products.push_back({d_products[r], split.keys[r]});
     }
     const Tensors parts = torch::autograd::grad({o}, both, {arriving(o)}, false, false, /*allow_unused=*/true);
     Tensors rounded;

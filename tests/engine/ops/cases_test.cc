@@ -1,16 +1,138 @@
-// Every case of every operator's table: the fused versions against the reference in float64, result and all gradients,
-// on every device, each backend by itself.
+// Every operator case: the fused version against the reference in float64, result and all gradients, on every device
+// and with each backend separately.
 #include <ATen/core/grad_mode.h>
+#include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <ostream>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "engine/ops/attention/attention_cases.h"
 #include "engine/ops/backend.h"
+#include "engine/ops/dropout/dropout_cases.h"
+#include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "engine/ops/head_map/head_map_cases.h"
+#include "engine/ops/linear/linear_cases.h"
+#include "engine/ops/linear_attention/linear_attention_cases.h"
+#include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
+#include "engine/ops/optimizers/optimizer_cases.h"
 #include "gradients.h"
-#include "guarded_memory.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
-#include "operator_cases.h"
+
+namespace headroom::testing {
+
+// Allocates CPU tensors filled with NaN between guards, which are checked when a tensor is freed.
+class GuardedAllocator : public c10::Allocator {
+ public:
+  static GuardedAllocator& instance() {
+    static GuardedAllocator* all = new GuardedAllocator;  // outlives every tensor
+    return *all;
+  }
+
+  c10::DataPtr allocate(std::size_t n) override {
+    const std::size_t whole = (n + 3 * kGuard - 1) / kGuard * kGuard;
+    auto* base = static_cast<unsigned char*>(std::aligned_alloc(kGuard, whole));
+    std::memset(base, kNan, whole);
+    const std::lock_guard lock(mutex_);
+    sizes_[base] = n;
+    return {base + kGuard, base + kGuard, &release, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t n) const override { default_copy_data(to, from, n); }
+
+  // The number of tensors with damaged guards since the last call.
+  int damaged() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [base, n] : sizes_) {
+      damaged_ += broken(base, n) ? 1 : 0;
+    }
+    return std::exchange(damaged_, 0);
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 64;    // bytes: a cache line, an AVX-512 vector
+  static constexpr unsigned char kNan = 0xFF;  // a NaN in float64, float32 and bfloat16 when repeated
+
+  static bool broken(const unsigned char* base, std::size_t n) {
+    const std::size_t whole = (n + 3 * kGuard - 1) / kGuard * kGuard;
+    const auto whole_guard = [](const unsigned char* begin, const unsigned char* end) {
+      return std::all_of(begin, end, [](unsigned char byte) { return byte == kNan; });
+    };
+    return !whole_guard(base, base + kGuard) || !whole_guard(base + kGuard + n, base + whole);
+  }
+  static void release(void* data) {
+    GuardedAllocator& self = instance();
+    const std::lock_guard lock(self.mutex_);
+    const auto found = self.sizes_.find(static_cast<unsigned char*>(data) - kGuard);
+    self.damaged_ += broken(found->first, found->second) ? 1 : 0;
+    std::free(found->first);
+    self.sizes_.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::map<unsigned char*, std::size_t> sizes_;
+  int damaged_ = 0;
+};
+
+// Makes torch use GuardedAllocator during its lifetime.
+class GuardedMemory {
+ public:
+  GuardedMemory() : before_(c10::GetCPUAllocator()) { c10::SetCPUAllocator(&GuardedAllocator::instance(), kFirst); }
+  ~GuardedMemory() { c10::SetCPUAllocator(before_, kFirst); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  static int damaged() { return GuardedAllocator::instance().damaged(); }
+
+ private:
+  static constexpr std::uint8_t kFirst = 255;
+  c10::Allocator* before_;
+};
+
+struct OperatorCase {
+  std::string op, name;
+  std::function<ops::Problem(const ops::Setting&)> problem;
+  std::vector<ops::Precision> precisions;
+  double share = 0.0;  // a gradient's error is relative to at least this share of the largest of all gradients
+};
+
+inline void PrintTo(const OperatorCase& c, std::ostream* to) {
+  *to << c.op << ": " << c.name;
+}
+
+template <class Case>
+void add_cases(std::vector<OperatorCase>& all, const char* op, const std::vector<Case>& table, double share = 0.0) {
+  for (const Case& c : table) {
+    all.push_back(
+        {op, c.name(), [c](const ops::Setting& setting) { return c.problem(setting); }, c.precisions(), share});
+  }
+}
+
+inline std::vector<OperatorCase> operator_cases() {
+  using ops::Role;
+  std::vector<OperatorCase> all;
+  add_cases(all, "adamw", ops::adamw_cases(Role::tested));
+  add_cases(all, "attention", ops::attention_cases(Role::tested), 0.1);
+  add_cases(all, "attention_sequences", ops::sequences_cases());
+  add_cases(all, "dropout", ops::dropout_cases());
+  add_cases(all, "expert_linear", ops::expert_linear_cases(Role::tested));
+  add_cases(all, "head_map_factors", ops::factors_cases());
+  add_cases(all, "linear", ops::linear_cases());
+  add_cases(all, "linear_attention", ops::linear_attention_cases(Role::tested));
+  add_cases(all, "linear_cross_entropy", ops::cross_entropy_cases(Role::tested));
+  add_cases(all, "muon", ops::muon_cases());
+  add_cases(all, "row_terms", ops::row_terms_cases());
+  return all;
+}
+
+}  // namespace headroom::testing
 
 namespace headroom::ops {
 namespace cases_test {
@@ -27,7 +149,7 @@ std::vector<at::Device> devices() {
   return all;
 }
 
-// While it lives, the others of the list refuse.
+// Restricts a list to one backend during its lifetime.
 class OnlyBackend {
  public:
   OnlyBackend(BackendList& list, const std::string& name) : list_(list) { list.restrict_to(name); }
@@ -51,8 +173,8 @@ double largest(const at::Tensor& t) {
   return t.numel() == 0 ? 0.0 : t.abs().max().item<double>();
 }
 
-// Some gradients vanish by cancellation, a prior's where it is the same for all keys: errors count relative to the
-// tensor's largest number, and to `share` of the largest of all gradients at least.
+// Errors are relative to the tensor's largest element, and to at least `share` of the largest of all gradients, because
+// some gradients vanish by cancellation (a prior's if it is the same for all keys).
 void expect_near(const Evaluated& got, const Evaluated& exact, double bound, double share) {
   EXPECT_LE(testing::relative_error(got.value, exact.value), bound) << "value";
   double all = 0.0;
@@ -66,7 +188,7 @@ void expect_near(const Evaluated& got, const Evaluated& exact, double bound, dou
   }
 }
 
-// Each backend that takes the problem is near the reference. Why all refuse it, if they do.
+// Compares each backend that takes the problem with the reference. Returns the refusals if all refuse.
 std::string compare_backends(const OperatorCase& c, const Precision& precision, at::Device device) {
   at::manual_seed(1);
   const Problem problem = c.problem({precision.type, device});
@@ -145,7 +267,7 @@ TEST(CaseTables, WhatNoBackendTakesHasTheReference) {
   EXPECT_GT(compared, 5);
 }
 
-// Of each operator the first case with numbers in it, which no backend refuses for another reason than their type.
+// The operator's first case that is not empty. Backends refuse it only because of the dtype.
 Problem first_problem(const std::string& op, const Setting& setting) {
   for (const OperatorCase& c : testing::operator_cases()) {
     if (c.op == op) {
@@ -159,7 +281,7 @@ Problem first_problem(const std::string& op, const Setting& setting) {
 }
 
 TEST(CaseTables, BackendsTakeTheNumbersThatTheySay) {
-  const std::set<std::string> inside = {"head_map_factors", "row_terms"};  // where the reference takes over silently
+  const std::set<std::string> inside = {"head_map_factors", "row_terms"};  // these fall back to the reference silently
   int taken = 0, refused = 0;
   for (BackendList* list : backend_lists()) {
     for (const BackendTraits& backend : list->traits()) {
@@ -197,7 +319,7 @@ TEST(GuardedMemory, ShowsWhatIsReadAndWrittenBeyondATensor) {
     numbers[5] = 0.0F;
     EXPECT_EQ(GuardedMemory::damaged(), 1);
   }
-  EXPECT_EQ(GuardedMemory::damaged(), 1);  // that one again, as it went
+  EXPECT_EQ(GuardedMemory::damaged(), 1);  // the same tensor when it was freed
   EXPECT_EQ(GuardedMemory::damaged(), 0);
 }
 

@@ -1,4 +1,4 @@
-// The parts of docs/operators.md that are made from the code: HEADROOM_WRITE_DOCS=1 writes them anew.
+// The generated parts of docs/operators.md. HEADROOM_WRITE_DOCS=1 rewrites them.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ std::string content_of(const std::string& file) {
   return content.str();
 }
 
-// What lies between two marks, without them.
+// The text between two marks, without them.
 struct Part {
   std::size_t begin, size;
 };
@@ -29,7 +29,7 @@ Part find_part(const std::string& text, const std::string& first, const std::str
   return {begin, end - begin};
 }
 
-// In the page the part lies between comments of that name.
+// Compares the part of the page between the comments of that name, or writes it.
 void expect_part(const std::string& name, const std::string& expected) {
   const std::string file = "docs/operators.md";
   std::string page = content_of(file);

@@ -8,7 +8,7 @@
 namespace headroom::ops {
 namespace dropout_test {
 
-TEST(Dropout, DropsTheShareAskedForEverywhere) {
+TEST(Dropout, DropsTheRequestedShareEverywhere) {
   for (const double p : {0.1, 0.5, 0.9}) {
     const at::Tensor y = ops::dropout(at::ones({1000, 1000}), {.p = p, .seed = 7});
     const auto far = [&](const at::Tensor& share, double n) {
@@ -19,7 +19,7 @@ TEST(Dropout, DropsTheShareAskedForEverywhere) {
     EXPECT_LT(far(kept.mean(0), 1e3), 6.0);  // the worst of a thousand columns
     EXPECT_LT(far(kept.mean(1), 1e3), 6.0);  // and rows
     EXPECT_NEAR(y.max().item<double>(), 1.0 / (1.0 - p), 1e-5);
-    // Neighbours, and the same place under the next seed, know nothing of each other.
+    // Neighbours, and the same element with the next seed, are independent.
     const at::Tensor other = ops::dropout(at::ones({1000, 1000}), {.p = p, .seed = 8}).ne(0).to(at::kDouble);
     const double both = (1.0 - p) * (1.0 - p), deviation = std::sqrt(both * (1.0 - both) / 1e6);
     EXPECT_LT(std::abs((kept * other).mean().item<double>() - both) / deviation, 5.0);

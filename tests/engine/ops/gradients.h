@@ -1,4 +1,4 @@
-// Comparing two implementations of one operator: values and all gradients, within a bound that the caller derives.
+// Compares two implementations of an operator: values and all gradients, within a bound that the caller derives.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -12,7 +12,7 @@
 
 namespace headroom::testing {
 
-// Largest difference, relative to the largest entry of `expected` (absolute when that is 0).
+// Largest difference, relative to the largest element of `expected` (absolute if that is 0).
 inline double relative_error(const at::Tensor& got, const at::Tensor& expected) {
   if (expected.numel() == 0) {
     return 0.0;
@@ -64,7 +64,7 @@ inline std::vector<at::Tensor> in_double(const std::vector<at::Tensor>& tensors)
   return wide;
 }
 
-// Runs `check` with 1, 2 and 3 threads in turn; those in force before are in force again afterwards.
+// Runs `check` with 1, 2 and 3 threads in turn, then restores the number of threads.
 inline void with_threads(const std::function<void(int threads)>& check) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
@@ -74,7 +74,7 @@ inline void with_threads(const std::function<void(int threads)>& check) {
   at::set_num_threads(before);
 }
 
-// Result and gradients are the same to the last bit for any number of threads.
+// Expects the same bits in result and gradients for any number of threads.
 inline void expect_threads_change_nothing(const std::function<at::Tensor(const std::vector<at::Tensor>&)>& op,
                                           const std::vector<at::Tensor>& inputs, const std::string& what) {
   Evaluated one;
@@ -85,16 +85,6 @@ inline void expect_threads_change_nothing(const std::function<at::Tensor(const s
     }
     expect_close(got, one, 0.0, what + ", threads " + std::to_string(threads));
   });
-}
-
-// A seeded tensor; `strided` gives one whose last axis is not contiguous.
-inline at::Tensor random_tensor(at::IntArrayRef shape, at::ScalarType type, bool strided = false) {
-  if (!strided || shape.size() < 2) {
-    return at::randn(shape, at::kDouble).to(type);
-  }
-  std::vector<std::int64_t> swapped = shape.vec();
-  std::swap(swapped[swapped.size() - 1], swapped[swapped.size() - 2]);
-  return at::randn(swapped, at::kDouble).to(type).transpose(-1, -2);
 }
 
 }  // namespace headroom::testing

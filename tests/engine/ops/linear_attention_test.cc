@@ -1,6 +1,6 @@
 #include "headroom/ops/linear_attention.h"
 
-#include "engine/ops/linear_attention/cases.h"
+#include "engine/ops/linear_attention/linear_attention_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -12,7 +12,7 @@ using testing::evaluate;
 using testing::expect_close;
 using testing::relative_error;
 
-// With the whole T x S matrix.
+// The definition with the T x S matrix.
 at::Tensor by_hand(const LinearAttentionInputs& in) {
   const std::int64_t share = in.q.size(1) / in.k.size(1);
   const at::Tensor k = in.k.repeat_interleave(share, 1), v = in.v.repeat_interleave(share, 1);
@@ -97,7 +97,7 @@ TEST(LinearAttention, LowPrecisionKeepsItsSumsInFloat) {
   in.v = wide.v.to(at::kBFloat16);
   const at::Tensor o = linear_attention(in);
   EXPECT_EQ(o.scalar_type(), at::kBFloat16);
-  EXPECT_LE(relative_error(o, by_hand(wide)), 4.0 / 256);  // inputs and result are rounded to 8 bits
+  EXPECT_LE(relative_error(o, by_hand(wide)), 4.0 / 256);  // inputs and result have 8 bits
 }
 
 TEST(LinearAttention, NothingVisibleGivesZero) {

@@ -29,7 +29,7 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
 }
 
-// One by one, the same losses: in several blocks of rows, in both implementations.
+// In several blocks of rows, with both implementations.
 TEST(LinearCrossEntropy, EachLossByItself) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({1500, 6}), w = at::randn({6, 9000}), b = at::randn({9000});
@@ -41,9 +41,8 @@ TEST(LinearCrossEntropy, EachLossByItself) {
                                    .index_select(0, counted)
                                    .gather(1, target.index_select(0, counted).unsqueeze(1))
                                    .squeeze(1);
-  // Each addition rounds: seven times in a logit, and a loss is the difference of two numbers of their size; in the sum
-  // of 9000 exponentials, four at a time in the narrowest vectors, whose relative error is the logarithm's absolute
-  // one.
+  // Roundings: seven in a logit, and a loss is the difference of two values of that size; and those of the sum of 9000
+  // exponentials, in at least four partial sums, whose relative error is the logarithm's absolute error.
   const double largest = (x.abs().mm(w.abs()) + b.abs()).max().item<double>();
   const double bound = (2.0 * 7.0 * largest + 9000.0 / 4.0) * std::numeric_limits<float>::epsilon() / 2.0;
   for (const Implementation which : {Implementation::fused, Implementation::reference}) {

@@ -1,12 +1,14 @@
 #include "headroom/ops/linear.h"
 
 #include <ATen/Parallel.h>
+#include <gtest/gtest.h>
 
 #include <mutex>
 #include <set>
 #include <thread>
 
-#include "engine/ops/linear/cases.h"
+#include "engine/ops/linear/batch_invariant.h"
+#include "engine/ops/linear/linear_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 
@@ -15,6 +17,7 @@ namespace linear_test {
 
 using testing::evaluate;
 using testing::expect_close;
+using testing::relative_error;
 
 TEST(Linear, ThreadsDoNotChangeTheResult) {
   at::manual_seed(3);
@@ -28,7 +31,7 @@ TEST(Linear, ThreadsDoNotChangeTheResult) {
   }
 }
 
-// A gradient that is one number expanded, and a matrix that is a part of a wider one.
+// An expanded scalar as the gradient, and a matrix that is part of a wider one.
 TEST(Linear, TakesMatricesWithGaps) {
   at::manual_seed(4);
   const auto value = [](Implementation impl) {
@@ -53,7 +56,7 @@ TEST(Linear, TakesABiasWithGaps) {
   }
 }
 
-// The result has the matrix's dtype; the rows are kept, and get their gradient, in their own.
+// The result has the matrix's dtype; x is saved, and gets its gradient, in its own dtype.
 TEST(Linear, TakesNarrowerRows) {
   at::manual_seed(5);
   const at::Tensor x = at::randn({33, 41}).to(at::kBFloat16), w = at::randn({41, 7});
@@ -75,7 +78,7 @@ TEST(Linear, RefusesWhatDoesNotFit) {
                UserError);
 }
 
-// at::parallel_for is a template that runs on one thread, without a word, where it is compiled without OpenMP.
+// at::parallel_for is a template that silently runs on one thread if it is compiled without OpenMP.
 TEST(Threads, AreUsedByParallelLoops) {
   const int before = at::get_num_threads();
   at::set_num_threads(3);
@@ -87,6 +90,69 @@ TEST(Threads, AreUsedByParallelLoops) {
   });
   at::set_num_threads(before);
   EXPECT_EQ(seen.size(), 3);
+}
+
+// Sizes around SIMD widths, parts of a matrix and blocks of columns; row-major and transposed matrices.
+TEST(BatchInvariant, ALinearRowIsWhatItIsAlone) {
+  at::manual_seed(1);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    for (const auto& [in, out] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+             {1, 1}, {7, 33}, {33, 7}, {100, 513}, {300, 1100}, {515, 97}}) {
+      for (const bool turned : {false, true}) {
+        for (const std::int64_t n : {2, 3, 8, 19}) {
+          const at::Tensor x = at::randn({n, in}, type), b = at::randn({out}, type);
+          const at::Tensor w = turned ? at::randn({out, in}, type).t() : at::randn({in, out}, type);
+          const at::Tensor y = linear_batch_invariant(x, w, b), bare = linear_batch_invariant(x, w);
+          for (std::int64_t row = 0; row < n; ++row) {
+            const at::Tensor one = x.narrow(0, row, 1);
+            ASSERT_TRUE(y.narrow(0, row, 1).equal(linear_batch_invariant(one, w, b)))
+                << in << " " << out << " " << type;
+            ASSERT_TRUE(bare.narrow(0, row, 1).equal(linear_batch_invariant(one, w)))
+                << in << " " << out << " " << type;
+          }
+          const double bound = type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-6 : 4e-3;
+          EXPECT_LE(relative_error(y, at::addmm(b.to(at::kDouble), x.to(at::kDouble), w.to(at::kDouble))), bound);
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchInvariant, AnExpertRowIsWhatItIsAlone) {
+  at::manual_seed(2);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    for (const bool per_head : {false, true}) {
+      for (const bool sum_heads : {false, true}) {
+        constexpr std::int64_t kRows = 70, kHeads = 3, kChoices = 2, kMatrices = 5;
+        ExpertLinearInputs in;
+        in.input = per_head ? at::randn({kRows, kHeads, 37}, type) : at::randn({kRows, 37}, type);
+        in.bank = at::randn({kMatrices, 37, 29}, type);
+        in.index = std::get<1>(at::rand({kRows, kHeads, kMatrices}).topk(kChoices, -1));
+        in.weight = at::rand({kRows, kHeads, kChoices});
+        in.sum_heads = sum_heads;
+        const at::Tensor y = expert_linear_batch_invariant(in);
+        EXPECT_LE(relative_error(y, expert_linear(in)), type == at::kDouble ? 1e-14 : type == at::kFloat ? 1e-6 : 1e-2);
+        for (std::int64_t row = 0; row < kRows; ++row) {
+          ExpertLinearInputs one = in;
+          one.input = in.input.narrow(0, row, 1);
+          one.index = in.index.narrow(0, row, 1);
+          one.weight = in.weight->narrow(0, row, 1);
+          ASSERT_TRUE(y.narrow(0, row, 1).equal(expert_linear(one))) << type << " " << per_head << " " << sum_heads;
+        }
+      }
+    }
+  }
+}
+
+TEST(BatchInvariant, TheReferenceIsThatOfEachRow) {
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({5, 40}), w = at::randn({40, 30});
+  const at::Tensor y = linear_batch_invariant(x, w, std::nullopt, Implementation::reference);
+  for (std::int64_t row = 0; row < 5; ++row) {
+    EXPECT_TRUE(y.narrow(0, row, 1).equal(x.narrow(0, row, 1).mm(w)));
+  }
+  EXPECT_THROW(linear_batch_invariant(x.to(at::kDouble), w.to(at::kDouble), std::nullopt, Implementation::fused),
+               UserError);
 }
 
 }  // namespace linear_test

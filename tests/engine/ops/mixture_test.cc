@@ -1,4 +1,5 @@
-#include "engine/ops/attention/cases.h"
+#include "engine/ops/attention/attention_cases.h"
+#include "engine/ops/attention/row_terms.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -43,7 +44,7 @@ at::Tensor by_hand(const AttentionInputs& in) {
 }
 
 TEST(Mixture, EqualsItsDefinition) {
-  for (const std::int64_t n : {1, 2, 5, 9}) {  // more components than keys as well
+  for (const std::int64_t n : {1, 2, 5, 9}) {  // also more components than keys
     at::manual_seed(n);
     AttentionInputs in = random_inputs(kSmall, n);
     EXPECT_LE(relative_error(attention(in), by_hand(in)), 1e-13) << n;
@@ -96,12 +97,12 @@ TEST(Mixture, AComponentWithoutWeightHasStillADerivative) {
 void expect_defined_extremes(const AttentionCase& z, at::ScalarType type) {
   at::manual_seed(5);
   AttentionInputs in = random_inputs(z, 2, type);
-  in.q = in.q * 1e4;  // distances far beyond what exp can take
+  in.q = in.q * 1e4;  // distances far beyond the range of exp()
   EXPECT_TRUE(at::isfinite(attention(in)).all().item<bool>());
   in.mixture->epsilon = 0.1;
   EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
   in.mixture->epsilon = 0.0;
-  in.mixture->prior->zero_();  // no component has weight: every row is blind
+  in.mixture->prior->zero_();  // no key has any weight
   EXPECT_EQ(attention(in).abs().max().item<double>(), 0.0);
   in.mixture->prior.reset();
   in.mask.valid_keys = at::zeros({z.b, z.s}, at::kBool);
@@ -130,6 +131,15 @@ TEST(Mixture, RefusesShapesThatDoNotFit) {
   in.mixture->shift = at::ones({2, 2, 1, 3}, at::kDouble);
   EXPECT_THROW(attention(in), Error);
   EXPECT_THROW(attention(random_inputs(), Implementation::fused), UserError);
+}
+
+TEST(RowTerms, OtherNumbersTakeTheReference) {
+  const at::Tensor t = at::randn({1, 2, 3, 4}, at::kDouble), directions = at::randn({2, 2, 4}, at::kDouble);
+  const at::Tensor terms = row_terms(t, directions);
+  EXPECT_EQ(terms.scalar_type(), at::kDouble);
+  EXPECT_EQ(terms.sizes(), at::IntArrayRef({1, 2, 3, 3}));
+  EXPECT_LE(testing::relative_error(terms[0][1][2], t[0][1].matmul(directions[1][1])), 1e-15);
+  EXPECT_LE(testing::relative_error(terms[0][1][0], t[0][1].square().sum(1)), 1e-15);
 }
 
 }  // namespace mixture_test

@@ -5,13 +5,13 @@
 #include <set>
 #include <string>
 
-#include "engine/ops/expert_linear/operator.h"
+#include "engine/ops/expert_linear/expert_linear_operator.h"
 #include "headroom/ops/expert_linear.h"
 
 namespace headroom::ops {
 namespace registration_test {
 
-// What users call: made of the operators below.
+// Public operators, composed of the operators below.
 const std::set<std::string> kPublic = {
     "adamw_step",       "attention", "dropout",          "expert_linear",         "head_map",
     "head_map_factors", "linear",    "linear_attention", "linear_attention_step", "linear_cross_entropy",
@@ -22,12 +22,12 @@ const std::set<std::string> kFused = {
 const std::set<std::string> kWithoutDerivative = {"head_map_factors_fused"};
 
 TEST(Registration, EveryOperatorHasItsDispatchKeys) {
-  // Pulls the library in, then looks at all that it registered.
+  // Load the library.
   expert_linear({.input = at::ones({1, 1}), .bank = at::ones({1, 1, 1}), .index = at::zeros({1, 1, 1}, at::kLong)});
   std::set<std::string> found, expected = kPublic;
   for (const std::string& name : kFused) {
     expected.insert(name);
-    if (name != "prefix_product") {  // its gradients are products of the same kind
+    if (name != "prefix_product") {  // its gradients are prefix products
       expected.insert(name + "_backward");
     }
   }

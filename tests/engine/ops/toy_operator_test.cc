@@ -1,4 +1,4 @@
-// A toy operator made as the real ones are (docs/operators.md quotes it), and what ops/operator.h makes of it.
+// A toy operator, written like the real ones, which docs/operators.md quotes; tests of engine/ops/operator.h.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace headroom::ops {
 namespace toy_operator_test {
 
 // The example begins.
-// operator.h: y_ij = factor w_i x_ij, w_i = 1 where there is no w.
+// scale_rows.cc: y_ij = factor w_i x_ij; without w, w_i = 1.
 struct FusedScaleRows {
   static constexpr const char* kName = "toy_scale_rows_fused";
   struct Arguments {
@@ -27,13 +27,12 @@ struct FusedScaleRows {
     }
   };
   using Results = Single;
-  using Backward = GradAndInputs<Arguments>;  // what the backward pass takes: the gradient of y, and the arguments
+  using Backward = GradAndInputs<Arguments>;  // the backward operator's arguments: the gradient of y, and the arguments
   static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in}; }
 };
 using ScaleRows = FusedScaleRows::Arguments;
-Backends<ScaleRows>& scale_rows_backends();
 
-// scale_rows.cc: the checks, the reference, the choice between the implementations, and the names in Python.
+// The checks, the reference, the choice between the implementations, and the Python names.
 Backends<ScaleRows>& scale_rows_backends() {
   static Backends<ScaleRows> all("toy_scale_rows");
   return all;
@@ -55,7 +54,7 @@ at::Tensor scale_rows_call(const Call<ScaleRows>& c) {
   return scale_rows(c.in, implementation_named(c.implementation));
 }
 
-// Shapes alone: what a compiler asks for.
+// Shapes of the results, for torch.compile.
 Single scale_rows_meta(const ScaleRows& in) {
   return {dense_like(in.x)};
 }
@@ -65,13 +64,13 @@ ScaleRows scale_rows_backward_meta(const FusedScaleRows::Backward& back) {
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedScaleRows>(library);
-  offer<Call<ScaleRows>, scale_rows_call>(library, "toy_scale_rows");
+  define_public<Call<ScaleRows>, scale_rows_call>(library, "toy_scale_rows");
 }
 TORCH_LIBRARY_IMPL(headroom, Meta, library) {
   implement<FusedScaleRows, scale_rows_meta, scale_rows_backward_meta>(library);
 }
 
-// cpu.cc: the backend. The gradients come in an Arguments: undefined where there is none.
+// The CPU backend. The backward pass returns the gradients in an Arguments, undefined where there is none.
 Single scale_rows_cpu(const ScaleRows& in) {
   const at::Tensor x = in.x.contiguous(), y = at::empty(x.sizes(), x.options());
   const at::Tensor w = in.w.value_or(at::ones({x.size(0)}, x.options())).contiguous();
@@ -95,10 +94,10 @@ std::string scale_rows_refusal(const ScaleRows& in) {
   return in.x.sym_size(0) > 100 ? "more than 100 rows" : "";
 }
 
-[[maybe_unused]] const bool kScaleRowsOnCpu =
-    scale_rows_backends().add({{"loop", at::kCPU, 0, [](at::ScalarType type) { return type == at::kFloat; }},
-                               scale_rows_refusal,
-                               run<FusedScaleRows>});
+const Registration kScaleRowsOnCpu(scale_rows_backends(),
+                                   {{"loop", at::kCPU, 0, [](at::ScalarType type) { return type == at::kFloat; }},
+                                    scale_rows_refusal,
+                                    run<FusedScaleRows>});
 
 TORCH_LIBRARY_IMPL(headroom, CPU, library) {
   implement<FusedScaleRows, scale_rows_cpu, scale_rows_backward_cpu>(library);
@@ -111,7 +110,7 @@ auto run_scaled(bool weighted, Implementation implementation) {
   };
 }
 
-// One product more or less than the reference takes, each rounded to 2^-24.
+// One multiplication more or less than in the reference, each rounded to 2^-24.
 TEST(ToyOperator, HasItsDerivatives) {
   at::manual_seed(1);
   for (const bool weighted : {true, false}) {
@@ -145,7 +144,7 @@ TEST(ToyOperator, MetaTensorsGetShapes) {
   EXPECT_EQ(call<FusedScaleRows>(in).result.sizes(), at::IntArrayRef({5, 3}));
 }
 
-// As Python calls it: arguments by the dispatcher, and errors of its own kind.
+// Calls through the dispatcher, as Python does.
 at::Tensor by_name(const Call<ScaleRows>& arguments) {
   return call_boxed<Single>(find_operator("toy_scale_rows"), arguments).result;
 }

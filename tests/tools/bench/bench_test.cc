@@ -8,7 +8,7 @@
 
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
-#include "headroom/ops/head_map_factors.h"
+#include "headroom/ops/head_map.h"
 #include "tools/bench/timing.h"
 
 namespace headroom::bench {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

@@ -9,7 +9,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
-#include "headroom/ops/muon.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace step_test {
@@ -73,9 +73,9 @@ TEST(Step, EveryPartIsForTheFusedOptimizer) {
       ASSERT_EQ(testing::refusal(config.model), "") << choice.name;
       for (const auto precision : {config::Precision::fp32, config::Precision::bf16}) {
         config.train.precision = precision;
-        ops::forget_choices();
+        ops::reset_implementation_counts();
         EXPECT_TRUE(Trained(config, 1, models::make_context(config.train, at::kCPU)).last.finite()) << choice.name;
-        const ops::Choices made = ops::choices().at("adamw");
+        const ops::ImplementationCounts made = ops::implementation_counts().at("adamw");
         EXPECT_TRUE(made.fused == 1 && made.reference == 0) << choice.name << ": " << made.refusal;
       }
     }

@@ -8,7 +8,7 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "engine/kernels/cpu/products/bfloat16-inl.h"
+#include "vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
@@ -25,22 +25,23 @@ HWY_INLINE Words scramble(Words x) {
   return hn::Xor(x, hn::ShiftRight<16>(x));
 }
 
-// scale where elements begin.. stay, 0 where they are dropped.
+// Lane i: rule.scale if element begin + i is kept, 0 if it is dropped.
 HWY_INLINE Vector factors(const DropoutRule& rule, std::int64_t begin) {
   const Bits d;
   const auto at = static_cast<std::uint64_t>(begin);
   const std::uint64_t block = rule.seed + (at >> 32) * 0x9E3779B97F4A7C15ULL;
-  // Counted from 0: from anything else, the lanes would be written to memory one by one.
+  // Iota from 0 plus a broadcast: GCC would build any other Iota in memory, lane by lane.
   const Words first = hn::Set(d, static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(block));
   Words x = scramble(hn::Add(hn::Iota(d, 0), first));
   x = scramble(hn::Xor(x, hn::Set(d, static_cast<std::uint32_t>(block >> 32))));
-  const hn::RebindToSigned<Tag> ordered;  // 31 bits: signed numbers can be compared everywhere
+  const hn::RebindToSigned<Tag> ordered;  // 31 bits, because every target can compare signed integers
   const auto draw = hn::BitCast(ordered, hn::ShiftRight<1>(x));
   const auto stays = hn::RebindMask(Tag(), hn::Gt(draw, hn::Set(ordered, rule.threshold - 1)));
   return hn::IfThenElseZero(stays, hn::Set(Tag(), rule.scale));
 }
 
-// Vectors begin at multiples of their width, so that none crosses a multiple of 2^32.
+// Vectors begin at multiples of their width, so that none crosses a multiple of 2^32 (factors() hashes the index's
+// halves separately).
 template <class Body>
 HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& body) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(Tag()));
@@ -65,7 +66,7 @@ void Forward(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64
 template <class T>
 void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x) {
   for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
-    // With relu, what was dropped is 0 as well: the result tells all.
+    // With relu the forward result is 0 exactly where the gradient is.
     const Vector factor =
         rule.relu ? hn::IfThenElseZero(hn::Gt(load_part(y + i, n), hn::Zero(Tag())), hn::Set(Tag(), rule.scale))
                   : factors(rule, i);
@@ -76,7 +77,7 @@ void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t be
 void ForwardFloat(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
   Forward(rule, x, begin, end, y);
 }
-void ForwardHalf(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
+void ForwardBf16(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
                  c10::BFloat16* y) {
   Forward(rule, x, begin, end, y);
 }
@@ -84,7 +85,7 @@ void BackwardFloat(const DropoutRule& rule, const float* d_y, const float* y, st
                    float* d_x) {
   Backward(rule, d_y, y, begin, end, d_x);
 }
-void BackwardHalf(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y, std::int64_t begin,
+void BackwardBf16(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y, std::int64_t begin,
                   std::int64_t end, c10::BFloat16* d_x) {
   Backward(rule, d_y, y, begin, end, d_x);
 }
@@ -96,9 +97,9 @@ HWY_AFTER_NAMESPACE();
 namespace headroom::kernels {
 
 HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardHalf);
+HWY_EXPORT(ForwardBf16);
 HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardHalf);
+HWY_EXPORT(BackwardBf16);
 
 template <>
 void dropout<float>(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
@@ -107,7 +108,7 @@ void dropout<float>(const DropoutRule& rule, const float* x, std::int64_t begin,
 template <>
 void dropout<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
                             c10::BFloat16* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardHalf)(rule, x, begin, end, y);
+  HWY_DYNAMIC_DISPATCH(ForwardBf16)(rule, x, begin, end, y);
 }
 template <>
 void dropout_backward<float>(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin,
@@ -117,7 +118,7 @@ void dropout_backward<float>(const DropoutRule& rule, const float* d_y, const fl
 template <>
 void dropout_backward<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y,
                                      std::int64_t begin, std::int64_t end, c10::BFloat16* d_x) {
-  HWY_DYNAMIC_DISPATCH(BackwardHalf)(rule, d_y, y, begin, end, d_x);
+  HWY_DYNAMIC_DISPATCH(BackwardBf16)(rule, d_y, y, begin, end, d_x);
 }
 
 }  // namespace headroom::kernels

@@ -1,5 +1,5 @@
-// Dropout whose mask is a function of a seed and the element's place: nothing to store, the same backward as forward,
-// the same with any number of threads.
+// Dropout with a mask that is a hash of the seed and the element's index: no mask is stored, the backward pass
+// recomputes it, and the number of threads does not matter.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,16 @@ namespace headroom::kernels {
 
 struct DropoutRule {
   std::uint64_t seed;
-  std::int32_t threshold;  // an element whose random 31 bits are below it is dropped
-  float scale;             // of those that stay
-  bool relu;               // forward: negative elements become 0 first
+  std::int32_t threshold;  // an element is dropped if its 31 random bits are below it
+  float scale;             // factor for the other elements
+  bool relu;               // apply max(x, 0) first
 };
 
 // Elements [begin, end): y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. T: float or c10::BFloat16.
 template <class T>
 void dropout(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y);
 
-// The backward pass: dx = dy * scale, 0 where dropped, with relu 0 where the forward result `y` is 0. `y` may be
-// null without relu.
+// dx = dy * scale, or 0 where dropped and, with relu, where the forward result `y` is 0. `y` may be null without relu.
 template <class T>
 void dropout_backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x);
 

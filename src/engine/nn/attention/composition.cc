@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/nn/linear.h"
-#include "headroom/ops/head_map_factors.h"
+#include "headroom/ops/head_map.h"
 
 namespace headroom::nn {
 namespace {

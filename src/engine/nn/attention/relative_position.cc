@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "engine/ops/traced.h"
+#include "engine/ops/shapes.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/position.h"
 #include "position_table.h"
@@ -53,7 +53,7 @@ at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::i
 at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
   const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
   const at::Tensor p =
-      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_numbers(w_pos_))[0];
+      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_values(w_pos_))[0];
   Context all_together = context;  // no rows of the call: the same whoever asks first
   all_together.batch_invariant = false;
   return linear(p, w_pos_, {}, all_together).view_symint({n, -1, options_.d_head}).transpose(0, 1);

@@ -1,7 +1,7 @@
 // Rotary positions: pairs of channels turn by an angle that grows with the position (RoPE).
 #include <algorithm>
 
-#include "engine/ops/traced.h"
+#include "engine/ops/shapes.h"
 #include "headroom/nn/position.h"
 #include "position_table.h"
 
@@ -51,7 +51,7 @@ at::TensorOptions at_least_single(const at::Tensor& x) {
 
 at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
   const at::Tensor turns =
-      rows_of({make_turns, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_numbers(x));
+      rows_of({make_turns, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_values(x));
   return turned(x, channels, turns[0], turns[1]);
 }
 

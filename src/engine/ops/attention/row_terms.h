@@ -1,5 +1,5 @@
-// Squared lengths of rows and their products with a few directions, in one pass: what a mixture of Gaussian keys needs
-// besides the products of queries and keys.
+// Squared lengths of rows and their dot products with a few directions, in one pass: the terms of a mixture of Gaussian
+// keys that depend on the query or the key alone.
 #pragma once
 
 #include "engine/ops/backend.h"
@@ -24,8 +24,8 @@ struct RowTerms {
 
 Backends<RowTerms::Arguments>& row_terms_backends();
 
-// t [B, X, n, e] and directions [X, R, e], R may be 0; [B, X, 1 + R, n] in float32 (float64 for a t of float64):
-// |t_i|^2, then t_i . direction_r. Differentiable in both.
+// t [B, X, n, e] and directions [X, R, e], R may be 0. Returns [B, X, 1 + R, n] in float32 (float64 if t is): |t_i|^2,
+// then t_i . direction_r. Differentiable in both.
 at::Tensor row_terms(const at::Tensor& t, const at::Tensor& directions,
                      Implementation implementation = Implementation::automatic);
 

@@ -1,17 +1,40 @@
 #include "headroom/ops/expert_linear.h"
 
 #include "engine/ops/shapes.h"
+#include "expert_linear_operator.h"
 #include "headroom/core/error.h"
-#include "operator.h"
-#include "reference.h"
 
 namespace headroom::ops {
+
 namespace {
+
+// A loop over the bank in operations with derivatives: the operator's specification.
+at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
+  const std::int64_t n = in.index.size(0), heads = in.index.size(1), top_k = in.index.size(2);
+  const std::int64_t d_out = in.bank.size(2);
+  // One row for each (token, head) r; its k-th assignment has index r * top_k + k.
+  const at::Tensor rows = in.input.dim() == 3
+                              ? in.input.reshape({n * heads, in.input.size(2)})
+                              : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, -1});
+  const at::Tensor flat_index = in.index.reshape({-1});
+  at::Tensor y = at::zeros({n * heads, d_out}, rows.options());
+  for (std::int64_t expert = 0; expert < in.bank.size(0); ++expert) {
+    const at::Tensor assignment = flat_index.eq(expert).nonzero().squeeze(1);
+    const at::Tensor row = assignment.div(top_k, "floor");
+    at::Tensor product = rows.index_select(0, row).mm(in.bank.select(0, expert));
+    if (in.weight) {
+      product = product * in.weight->reshape({-1}).index_select(0, assignment).unsqueeze(1).to(product.scalar_type());
+    }
+    y = y.index_add(0, row, product);
+  }
+  y = y.view({n, heads, d_out});
+  return in.sum_heads ? y.sum(1) : y;
+}
 
 void check(const ExpertLinearInputs& in) {
   const auto& [input, bank, index, weight, sum_heads] = in;
   if (bank.dim() != 3 || index.dim() != 3) {
-    fail("expert_linear: bank must be [X, d_in, d_out] and index [N, H, K], got {} and {} axes", bank.dim(),
+    fail("expert_linear: bank must be [X, d_in, d_out] and index [N, H, K], got {} and {} dimensions", bank.dim(),
          index.dim());
   }
   const bool fits = (input.dim() == 2 || (input.dim() == 3 && input.sym_size(1) == index.sym_size(1))) &&
@@ -70,7 +93,7 @@ at::Tensor expert_linear(const ExpertLinearInputs& in, Implementation implementa
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedExpertLinear>(library);
-  offer<Call<FusedExpertLinear::Arguments>, expert_linear_call>(library, "expert_linear");
+  define_public<Call<FusedExpertLinear::Arguments>, expert_linear_call>(library, "expert_linear");
 }
 TORCH_LIBRARY_IMPL(headroom, Meta, library) {
   implement<FusedExpertLinear, expert_linear_meta, expert_linear_backward_meta>(library);

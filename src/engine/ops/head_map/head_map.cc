@@ -1,8 +1,8 @@
 #include "headroom/ops/head_map.h"
 
-#include "arguments.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "head_map_arguments.h"
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
@@ -26,10 +26,10 @@ at::Tensor by_group(const at::Tensor& factor, const Sizes& z) {
   return factor.unflatten_symint(3, {z.groups, z.m}).permute({0, 3, 1, 2, 4});
 }
 
-// [B, H, T, S] as [B, C, n, ...] matrices with the side's tokens in front.
+// The low-rank term of one side, [B, H, T, S].
 at::Tensor low_rank(const HeadMapSide& side, const at::Tensor& a, const Sizes& z, bool on_query) {
   const at::Tensor grouped = a.view_symint({z.b, z.groups, z.m, z.t, z.s});
-  // One matrix a token of the side: [B, C, n, m, other].
+  // One matrix for each token of the side: [B, C, n, m, other side's tokens].
   const at::Tensor heads = on_query ? grouped.permute({0, 1, 3, 2, 4}) : grouped.permute({0, 1, 4, 2, 3});
   const auto factor = [&](const at::Tensor& f) { return by_group(f, z).to(a.scalar_type()); };
   const at::Tensor inner = factor(side.u()).matmul(heads);                   // [B, C, n, R, other]
@@ -110,7 +110,7 @@ at::Tensor head_map_call(const HeadMapCall& c) {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
-  offer<HeadMapCall, head_map_call>(library, "head_map");
+  define_public<HeadMapCall, head_map_call>(library, "head_map");
 }
 
 }  // namespace headroom::ops

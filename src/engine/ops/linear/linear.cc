@@ -1,11 +1,52 @@
+// linear: schema, reference, backends.
 #include "headroom/ops/linear.h"
 
+#include "dense_matmul.h"
+#include "engine/ops/backend.h"
+#include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
-#include "operator.h"
 
 namespace headroom::ops {
 namespace {
+
+struct FusedLinear {
+  static constexpr const char* kName = "linear_fused";
+  struct Arguments {
+    at::Tensor x, w;
+    OptionalTensor b;
+    template <class V>
+    void visit(V& v) {
+      v("x", x);
+      v("w", w);
+      v("b", b);
+    }
+  };
+  using Results = Single;
+  struct Backward {
+    at::Tensor grad, x, w;
+    std::vector<bool> wanted;  // of x, w, b; empty: all
+    template <class V>
+    void visit(V& v) {
+      v("grad", grad);
+      v("x", x);
+      v("w", w);
+      v("wanted", wanted);
+    }
+    bool wants(std::size_t i) const { return wanted.empty() || wanted[i]; }
+  };
+  static Backward save(const Arguments& in, const Results& /*out*/) { return {{}, in.x, in.w, {}}; }
+};
+
+Backends<FusedLinear::Arguments>& linear_backends() {
+  static Backends<FusedLinear::Arguments> all("linear");
+  return all;
+}
+
+at::Tensor linear_reference(const FusedLinear::Arguments& in) {
+  const at::Tensor rows = in.x.to(in.w.scalar_type());
+  return in.b ? at::addmm(*in.b, rows, in.w) : rows.mm(in.w);
+}
 
 Single linear_meta(const FusedLinear::Arguments& in) {
   return {at::empty_symint({in.x.sym_size(0), in.w.sym_size(1)}, in.w.options())};
@@ -27,17 +68,27 @@ at::Tensor linear_call(const Call<FusedLinear::Arguments>& c) {
   return linear(c.in.x, c.in.w, c.in.b, implementation_named(c.implementation));
 }
 
+Single linear_cpu(const FusedLinear::Arguments& in) {
+  return {dense_matmul(in.x.to(in.w.scalar_type()), in.w, in.b)};
+}
+
+FusedLinear::Arguments linear_backward_cpu(const FusedLinear::Backward& back) {
+  FusedLinear::Arguments d;
+  d.x = back.wants(0) ? dense_matmul(back.grad, back.w.t()).to(back.x.scalar_type()) : at::Tensor();
+  d.w = back.wants(1) ? dense_matmul_transposed(back.x.to(back.w.scalar_type()), back.grad) : at::Tensor();
+  if (back.wants(2)) {
+    d.b = back.grad.sum(0);
+  }
+  return d;
+}
+
+const Registration kLinearOnCpu(linear_backends(),
+                                {{"products", at::kCPU, 0, float32_or_bfloat16}, never_refuses, run<FusedLinear>});
+// One call of the vendor's library computes product and bias.
+const Registration kLinearOnCuda(linear_backends(),
+                                 {{"torch", at::kCUDA, 0, any_type}, never_refuses, linear_reference});
+
 }  // namespace
-
-Backends<FusedLinear::Arguments>& linear_backends() {
-  static Backends<FusedLinear::Arguments> all("linear");
-  return all;
-}
-
-at::Tensor linear_reference(const FusedLinear::Arguments& in) {
-  const at::Tensor rows = in.x.to(in.w.scalar_type());
-  return in.b ? at::addmm(*in.b, rows, in.w) : rows.mm(in.w);
-}
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                   Implementation implementation) {
@@ -53,10 +104,13 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedLinear>(library);
-  offer<Call<FusedLinear::Arguments>, linear_call>(library, "linear");
+  define_public<Call<FusedLinear::Arguments>, linear_call>(library, "linear");
 }
 TORCH_LIBRARY_IMPL(headroom, Meta, library) {
   implement<FusedLinear, linear_meta, linear_backward_meta>(library);
+}
+TORCH_LIBRARY_IMPL(headroom, CPU, library) {
+  implement<FusedLinear, linear_cpu, linear_backward_cpu>(library);
 }
 
 }  // namespace headroom::ops

@@ -1,12 +1,76 @@
 #include "headroom/ops/linear_attention.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "foundation/core/linear_chunk.h"
 #include "headroom/core/error.h"
-#include "sums.h"
+#include "linear_attention_operator.h"
 
 namespace headroom::ops {
 namespace {
+
+void add_to_state(LinearState& state, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor kv = k.transpose(2, 3).matmul(v), sum = k.sum(2);
+  state.kv = state.kv.defined() ? state.kv + kv : kv;
+  state.k = state.k.defined() ? state.k + sum : sum;
+}
+
+// Sums over keys of a_ij v_j and of a_ij.
+struct GroupedSums {
+  at::Tensor values;   // [B, G, h, t, w], h query heads a key head
+  at::Tensor weights;  // [B, G, h, t]
+};
+
+GroupedSums apply_state(const at::Tensor& q, const LinearState& state) {
+  return {q.matmul(state.kv.unsqueeze(2)), (q * state.k.unsqueeze(2).unsqueeze(3)).sum(-1)};
+}
+
+GroupedSums causal_chunk(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const LinearState& state) {
+  const at::Tensor a = q.matmul(k.unsqueeze(2).transpose(3, 4)).tril();
+  GroupedSums sums{a.matmul(v.unsqueeze(2)), a.sum(-1)};
+  if (state.kv.defined()) {
+    const GroupedSums past = apply_state(q, state);
+    sums = {sums.values + past.values, sums.weights + past.weights};
+  }
+  return sums;
+}
+
+// `last`: also add the last chunk to the state.
+GroupedSums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, LinearState& state, bool last) {
+  const std::int64_t t = q.size(3), before = k.size(2) - t;
+  if (before > 0) {
+    add_to_state(state, k.narrow(2, 0, before), v.narrow(2, 0, before));
+  }
+  std::vector<at::Tensor> values, weights;
+  for (std::int64_t begin = 0; begin < t; begin += kLinearChunk) {
+    const std::int64_t n = std::min(kLinearChunk, t - begin);
+    const at::Tensor kc = k.narrow(2, before + begin, n), vc = v.narrow(2, before + begin, n);
+    const GroupedSums sums = causal_chunk(q.narrow(3, begin, n), kc, vc, state);
+    values.push_back(sums.values);
+    weights.push_back(sums.weights);
+    if (last || begin + n < t) {
+      add_to_state(state, kc, vc);
+    }
+  }
+  return {at::cat(values, 3), at::cat(weights, 3)};
+}
+
+LinearSums linear_sums_reference(const LinearSumsInputs& in) {
+  const at::Tensor q = in.q.unflatten(1, {in.k.size(1), -1});
+  LinearState own;
+  LinearState& state = in.carried != nullptr ? *in.carried : own;
+  GroupedSums sums;
+  if (in.causal) {
+    sums = causal_sums(q, in.k, in.v, state, in.carried != nullptr);
+  } else {
+    add_to_state(state, in.k, in.v);
+    sums = apply_state(q, state);
+  }
+  return {sums.values.flatten(1, 2), sums.weights.flatten(1, 2)};
+}
 
 at::Tensor wide(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
@@ -35,7 +99,7 @@ void check(const LinearAttentionInputs& in) {
   }
 }
 
-// Both sums or neither, of these heads.
+// The state must have both sums or neither.
 void check_state(const LinearState& state, const at::Tensor& k, const at::Tensor& v) {
   if (!state.kv.defined() && !state.k.defined()) {
     return;
@@ -77,7 +141,7 @@ at::Tensor linear_attention_call(const Call<LinearAttentionArguments>& c) {
   return linear_attention(c.in, implementation_named(c.implementation));
 }
 
-// With a state, which comes out moved on.
+// The arguments with a state, which is returned advanced past the keys.
 struct LinearAttentionStep {
   LinearAttentionArguments in;
   OptionalTensor kv, k;  // LinearState
@@ -134,8 +198,8 @@ at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation impl
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
-  offer<Call<LinearAttentionArguments>, linear_attention_call>(library, "linear_attention");
-  offer<LinearAttentionStep, linear_attention_step>(library, "linear_attention_step");
+  define_public<Call<LinearAttentionArguments>, linear_attention_call>(library, "linear_attention");
+  define_public<LinearAttentionStep, linear_attention_step>(library, "linear_attention_step");
 }
 
 }  // namespace headroom::ops

@@ -1,15 +1,181 @@
+// linear_cross_entropy: schema, reference, backends.
 #include "headroom/ops/linear_cross_entropy.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "engine/ops/backend.h"
+#include "engine/ops/linear/dense_matmul.h"
+#include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
-#include "operator.h"
 
 namespace headroom::ops {
 namespace {
 
+// The forward pass computes the gradients, up to the incoming gradient as a factor, together with each block of logits,
+// which is discarded before the next block. The backward pass only multiplies.
+struct FusedLinearCrossEntropy {
+  static constexpr const char* kName = "linear_cross_entropy_fused";
+  struct Arguments {
+    at::Tensor x, w, target;
+    OptionalTensor b;
+    bool with_gradients = true;
+    template <class V>
+    void visit(V& v) {
+      v("x", x);
+      v("w", w);
+      v.constant("target", target);
+      v("b", b);
+      v("with_gradients", with_gradients);
+    }
+  };
+  struct Results {
+    at::Tensor loss, d_x, d_w, d_b;  // gradients without the incoming gradient; empty if not computed
+    template <class V>
+    void visit(V& v) {
+      v("loss", loss);
+      v("d_x", d_x);
+      v("d_w", d_w);
+      v("d_b", d_b);
+    }
+  };
+  struct Backward {
+    at::Tensor grad, d_x, d_w;
+    OptionalTensor d_b;
+    template <class V>
+    void visit(V& v) {
+      v("grad", grad);
+      v("d_x", d_x);
+      v("d_w", d_w);
+      v("d_b", d_b);
+    }
+  };
+  static Backward save(const Arguments& in, const Results& out) {
+    return {{}, out.d_x, out.d_w, in.b ? OptionalTensor(out.d_b) : std::nullopt};
+  }
+  // The backward pass on any device.
+  static Arguments scaled(const Backward& back) {
+    const auto scale = [&](const at::Tensor& d) { return d * back.grad.to(d.scalar_type()); };
+    return {scale(back.d_x), scale(back.d_w), {}, back.d_b ? OptionalTensor(scale(*back.d_b)) : std::nullopt, true};
+  }
+};
+
 using CrossEntropyInputs = FusedLinearCrossEntropy::Arguments;
+
+Backends<CrossEntropyInputs>& cross_entropy_backends() {
+  static Backends<CrossEntropyInputs> all("linear_cross_entropy");
+  return all;
+}
+
+at::ScalarType loss_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+constexpr std::int64_t kBlockLogits = std::int64_t{1} << 23;  // approximate number of logits of a block
+
+std::int64_t rows_in_block(std::int64_t vocabulary) {
+  return std::clamp<std::int64_t>(kBlockLogits / std::max<std::int64_t>(vocabulary, 1), 64, 1024);
+}
+
+// Returns a block's losses and replaces its logits [rows, V], given without bias, by `weight` times their gradient.
+at::Tensor losses_and_gradient(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& target,
+                               double weight) {
+  const std::int64_t rows = logits.size(0), n = logits.size(1);
+  if (logits.is_cpu() && logits.scalar_type() == at::kFloat) {
+    const at::Tensor losses = at::empty({rows}, logits.options());
+    const at::Tensor wanted = target.contiguous(),
+                     wide = bias.defined() ? bias.to(at::kFloat).contiguous() : at::Tensor();
+    float* row = logits.mutable_data_ptr<float>();
+    float* loss = losses.mutable_data_ptr<float>();
+    const float* b = wide.defined() ? wide.const_data_ptr<float>() : nullptr;
+    const std::int64_t* column = wanted.const_data_ptr<std::int64_t>();
+    at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        loss[i] = kernels::cross_entropy_row(row + i * n, b, n, column[i], static_cast<float>(weight));
+      }
+    });
+    return losses;
+  }
+  if (bias.defined()) {
+    logits.add_(bias);
+  }
+  const at::Tensor ignored = target.lt(0), column = target.clamp_min(0).unsqueeze(1);
+  logits.sub_(logits.amax(1, /*keepdim=*/true));
+  const at::Tensor hit = logits.gather(1, column).squeeze(1);
+  const at::Tensor sums = logits.exp_().sum(1);
+  logits.mul_((weight / sums).masked_fill_(ignored, 0).unsqueeze(1));
+  logits.scatter_add_(1, column, at::full({rows, 1}, -weight, logits.options()).masked_fill_(ignored.unsqueeze(1), 0));
+  return sums.log().sub_(hit).masked_fill_(ignored, 0);
+}
+
+FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntropy::Arguments& in) {
+  const at::Tensor &x = in.x, bias = in.b.value_or(at::Tensor());
+  const at::ScalarType type = loss_type(x);
+  const at::TensorOptions wide = x.options().dtype(type);
+  const std::int64_t n = x.size(0), step = rows_in_block(in.w.size(1));
+  // Other devices divide by the count at the end, to avoid synchronising with the host.
+  const at::Tensor counted = in.target.ge(0).sum().clamp_min(1);
+  const double count = x.is_cpu() ? static_cast<double>(counted.item<std::int64_t>()) : 1.0;
+  const at::Tensor loss = at::zeros({}, wide);
+  at::Tensor d_x = at::empty({0}, x.options()), d_w = at::empty({0}, x.options()), d_b = at::empty({0}, x.options());
+  if (in.with_gradients) {
+    d_x = at::empty(x.sizes(), x.options());
+    d_w = at::Tensor();
+    d_b = bias.defined() ? at::zeros(bias.sizes(), wide) : d_b;
+  }
+  for (std::int64_t begin = 0; begin < n; begin += step) {
+    const std::int64_t rows = std::min(step, n - begin);
+    const at::Tensor block = x.narrow(0, begin, rows);
+    const at::Tensor p = dense_matmul(block, in.w).to(type);
+    loss.add_(losses_and_gradient(p, bias, in.target.narrow(0, begin, rows), 1.0 / count).sum(), 1.0 / count);
+    if (in.with_gradients) {
+      if (bias.defined()) {
+        d_b.add_(p.sum(0));
+      }
+      const at::Tensor d_logits = p.to(x.scalar_type());
+      d_x.narrow(0, begin, rows).copy_(dense_matmul(d_logits, in.w.t()));
+      const at::Tensor part = dense_matmul_transposed(block, d_logits).to(type);  // accumulated in the wider type
+      d_w = d_w.defined() ? d_w.add_(part) : part;
+    }
+  }
+  if (!d_w.defined()) {
+    d_w = at::zeros(in.w.sizes(), wide);
+  }
+  if (!x.is_cpu()) {
+    const at::Tensor share = counted.to(type).reciprocal();
+    for (at::Tensor sum : {loss, d_x, d_w, d_b}) {
+      sum.mul_(share);
+    }
+  }
+  return {loss, d_x, d_w.to(in.w.scalar_type()), bias.defined() ? d_b.to(bias.scalar_type()) : d_b};
+}
+
+at::Tensor cross_entropy_run(const FusedLinearCrossEntropy::Arguments& in) {
+  return call<FusedLinearCrossEntropy>(in).loss;
+}
+
+const Registration kCrossEntropyOnCpu(cross_entropy_backends(),
+                                      {{"blocks", at::kCPU, 0, any_type}, never_refuses, cross_entropy_run});
+const Registration kCrossEntropyOnCuda(cross_entropy_backends(),
+                                       {{"blocks", at::kCUDA, 0, any_type}, never_refuses, cross_entropy_run});
+
+// The loss of each row, 0 where its target is negative, computed in blocks of rows.
+at::Tensor losses_in_blocks(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
+                            const at::Tensor& target) {
+  const at::ScalarType type = loss_type(x);
+  const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(type));
+  const std::int64_t n = x.size(0), step = rows_in_block(w.size(1));
+  for (std::int64_t begin = 0; begin < n; begin += step) {
+    const std::int64_t rows = std::min(step, n - begin);
+    const at::Tensor logits = dense_matmul(x.narrow(0, begin, rows), w).to(type);
+    losses.narrow(0, begin, rows).copy_(losses_and_gradient(logits, bias, target.narrow(0, begin, rows), 1.0));
+  }
+  return losses;
+}
 
 void check(const CrossEntropyInputs& in) {
   const auto& [x, w, target, b, with_gradients] = in;
@@ -19,12 +185,12 @@ void check(const CrossEntropyInputs& in) {
     fail("linear_cross_entropy: x [N, d], w [d, V], b [V] and target [N] must fit, got {}, {}, {} and {}", shape_of(x),
          shape_of(w), b ? shape_of(*b) : "-", shape_of(target));
   }
-  if (has_numbers(target) && target.is_cpu() && target.numel() > 0 && target.max().item<std::int64_t>() >= w.size(1)) {
+  if (has_values(target) && target.is_cpu() && target.numel() > 0 && target.max().item<std::int64_t>() >= w.size(1)) {
     fail("linear_cross_entropy: target must be below V={}, got {}", w.size(1), target.max().item<std::int64_t>());
   }
 }
 
-// Of each row, 0 where its target does not count.
+// The loss of each row, 0 where its target is negative.
 at::Tensor losses_reference(const CrossEntropyInputs& in) {
   const at::Tensor logits = (in.b ? at::addmm(*in.b, in.x, in.w) : in.x.mm(in.w)).to(loss_type(in.x));
   return -logits.log_softmax(1)
@@ -65,11 +231,6 @@ at::Tensor cross_entropy_call(const CrossEntropyCall& c) {
 
 }  // namespace
 
-Backends<CrossEntropyInputs>& cross_entropy_backends() {
-  static Backends<CrossEntropyInputs> all("linear_cross_entropy");
-  return all;
-}
-
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                                 const at::Tensor& target, Implementation implementation) {
   const CrossEntropyInputs in{
@@ -92,10 +253,16 @@ at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const s
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedLinearCrossEntropy>(library);
-  offer<CrossEntropyCall, cross_entropy_call>(library, "linear_cross_entropy");
+  define_public<CrossEntropyCall, cross_entropy_call>(library, "linear_cross_entropy");
 }
 TORCH_LIBRARY_IMPL(headroom, Meta, library) {
   implement<FusedLinearCrossEntropy, cross_entropy_meta, FusedLinearCrossEntropy::scaled>(library);
+}
+TORCH_LIBRARY_IMPL(headroom, CPU, library) {
+  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library);
+}
+TORCH_LIBRARY_IMPL(headroom, CUDA, library) {
+  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library);
 }
 
 }  // namespace headroom::ops

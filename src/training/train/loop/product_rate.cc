@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-#include "engine/kernels/cpu/products/tile_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "headroom/models/compute.h"
 
 namespace headroom::train {

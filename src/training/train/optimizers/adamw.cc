@@ -1,5 +1,5 @@
 // AdamW, for all parameters.
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 #include "optimizer.h"
 

@@ -1,7 +1,7 @@
 // Muon for the layers' matrices from hidden vectors to hidden vectors (nn::Parameter::hidden: projections and MLPs,
 // each expert's matrix by itself); AdamW for all others: embeddings, the output layer, biases, norms, routers,
 // positions, maps between heads.
-#include "headroom/ops/muon.h"
+#include "headroom/ops/optimizers.h"
 
 #include <ATen/core/grad_mode.h>
 

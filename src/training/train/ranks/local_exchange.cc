@@ -1,7 +1,7 @@
 // One process: autograd adds the gradients up.
 #include "exchange.h"
 #include "foundation/core/machine/system.h"
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

@@ -16,7 +16,7 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 #include "layout.h"
 #include "receiver.h"
 #include "step_message.h"

@@ -1,6 +1,6 @@
 #include "shares.h"
 
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {

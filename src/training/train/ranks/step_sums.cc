@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "headroom/ops/adamw.h"
+#include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 

@@ -1,13 +1,13 @@
-// Blocked softmax attention on the CPU: rows of scores live in a block that is computed, used and discarded; the
-// backward pass computes them again.
+// Blocked softmax attention on the CPU. Scores exist only for one block of rows at a time; the backward pass recomputes
+// them.
 //
-// Letters: B batch, H heads, G key/value heads, T queries, S keys, e d_head, w d_value, C offsets (= S when causal,
+// Letters: B batch, H heads, G key/value heads, T queries, S keys, e d_head, w d_value, C offsets (S if causal,
 // else S + T - 1).
 #pragma once
 
 #include <cstdint>
 
-#include "heads.h"
+#include "engine/kernels/cpu/matmul/rows.h"
 
 namespace headroom::kernels {
 
@@ -16,39 +16,38 @@ struct AttentionShape {
   bool causal;
   std::int64_t window;  // 0: none
   float scale;
-  bool half = false;  // operands of products are rounded to bfloat16: for tensors of bfloat16
+  bool bf16 = false;  // multiply in bfloat16; only for bfloat16 tensors
   std::int64_t offsets() const { return causal ? keys : keys + queries - 1; }
 };
 
 struct AttentionTensors {
   Heads q;                          // [B, H, T, e]
   Heads k, v;                       // [B, G, S, e], [B, G, S, w]
-  Heads q_position;                 // [B, H, T, e]; not there: no relative term
+  Heads q_position;                 // [B, H, T, e]; undefined: no relative term
   Heads r;                          // [-, H, C, e], batch stride unused
   const float* key_bias = nullptr;  // [B, S], 0 or -infinity; null: all keys are valid
-  const float* sink = nullptr;      // [H], exp(sink) is added to the sum of a row's exponentials; null: nothing is
-  bool relative() const { return q_position.there(); }
+  const float* sink = nullptr;      // [H], exp(sink) is added to the softmax denominator; null: no sink
+  bool relative() const { return q_position.defined(); }
 };
 
 struct AttentionResult {
   HeadsOut o;      // [B, H, T, w]
-  float* log_sum;  // [B, H, T]
+  float* log_sum;  // [B, H, T], logarithm of the softmax denominator
 };
 
-// Heads [begin, end) of the B * H there are, counted b * H + h.
+// Computes heads [begin, end) of the B * H, counted b * H + h. Packs each head's keys and values first.
 void attention_forward(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                        std::int64_t begin, std::int64_t end);
-// The same without packing keys and values first, which fewer queries than these are not worth: they are read where
-// they lie.
-constexpr std::int64_t kFewQueries = 8;
-void attention_few_queries(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
-                           std::int64_t begin, std::int64_t end);
+// The decode path: the same without packing, which does not pay with fewer queries than kMinBlockedQueries.
+constexpr std::int64_t kMinBlockedQueries = 8;
+void attention_decode(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
+                      std::int64_t begin, std::int64_t end);
 
 struct AttentionGradients {
-  Heads d_o, o;                // given, in one type
-  const float* log_sum;        // given
-  HeadsOut d_q, d_q_position;  // written
-  // Written per query head, [B, H, ...]: the caller adds up heads that share a key and, for r, the batch.
+  Heads d_o, o;                // inputs, of one type
+  const float* log_sum;        // input
+  HeadsOut d_q, d_q_position;  // outputs
+  // Outputs per query head: the caller sums over heads that share a key and, for r, over the batch.
   HeadsOut d_k, d_v;        // [B, H, S, e], [B, H, S, w]
   HeadsOut d_r;             // [B, H, C, e]
   float* d_sink = nullptr;  // [B, H]

@@ -1,4 +1,4 @@
-// What every kernel of score rows needs. Included once for each instruction set.
+// Shared by the kernels on score rows. Included once per instruction set.
 #if defined(HEADROOM_KERNELS_SCORE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEADROOM_KERNELS_SCORE_ROWS_INL_H_
 #undef HEADROOM_KERNELS_SCORE_ROWS_INL_H_
@@ -8,25 +8,25 @@
 
 #include <algorithm>
 
-#include "engine/kernels/cpu/partial-inl.h"
+#include "engine/kernels/cpu/vectors-inl.h"
 #include "softmax_rows.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-// Scores below this make exp() 0 in float.
+// exp() of anything lower is flushed to 0.
 constexpr float kLowest = -87.0F;
 
-// exp(x) to 1.3 units in the last place; 0 below kLowest and of NaN. No score is above what it is compared with but by
-// rounding, which is much where scores are huge: x above 0 is taken for 0. x = n log 2 + r with |r| at most log 2 / 2;
-// exp(r) is the polynomial of the least relative error that begins with 1 + r.
+// exp(x) with an error of at most 1.3 ulp; 0 for x below kLowest and for NaN. x is a score minus the maximum, positive
+// only by rounding (which is large if scores are huge), and is clamped to 0. x = n log 2 + r with |r| <= log 2 / 2;
+// exp(r) is the minimax polynomial (relative error) that begins with 1 + r.
 HWY_INLINE Vector exp_or_zero(const Vector given) {
   const Tag d;
   const Vector x = hn::Min(given, hn::Zero(d));
   const hn::RebindToUnsigned<Tag> bits;
-  const Vector round = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: what is added to it is rounded to a whole number
+  const Vector round = hn::Set(d, 12582912.0F);  // 1.5 * 2^23: adding it rounds to an integer
   const Vector shifted = hn::MulAdd(x, hn::Set(d, 1.44269504F), round), n = hn::Sub(shifted, round);
-  // log 2 in two parts, the first of so few bits that n times it is exact.
+  // log 2 in two parts, the first with few enough bits that its product with n is exact.
   const Vector r = hn::MulAdd(n, hn::Set(d, -1.428606765e-6F), hn::MulAdd(n, hn::Set(d, -0.693145751953125F), x));
   Vector p = hn::Set(d, 0.00138146F);
   p = hn::MulAdd(p, r, hn::Set(d, 0.00836872F));

@@ -1,8 +1,12 @@
 #include "softmax_rows.h"
 
+#include <hwy/targets.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <string_view>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/softmax_rows.cc"
@@ -10,13 +14,13 @@
 // After foreach_target.h:
 #include <hwy/highway.h>
 
-#include "engine/kernels/cpu/products/bfloat16-inl.h"
+#include "engine/kernels/cpu/vectors-inl.h"
 #include "score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-// Scores less `shift`, as a softmax takes them: (s + position) scale + bias - shift.
+// (s + position) scale + bias - shift
 template <class Lanes>
 HWY_INLINE Vector finished(const Lanes& lanes, const ScoreRow& row, const float* scores, std::int64_t i,
                            const Vector shift) {
@@ -32,10 +36,10 @@ HWY_INLINE Vector finished(const Lanes& lanes, const ScoreRow& row, const float*
 float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   const Tag d;
   const Vector lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
-  // Where nothing is added, the largest score is the largest as it stands.
-  const bool stands = row.position == nullptr && row.bias == nullptr && row.scale > 0.0F;
+  // Without position and bias, the maximum can be taken before scaling.
+  const bool unmodified = row.position == nullptr && row.bias == nullptr && row.scale > 0.0F;
   Vector most = lowest;
-  if (stands) {
+  if (unmodified) {
     for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
       most = hn::Max(most, lanes.or_else(lanes.load(scores + i), lowest));
     });
@@ -46,14 +50,15 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
       lanes.store(s, scores + i);
     });
   }
-  const float largest = hn::GetLane(hn::MaxOfLanes(d, most)), scale = stands ? row.scale : 1.0F,
+  const float largest = hn::GetLane(hn::MaxOfLanes(d, most)), scale = unmodified ? row.scale : 1.0F,
               maximum = scale * largest;
   if (!(maximum > -std::numeric_limits<float>::infinity())) {
     std::fill(scores, scores + row.n, 0.0F);
     *sum = 0.0F;
     return std::numeric_limits<float>::infinity();
   }
-  const Vector top = hn::Set(d, largest), factor = hn::Set(d, scale);  // in this order the largest score becomes 0
+  const Vector top = hn::Set(d, largest),
+               factor = hn::Set(d, scale);  // in this order the largest score becomes exactly 0
   Vector total = hn::Zero(d);
   for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
     const Vector p = lanes.or_else(exp_or_zero(hn::Mul(hn::Sub(lanes.load(scores + i), top), factor)), hn::Zero(d));
@@ -65,13 +70,13 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   return maximum + std::log(*sum);
 }
 
-void ExpRowBackward(const ScoreRow& row, float log_sum, float row_d, float* scores, float* d_p) {
+void ExpRowBackward(const ScoreRow& row, float log_sum, float delta, float* scores, float* d_p) {
   const Tag d;
-  const Vector shift = hn::Set(d, log_sum), mean = hn::Set(d, row_d), scale = hn::Set(d, row.scale);
+  const Vector shift = hn::Set(d, log_sum), offset = hn::Set(d, delta), scale = hn::Set(d, row.scale);
   for_lanes(row.low, row.high, [&](const auto lanes, std::int64_t i) HWY_ATTR {
     const Vector p = exp_or_zero(finished(lanes, row, scores, i, shift));
     lanes.store(p, scores + i);
-    lanes.store(hn::Mul(hn::Mul(p, hn::Sub(lanes.load(d_p + i), mean)), scale), d_p + i);
+    lanes.store(hn::Mul(hn::Mul(p, hn::Sub(lanes.load(d_p + i), offset)), scale), d_p + i);
   });
   clear_invisible(row, scores);
   clear_invisible(row, d_p);
@@ -89,10 +94,10 @@ float Dot(const float* a, const float* b, std::int64_t n);
 
 void SoftmaxBackwardRow(const float* p, std::int64_t n, float factor, float* d_p) {
   const Tag d;
-  const Vector mean = hn::Set(d, Dot(p, d_p, n)), f = hn::Set(d, factor);
+  const Vector delta = hn::Set(d, Dot(p, d_p, n)), f = hn::Set(d, factor);
   for_lanes(0, n, [&](const auto lanes, std::int64_t i) HWY_ATTR {
     const Vector weight = hn::Mul(lanes.load(p + i), f);
-    lanes.store(hn::Mul(weight, hn::Sub(lanes.load(d_p + i), mean)), d_p + i);
+    lanes.store(hn::Mul(weight, hn::Sub(lanes.load(d_p + i), delta)), d_p + i);
   });
 }
 
@@ -150,6 +155,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
+namespace {
+
+// HEADROOM_SIMD=avx2|baseline restricts the vector loops to an older instruction set than the CPU's, for tests.
+[[maybe_unused]] const bool kRestricted = [] {
+  const char* value = std::getenv("HEADROOM_SIMD");
+  const std::string_view name = value == nullptr ? "" : value;
+#if HWY_ARCH_X86
+  // Better targets have lower bits.
+  if (name == "avx2") {
+    hwy::DisableTargets(HWY_AVX2 - 1);
+  }
+#endif
+  if (name == "baseline") {
+    hwy::DisableTargets(HWY_STATIC_TARGET - 1);
+  }
+  return true;
+}();
+
+}  // namespace
+
 HWY_EXPORT(ExpRow);
 HWY_EXPORT(ExpRowBackward);
 HWY_EXPORT(ProbabilityRow);
@@ -184,7 +209,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
 float dot(const BFloat16* a, const BFloat16* b, std::int64_t n) {
   return HWY_DYNAMIC_DISPATCH(HalfDot)(a, b, n);
 }
-const char* softmax_rows_target() {
+const char* simd_target() {
   return HWY_DYNAMIC_DISPATCH(TargetName)();
 }
 

@@ -1,45 +1,45 @@
-// The element-wise work on one row of scores or logits, vectorised for the CPU it runs on.
+// Vectorised elementwise kernels on one row of scores or logits. The instruction set is chosen at run time.
 #pragma once
 
 #include <cstdint>
 
-#include "engine/kernels/cpu/products/bfloat16.h"
+#include "engine/kernels/cpu/matmul/bfloat16.h"
 
 namespace headroom::kernels {
 
-// One row of a block of scores: `n` entries, of which [low, high) are visible.
+// One row of a block of n scores. Only [low, high) are visible; the others have probability 0.
 struct ScoreRow {
   std::int64_t low, high, n;
   float scale;
-  const float* position;  // added to the scores before scaling, n entries; null: none
-  const float* bias;      // added after scaling (0 or -infinity for padded keys); null: none
+  const float* position;  // [n], added to the scores before scaling; null: none
+  const float* bias;      // [n], added after scaling (0 or -infinity for padded keys); null: none
 };
 
-// scores -> exp(s - max s) with s = (scores + position) * scale + bias; invisible entries become 0. Returns log of the
-// sum plus the maximum; `sum` receives the sum. A row that sees nothing: all 0, sum 0, +infinity.
+// Replaces scores by exp(s - max s), s = (scores + position) * scale + bias; invisible entries become 0. `sum` receives
+// their sum. Returns log(sum) + max s. If nothing is visible: all 0, sum 0, returns +infinity.
 float exp_row(const ScoreRow& row, float* scores, float* sum);
 
-// scores -> p = exp(s - log_sum); d_p -> d_s = p (d_p - d) scale. Invisible entries become 0 in both.
-void exp_row_backward(const ScoreRow& row, float log_sum, float d, float* scores, float* d_p);
+// Replaces scores by p = exp(s - log_sum), and d_p by the gradient of the scores, p (d_p - delta) scale, where delta =
+// sum_j p_j d_p_j. Invisible entries become 0 in both.
+void exp_row_backward(const ScoreRow& row, float log_sum, float delta, float* scores, float* d_p);
 
-// scores -> p = exp(s - log_sum); invisible entries become 0.
+// Replaces scores by p = exp(s - log_sum); invisible entries become 0.
 void probability_row(const ScoreRow& row, float log_sum, float* scores);
 
-// d_p -> p (d_p - sum_j p_j d_p_j) factor, over n entries.
+// Replaces d_p [n] by p (d_p - sum_j p_j d_p_j) factor.
 void softmax_backward_row(const float* p, std::int64_t n, float factor, float* d_p);
 
-// One row of the output layer: l = logits + bias (bias may be null). Returns -log softmax(l)[target] and turns the row
-// into its gradient times `weight`, weight * (softmax(l) - [c = target]). A negative target: loss 0, gradient 0.
+// Cross-entropy of one row of the output layer, l = logits + bias (bias may be null). Returns -log softmax(l)[target]
+// and replaces the logits by weight * (softmax(l) - onehot(target)). A negative target gives loss 0 and gradient 0.
 float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight);
 
-// to = from * factor
+// to = from * factor; may be in place.
 void scaled_copy(const float* from, float factor, std::int64_t n, float* to);
 
-// sum of a[i] * b[i]
 float dot(const float* a, const float* b, std::int64_t n);
 float dot(const BFloat16* a, const BFloat16* b, std::int64_t n);
 
-// The instruction set that the loops run with here ("AVX3", "AVX2", ...).
-const char* softmax_rows_target();
+// The instruction set in use, as Highway names it ("AVX3", "AVX2", ...).
+const char* simd_target();
 
 }  // namespace headroom::kernels

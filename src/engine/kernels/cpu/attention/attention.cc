@@ -1,0 +1,216 @@
+#include <limits>
+#include <optional>
+
+#include "attention_block.h"
+
+namespace headroom::kernels {
+
+void attention_forward(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out,
+                       std::int64_t begin, std::int64_t end) {
+  const std::int64_t most = padded(s.keys);
+  Buffer scores(kBlockRows * most);
+  PackedOperands values(s.bf16, 1, most, row_width(s.d_value));  // [S padded, w]
+  Buffer positions(in.relative() ? kBlockRows * (most + 2 * kColumnStep) : 0);
+  Buffer staging;
+  PackedHead head(s, in.relative());
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t b = task / s.heads, h = task % s.heads, g = h / (s.heads / s.kv_heads);
+    head.pack(s, in, b, h);
+    values.set_rows(0, in.v.rows(b, g), s.keys, s.d_value);
+    for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
+      const Extent e = extent_of(s, row);
+      head.scores(s, in, e, scores.data(), positions.data());
+      float sums[kBlockRows];
+      float* log_sum = out.log_sum + task * s.queries + row;
+      for (std::int64_t i = 0; i < e.rows; ++i) {
+        log_sum[i] = exp_row(score_row(s, in, e, b, i, positions.data()), scores.data() + i * e.columns, &sums[i]);
+        add_sink(in.sink, h, &log_sum[i], &sums[i]);
+      }
+      const RowsOut to = out.o.rows(b, h, row);
+      const Strided<float> o = staged_rows(to, e.rows, s.d_value, staging);
+      const Left p = head.scratch.left({scores.data(), e.columns}, e.rows, e.columns);
+      multiply({e.rows, s.d_value, e.columns}, p, values[0].from(e.low, 0), o);
+      for (std::int64_t i = 0; i < e.rows; ++i) {
+        float* o_i = o.data + i * o.stride;
+        scaled_copy(o_i, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_value, o_i);
+      }
+      store_rows(o, e.rows, s.d_value, to);
+    }
+  }
+  tile_product_done();
+}
+
+namespace {
+
+struct DecodeBuffers {
+  Buffer scores, positions, q, o;
+};
+
+// One query with unpacked keys and values.
+void query_forward(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out, std::int64_t task,
+                   std::int64_t row, DecodeBuffers& buffers) {
+  auto& [scores, positions, widened, result] = buffers;
+  const std::int64_t b = task / s.heads, h = task % s.heads, g = h / (s.heads / s.kv_heads);
+  const Extent e = extent_of(s, row, 1);
+  const std::int64_t n = e.visible_high(s, 0);
+  const RowsOut to = out.o.rows(b, h, row);
+  const Strided<float> o = staged_rows(to, 1, s.d_value, result);
+  float& log_sum = out.log_sum[task * s.queries + row];
+  if (n <= 0) {
+    std::fill_n(o.data, s.d_value, 0.0F);
+    store_rows(o, 1, s.d_value, to);
+    log_sum = std::numeric_limits<float>::infinity();
+    return;
+  }
+  const float* q = as_float32(in.q.rows(b, h, row), 1, s.d_head, widened).data;
+  gemv_transposed(q, s.d_head, in.k.rows(b, g, e.low), n, scores.data());
+  if (in.relative()) {
+    q = as_float32(in.q_position.rows(b, h, row), 1, s.d_head, widened).data;
+    gemv_transposed(q, s.d_head, in.r.rows(0, h, e.first_offset(s)), n, positions.data());
+  }
+  float sum = 0.0F;
+  log_sum = exp_row(score_row(s, in, e, b, 0, positions.data()), scores.data(), &sum);
+  add_sink(in.sink, h, &log_sum, &sum);
+  gemv(scores.data(), n, in.v.rows(b, g, e.low), s.d_value, o.data);
+  scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_value, o.data);
+  store_rows(o, 1, s.d_value, to);
+}
+
+}  // namespace
+
+void attention_decode(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out,
+                      std::int64_t begin, std::int64_t end) {
+  DecodeBuffers buffers;
+  buffers.scores.reserve(padded(s.keys));
+  buffers.positions.reserve(in.relative() ? padded(s.keys) : 0);
+  for (std::int64_t task = begin; task < end; ++task) {
+    for (std::int64_t row = 0; row < s.queries; ++row) {
+      query_forward(s, in, out, task, row, buffers);
+    }
+  }
+}
+
+namespace {
+
+// One thread's buffers. Gradients of keys, values and offsets are accumulated transposed, so that no matrix
+// multiplication needs a further transposition.
+struct AttentionWorkspace {
+  AttentionWorkspace(const AttentionShape& s, bool relative)
+      : key_width(kernels::key_width(s)),
+        offset_width(kernels::offset_width(s)),
+        head(s, relative),
+        keys(s.bf16, 1, key_width, row_width(s.d_head)),
+        offsets(s.bf16, relative ? 1 : 0, offset_width + offset_width % 2, row_width(s.d_head)),
+        values(s.bf16, 1, s.d_value, key_width) {
+    scores.reserve(kBlockRows * padded(s.keys));
+    d_scores.reserve(scores.size());
+    d_keys.reserve(s.d_head * key_width);
+    d_values.reserve(s.d_value * key_width);
+    if (relative) {
+      positions.reserve(kBlockRows * (padded(s.keys) + 2 * kColumnStep));
+      d_offsets.reserve(s.d_head * offset_width);
+    }
+  }
+  std::int64_t key_width, offset_width;
+  PackedHead head;
+  Buffer scores, d_scores;             // [rows, columns]: p and its gradient
+  Buffer positions;                    // [rows, offset columns]: position scores, then their gradient
+  PackedOperands keys, offsets;        // [S padded, e], [C padded, e]
+  PackedOperands values;               // [w, S padded]
+  Buffer d_keys, d_values, d_offsets;  // [e, w or e, S or C padded]
+  Buffer staging;                      // see staged_rows()
+};
+
+void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
+  const std::int64_t g = h / (s.heads / s.kv_heads);
+  w.head.pack(s, in, b, h);
+  w.keys.set_rows(0, in.k.rows(b, g), s.keys, s.d_head);
+  w.values.set_columns(0, in.v.rows(b, g), s.keys);
+  w.d_keys.fill(0.0F);
+  w.d_values.fill(0.0F);
+  if (in.relative()) {
+    w.offsets.set_rows(0, in.r.rows(0, h), s.offsets(), s.d_head);
+    w.d_offsets.fill(0.0F);
+  }
+}
+
+// sum [width, columns] += from^T [width, rows] block [rows, columns].
+void add_transposed(const TileSize& size, const Rows& from, const Right& block, Strided<float> sum,
+                    AttentionWorkspace& w) {
+  multiply(size, w.head.scratch.left_columns(from, size.k, size.m), block, sum, true);
+}
+
+void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
+                       const Extent& e, const OffsetGradients& d, AttentionWorkspace& w) {
+  const std::int64_t b = w.head.b, h = w.head.h;
+  const RowsOut to = out.d_q_position.rows(b, h, e.row);
+  const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
+  multiply({e.rows, s.d_head, d.n}, d.rows, w.offsets[0].from(d.first, 0), d_q);
+  store_rows(d_q, e.rows, s.d_head, to);
+  add_transposed({s.d_head, d.n, e.rows}, in.q_position.rows(b, h, e.row), w.head.scratch.right(d.rows, e.rows, d.n),
+                 {w.d_offsets.data() + d.first, w.offset_width}, w);
+}
+
+void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
+                    AttentionWorkspace& w) {
+  const std::int64_t b = w.head.b, h = w.head.h;
+  const Rows d_o = out.d_o.rows(b, h, e.row), o = out.o.rows(b, h, e.row);
+  const float* log_sum = out.log_sum + (b * s.heads + h) * s.queries + e.row;
+  ScratchOperands& scratch = w.head.scratch;
+  float deltas[kBlockRows];
+  row_deltas(s, e, d_o, o, deltas);
+  w.head.scores(s, in, e, w.scores.data(), w.positions.data());
+  multiply({e.rows, e.columns, s.d_value}, scratch.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
+           {w.d_scores.data(), e.columns});
+  for (std::int64_t i = 0; i < e.rows; ++i) {
+    exp_row_backward(score_row(s, in, e, b, i, w.positions.data()), log_sum[i], deltas[i],
+                     w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
+  }
+  for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
+    out.d_sink[b * s.heads + h] -= sink_probability(in.sink, h, log_sum[i]) * deltas[i];
+  }
+  // Rounded at most once, for all matrix multiplications that use it.
+  const Left d = scratch.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
+  std::optional<OffsetGradients> placed;
+  if (in.relative()) {
+    placed.emplace(s, e, d, w.positions);
+  }
+  const RowsOut to = out.d_q.rows(b, h, e.row);
+  const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
+  multiply({e.rows, s.d_head, e.columns}, d, w.keys[0].from(e.low, 0), d_q);
+  store_rows(d_q, e.rows, s.d_head, to);
+  add_transposed({s.d_head, e.columns, e.rows}, in.q.rows(b, h, e.row), scratch.right(d, e.rows, e.columns),
+                 {w.d_keys.data() + e.low, w.key_width}, w);
+  const Strided<const float> p{w.scores.data(), e.columns};
+  add_transposed({s.d_value, e.columns, e.rows}, d_o, scratch.right(p, e.rows, e.columns),
+                 {w.d_values.data() + e.low, w.key_width}, w);
+  if (placed) {
+    position_backward(s, in, out, e, *placed, w);
+  }
+}
+
+}  // namespace
+
+void attention_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
+                        std::int64_t begin, std::int64_t end) {
+  const bool relative = in.relative();
+  AttentionWorkspace w(s, relative);
+  for (std::int64_t task = begin; task < end; ++task) {
+    const std::int64_t b = task / s.heads, h = task % s.heads;
+    pack(s, in, b, h, w);
+    if (out.d_sink != nullptr) {
+      out.d_sink[task] = 0.0F;
+    }
+    for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
+      block_backward(s, in, out, extent_of(s, row), w);
+    }
+    store_transposed({w.d_keys.data(), w.key_width}, s.d_head, s.keys, out.d_k.rows(b, h), w.staging);
+    store_transposed({w.d_values.data(), w.key_width}, s.d_value, s.keys, out.d_v.rows(b, h), w.staging);
+    if (relative) {
+      store_transposed({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), out.d_r.rows(b, h), w.staging);
+    }
+  }
+  tile_product_done();
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,47 @@
+// Blocked attention over mixtures of keys (Transformer-MGK): a weight is a sum of R exponentials, one a component,
+// whose exponents are affine functions of query-key dot products.
+//
+// Letters as in attention.h; R components, P dot products: 1 if the components' keys differ by a shift, else R.
+//   s_r(i, j) = factor_r q_i . k_(r or 0)j + query_term_ri + key_term_rj
+//   p_ij = sum_r exp(s_r) / (sum_j sum_r exp(s_r) + epsilon) over visible keys,  o_i = sum_j p_ij v_j
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/kernels/cpu/attention/attention.h"
+
+namespace headroom::kernels {
+
+struct MixtureTensors {
+  Heads q;                          // [B, H, T, e]
+  Heads v;                          // [B, G, S, w]
+  std::vector<Heads> keys;          // P of [B, G, S, e]
+  std::vector<float> factor;        // R
+  const float* query_term;          // [B, H, R, T]
+  const float* key_term;            // [B, G, R, S]
+  const float* key_bias = nullptr;  // [B, S], 0 or -infinity
+  float epsilon = 0.0F;
+  bool maximum = false;  // use the largest component's exponential instead of the sum
+};
+
+// Computes heads [begin, end) of the B * H, counted b * H + h.
+void mixture_attention_forward(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
+                               std::int64_t begin, std::int64_t end);
+// The decode path: the same without packing keys and values.
+void mixture_attention_decode(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
+                              std::int64_t begin, std::int64_t end);
+
+struct MixtureGradients {
+  Heads d_o, o;                  // inputs, of one type
+  const float* log_sum;          // input
+  HeadsOut d_q, d_v;             // outputs; d_v and d_keys per query head
+  std::vector<HeadsOut> d_keys;  // P of [B, H, S, e]
+  float* d_query_term;           // [B, H, R, T], written
+  float* d_key_term;             // [B, H, R, S], added to
+};
+
+void mixture_attention_backward(const AttentionShape& shape, const MixtureTensors& in, const MixtureGradients& out,
+                                std::int64_t begin, std::int64_t end);
+
+}  // namespace headroom::kernels

@@ -1,0 +1,65 @@
+// Shared by the mixture kernels: the dot products and terms that belong to a row of scores.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "engine/kernels/cpu/attention/attention_block.h"
+#include "mixture_attention.h"
+#include "mixture_rows.h"
+
+namespace headroom::kernels {
+
+// One query and the first key that it is compared with.
+struct QueryIndex {
+  std::int64_t b, h, query, low;
+  std::int64_t group(const AttentionShape& s) const { return h / (s.heads / s.kv_heads); }
+};
+
+// `products`: this query's dot products, a row for each of the P.
+inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at,
+                              Strided<const float> products) {
+  const auto components = static_cast<std::int64_t>(in.factor.size());
+  return {.components = components,
+          .maximum = in.maximum,
+          .product = products.data,
+          .product_stride = in.keys.size() == in.factor.size() ? products.stride : 0,
+          .factor = in.factor.data(),
+          .query_term = in.query_term + (at.b * s.heads + at.h) * components * s.queries + at.query,
+          .query_stride = s.queries,
+          .key_term = in.key_term + (at.b * s.kv_heads + at.group(s)) * components * s.keys + at.low,
+          .key_stride = s.keys};
+}
+
+// All columns of a block that belong to a key, visible or not: head composition reads them all.
+inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
+  return {.low = 0,
+          .high = std::min(e.columns, s.keys - e.low),
+          .n = e.columns,
+          .scale = 1.0F,
+          .position = nullptr,
+          .bias = nullptr};
+}
+
+// The dot products of one query with n unpacked keys, a row of `to` for each of the P.
+inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at, std::int64_t n,
+                              Strided<float> to) {
+  Buffer widened;
+  const float* q = as_float32(in.q.rows(at.b, at.h, at.query), 1, s.d_head, widened).data;
+  for (const Heads& keys : in.keys) {
+    gemv_transposed(q, s.d_head, keys.rows(at.b, at.group(s), at.low), n, to.data);
+    to.data += to.stride;
+  }
+}
+
+// The inverse and the logarithm of a query's sum of weights; 0 and +infinity if no key is visible.
+struct MixtureSum {
+  float inverse, log_sum;
+  MixtureSum(float seen, float most, float epsilon) {
+    const float sum = epsilon > 0.0F ? seen + epsilon * std::exp(-most) : seen;  // exp() may be infinite
+    inverse = seen > 0.0F ? 1.0F / sum : 0.0F;
+    log_sum = seen > 0.0F ? most + std::log(sum) : std::numeric_limits<float>::infinity();
+  }
+};
+
+}  // namespace headroom::kernels

@@ -1,0 +1,68 @@
+// Vectorised elementwise kernels on one row of a mixture's scores, and on rows of keys and queries.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "engine/kernels/cpu/matmul/rows.h"
+
+namespace headroom::kernels {
+
+constexpr std::int64_t kMostComponents = 64;
+
+// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R. The weight of a key is
+// sum_r exp(s_r), or that of the largest s_r alone.
+struct MixtureRow {
+  std::int64_t components;
+  bool maximum;
+  const float* product;         // [R] rows, row r at r * product_stride
+  std::int64_t product_stride;  // 0: one product for all
+  const float* factor;          // [R]
+  const float* query_term;      // [R], entry r at r * query_stride
+  std::int64_t query_stride;
+  const float* key_term;  // [R] rows, row r at r * key_stride
+  std::int64_t key_stride;
+};
+
+// Writes the weights times exp(-most) to `to`, which may be the first product's row; invisible entries become 0.
+// Returns their sum. `most` receives the largest visible s_r, -infinity if nothing is visible.
+float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* most, float* to);
+
+struct MixtureBackwardRow {
+  float log_sum, delta;
+  const float* d_p;
+  float* d_query_term;  // laid out as query_term, written
+  float* d_key_term;    // [R] rows, row r at r * key_stride, added to
+  std::int64_t key_stride;
+};
+
+// One row's backward pass. With p_r = exp(s_r - log_sum) and d_s_r = p_r (d_p - delta), row r of `d_product` (which may
+// be the products) becomes factor_r d_s_r, summed over r if all share one product; `p` becomes sum_r p_r. With
+// `maximum`, the largest s_r has all of p, and ties share it evenly. Invisible entries become 0 in both.
+void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                          float* d_product, float* p);
+
+// Content scores: to_j = log sum_r exp(s_rj), or max_r s_rj, for the visible entries; the others become 0. `to` must
+// not be a product's row.
+void mixture_content_row(const ScoreRow& row, const MixtureRow& mixture, float* to);
+
+// Its backward pass: back.d_p holds the gradient of the content scores; log_sum and delta are not used. `d_product` as
+// above.
+void mixture_content_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
+                                  float* d_product);
+
+// Terms of a Gaussian's exponent that depend on the query or the key alone: its squared length, and its dot products
+// with R directions (Transformer-MGK, Eq. 7-13, shifted keys).
+struct RowTermsInput {
+  std::int64_t n, e, directions;  // n rows of width e, R
+  Rows rows;
+  const float* direction;  // [R, e]
+};
+
+// terms [1 + R, n]: |t_i|^2, then t_i . direction_r, accumulated in float32.
+void row_terms(const RowTermsInput& in, float* terms);
+
+// Writes the rows' gradients in their type, and adds the directions' gradients to d_direction [R, e].
+void row_terms_backward(const RowTermsInput& in, const float* d_terms, const RowsOut& d_rows, float* d_direction);
+
+}  // namespace headroom::kernels

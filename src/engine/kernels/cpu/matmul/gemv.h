@@ -1,0 +1,46 @@
+// Matrix-vector multiplication (GEMV) of one vector or a few: bound by memory bandwidth, so each weight is read once.
+// Batch-invariant: a vector's result has the same bits whatever the other vectors are.
+#pragma once
+
+#include <cstdint>
+
+#include "bfloat16.h"
+
+namespace headroom::kernels {
+
+// `count` vectors of n elements, row r at data + r * stride. `columns` optionally holds the same transposed, [n, count]
+// without gaps (interleave_rows()): worth it for several calls with the same vectors.
+struct GemvInput {
+  const float* data;
+  std::int64_t count, n, stride;
+  const float* columns = nullptr;
+
+  // Elements [first, first + size) of every vector.
+  GemvInput part(std::int64_t first, std::int64_t size) const {
+    return {data + first, count, size, stride, columns == nullptr ? nullptr : columns + first * count};
+  }
+};
+void interleave_rows(const GemvInput& x, float* columns);
+
+// y[r][j] = sum_i x[r][i] w[i][j] for j in [begin, end), accumulated in float32; w [n, ...] is row-major.
+void gemv(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y);
+void gemv(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end, Strided<float> y);
+
+// y[r][j] = sum_i x[r][i] w[j][i] for j in [begin, end): w [..., n] is the transposed matrix.
+void gemv_transposed(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end,
+                     Strided<float> y);
+void gemv_transposed(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
+                     Strided<float> y);
+
+// The same for one vector x [n].
+template <class T>
+void gemv(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end, float* y) {
+  gemv({x, 1, n, 0}, w, begin, end, {y, 0});
+}
+template <class T>
+void gemv_transposed(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                     float* y) {
+  gemv_transposed({x, 1, n, 0}, w, begin, end, {y, 0});
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,132 @@
+#include "operands.h"
+
+#include <algorithm>
+
+#include "rows.h"
+#include "tile_product.h"
+
+namespace headroom::kernels {
+namespace {
+
+BFloat16* bfloat16_in(Buffer& buffer, std::int64_t n) {
+  buffer.reserve((n + 1) / 2);
+  return reinterpret_cast<BFloat16*>(buffer.data());
+}
+
+void copy_as_float32(const Rows& from, std::int64_t n, float* to) {
+  if (from.bf16 == nullptr) {
+    std::copy_n(from.f32, n, to);
+  } else {
+    widen_to_float32(from.bf16, n, to);
+  }
+}
+
+void pad(const Rows& from, std::int64_t m, std::int64_t k, BFloat16* to) {
+  if (from.bf16 == nullptr) {
+    pad_rows(Strided<const float>{from.f32, from.stride}, m, k, to);
+  } else {
+    pad_rows(Strided<const BFloat16>{from.bf16, from.stride}, m, k, to);
+  }
+}
+
+void pair(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+  if (from.bf16 == nullptr) {
+    pack_pairs(Strided<const float>{from.f32, from.stride}, k, n, to);
+  } else {
+    pack_pairs(Strided<const BFloat16>{from.bf16, from.stride}, k, n, to);
+  }
+}
+
+}  // namespace
+
+void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add) {
+  const auto& [m, n, k] = size;
+  if (a.bf16 == nullptr) {
+    tile_product({m, n, k, a.stride, b.stride, c.stride, add}, a.f32, b.f32, c.data);
+  } else {
+    tile_product({m, n, padded_depth(k), a.stride, b.stride, c.stride, add}, a.bf16, b.bf16, c.data);
+  }
+}
+
+PackedOperands::PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k, std::int64_t n)
+    : bf16_(bf16),
+      k_(k),
+      n_(n),
+      size_((bf16 ? padded_depth(k) : k) * n),
+      data_(bf16 ? matrices * size_ / 2 : matrices * size_) {}
+
+void PackedOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
+  const std::int64_t k = padded_depth(k_);
+  Strided<const BFloat16> aligned{from.bf16, from.stride};
+  if (from.bf16 == nullptr || !is_packed_depth(aligned, k_)) {
+    BFloat16* filled = bfloat16_in(work_, rows * k);
+    pad(from, rows, k_, filled);
+    aligned = {filled, k};
+  }
+  transpose_pairs(aligned, rows, k, pairs(i), n_);
+}
+
+void PackedOperands::set_columns(std::int64_t i, const Rows& from, std::int64_t rows) {
+  if (bf16_) {
+    set_pairs_of_columns(i, from, rows);
+    return;
+  }
+  float* to = data_.data() + i * size_;
+  transpose(as_float32(from, rows, k_, work_), rows, k_, {to, n_});
+  for (std::int64_t c = 0; n_ > rows && c < k_; ++c) {
+    std::fill(to + c * n_ + rows, to + (c + 1) * n_, 0.0F);
+  }
+}
+
+void PackedOperands::set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns) {
+  if (bf16_) {
+    pair(from, rows, columns, {pairs(i), n_});
+    std::fill(pairs(i) + padded_depth(rows) * n_, pairs(i) + size_, BFloat16(0.0F));
+    return;
+  }
+  float* to = data_.data() + i * size_;
+  for (std::int64_t j = 0; j < rows; ++j) {
+    copy_as_float32(from.from(j), columns, to + j * n_);
+  }
+  std::fill(to + rows * n_, to + size_, 0.0F);
+}
+
+Right PackedOperands::operator[](std::int64_t i) const {
+  return bf16_ ? Right{nullptr, reinterpret_cast<const BFloat16*>(data_.data()) + i * size_, n_}
+               : Right{data_.data() + i * size_, nullptr, n_};
+}
+
+Left ScratchOperands::left(const Rows& rows, std::int64_t m, std::int64_t k) {
+  if (!bf16_) {
+    const Strided<const float> there = as_float32(rows, m, k, left_);
+    return {there.data, nullptr, there.stride};
+  }
+  BFloat16* to = bfloat16_in(left_, m * padded_depth(k));
+  pad(rows, m, k, to);
+  return {nullptr, to, padded_depth(k)};
+}
+
+Left ScratchOperands::left_columns(const Rows& from, std::int64_t k, std::int64_t m) {
+  if (bf16_ && from.bf16 != nullptr) {
+    const std::int64_t width = padded_depth(k);
+    BFloat16* to = bfloat16_in(left_, m * width);
+    transpose(Strided<const BFloat16>{from.bf16, from.stride}, k, m, to, bfloat16_in(transposed_, m * width));
+    return {nullptr, to, width};
+  }
+  const Strided<const float> rows = as_float32(from, k, m, left_);
+  transposed_.reserve(k * m);
+  transpose(rows, k, m, {transposed_.data(), k});
+  return left({transposed_.data(), nullptr, k}, m, k);
+}
+
+Right ScratchOperands::right(const Rows& rows, std::int64_t k, std::int64_t n) {
+  if (!bf16_) {
+    const Strided<const float> there = as_float32(rows, k, n, right_);
+    return {there.data, nullptr, there.stride};
+  }
+  BFloat16* to = bfloat16_in(right_, padded_depth(k) * n);
+  pair(rows, k, n, {to, n});
+  return {nullptr, to, n};
+}
+
+}  // namespace headroom::kernels

@@ -1,0 +1,76 @@
+// Packed operands of the matrix multiplications inside attention. Rows may be float32 or bfloat16. Operands are
+// bfloat16 if the tensors are and the CPU multiplies bfloat16 faster (has_fast_bfloat16()): then tensor elements keep
+// their values, and probabilities and score gradients are rounded once. Otherwise operands are float32. Accumulation is
+// always in float32.
+#pragma once
+
+#include <cstdint>
+
+#include "rows.h"
+
+namespace headroom::kernels {
+
+// [m, k], row-major; bfloat16 rows are padded to padded_depth(k).
+using Left = Rows;
+
+// [k, n]: row-major in float32, pairs of rows in bfloat16.
+struct Right {
+  const float* f32 = nullptr;
+  const BFloat16* bf16 = nullptr;
+  std::int64_t stride = 0;
+
+  // The part from row i, which must be even, and column j on.
+  Right from(std::int64_t i, std::int64_t j) const {
+    return bf16 == nullptr ? Right{f32 + i * stride + j, nullptr, stride}
+                           : Right{nullptr, bf16 + i * stride + 2 * j, stride};
+  }
+};
+
+// C [m, n] = A [m, k] B [k, n], or += if `add`.
+struct TileSize {
+  std::int64_t m, n, k;
+};
+void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add = false);
+
+// Owns several right operands [k, n] of one size, packed once and used by many multiplications. Not thread-safe.
+class PackedOperands {
+ public:
+  PackedOperands(bool bf16, std::int64_t matrices, std::int64_t k, std::int64_t n);
+
+  // Matrix i becomes the transpose of `from` [rows, k], with zeros in columns beyond `rows`.
+  void set_columns(std::int64_t i, const Rows& from, std::int64_t rows);
+  // Matrix i becomes `from` [rows, columns], with zeros beyond `rows`.
+  void set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns);
+  Right operator[](std::int64_t i) const;
+
+ private:
+  BFloat16* pairs(std::int64_t i) { return reinterpret_cast<BFloat16*>(data_.data()) + i * size_; }
+  void set_pairs_of_columns(std::int64_t i, const Rows& from, std::int64_t rows);
+
+  bool bf16_;
+  std::int64_t k_, n_, size_;  // size_: elements of one packed matrix
+  Buffer data_, work_;
+};
+
+// Temporary operands: a result is valid until the next call for the same side.
+class ScratchOperands {
+ public:
+  explicit ScratchOperands(bool bf16) : bf16_(bf16) {}
+
+  Left left(const Rows& rows, std::int64_t m, std::int64_t k);
+  Left left(Strided<const float> rows, std::int64_t m, std::int64_t k) {
+    return left(Rows{rows.data, nullptr, rows.stride}, m, k);
+  }
+  // The transpose of `from` [k, m].
+  Left left_columns(const Rows& from, std::int64_t k, std::int64_t m);
+  Right right(const Rows& rows, std::int64_t k, std::int64_t n);
+  Right right(Strided<const float> rows, std::int64_t k, std::int64_t n) {
+    return right(Rows{rows.data, nullptr, rows.stride}, k, n);
+  }
+
+ private:
+  bool bf16_;
+  Buffer left_, right_, transposed_;
+};
+
+}  // namespace headroom::kernels

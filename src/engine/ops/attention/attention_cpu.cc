@@ -1,0 +1,329 @@
+#include "attention_cpu.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "attention_operator.h"
+#include "engine/kernels/cpu/attention/mixture/mixture_rows.h"
+#include "engine/kernels/cpu/matmul/bfloat16.h"
+#include "engine/ops/shapes.h"
+
+namespace headroom::ops {
+
+kernels::AttentionShape shape_of_call(const AttentionArguments& in) {
+  const at::Tensor &q = in.q, &k = in.k;
+  return {.batch = q.size(0),
+          .heads = q.size(1),
+          .kv_heads = k.size(1),
+          .queries = q.size(2),
+          .keys = k.size(2),
+          .d_head = q.size(3),
+          .d_value = in.v.size(3),
+          .causal = in.causal,
+          .window = in.window,
+          .scale = static_cast<float>(in.scale),
+          .bf16 = q.scalar_type() == at::kBFloat16 && kernels::has_fast_bfloat16()};
+}
+
+AttentionOperands::AttentionOperands(const AttentionArguments& in)
+    : q(prepared(in.q)), k(prepared(in.k)), v(prepared(in.v)), shape(shape_of_call(in)) {
+  tensors.q = view(q);
+  tensors.k = view(k);
+  tensors.v = view(v);
+  if (in.r) {
+    q_position = prepared(*in.q_position);
+    r = prepared(*in.r);
+    tensors.q_position = view(q_position);
+    tensors.r = view(r);
+  }
+  if (in.sink) {
+    sink = in.sink->to(at::kFloat).contiguous();
+    tensors.sink = sink.const_data_ptr<float>();
+  }
+  if (in.valid_keys) {
+    bias = key_bias(*in.valid_keys);
+    tensors.key_bias = bias.const_data_ptr<float>();
+  }
+}
+
+AttentionOutputs::AttentionOutputs(const AttentionOperands& in)
+    : o(results_by_token(in.q, in.v)), log_sum(at::empty(in.q.sizes().slice(0, 3), in.floats())) {}
+
+MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands)
+    : query_term(in.query_term->to(at::kFloat).contiguous()), key_term(in.key_term->to(at::kFloat).contiguous()) {
+  tensors.q = operands.tensors.q;
+  tensors.v = operands.tensors.v;
+  tensors.keys.push_back(operands.tensors.k);
+  for (const at::Tensor& key : in.more_keys) {
+    more_keys.push_back(prepared(key));
+    tensors.keys.push_back(view(more_keys.back()));
+  }
+  const at::Tensor factor = in.factor->to(at::kFloat).contiguous();
+  tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
+  tensors.query_term = query_term.const_data_ptr<float>();
+  tensors.key_term = key_term.const_data_ptr<float>();
+  tensors.epsilon = static_cast<float>(in.epsilon);
+  tensors.maximum = in.maximum;
+  tensors.key_bias = operands.tensors.key_bias;
+}
+
+namespace {
+
+// Least number of heads per thread on the decode path: with few keys a head takes less time than waking a thread.
+std::int64_t decode_grain(const kernels::AttentionShape& s) {
+  constexpr std::int64_t kMultiplyAdds = 1 << 17;
+  return std::max<std::int64_t>(1, kMultiplyAdds / std::max<std::int64_t>(1, 2 * s.queries * s.keys * s.d_head));
+}
+
+AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands) {
+  const AttentionArguments& in = back.in;
+  const kernels::AttentionShape& s = operands.shape;
+  const MixtureOperands mixture(in, operands);
+  const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
+  const at::TensorOptions floats = operands.floats();
+  const at::Tensor d_q = empty_by_token(operands.q), d_v = empty_per_head(operands.v, s.heads);
+  const at::Tensor d_query_term = at::empty(mixture.query_term.sizes(), floats);
+  const at::Tensor d_key_term = at::zeros({s.batch, s.heads, mixture.key_term.size(2), s.keys}, floats);
+  kernels::MixtureGradients out{.d_o = view(d_o),
+                                .o = view(o),
+                                .log_sum = sums.const_data_ptr<float>(),
+                                .d_q = view_out(d_q),
+                                .d_v = view_out(d_v),
+                                .d_keys = {},
+                                .d_query_term = d_query_term.mutable_data_ptr<float>(),
+                                .d_key_term = d_key_term.mutable_data_ptr<float>()};
+  std::vector<at::Tensor> d_keys;
+  for (std::size_t i = 0; i < mixture.tensors.keys.size(); ++i) {
+    d_keys.push_back(empty_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads));
+    out.d_keys.push_back(view_out(d_keys.back()));
+  }
+  at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::mixture_attention_backward(s, mixture.tensors, out, begin, end);
+  });
+  AttentionArguments d;
+  d.q = d_q;
+  d.k = per_group(d_keys[0], in.k);
+  d.v = per_group(d_v, in.v);
+  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
+    d.more_keys.push_back(per_group(d_keys[i + 1], in.more_keys[i]));
+  }
+  d.query_term = d_query_term.to(in.query_term->scalar_type());
+  d.key_term = per_group(d_key_term, *in.key_term);
+  return d;
+}
+
+std::string mixture_refusal(const AttentionInputs& in) {
+  const Mixture& mixture = *in.mixture;
+  if (in.sink) {
+    return "sinks are not supported with mixtures of keys";
+  }
+  if (mixture.n_components() > kernels::kMostComponents) {
+    return fmt::format("mixtures of keys are supported up to {} components", kernels::kMostComponents);
+  }
+  if (mixture.coefficient && mixture.coefficient->requires_grad()) {
+    return "mixtures of keys with a learned scale are not supported";
+  }
+  if (mixture.prior && has_values(*mixture.prior) && mixture.prior->le(0.0).any().item<bool>()) {
+    return "mixtures of keys with a prior of 0 are not supported";
+  }
+  return {};
+}
+
+// Calls kernel(shape, tensors, results, begin, end) for ranges of heads, on several threads.
+template <class Kernel, class Tensors>
+void for_heads_of(const kernels::AttentionShape& shape, std::int64_t grain, Kernel kernel, const Tensors& tensors,
+                  const kernels::AttentionResult& out) {
+  at::parallel_for(0, shape.batch * shape.heads, grain,
+                   [&](std::int64_t begin, std::int64_t end) { kernel(shape, tensors, out, begin, end); });
+}
+
+FusedAttention::Results attention_cpu(const AttentionArguments& in) {
+  const AttentionOperands operands(in);
+  const AttentionOutputs to(operands);
+  const kernels::AttentionShape& shape = operands.shape;
+  const bool decode = shape.queries < kernels::kMinBlockedQueries;
+  const std::int64_t grain = decode ? decode_grain(shape) : 1;
+  if (in.heads_together()) {
+    (decode ? composed_decode : composed_attention)(in, operands, to);
+  } else if (in.factor) {
+    const MixtureOperands mixture(in, operands);
+    for_heads_of(shape, grain, decode ? kernels::mixture_attention_decode : kernels::mixture_attention_forward,
+                 mixture.tensors, to.result());
+  } else {
+    for_heads_of(shape, grain, decode ? kernels::attention_decode : kernels::attention_forward, operands.tensors,
+                 to.result());
+  }
+  return {to.o, to.log_sum};
+}
+
+AttentionArguments plain_attention_backward(const AttentionBackward& back, const AttentionOperands& in) {
+  const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
+  const kernels::AttentionShape& s = in.shape;
+  const at::Tensor d_q = empty_by_token(in.q), d_k = empty_per_head(in.k, s.heads), d_v = empty_per_head(in.v, s.heads);
+  at::Tensor d_position, d_r, d_sink;
+  kernels::AttentionGradients out{.d_o = view(d_o),
+                                  .o = view(o),
+                                  .log_sum = sums.const_data_ptr<float>(),
+                                  .d_q = view_out(d_q),
+                                  .d_k = view_out(d_k),
+                                  .d_v = view_out(d_v)};
+  if (in.r.defined()) {
+    d_position = empty_by_token(in.q_position);
+    d_r = at::empty({s.batch, s.heads, s.offsets(), s.d_head}, in.floats());
+    out.d_q_position = view_out(d_position);
+    out.d_r = view_out(d_r);
+  }
+  if (in.sink.defined()) {
+    d_sink = at::empty({s.batch, s.heads}, in.floats());
+    out.d_sink = d_sink.mutable_data_ptr<float>();
+  }
+  at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::attention_backward(s, in.tensors, out, begin, end);
+  });
+  AttentionArguments d;
+  d.q = d_q;
+  d.k = per_group(d_k, back.in.k);
+  d.v = per_group(d_v, back.in.v);
+  if (in.r.defined()) {
+    d.q_position = d_position.to(back.in.q_position->scalar_type());
+    d.r = d_r.sum(0).to(back.in.r->scalar_type());
+  }
+  if (in.sink.defined()) {
+    d.sink = d_sink.sum(0).to(back.in.sink->scalar_type());
+  }
+  return d;
+}
+
+AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
+  const AttentionOperands operands(back.in);
+  return back.in.heads_together() ? composed_attention_backward(back, operands)
+         : back.in.factor         ? mixture_attention_backward(back, operands)
+                                  : plain_attention_backward(back, operands);
+}
+
+std::string attention_refusal(const AttentionInputs& in) {
+  if (in.bias) {
+    return "a bias on the scores is not supported";
+  }
+  std::string refusal = in.mixture ? mixture_refusal(in) : "";
+  if (refusal.empty() && (in.pre || in.post)) {
+    refusal = composition_refusal(in);
+  }
+  return refusal;
+}
+
+at::Tensor attention_run(const AttentionInputs& in) {
+  return call<FusedAttention>(fused_arguments(in)).o;
+}
+
+const Registration kAttentionOnCpu(attention_backends(),
+                                   {{"kernels", at::kCPU, 0, float32_or_bfloat16}, attention_refusal, attention_run});
+
+// The tensors that all sequences share. Owns the memory behind the kernels' pointers.
+struct SharedOperands {
+  at::Tensor q, q_position, r, sink, o, log_sum;
+  std::vector<at::Tensor> held;
+
+  explicit SharedOperands(const AttentionInputs& in)
+      : q(prepared(in.q)),
+        o(results_by_token(q, in.v)),
+        log_sum(at::empty({q.size(0), q.size(1)}, q.options().dtype(at::kFloat))) {
+    if (in.r) {
+      q_position = prepared(*in.q_position);
+      r = prepared(*in.r);
+    }
+    if (in.sink) {
+      sink = in.sink->to(at::kFloat).contiguous();
+    }
+    held.reserve(3 * in.sequences.size());
+  }
+};
+
+struct Sequence {
+  kernels::AttentionShape shape;
+  kernels::AttentionTensors tensors;
+  kernels::AttentionResult out;
+};
+
+template <class R>
+kernels::HeadsOf<R> of_row(kernels::HeadsOf<R> all, std::int64_t row) {
+  all.first = all.first.ahead(row * all.batch);
+  return all;
+}
+
+// Keys or values from row `begin` on.
+kernels::Heads from_row(const at::Tensor& given, std::int64_t begin, SharedOperands& shared) {
+  kernels::Heads heads = view(shared.held.emplace_back(prepared(given)));
+  heads.first = heads.first.from(begin);
+  return heads;
+}
+
+Sequence sequence_of(const AttentionInputs& in, std::int64_t row, SharedOperands& shared) {
+  const SequenceKeys& own = in.sequences[static_cast<std::size_t>(row)];
+  const std::int64_t heads = shared.q.size(1);
+  Sequence one;
+  one.shape = {.batch = 1,
+               .heads = heads,
+               .kv_heads = own.k.size(1),
+               .queries = 1,
+               .keys = own.size,
+               .d_head = shared.q.size(3),
+               .d_value = own.v.size(3),
+               .causal = in.mask.causal,
+               .window = in.mask.causal ? in.mask.window : 0,
+               .scale = static_cast<float>(in.scale),
+               .bf16 = shared.q.scalar_type() == at::kBFloat16 && kernels::has_fast_bfloat16()};
+  one.tensors.q = of_row(view(shared.q), row);
+  one.tensors.k = from_row(own.k, own.begin, shared);
+  one.tensors.v = from_row(own.v, own.begin, shared);
+  if (shared.r.defined()) {
+    one.tensors.q_position = of_row(view(shared.q_position), row);
+    one.tensors.r = view(shared.r);
+    one.tensors.r.first = one.tensors.r.first.from(shared.r.size(1) - own.size);
+  }
+  if (shared.sink.defined()) {
+    one.tensors.sink = shared.sink.const_data_ptr<float>();
+  }
+  if (own.valid_keys) {
+    one.tensors.key_bias = shared.held.emplace_back(key_bias(*own.valid_keys)).const_data_ptr<float>();
+  }
+  one.out = {of_row(view_out(shared.o), row), shared.log_sum.mutable_data_ptr<float>() + row * heads};
+  return one;
+}
+
+// All sequences in one parallel region with their heads as tasks: a region for each would cost more than a query over
+// few keys.
+at::Tensor sequences_run(const AttentionInputs& in) {
+  SharedOperands shared(in);
+  std::vector<Sequence> all;
+  std::int64_t keys = 0;
+  for (std::int64_t row = 0; row < shared.q.size(0); ++row) {
+    all.push_back(sequence_of(in, row, shared));
+    keys += all.back().shape.keys;
+  }
+  kernels::AttentionShape typical = all.front().shape;
+  typical.keys = keys / std::ssize(all);
+  const std::int64_t heads = typical.heads;
+  at::parallel_for(0, std::ssize(all) * heads, decode_grain(typical), [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const Sequence& one = all[static_cast<std::size_t>(begin / heads)];
+      const std::int64_t head = begin % heads, until = std::min(heads, head + end - begin);
+      kernels::attention_decode(one.shape, one.tensors, one.out, head, until);
+      begin += until - head;
+    }
+  });
+  return shared.o;
+}
+
+const Registration kSequencesOnCpu(attention_sequences_backends(),
+                                   {{"kernels", at::kCPU, 0, float32_or_bfloat16}, never_refuses, sequences_run});
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(headroom, CPU, library) {
+  implement<FusedAttention, attention_cpu, attention_backward_cpu>(library);
+}
+
+}  // namespace headroom::ops

@@ -1,0 +1,99 @@
+// The fused attention operator of torch's dispatcher, for all kinds of scores and compositions. Letters as in
+// headroom/ops/attention.h.
+#pragma once
+
+#include "engine/ops/backend.h"
+#include "engine/ops/head_map/head_map_arguments.h"
+#include "engine/ops/operator.h"
+#include "headroom/ops/attention.h"
+
+namespace headroom::ops {
+
+struct FusedAttention {
+  static constexpr const char* kName = "attention_fused";
+
+  struct Arguments {
+    at::Tensor q, k, v;
+    OptionalTensor q_position, r, sink, valid_keys;
+    HeadMapArguments pre, post;
+    // A mixture if `factor` [R] is set: s_r = factor_r q . k_r + query_term_r + key_term_r with terms [B, H, R, T] and
+    // [B, G, R, S]. more_keys holds the keys of components 2 .. R; if empty, all components share the dot product with
+    // k.
+    OptionalTensor factor, query_term, key_term;
+    std::vector<at::Tensor> more_keys;
+    double epsilon = 0.0;
+    bool maximum = false;
+    double scale = 1.0;  // of dot products and the relative term
+    bool causal = true;
+    std::int64_t window = 0;
+
+    bool composed() const { return pre.given() || post.given(); }
+    // Whether the kernels compute all heads of a block together.
+    bool heads_together() const { return composed() || (factor && r); }
+    template <class V>
+    void visit(V& visitor) {
+      visitor("q", q);
+      visitor("k", k);
+      visitor("v", v);
+      visitor("q_position", q_position);
+      visitor("r", r);
+      visitor("sink", sink);
+      visitor.constant("valid_keys", valid_keys);
+      pre.visit(visitor, "pre_");
+      post.visit(visitor, "post_");
+      visitor.constant("factor", factor);
+      visitor("query_term", query_term);
+      visitor("key_term", key_term);
+      visitor("more_keys", more_keys);
+      visitor("epsilon", epsilon);
+      visitor("maximum", maximum);
+      visitor("scale", scale);
+      visitor("causal", causal);
+      visitor("window", window);
+    }
+  };
+
+  struct Results {
+    at::Tensor o, log_sum;  // [B, H, T, w] stored by token, [B, H, T]
+    template <class V>
+    void visit(V& v) {
+      v("o", o);
+      v("log_sum", log_sum);
+    }
+  };
+
+  struct Backward {
+    at::Tensor grad, log_sum;
+    OptionalTensor o;  // not saved if heads are computed together
+    Arguments in;
+    template <class V>
+    void visit(V& v) {
+      v("grad", grad);
+      v("log_sum", log_sum);
+      in.visit(v);
+      v("o", o);
+    }
+  };
+
+  static Backward save(const Arguments& in, const Results& out) {
+    return {{}, out.log_sum, in.heads_together() ? std::nullopt : OptionalTensor(out.o), in};
+  }
+};
+
+Backends<AttentionInputs>& attention_backends();
+
+// The fused operator's arguments for these inputs.
+FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
+
+// Repeats key or value heads along axis 1 for the query heads that share them.
+at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads);
+
+// Bool, true where key j is visible to query i: [T, S], or [B, 1, T, S] with valid_keys; undefined if all keys are
+// visible.
+at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries, const c10::SymInt& n_keys,
+                        at::Device device);
+
+// Backends that compute AttentionInputs::sequences in one call. If all refuse, each sequence is a separate call.
+Backends<AttentionInputs>& attention_sequences_backends();
+
+}  // namespace headroom::ops

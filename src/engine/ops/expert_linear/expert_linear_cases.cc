@@ -1,0 +1,99 @@
+#include "expert_linear_cases.h"
+
+#include <fmt/format.h>
+
+namespace headroom::ops {
+namespace {
+
+const std::vector<ExpertLinearCase> kTestedExperts = {
+    {1, 1, 1, 1, 1, 1},
+    {7, 2, 2, 3, 13, 5},
+    {31, 3, 2, 5, 17, 19, true, true},
+    {64, 1, 4, 16, 33, 7, false, false, false},
+    {29, 4, 1, 6, 8, 24, true, false, false},
+    {53, 2, 3, 3, 11, 37, true, true, false},
+    {130, 2, 2, 4, 41, 23, false, true},
+    {40, 3, 1, 5, 12, 9, false, false, true, true},
+};
+
+const std::vector<ExpertLinearCase> kTiledExperts = {{64, 2, 2, 4, 32, 48},
+                                                     {127, 3, 2, 5, 41, 23, true, true},
+                                                     {131, 2, 1, 3, 13, 67, true, false, false},
+                                                     {67, 2, 2, 4, 71, 17, false, true}};
+
+const std::vector<ExpertLinearCase> kTimedExperts = {
+    {8 * 512, 2, 2, 5, 412, 76, false, false, true, false, "values 47M"},
+    {8 * 256, 2, 2, 5, 76, 412, true, true, true, false, "output 47M"},
+    {2 * 1024, 4, 2, 4, 1024, 112, false, false, true, false, "values 262M"},
+    {8 * 256, 4, 1, 16, 412, 128, false, false, true, true, "sigma-MoE up 47M"}};
+
+at::Tensor draw_index(const ExpertLinearCase& c) {
+  if (c.slots) {
+    return at::rand({c.n, c.experts}).argsort(std::int64_t{-1}).narrow(1, 0, c.heads).unsqueeze(2);
+  }
+  return at::rand({c.n, c.heads, c.experts}).argsort(std::int64_t{-1}).narrow(2, 0, c.choices) +
+         (at::arange(c.heads) * c.experts).view({1, c.heads, 1});
+}
+
+}  // namespace
+
+std::vector<ExpertLinearCase> expert_linear_cases(Role role) {
+  std::vector<ExpertLinearCase> all;
+  for (ExpertLinearCase c : role == Role::tested     ? kTestedExperts
+                            : role == Role::bfloat16 ? kTiledExperts
+                                                     : kTimedExperts) {
+    c.role = role;
+    all.push_back(c);
+    if (role == Role::tested) {
+      for (const Layout layout : {Layout::swapped, Layout::gaps}) {
+        all.push_back(c);
+        all.back().layout = layout;
+      }
+    }
+  }
+  return all;
+}
+
+std::string ExpertLinearCase::name() const {
+  return fmt::format("N{} H{} K{} E{} {}x{}{}{}{}{}{}", n, heads, choices, experts, d_in, d_out,
+                     per_head ? " per head" : "", sum_heads ? " summed" : "", weighted ? " weighted" : "",
+                     slots ? " slots" : "", name_of(layout));
+}
+
+ExpertLinearInputs ExpertLinearCase::inputs(const Setting& setting) const {
+  const Draw draw{setting, layout};
+  const std::int64_t matrices = slots ? experts : heads * experts;
+  ExpertLinearInputs in{.input = per_head ? draw.activation({n, heads, d_in}) : draw.activation({n, d_in}),
+                        .bank = draw.activation({matrices, d_in, d_out}),
+                        .index = draw_index(*this).to(setting.device),
+                        .weight = {},
+                        .sum_heads = sum_heads};
+  if (weighted) {
+    in.weight = draw.parameter({n, heads, choices});
+  }
+  return in;
+}
+
+Problem ExpertLinearCase::problem(const Setting& setting) const {
+  const ExpertLinearInputs in = inputs(setting);
+  std::vector<at::Tensor> leaves = {in.input, in.bank};
+  if (in.weight) {
+    leaves.push_back(*in.weight);
+  }
+  return {leaves, [index = in.index, sum = sum_heads](const std::vector<at::Tensor>& x, Implementation implementation) {
+            return expert_linear({.input = x[0],
+                                  .bank = x[1],
+                                  .index = index,
+                                  .weight = x.size() > 2 ? std::optional(x[2]) : std::nullopt,
+                                  .sum_heads = sum},
+                                 implementation);
+          }};
+}
+
+// Sums of at most max(d_in, N) * K * H products, each rounded to 2^-24; errors accumulate like a random walk. In
+// bfloat16 three roundings to 8 bits (product, scaled row, result) of at most 2^-9 each, and that of the weighting.
+std::vector<Precision> ExpertLinearCase::precisions() const {
+  return {{at::kFloat, 2e-6}, {at::kBFloat16, 4.0 / 256}};
+}
+
+}  // namespace headroom::ops

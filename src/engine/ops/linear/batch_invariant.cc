@@ -1,0 +1,56 @@
+#include "batch_invariant.h"
+
+#include <vector>
+
+#include "dense_matmul.h"
+#include "engine/ops/backend.h"
+#include "engine/ops/expert_linear/expert_linear_operator.h"
+#include "headroom/ops/choice.h"
+
+namespace headroom::ops {
+namespace {
+
+// Whether x's dtype is supported by the operator's CPU backend. Counts the choice.
+bool chooses_fused(const char* op, const char* backend, Implementation wanted, const at::Tensor& x) {
+  const std::string refusal = float32_or_bfloat16(x.scalar_type()) ? "" : refusal_of(x.scalar_type());
+  return choose(op, wanted, refusal, backend) == Implementation::fused;
+}
+
+}  // namespace
+
+at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                                  Implementation implementation) {
+  if (!w.is_cpu() || x.size(0) == 1) {
+    return linear(x, w, b, implementation);
+  }
+  if (chooses_fused("linear", "products", implementation, x)) {
+    return dense_matmul_batch_invariant(x.to(w.scalar_type()), w, b);
+  }
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& row : x.split(1)) {
+    rows.push_back(linear(row, w, b, Implementation::reference));
+  }
+  return at::cat(rows);
+}
+
+at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& in, Implementation implementation) {
+  if (!in.bank.is_cpu() || in.index.size(0) == 1) {
+    return expert_linear(in, implementation);
+  }
+  if (chooses_fused("expert_linear", "kernels", implementation, in.input)) {
+    return expert_matmul_batch_invariant(in);
+  }
+  std::vector<at::Tensor> rows;
+  for (std::int64_t row = 0; row < in.index.size(0); ++row) {
+    ExpertLinearInputs one = in;
+    one.input = in.input.narrow(0, row, 1);
+    one.index = in.index.narrow(0, row, 1);
+    if (in.weight) {
+      one.weight = in.weight->narrow(0, row, 1);
+    }
+    rows.push_back(expert_linear(one, Implementation::reference));
+  }
+  return at::cat(rows);
+}
+
+}  // namespace headroom::ops

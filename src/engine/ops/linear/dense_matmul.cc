@@ -1,0 +1,217 @@
+#include "dense_matmul.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/kernels/cpu/matmul/gemv.h"
+#include "engine/kernels/cpu/matmul/matrix.h"
+
+namespace headroom::ops {
+namespace {
+
+// x [m, k], w [n, k]: x w^T + b.
+using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
+                                std::string_view activation, c10::List<std::optional<at::Scalar>> scalars,
+                                std::optional<std::string_view> algorithm);
+
+// Absent if torch was built without oneDNN or has this operator with other arguments.
+const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
+  static const auto kFound = []() -> std::optional<c10::TypedOperatorHandle<OneDnnLinear>> {
+    const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    try {
+      return schema ? std::optional(schema->typed<OneDnnLinear>()) : std::nullopt;
+    } catch (const c10::Error&) {
+      return std::nullopt;
+    }
+  }();
+  return kFound;
+}
+
+// oneDNN needs a row-major left operand. Multi-threaded, unlike torch's copy of a transposed matrix.
+at::Tensor by_rows(const at::Tensor& a) {
+  if (a.stride(1) == 1 || a.stride(0) != 1 || a.numel() < 4096) {
+    return a.contiguous();
+  }
+  const at::Tensor copy = at::empty(a.sizes(), a.options());
+  const float* from = a.const_data_ptr<float>();
+  float* to = copy.mutable_data_ptr<float>();
+  at::parallel_for(0, a.size(0), 64, [&](std::int64_t begin, std::int64_t end) {
+    kernels::transpose({from + begin, a.stride(1)}, a.size(1), end - begin, {to + begin * a.size(1), a.size(1)});
+  });
+  return copy;
+}
+
+// Contiguous, transposed or not: for anything else (the expanded gradient of a sum, part of a wider matrix) oneDNN
+// falls back to its reference loops.
+at::Tensor without_gaps(const at::Tensor& b) {
+  return b.is_contiguous() || b.t().is_contiguous() ? b : b.contiguous();
+}
+
+bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
+  return a.is_cpu() && a.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 &&
+         at::globalContext().userEnabledMkldnn() && one_dnn_linear();
+}
+
+bool suits_gemv(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  const at::ScalarType type = a.scalar_type();
+  return (!bias || bias->scalar_type() == type) && a.is_cpu() && (type == at::kFloat || type == at::kBFloat16) &&
+         b.scalar_type() == type && (b.stride(1) == 1 || b.stride(0) == 1);
+}
+
+// Number of parts in which a matrix is read in parallel. Depends on its size alone, so that the order of summation does
+// not depend on the number of threads.
+std::int64_t parts_for(std::int64_t elements) {
+  constexpr std::int64_t kElements = 1 << 15, kMost = 8;
+  std::int64_t parts = 1;
+  while (parts < kMost && elements / (2 * parts) >= kElements) {
+    parts *= 2;
+  }
+  return parts;
+}
+
+// A matrix's rows in parts with separate sums, which are added in order, after the bias.
+struct Parts {
+  std::int64_t n, count, rows;
+  Parts(std::int64_t n_rows, std::int64_t columns)
+      : n(n_rows), count(parts_for(n_rows * columns)), rows((n_rows + count - 1) / count) {}
+  std::int64_t begin(std::int64_t part) const { return std::min(n, part * rows); }
+  std::int64_t size(std::int64_t part) const { return std::min(rows, n - begin(part)); }
+};
+
+template <class T>
+void add_part(const Parts& parts, std::int64_t part, const kernels::GemvInput& x, kernels::Strided<const T> w,
+              std::int64_t columns, kernels::Strided<float> sums) {
+  const std::int64_t first = parts.begin(part);
+  kernels::gemv(x.part(first, parts.size(part)), kernels::Strided<const T>{w.data + first * w.stride, w.stride}, 0,
+                columns, sums);
+}
+
+void add(const float* sum, std::int64_t columns, float* y) {
+  for (std::int64_t j = 0; j < columns; ++j) {
+    y[j] += sum[j];
+  }
+}
+
+void begin_with(const float* bias, std::int64_t columns, float* y) {
+  bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
+}
+
+// One row: one thread reads each part.
+template <class T>
+void multiply_row(const kernels::GemvInput& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                  float* y) {
+  const Parts parts(x.n, columns);
+  kernels::Buffer sums(parts.count * columns);
+  at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      add_part(parts, part, x, w, columns, {sums.data() + part * columns, columns});
+    }
+  });
+  begin_with(bias, columns, y);
+  for (std::int64_t part = 0; part < parts.count; ++part) {
+    add(sums.data() + part * columns, columns, y);
+  }
+}
+
+// Several rows: the same sums, in blocks of columns that stay in the caches for all rows.
+template <class T>
+void multiply_rows(kernels::GemvInput x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                   float* y) {
+  if (x.count == 1) {
+    return multiply_row(x, w, columns, bias, y);
+  }
+  kernels::Buffer transposed(x.n * x.count);
+  kernels::interleave_rows(x, transposed.data());
+  x.columns = transposed.data();
+  // Two column blocks per thread, or as many as fit in L2. The blocks do not affect a column's sum.
+  constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
+  const Parts parts(x.n, columns);
+  const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
+  const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
+  const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
+  at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
+    kernels::Buffer sums(x.count * wide);
+    for (std::int64_t j = begin * wide; j < std::min(columns, end * wide); j += wide) {
+      const std::int64_t width = std::min(wide, columns - j);
+      for (std::int64_t part = 0; part < parts.count; ++part) {
+        add_part(parts, part, x, kernels::Strided<const T>{w.data + j, w.stride}, width, {sums.data(), wide});
+        for (std::int64_t r = 0; r < x.count; ++r) {
+          float* to = y + r * columns + j;
+          if (part == 0) {
+            begin_with(bias != nullptr ? bias + j : nullptr, width, to);
+          }
+          add(sums.data() + r * wide, width, to);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void multiply_columns(kernels::GemvInput x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+                      float* y) {
+  const std::int64_t parts = parts_for(x.n * columns);
+  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
+    kernels::gemv_transposed(x, w, begin, end, {y, columns});
+    for (std::int64_t r = 0; bias != nullptr && r < x.count; ++r) {
+      add(bias + begin, end - begin, y + r * columns + begin);
+    }
+  });
+}
+
+// The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
+template <class T>
+at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({a.size(0), b.size(1)}, x.options());
+  const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
+  const bool by_rows = b.stride(1) == 1;
+  const auto run = by_rows ? multiply_rows<T> : multiply_columns<T>;
+  run({x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)},
+      {b.const_data_ptr<T>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
+      bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
+  return y.to(a.scalar_type());
+}
+
+at::Tensor gemv_by_type(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  return a.scalar_type() == at::kFloat ? gemv_rows<float>(a, b, bias) : gemv_rows<kernels::BFloat16>(a, b, bias);
+}
+
+}  // namespace
+
+at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  if (a.size(0) == 1 && suits_gemv(a, b, bias)) {
+    return gemv_by_type(a, b, bias);
+  }
+  if (!suits_one_dnn(a, b)) {
+    // In bf16 torch uses oneDNN, too. Its AMX tiles read the memory between rows of odd length and multiply it by zero,
+    // which gives NaN if that memory holds NaN.
+    const bool tiles = a.is_cpu() && a.scalar_type() == at::kBFloat16;
+    const at::Tensor left = tiles ? without_gaps(a) : a, right = tiles ? without_gaps(b) : b;
+    return bias ? at::addmm(*bias, left, right) : left.mm(right);
+  }
+  const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
+  return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
+                                c10::List<std::optional<at::Scalar>>(), "");
+}
+
+at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
+                                        const std::optional<at::Tensor>& bias) {
+  if (a.numel() > 0 && suits_gemv(a, b, bias)) {
+    return gemv_by_type(a, b, bias);
+  }
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& row : a.split(1)) {
+    rows.push_back(dense_matmul(row, b, bias));
+  }
+  return at::cat(rows);
+}
+
+at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
+  // One side must be transposed: the narrower one. If that is y, so must be the result.
+  return x.size(1) <= y.size(1) || !suits_one_dnn(x, y) ? dense_matmul(x.t(), y) : by_rows(dense_matmul(y.t(), x).t());
+}
+
+}  // namespace headroom::ops

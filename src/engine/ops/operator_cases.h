@@ -1,0 +1,68 @@
+// Cases: problem sizes and options of an operator. Each operator has one table (src/engine/ops/<operator>/*_cases.h),
+// which tests and `headroom bench` share: every backend on every device is compared with the reference on it.
+//
+// A case has name(), problem(setting) and precisions().
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "headroom/core/implementation.h"
+
+namespace headroom::ops {
+
+// Memory layouts of tensors.
+enum class Layout {
+  dense,
+  swapped,   // the last axis is not contiguous
+  by_token,  // the axes of heads and tokens (of a matrix: rows and columns) are swapped in memory
+  gaps       // rows have an odd offset and an odd stride, with NaNs in between
+};
+at::Tensor in_layout(const at::Tensor& t, Layout layout);
+// For a case's name: " swapped"; empty for dense.
+std::string name_of(Layout layout);
+
+// What a case is run with. `type` is the activations' dtype. Parameters are float64 if activations are, else float32.
+struct Setting {
+  at::ScalarType type = at::kFloat;
+  at::Device device = at::kCPU;
+};
+
+// Draws a case's tensors.
+struct Draw {
+  Setting setting;
+  Layout layout = Layout::dense;
+  // Normally distributed with standard deviation `size`.
+  at::Tensor activation(at::IntArrayRef shape, double size = 1.0) const;
+  at::Tensor parameter(at::IntArrayRef shape, double size = 1.0) const;
+  // `t` with this dtype, on the setting's device, in the layout.
+  at::Tensor placed(const at::Tensor& t, at::ScalarType type) const;
+  at::ScalarType parameter_type() const { return setting.type == at::kDouble ? at::kDouble : at::kFloat; }
+};
+
+// A case with its tensors. run() computes the result from tensors like `leaves`.
+struct Problem {
+  std::vector<at::Tensor> leaves;  // inputs; if differentiable, those with a gradient
+  std::function<at::Tensor(const std::vector<at::Tensor>& leaves, Implementation implementation)> run;
+  bool differentiable = true;
+};
+
+// The allowed error of a fused implementation against the float64 reference, relative to a tensor's largest element.
+// Each table derives its bounds.
+struct Precision {
+  at::ScalarType type;
+  double bound;
+};
+
+enum class Role {
+  tested,          // every backend is compared with the reference
+  sequence,        // whole sequences, for tests that feed them token by token
+  bfloat16,        // elementwise error bounds in bfloat16, at sizes that fill tiles
+  timed,           // `headroom bench`
+  reference_only,  // every backend refuses
+};
+
+}  // namespace headroom::ops

@@ -1,0 +1,327 @@
+// Matrix multiplications, transposition and conversions on every instruction set of this CPU.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "engine/kernels/cpu/dropout_rows.h"
+#include "engine/kernels/cpu/matmul/gemv.h"
+#include "engine/kernels/cpu/matmul/grouped_product.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
+#include "kernel_testing.h"
+
+namespace headroom::kernels {
+namespace matmul_test {
+
+using testing::kSizes;
+using testing::on_every_target;
+
+TEST(TileProduct, EqualsTheLibraryProduct) {
+  at::manual_seed(3);
+  on_every_target([&] {
+    for (const std::int64_t m : {1, 3, 4, 5, 64}) {
+      for (const std::int64_t n : kSizes) {
+        for (const std::int64_t k : {1, 2, 41}) {
+          for (const bool add : {false, true}) {
+            const at::Tensor a = at::randn({m, k + 3}), b = at::randn({k, n + 2}), c = at::randn({m, n + 1});
+            const at::Tensor product = a.narrow(1, 0, k).to(at::kDouble).mm(b.narrow(1, 0, n).to(at::kDouble));
+            const at::Tensor expected = add ? product + c.narrow(1, 0, n) : product;
+            const at::Tensor beyond = c.select(1, n).clone();
+            tile_product({m, n, k, k + 3, n + 2, n + 1, add}, a.const_data_ptr<float>(), b.const_data_ptr<float>(),
+                         c.mutable_data_ptr<float>());
+            // Sums of k + 1 products of size ~1.
+            EXPECT_LE((c.narrow(1, 0, n) - expected).abs().max().item<double>(), 1e-6 * static_cast<double>(k + 3));
+            EXPECT_TRUE(at::equal(c.select(1, n), beyond)) << "column beyond was written";
+          }
+        }
+      }
+    }
+  });
+  tile_product_done();
+}
+
+// Filled with NaN, to detect elements that are not written.
+std::vector<BFloat16> nan_filled(std::int64_t n) {
+  return std::vector<BFloat16>(static_cast<std::size_t>(n), BFloat16(std::numeric_limits<float>::quiet_NaN()));
+}
+
+void expect_pairs_product(std::int64_t m, std::int64_t n, std::int64_t k, bool add) {
+  const std::int64_t sum = padded_depth(k);
+  const at::Tensor a = at::randn({m, k + 1}), b = at::randn({k, n + 3}).to(at::kBFloat16), c = at::randn({m, n + 1});
+  std::vector<BFloat16> left = nan_filled(m * sum), right = nan_filled(sum * n), other = nan_filled(sum * n);
+  pad_rows(Strided<const float>{a.const_data_ptr<float>(), k + 1}, m, k, left.data());
+  pack_pairs(Strided<const BFloat16>{b.const_data_ptr<BFloat16>(), n + 3}, k, n, {right.data(), n});
+  const at::Tensor columns = b.t().contiguous();
+  pack_pairs_transposed({columns.const_data_ptr<BFloat16>(), k}, k, n, other.data());
+  const std::size_t bytes = right.size() * sizeof(BFloat16);
+  EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pack_pairs_transposed, k " << k << " n " << n;
+  const at::Tensor numbers = b.to(at::kFloat);
+  pack_pairs(Strided<const float>{numbers.const_data_ptr<float>(), n + 3}, k, n, {other.data(), n});
+  EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pack_pairs of float32, k " << k << " n " << n;
+  const at::Tensor product = a.narrow(1, 0, k).to(at::kBFloat16).to(at::kDouble).mm(b.narrow(1, 0, n).to(at::kDouble));
+  const at::Tensor expected = add ? product + c.narrow(1, 0, n) : product, beyond = c.select(1, n).clone();
+  tile_product({m, n, sum, sum, n, n + 1, add}, left.data(), right.data(), c.mutable_data_ptr<float>());
+  EXPECT_LE((c.narrow(1, 0, n) - expected).abs().max().item<double>(), 1e-6 * static_cast<double>(k + 3))
+      << m << "x" << n << "x" << k;
+  EXPECT_TRUE(at::equal(c.select(1, n), beyond)) << "column beyond was written";
+}
+
+TEST(TileProduct, OfPairsEqualsTheProductOfRoundedNumbers) {
+  at::manual_seed(4);
+  on_every_target([&] {
+    for (const std::int64_t m : {1, 3, 16, 37, 64}) {
+      for (const std::int64_t n : {1, 15, 16, 17, 76, 156}) {
+        for (const std::int64_t k : {1, 2, 14, 32, 33, 41, 76, 96, 205, 412}) {
+          expect_pairs_product(m, n, k, (m + n + k) % 2 == 0);
+        }
+      }
+    }
+  });
+  tile_product_done();
+}
+
+TEST(TileProduct, PairsOfScaledRows) {
+  at::manual_seed(6);
+  on_every_target([&] {
+    for (const std::int64_t n : {1, 7, 15, 16, 17, 76, 412}) {
+      const at::Tensor a = at::randn({n}).to(at::kBFloat16), b = at::randn({n}).to(at::kBFloat16);
+      for (const auto& [low, high] : {std::pair(1.0F, 1.0F), std::pair(0.3F, -1.7F), std::pair(1.0F, 0.1F)}) {
+        for (const bool both : {true, false}) {
+          at::Tensor to = at::full({n + 1, 2}, 9.0F, at::kBFloat16);
+          pack_row_pair({a.const_data_ptr<BFloat16>(), low}, {both ? b.const_data_ptr<BFloat16>() : nullptr, high}, n,
+                        to.mutable_data_ptr<BFloat16>());
+          const auto times = [](const at::Tensor& row, float factor) {
+            return (row.to(at::kFloat) * factor).to(at::kBFloat16);
+          };
+          const at::Tensor second = both ? times(b, high) : at::zeros_like(b);
+          EXPECT_TRUE(at::equal(to.narrow(0, 0, n), at::stack({times(a, low), second}, 1))) << n;
+          EXPECT_TRUE(at::equal(to[n], at::full({2}, 9.0F, at::kBFloat16))) << n;
+        }
+      }
+    }
+  });
+}
+
+TEST(TileProduct, RowsTurnIntoColumnsOfPairs) {
+  at::manual_seed(5);
+  on_every_target([&] {
+    for (const std::int64_t rows : {1, 2, 17, 33, 80, 255}) {
+      for (const std::int64_t columns : {1, 7, 16, 76}) {
+        const at::Tensor from = at::randn({rows, columns + 1}).to(at::kBFloat16);
+        const std::int64_t sum = padded_depth(rows);
+        std::vector<BFloat16> to = nan_filled(sum * columns), work = nan_filled(sum * columns);
+        transpose({from.const_data_ptr<BFloat16>(), columns + 1}, rows, columns, to.data(), work.data());
+        const at::Tensor got = at::from_blob(to.data(), {columns, sum}, at::kBFloat16);
+        EXPECT_TRUE(at::equal(got.narrow(1, 0, rows), from.narrow(1, 0, columns).t())) << rows << "x" << columns;
+        EXPECT_EQ(got.narrow(1, rows, sum - rows).abs().sum().item<float>(), 0.0F) << rows << "x" << columns;
+      }
+    }
+  });
+}
+
+TEST(TileProduct, SumsOfNothingAreZero) {
+  for (const bool add : {false, true}) {
+    std::vector<float> c(6, 2.0F);
+    tile_product({2, 2, 0, 1, 2, 3, add}, c.data(), c.data(), c.data());
+    EXPECT_EQ(c, (add ? std::vector<float>(6, 2.0F) : std::vector<float>{0, 0, 2, 0, 0, 2}));
+  }
+}
+
+// Expects the error of sums of n products of size ~1; in bfloat16 the sums are also rounded to 8 bits.
+void expect_sums(const at::Tensor& got, const at::Tensor& exact, std::int64_t n, const std::string& what) {
+  const double rounding = got.scalar_type() == at::kBFloat16 ? exact.abs().max().item<double>() / 256 : 0.0;
+  EXPECT_LE((got.to(at::kDouble) - exact).abs().max().item<double>(), 1e-6 * static_cast<double>(n + 3) + rounding)
+      << what;
+}
+
+template <class T>
+constexpr at::ScalarType kType = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
+
+template <class T>
+void expect_gemv(std::int64_t count, std::int64_t n, std::int64_t m) {
+  const at::Tensor x = at::randn({count, n + 1}), w = at::randn({n, m + 3}).to(kType<T>), y = at::full({count, m}, NAN);
+  const at::Tensor turned = w.t().contiguous(), other = at::full({count, m}, NAN);
+  const GemvInput in{x.const_data_ptr<float>(), count, n, n + 1};
+  gemv(in, Strided<const T>{w.const_data_ptr<T>(), m + 3}, 0, m, {y.mutable_data_ptr<float>(), m});
+  gemv_transposed(in, Strided<const T>{turned.const_data_ptr<T>(), n}, 0, m, {other.mutable_data_ptr<float>(), m});
+  const at::Tensor exact = x.narrow(1, 0, n).to(at::kDouble).mm(w.narrow(1, 0, m).to(at::kDouble));
+  const std::string what = fmt::format("{}x{}x{}", count, n, m);
+  expect_sums(y, exact, n, what);
+  expect_sums(other, exact, n, what + " transposed");
+  for (std::int64_t r = 0; r < count; ++r) {  // batch-invariant
+    const at::Tensor alone = at::empty({m});
+    gemv(in.data + r * (n + 1), n, Strided<const T>{w.const_data_ptr<T>(), m + 3}, 0, m,
+         alone.mutable_data_ptr<float>());
+    EXPECT_TRUE(alone.equal(y[r])) << what;
+  }
+}
+
+TEST(Gemv, EqualsTheLibraryProductAndIsBatchInvariant) {
+  at::manual_seed(7);
+  on_every_target([] {
+    for (const std::int64_t count : {1, 3, 13}) {
+      for (const std::int64_t n : {1, 41}) {
+        for (const std::int64_t m : {1, 16, 67, 130}) {
+          expect_gemv<float>(count, n, m);
+          expect_gemv<BFloat16>(count, n, m);
+        }
+      }
+    }
+  });
+}
+
+// Seven assignments of four rows, two a row, one of them padding.
+template <class T>
+void expect_grouped(std::int64_t k, std::int64_t n) {
+  const std::vector<std::int64_t> list = {0, 3, kNoAssignment, 7, 1, 4, 6};
+  const auto count = static_cast<std::int64_t>(list.size());
+  const at::Tensor x = at::randn({4, k}).to(kType<T>), b = at::randn({k, n}).to(kType<T>);
+  const at::Tensor y = at::empty({count, n}, kType<T>), rows = at::zeros({count, k}, at::kDouble);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (list[i] != kNoAssignment) {
+      rows[i].copy_(x[list[i] / 2]);
+    }
+  }
+  const RoutedRows<T> routed{{x.const_data_ptr<T>(), k}, 2};
+  std::vector<BFloat16> packed = nan_filled(padded_depth(k) * n);
+  const T* right = b.const_data_ptr<T>();
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    pack_pairs(Strided<const BFloat16>{right, n}, k, n, {packed.data(), n});
+    right = packed.data();
+  }
+  GroupedWorkspace work;
+  const at::Tensor exact = rows.mm(b.to(at::kDouble));
+  grouped_product<T>(routed, {list.data(), count}, {right, k, n}, y.mutable_data_ptr<T>(), work);
+  expect_sums(y, exact, k, fmt::format("{}x{}", k, n));
+  grouped_gemv<T>(routed, {list.data(), count}, {b.const_data_ptr<T>(), k, n}, y.mutable_data_ptr<T>(), work);
+  const at::Tensor routed_only = at::tensor({0, 1, 3, 4, 5, 6}, at::kLong);  // kNoAssignment is not written
+  expect_sums(y.index({routed_only}), exact.index({routed_only}), k, fmt::format("{}x{} row by row", k, n));
+}
+
+template <class T>
+void expect_outer(std::int64_t m, std::int64_t n, bool transposed) {
+  const std::vector<std::int64_t> list = {0, 3, kNoAssignment, 7, 1, 4, 6};
+  const at::Tensor left = at::randn({4, m}).to(kType<T>), right = at::randn({8, n + 2}).to(kType<T>);
+  const at::Tensor weight = at::rand({8}).add(0.5),
+                   sum = at::empty(transposed ? at::IntArrayRef{n, m} : at::IntArrayRef{m, n});
+  at::Tensor exact = at::zeros({m, n}, at::kDouble);
+  for (const std::int64_t a : list) {
+    if (a != kNoAssignment) {
+      exact += (left[a / 2].to(at::kFloat) * weight[a])
+                   .to(kType<T>)
+                   .to(at::kDouble)
+                   .outer(right[a].narrow(0, 2, n).to(at::kDouble));
+    }
+  }
+  GroupedWorkspace work;
+  grouped_outer_product<T>({{{{left.const_data_ptr<T>(), m}, 2}, 0, m},
+                            {{{right.const_data_ptr<T>(), n + 2}, 1}, 2, n + 2},
+                            weight.const_data_ptr<float>(),
+                            transposed},
+                           {list.data(), static_cast<std::int64_t>(list.size())},
+                           {sum.mutable_data_ptr<float>(), sum.size(1)}, work);
+  expect_sums(transposed ? sum.t() : sum, exact, 7, fmt::format("{}x{}", m, n));
+}
+
+TEST(GroupedProduct, EqualsPlainLoops) {
+  at::manual_seed(8);
+  on_every_target([] {
+    for (const std::int64_t k : {1, 33, 76}) {
+      for (const std::int64_t n : {1, 40}) {
+        expect_grouped<float>(k, n);
+        expect_grouped<BFloat16>(k, n);
+        for (const bool transposed : {false, true}) {
+          expect_outer<float>(k, n, transposed);
+          expect_outer<BFloat16>(k, n, transposed);
+        }
+      }
+    }
+  });
+  tile_product_done();
+}
+
+TEST(GroupedProduct, CombinesPlacedRows) {
+  at::manual_seed(9);
+  on_every_target([] {
+    for (const std::int64_t n : kSizes) {
+      const at::Tensor block = at::randn({5, n}), weight = at::randn({3}), x = at::randn({n}), y = at::empty({n});
+      const std::int64_t place[] = {4, 0, 3};
+      const PlacedRows<float> rows{block.const_data_ptr<float>(), n, place, weight.const_data_ptr<float>(), 3};
+      combine_rows(rows, y.mutable_data_ptr<float>());
+      const at::Tensor placed = block.index({at::tensor({4, 0, 3}, at::kLong)}).to(at::kDouble);
+      EXPECT_LE((y - weight.to(at::kDouble).matmul(placed)).abs().max().item<double>(), 2e-6) << n;
+      float dots[3];
+      dot_rows(rows, x.const_data_ptr<float>(), dots);
+      for (int j = 0; j < 3; ++j) {
+        EXPECT_NEAR(dots[j], placed[j].dot(x.to(at::kDouble)).item<double>(), 1e-6 * static_cast<double>(n + 3)) << n;
+      }
+    }
+  });
+}
+
+TEST(Transpose, SwapsRowsAndColumns) {
+  at::manual_seed(10);
+  on_every_target([] {
+    for (const std::int64_t rows : kSizes) {
+      for (const std::int64_t columns : {1, 3, 4, 5, 16, 35}) {
+        const at::Tensor from = at::randn({rows, columns + 1}), to = at::full({columns, rows + 2}, 9.0F);
+        transpose({from.const_data_ptr<float>(), columns + 1}, rows, columns, {to.mutable_data_ptr<float>(), rows + 2});
+        EXPECT_TRUE(to.narrow(1, 0, rows).equal(from.narrow(1, 0, columns).t())) << rows << "x" << columns;
+        EXPECT_TRUE(to.narrow(1, rows, 2).eq(9.0F).all().item<bool>()) << rows << "x" << columns;
+      }
+    }
+  });
+}
+
+// Every kind of float32: ties, subnormal numbers, overflow to infinity, NaN.
+TEST(Bfloat16, RoundsToNearestEvenAndWidensExactly) {
+  at::manual_seed(11);
+  on_every_target([] {
+    const at::Tensor bits = at::randint(std::numeric_limits<std::int32_t>::min(),
+                                        std::numeric_limits<std::int32_t>::max(), {4099}, at::kInt);
+    bits.narrow(0, 0, 1024).bitwise_and_(-65536).bitwise_or_(0x8000);  // ties
+    const at::Tensor x = bits.view(at::kFloat), wide = at::empty_like(x);
+    const at::Tensor half = at::empty({4099}, at::kBFloat16), expected = x.to(at::kBFloat16);
+    round_to_bfloat16(x.const_data_ptr<float>(), 4099, half.mutable_data_ptr<BFloat16>());
+    EXPECT_TRUE(half.isnan().equal(x.isnan()));
+    EXPECT_TRUE(half.nan_to_num().equal(expected.nan_to_num()));
+    widen_to_float32(half.const_data_ptr<BFloat16>(), 4099, wide.mutable_data_ptr<float>());
+    EXPECT_TRUE(wide.nan_to_num().equal(half.to(at::kFloat).nan_to_num()));
+  });
+}
+
+std::uint32_t scramble(std::uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7FEB352DU;
+  x = (x ^ (x >> 15)) * 0x846CA68BU;
+  return x ^ (x >> 16);
+}
+
+// The mask is the documented hash, whatever the range in which elements are computed.
+TEST(DropoutRows, MaskIsAHashOfTheIndex) {
+  constexpr std::int64_t kN = 131;
+  const DropoutRule rule{0x123456789ABCDEFULL, 0x2666'6666, 1.25F, true};
+  at::manual_seed(12);
+  const at::Tensor x = at::randn({kN}), d_y = at::randn({kN});
+  on_every_target([&] {
+    for (const std::int64_t begin : {0, 5, 64}) {
+      const at::Tensor y = at::full({kN}, 9.0F), d_x = at::full({kN}, 9.0F);
+      dropout(rule, x.const_data_ptr<float>(), begin, kN, y.mutable_data_ptr<float>());
+      dropout_backward(rule, d_y.const_data_ptr<float>(), y.const_data_ptr<float>(), begin, kN,
+                       d_x.mutable_data_ptr<float>());
+      for (std::int64_t i = 0; i < kN; ++i) {
+        const auto low = static_cast<std::uint32_t>(rule.seed), high = static_cast<std::uint32_t>(rule.seed >> 32);
+        const std::uint32_t hash = scramble(scramble(static_cast<std::uint32_t>(i) + low) ^ high);
+        const bool kept = (hash >> 1) >= static_cast<std::uint32_t>(rule.threshold);
+        const float value = x.const_data_ptr<float>()[i], forward = kept && value > 0.0F ? value * rule.scale : 0.0F;
+        EXPECT_EQ(y.const_data_ptr<float>()[i], i < begin ? 9.0F : forward) << i;
+        EXPECT_EQ(d_x[i].item<float>(), i < begin        ? 9.0F
+                                        : forward > 0.0F ? d_y[i].item<float>() * rule.scale
+                                                         : 0.0F)
+            << i;
+      }
+    }
+  });
+}
+
+}  // namespace matmul_test
+}  // namespace headroom::kernels

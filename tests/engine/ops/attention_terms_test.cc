@@ -1,0 +1,175 @@
+// Sinks, biases on the scores, and values of another width than keys.
+#include <cmath>
+#include <limits>
+
+#include "engine/ops/attention/attention_cases.h"
+#include "gradients.h"
+#include "headroom/core/error.h"
+#include "headroom/ops/attention.h"
+#include "headroom/ops/linear_attention.h"
+
+namespace headroom::ops {
+namespace attention_terms_test {
+
+using testing::evaluate;
+using testing::Evaluated;
+
+AttentionInputs sink_inputs(AttentionCase c, at::ScalarType type) {
+  c.sink = true;
+  return c.inputs({type});
+}
+
+Evaluated evaluate_attention(const AttentionInputs& in, Implementation implementation) {
+  return testing::evaluate([&](const auto& x) { return attention(with_leaves(in, x), implementation); }, leaves_of(in));
+}
+
+// p_ij = exp(s_ij) / (exp(b_h) + sum_j exp(s_ij)), one query at a time.
+TEST(Sink, IsItsDefinition) {
+  at::manual_seed(1);
+  const AttentionInputs in = sink_inputs({2, 4, 2, 5, 7, 3}, at::kDouble);
+  at::Tensor expected = at::zeros({2, 4, 5, 3}, at::kDouble);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t h = 0; h < 4; ++h) {
+      for (std::int64_t i = 0; i < 5; ++i) {
+        const std::int64_t n = 7 - 5 + i + 1;
+        const at::Tensor weight = (in.k[b][h / 2].narrow(0, 0, n).matmul(in.q[b][h][i]) * in.scale).exp();
+        expected[b][h][i] = weight.matmul(in.v[b][h / 2].narrow(0, 0, n)) / (weight.sum() + (*in.sink)[h].exp());
+      }
+    }
+  }
+  EXPECT_LE(testing::relative_error(attention_reference(in), expected), 1e-14);
+}
+
+// Far below the scores a sink has no effect; far above them the result is 0.
+TEST(Sink, FarFromTheScores) {
+  for (const std::int64_t t : {3, 70}) {
+    at::manual_seed(2);
+    AttentionInputs in = AttentionCase{1, 2, 2, t, t, 4}.inputs({});
+    const at::Tensor plain = attention(in, Implementation::fused);
+    for (const double far : {-200.0, -std::numeric_limits<double>::infinity()}) {
+      in.sink = at::full({2}, far);
+      EXPECT_TRUE(attention(in, Implementation::fused).equal(plain)) << far;
+      EXPECT_LE(testing::relative_error(attention_reference(in), plain), 1e-6) << far;
+    }
+    for (const double far : {200.0, 3e38}) {
+      in.sink = at::full({2}, far);
+      for (const Implementation implementation : {Implementation::fused, Implementation::reference}) {
+        const Evaluated got = evaluate_attention(in, implementation);
+        EXPECT_LE(got.value.abs().max().item<double>(), 1e-30) << far;
+        for (const at::Tensor& gradient : got.gradients) {
+          EXPECT_LE(gradient.abs().max().item<double>(), 1e-30) << far;
+        }
+      }
+    }
+  }
+}
+
+TEST(Sink, ARowThatSeesNothingIsZero) {
+  at::manual_seed(3);
+  for (const std::int64_t t : {3, 20}) {
+    AttentionInputs in = sink_inputs({2, 2, 2, t, t, 4, false}, at::kFloat);
+    in.mask.valid_keys = at::ones({2, t}, at::kBool);
+    in.mask.valid_keys->select(0, 1).fill_(false);
+    for (const Implementation implementation : {Implementation::fused, Implementation::reference}) {
+      const Evaluated got = evaluate_attention(in, implementation);
+      EXPECT_EQ(got.value[1].abs().max().item<double>(), 0.0);
+      for (std::size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(got.gradients[i][1].abs().max().item<double>(), 0.0) << i;
+      }
+      EXPECT_TRUE(got.gradients[3].isfinite().all().item<bool>());
+    }
+  }
+}
+
+// exp(sink) is added to a mixture's epsilon.
+TEST(Sink, WithAMixture) {
+  at::manual_seed(4);
+  AttentionCase c{1, 2, 2, 6, 6, 4};
+  c.mixture = MixtureCase{.epsilon = 0.5};
+  AttentionInputs in = c.inputs({at::kDouble}), together = in;
+  in.sink = at::full({2}, std::log(0.25), at::kDouble);
+  together.mixture->epsilon = 0.75;
+  EXPECT_LE(testing::relative_error(attention_reference(in), attention_reference(together)), 1e-14);
+}
+
+TEST(Sink, OneForEachHead) {
+  AttentionInputs in = AttentionCase{1, 2, 2, 4, 4, 3}.inputs({});
+  in.sink = at::zeros({3});
+  EXPECT_THROW(attention(in), Error);
+}
+
+TEST(ScoreBias, IsAddedToTheScores) {
+  int compared = 0;
+  for (const AttentionCase& c : attention_cases(Role::reference_only)) {
+    if (!c.bias) {
+      continue;
+    }
+    at::manual_seed(1);
+    const AttentionInputs in = c.inputs({at::kDouble});
+    const at::Tensor bias = in.bias->expand({c.b, c.h, c.t, c.s});
+    at::Tensor expected = at::zeros_like(in.q);
+    for (std::int64_t b = 0; b < c.b; ++b) {
+      for (std::int64_t h = 0; h < c.h; ++h) {
+        const std::int64_t g = h / (c.h / c.g);
+        for (std::int64_t i = 0; i < c.t; ++i) {
+          const std::int64_t n = c.causal ? c.s - c.t + i + 1 : c.s;
+          const at::Tensor score = in.k[b][g].matmul(in.q[b][h][i]) * in.scale + bias[b][h][i];
+          expected[b][h][i] = score.narrow(0, 0, n).softmax(0).matmul(in.v[b][g].narrow(0, 0, n));
+        }
+      }
+    }
+    EXPECT_LE(testing::relative_error(attention(in), expected), 1e-14) << c.name();
+    ++compared;
+  }
+  EXPECT_GT(compared, 0);
+}
+
+// An additional channel that is 1 in the queries and the bias in the keys acts as a bias of each key.
+TEST(ScoreBias, HasTheGradientOfAChannel) {
+  at::manual_seed(2);
+  AttentionCase c{2, 4, 4, 5, 7, 3};
+  c.bias = BiasCase{.per_query = false};
+  const AttentionInputs in = c.inputs({at::kDouble});
+  const auto with_channel = [&](const std::vector<at::Tensor>& x) {
+    const at::Tensor ones = at::ones_like(x[0].narrow(3, 0, 1)) / in.scale;
+    return attention({.q = at::cat({x[0], ones}, 3),
+                      .k = at::cat({x[1], x[3].transpose(2, 3)}, 3),
+                      .v = x[2],
+                      .scale = in.scale,
+                      .mask = in.mask});
+  };
+  testing::expect_close(evaluate([&](const auto& x) { return attention(with_leaves(in, x)); }, leaves_of(in)),
+                        evaluate(with_channel, leaves_of(in)), 1e-13, "bias");
+}
+
+TEST(ScoreBias, RefusesWhatDoesNotFit) {
+  AttentionInputs in = AttentionCase{2, 4, 2, 5, 7, 3}.inputs({});
+  for (const std::vector<std::int64_t>& shape :
+       std::vector<std::vector<std::int64_t>>{{2, 4, 5, 6}, {2, 1, 5, 7}, {3, 4, 5, 7}, {2, 4, 2, 7}, {4, 5, 7}}) {
+    in.bias = at::zeros(shape);
+    EXPECT_THROW(attention(in), Error) << at::IntArrayRef(shape);
+  }
+}
+
+TEST(ValueWidth, OfLinearAttentionsState) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(4);
+  const at::Tensor q = at::rand({1, 2, 9, 3}), v = at::randn({1, 2, 9, 5});
+  LinearState state;
+  std::vector<at::Tensor> rows;
+  for (std::int64_t i = 0; i < 9; ++i) {
+    const at::Tensor here = q.narrow(2, i, 1);
+    rows.push_back(linear_attention({.q = here, .k = here, .v = v.narrow(2, i, 1)}, Implementation::automatic, &state));
+  }
+  EXPECT_EQ(state.kv.sizes(), (std::vector<std::int64_t>{1, 2, 3, 5}));
+  EXPECT_LE(testing::relative_error(at::cat(rows, 2), linear_attention({.q = q, .k = q, .v = v})), 1e-6);
+}
+
+TEST(ValueWidth, OtherAxesMustFit) {
+  const at::Tensor q = at::ones({1, 2, 4, 3});
+  EXPECT_THROW(attention({.q = q, .k = q, .v = at::ones({1, 2, 5, 7})}), Error);
+  EXPECT_THROW(linear_attention({.q = q, .k = q, .v = at::ones({1, 1, 4, 7})}), Error);
+}
+
+}  // namespace attention_terms_test
+}  // namespace headroom::ops
