@@ -225,7 +225,7 @@ def test_a_diverged_run_is_reported(headroom, tiny, tmp_path):
 def test_a_model_beyond_the_memory_is_refused_with_both_figures(headroom, tiny, tmp_path):
     huge = ["--set", "model.n_layers=65536", "--set", "model.d_model=65536"]
     line = headroom("train", tiny, "--out", tmp_path / "run", *huge, status=2).stderr.splitlines()[-1]
-    needed, there = re.search(r"at least ([\d.]+) TiB .* there are ([\d.]+) [GT]iB", line).groups()
+    needed, there = re.search(r"at least ([\d.]+) TiB .* only ([\d.]+) [GT]iB", line).groups()
     assert float(needed) > 1 and float(there) > 0
     assert not (tmp_path / "run").exists()
     costs, = headroom.json("cost", tiny, *huge)

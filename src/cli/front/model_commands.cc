@@ -13,7 +13,7 @@ void add_model(CLI::App& command, ModelChoice& model) {
   add_value(command, "--average", model.average, "N", whole_number(1, 1 << 20),
             "average the parameters of the run's newest N checkpoints");
   add_value(command, "--beam", model.decoding.beam, "N", whole_number(1, 1024),
-            "translation: hypotheses of the beam search; 1: greedy (default: the run's decoding.beam)");
+            "translation: hypotheses of the beam search; 1: greedy (default: the run's decoding.beam_size)");
   add_value(command, "--length-penalty", model.decoding.length_penalty, "X", number(-10.0, 10.0),
             "translation: log-probabilities are divided by the length to this power (default: the run's "
             "decoding.length_penalty)");
@@ -140,7 +140,7 @@ void add_train(Program& program) {
       program.add(program.root(), "train", "Train a model and write a run folder.",
                   "headroom train switchhead/wt103_47m --set train.steps=500 --out runs/small", [&program, options] {
                     if (options->help_config) {
-                      Output(false).text(config::help_text());
+                      Output(false).text(config::help_text(options->config));
                       return 0;
                     }
                     if (options->config.empty()) {
@@ -157,7 +157,7 @@ void add_train(Program& program) {
   command.add_flag("--resume", options->resume,
                    "continue from the newest checkpoint in the run folder, if there is one");
   program.add_threads(command);
-  command.add_flag("--help-config", options->help_config, "explain every key of a config and exit");
+  command.add_flag("--help-config", options->help_config, "explain every key of a config, or the key or table named instead of CONFIG, and exit");
 }
 
 void add_serve(Program& program) {

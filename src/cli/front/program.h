@@ -109,7 +109,7 @@ const CLI::App& innermost(const CLI::App& root);
 // Describes a wrong command line in one sentence: "train: unknown option --resum; did you mean --resume?"
 std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error);
 
-// Text as one line for stderr: line ends become spaces, and control characters are escaped (core/text/printable.h).
+// Text as one line for stderr: line ends become spaces, and control characters are escaped (core/text/message.h).
 std::string one_line(std::string_view text);
 
 }  // namespace headroom::cli

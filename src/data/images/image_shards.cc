@@ -242,7 +242,7 @@ class Indexer {
     const std::string origin =
         fmt::format("{}: {}.{}", file_.name(), sample.name, kLabels[static_cast<std::size_t>(kind)]);
     if (extent.size > kLargestLabel) {
-      user_error("{}: a label may have {} bytes, got {}", origin, kLargestLabel, extent.size);
+      user_error("{}: a label may have at most {} bytes, got {}", origin, kLargestLabel, extent.size);
     }
     const std::string text = file_.read(extent.begin, extent.size);
     return class_of(origin, kLabels[static_cast<std::size_t>(kind)] == "json" ? json_label(origin, text)

@@ -148,7 +148,7 @@ fs::path find_checkpoint(const fs::path& run_or_checkpoint) {
 std::vector<fs::path> checkpoints_of(const fs::path& run) {
   std::vector<fs::path> files = list_checkpoints(folder_of_checkpoints(run));
   if (files.empty()) {
-    user_error("{}: is not a run folder with checkpoints", run.string());
+    user_error("{}: not a run folder, or it has no checkpoints", run.string());
   }
   std::reverse(files.begin(), files.end());
   return files;

@@ -16,8 +16,8 @@
 
 namespace headroom::tasks {
 
-// model.kind "classifier". With data.generator: ListOps, generated or from files (data/listops.h); its models are
-// compared by the loss. Otherwise: bytes of labelled texts (data/labelled_text.h). Rows of a batch are padded at the
+// model.kind "classifier". With data.generator: ListOps, generated or from files (data/synthetic/listops.h); its models are
+// compared by the loss. Otherwise: bytes of labelled texts (data/text/labelled_text.h). Rows of a batch are padded at the
 // end to the longest one with model.padding_token, which must be 0.
 const Task& sequence_classification();
 const Task& listops();
@@ -53,7 +53,7 @@ class ClassExamples {
   virtual models::Batch batch(std::span<const std::int64_t> examples) const = 0;
   // The same with augmentation.
   virtual models::Batch training_batch(const TrainingRows& rows) const { return batch(rows.examples); }
-  // Consecutive examples in files, if training reads them run by run (data/example_order.h).
+  // Consecutive examples in files, if training reads them in runs (data/tokens/example_order.h).
   virtual data::FileShuffle file_shuffle() const { return {}; }
 };
 

@@ -12,7 +12,7 @@ namespace headroom::tasks {
 double mixup_lambda(double alpha, std::uint64_t seed);
 
 // Row b of "images" becomes lambda * row b + (1 - lambda) * row b - 1; the first row is mixed with the last. Adds
-// "other_label", the labels of the rows mixed in, and "label_share" [B], lambda (models/class_model.h).
+// "other_label", the labels of the rows mixed in, and "label_share" [B], lambda (models/classifier.h).
 void mix_rows(models::Batch& batch, double lambda, std::size_t threads);
 
 }  // namespace headroom::tasks
