@@ -1,4 +1,4 @@
-// What operators and configs both know: the implementations of an operator, and the chunks of linear attention.
+// Definitions that operators and configs share: operator implementations, and the chunk length of linear attention.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace headroom {
 
 // reference: plain tensor operations. fused: throws UserError with the reason if it does not support the arguments.
-// automatic: fused if it does, else reference.
+// automatic: fused if it supports the arguments, else reference.
 enum class Implementation { automatic, reference, fused };
 
 constexpr std::pair<Implementation, std::string_view> kImplementationNames[] = {
@@ -17,8 +17,8 @@ constexpr std::pair<Implementation, std::string_view> kImplementationNames[] = {
     {Implementation::fused, "fused"}};
 
 // Queries of causal linear attention are processed in chunks of this length: within a chunk queries and keys are
-// compared directly, and earlier keys contribute through the state. The operator computes by it, and costs are counted
-// by it.
+// compared directly, and earlier keys contribute through the state. The operator and the cost model
+// both use this length.
 constexpr std::int64_t kLinearChunk = 64;
 
 }  // namespace headroom

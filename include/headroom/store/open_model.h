@@ -23,9 +23,9 @@ std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Dev
                                            std::optional<at::ScalarType> decoding_type = {});
 
 struct OpenOptions {
-  std::int64_t average = 1;                    // mean of this many newest checkpoints of a run folder
-  std::string device;                          // as train.device; empty: the run's
-  std::int64_t threads = 0;                    // 0: the run's
+  std::int64_t average = 1;                    // number of newest checkpoints of a run folder to average
+  std::string device;                          // as train.device; empty: the run's device
+  std::int64_t threads = 0;                    // 0: the run's number of threads
   std::optional<config::Precision> precision;  // by default the run's
   bool writes = false;                         // the model decodes token by token
 };

@@ -8,7 +8,7 @@ namespace headroom::cli {
 
 namespace {
 
-// Options for opening the model that add_run() names.
+// Adds the options for opening a model. add_run() adds the argument that names it.
 void add_model(CLI::App& command, ModelChoice& model) {
   add_value(command, "--average", model.average, "N", whole_number(1, 1 << 20),
             "average the parameters of the run's newest N checkpoints");

@@ -11,18 +11,18 @@
 
 namespace headroom::data {
 
-constexpr std::size_t kLargestImage = std::size_t{64} << 20;  // bytes of a file
+constexpr std::size_t kLargestImage = std::size_t{64} << 20;  // file size in bytes
 
-// Endings of image files, without the dot.
+// File name extensions of images, without the dot.
 constexpr std::array<std::string_view, 6> kImageEndings = {"jpg", "jpeg", "png", "ppm", "pgm", "pnm"};
 bool is_image_ending(std::string_view ending);  // case-insensitive
 
 // Decodes an image, whose format is recognised by its content. `channels` 1: grey, 3: red, green, blue; transparency is
-// composed onto black. Throws UserError, prefixed with `origin`: neither PNG, JPEG nor PNM (P5 and P6, values up to
-// 255), damaged or truncated, more than 2^26 pixels (checked before allocating).
+// composed onto black. Throws UserError, prefixed with `origin`, if the image is neither PNG, JPEG nor PNM (P5 and
+// P6, values up to 255), is corrupt or truncated, or has more than 2^26 pixels (checked before allocating).
 Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels);
 
-// Decodes a file of at most kLargestImage bytes, whatever its name.
+// Decodes a file of at most kLargestImage bytes. Its extension is ignored.
 Image read_image(const std::filesystem::path& path, std::int64_t channels);
 
 }  // namespace headroom::data

@@ -19,11 +19,11 @@ struct BlockInput {
   at::Tensor h;                                 // [B, T, d]
   at::Tensor memory;                            // [B, M, d] earlier inputs of this layer; undefined: none
   std::optional<at::Tensor> valid_keys;         // [B, M + T] bool; other tokens are not routed
-  std::span<nn::AttentionCache* const> caches;  // decoding: one a row
+  std::span<nn::AttentionCache* const> caches;  // decoding: one per row
   // Blocks with cross-attention:
   at::Tensor source;                                  // [B, S, d] the other sequence
   std::optional<at::Tensor> valid_source;             // [B, S] bool
-  std::span<nn::AttentionCache* const> cross_caches;  // decoding: one a row, filled by read_source(), instead of source
+  std::span<nn::AttentionCache* const> cross_caches;  // decoding: one per row, from read_source(); no source
 };
 
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
@@ -35,8 +35,8 @@ class Block {
  public:
   // Throws UserError for options without an implementation.
   Block(const config::ModelOptions& options, const nn::AttentionPlace& place, const nn::Builder& build);
-  // With cross-attention: parameters "cross.*" and "norm_cross.*". It has the options of the self-attention without
-  // relative or rotary positions, as two sequences have no distances between them.
+  // With cross-attention, the block also has parameters "cross.*" and "norm_cross.*". Cross-attention uses the options
+  // of self-attention, except relative and rotary positions: tokens of two sequences have no distance.
   static Block with_cross_attention(const config::ModelOptions& options, const nn::AttentionPlace& place,
                                     const nn::Builder& build);
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]

@@ -29,7 +29,7 @@ std::string as_recipe_name(std::string name) {
   return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
 }
 
-// The recipe with a similar name, or with the same name in another folder.
+// The recipe with a similar name or with the same name in another folder; empty if there is none.
 std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
   std::string close = nearest(as_recipe_name(wrong), names);
   for (const std::string& name : names) {
@@ -45,7 +45,7 @@ struct Source {
   bool recipe = false;  // a shipped recipe, named without its path
 };
 
-// `prefix` begins the error message.
+// Finds a config by its path relative to `folder`, or a recipe by its name. Error messages start with `prefix`.
 Source find_config(const std::string& path_or_recipe, const fs::path& folder, const std::string& prefix) {
   const fs::path path = folder / path_or_recipe;
   std::error_code error;
@@ -66,14 +66,15 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
              close.empty() ? "" : ", did you mean " + close + "?");
 }
 
-// A file without what it inherits.
+// The values of one config file, without those that it inherits.
 struct Layer {
   Source source;
   toml::table values;
   std::string made_for;
 };
 
-// "the files of C4" of the remark "Set data.train and data.validation to the files of C4; without them ...".
+// The data set that a recipe was made for: "the files of C4" if its text has the remark "Set data.train and
+// data.validation to the files of C4; without them ..."; empty without such a remark.
 std::string made_for(std::string_view text) {
   constexpr std::string_view kRemark = "Set data.train and data.validation to ";
   const std::size_t at = text.find(kRemark);
@@ -84,7 +85,7 @@ std::string made_for(std::string_view text) {
   return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
 }
 
-// Removes the key `base` from the values and returns the file that it names, if any.
+// Removes the key `base` from the values and returns the config that it names; nullopt without the key.
 std::optional<Source> take_base(Layer& layer) {
   const std::string origin = layer.source.path.string();
   const toml::node* const base = layer.values.get("base");
@@ -100,7 +101,7 @@ std::optional<Source> take_base(Layer& layer) {
   return find_config(name, layer.source.path.parent_path(), prefix);
 }
 
-// The file's values and its text. Errors explain what a file of another kind is.
+// Returns the file's values and its text. For a file that is not a config, the error states what it is.
 std::pair<toml::table, std::string> read_file(const fs::path& path) {
   try {
     std::string text = read_text_file(path, kLargestConfig);
@@ -160,20 +161,20 @@ void resolve_vocabulary(Config& config, const GivenKeys& given) {
       tokenizer.vocabulary_size = 0;
     }
   }
-  // The size may belong to the tokenizer that the option replaces.
+  // tokenizer.vocabulary_size may be meant for the tokenizer that the option replaces.
   if (tokenizer.kind == TokenizerKind::bytes && is_overridden(given, "tokenizer.kind") &&
       !is_overridden(given, "tokenizer.vocabulary_size")) {
     tokenizer.vocabulary_size = std::min(tokenizer.vocabulary_size, kByteValues);
   }
   config.vocabulary_follows_tokenizer = !model;
-  if (!model && tokenizer.vocabulary_size > 0) {  // 0: all words of the text
+  if (!model && tokenizer.vocabulary_size > 0) {  // 0: all words of the text, so the size is not known yet
     const bool bytes = tokenizer.kind == TokenizerKind::bytes;
     const std::int64_t ids = bytes ? std::min(kByteValues, tokenizer.vocabulary_size) : tokenizer.vocabulary_size;
     config.model.vocabulary_size = ids + special;
   }
 }
 
-// Cuts a file's warm-up to the steps of an option.
+// Shortens a config file's warm-up to the train.steps that the command line sets.
 void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
   if (train.warmup_steps > train.steps && is_overridden(given, "train.steps") &&
       !is_overridden(given, "train.warmup_steps")) {

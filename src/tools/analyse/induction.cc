@@ -11,7 +11,7 @@
 namespace headroom::analyse {
 namespace {
 
-// Query n + i, key i + 1: [H, n].
+// Each head's weight from query n + i to key i + 1, the token after its previous occurrence: [H, n].
 at::Tensor prefix_by_query(const at::Tensor& weights, std::int64_t n) {
   return weights.narrow(1, n, n).narrow(2, 1, n).diagonal(0, 1, 2);
 }
@@ -35,7 +35,7 @@ constexpr std::int64_t kLengths[] = {10, 64};  // tokens before the repetition, 
 constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kListedHeads = 12;
 
-// Sums over queries of each head, [heads] float64. `count` is the number of queries, fewer for routed heads.
+// Sums over each head's queries, [heads] float64. `count` is the number of queries; routed heads have fewer.
 struct InductionSums {
   at::Tensor prefix, copy, count;
 };
@@ -112,11 +112,11 @@ class InductionAnalysis : public Analysis {
       const at::Tensor weights = recorder.at(layer.name + ".probs_composed")[0].to(at::kFloat);
       const at::Tensor o = recorder.at(layer.name + ".o").narrow(2, n, n).to(at::kFloat);
       RoutedExperts routing = routing_of(recorder, layer.name);
-      if (routing.index.defined()) {  // of the second half's queries
+      if (routing.index.defined()) {  // keep the queries of the second half
         routing = {routing.index.narrow(0, n, n), routing.weight.narrow(0, n, n)};
       }
       const at::Tensor logits = head_outputs(runner, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
-      // Both occurrences of a token.
+      // Sum of the weights on both occurrences of a token.
       const at::Tensor attended = weights.narrow(1, n, n).unflatten(2, {2, n}).sum(2);
       add(runner, layer.name, prefix_by_query(weights, n), copying_by_query(logits, attended), routing);
       if (shown_.find(layer.name) == shown_.end()) {

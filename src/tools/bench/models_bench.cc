@@ -40,7 +40,7 @@ void report_memory(Row& row, BenchProcess& process, const BenchOptions& options)
 struct TimedModel {
   std::string name;
   WorkloadSpec spec;
-  double macs = 0.0;  // of one piece of work
+  double macs = 0.0;  // per timed unit of work
 };
 
 // One row per model; the first model is the reference.
@@ -68,8 +68,8 @@ TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
   return {name, spec, static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs)};
 }
 
-// Values that decoding one more token reads: each weight once, which is one multiply-accumulate each without a past,
-// and the cache of `keys` tokens.
+// Values read to decode one token: each weight once, and the cache of `keys` tokens. Weights are counted by the
+// multiply-accumulates of a one-token context, in which each weight takes part in exactly one.
 double values_read(config::ModelOptions o, std::int64_t keys) {
   const auto cached = static_cast<double>(cost::decoding_cache_elements(o));
   const auto room = static_cast<double>(o.memory_length + o.context_length);
@@ -80,15 +80,15 @@ double values_read(config::ModelOptions o, std::int64_t keys) {
          cached * static_cast<double>(keys) / room;
 }
 
-// Medians.
+// Medians over the timed tokens and rounds.
 struct TokenTimes {
   double seconds = 0.0;
-  double bandwidth_gb = 0.0;  // of reading the weights in the model's process
+  double bandwidth_gb = 0.0;  // GB/s of reading the weights, measured in the model's process
 };
 
 constexpr std::int64_t kRounds = 8, kTokensPerRound = 8;
 
-// Times tokens that are decoded one by one, a few of each model in turn.
+// Times token-by-token decoding. The models take turns, kTokensPerRound tokens each.
 std::vector<TokenTimes> token_times(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
   const auto processes = started(specs, options);
   for (const auto& process : processes) {
@@ -120,7 +120,7 @@ std::vector<Row> switchhead(const BenchOptions& options) {
       options);
 }
 
-// Two models at a time, which fit a machine with 16 GiB.
+// Compares two models at a time, so that both fit in 16 GiB of memory.
 std::vector<Row> switchhead_262m(const BenchOptions& options) {
   const TimedModel dense =
       training_step("step 262M B2: dense H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .batch = 2});
@@ -179,7 +179,7 @@ std::vector<Row> decoding(const BenchOptions& options) {
 
 namespace {
 
-// The configs of the command line, or `otherwise` without any.
+// The configs of the command line; `otherwise` if it names none.
 std::vector<WorkloadSpec> specs_of(const BenchOptions& options, const std::vector<WorkloadSpec>& otherwise) {
   std::vector<WorkloadSpec> specs = otherwise;
   if (!options.configs.empty()) {

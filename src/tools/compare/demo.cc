@@ -1,4 +1,4 @@
-// The demo: its models and its conclusion.
+// `headroom demo`: compares small models of matched size and writes the concluding sentences.
 #include "compare.h"
 
 #include <fmt/format.h>
@@ -25,7 +25,7 @@ std::string matrices(const ComparedRun& run) {
                      run.config.model.attention.n_heads == 1 ? "matrix" : "matrices");
 }
 
-// The sizes that the models were matched to, for the page and the terminal.
+// A sentence with the matched sizes of the models, for the page and the terminal.
 std::string describe_sizes(const std::vector<NamedConfig>& configs) {
   std::vector<std::string> sizes;
   for (const NamedConfig& named : configs) {
@@ -37,7 +37,8 @@ std::string describe_sizes(const std::vector<NamedConfig>& configs) {
                      enumerated({sizes.begin() + 1, sizes.end()}));
 }
 
-// What fewer heads cost the dense models, if the difference is clear; models as small as these need not show it.
+// A sentence on the perplexity that a dense model loses with fewer heads, or on the lack of a clear difference: models
+// this small need not show one. Empty if a perplexity is not finite.
 std::string effect_of_heads(const ComparedRun& many, const ComparedRun& few) {
   constexpr double kShows =
       0.02;  // relative difference in perplexity that counts for a single seed, which has no interval

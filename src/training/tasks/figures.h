@@ -21,18 +21,18 @@ struct Sum {
   bool operator==(const Sum&) const = default;
 };
 
-// Sums by name. Those of batches, shards of the data or ranks add up to the sums of the whole.
+// Sums by name. They are additive over batches, ranks and parts of the data.
 using Sums = std::map<std::string, Sum, std::less<>>;
 
-// In every task: the cross-entropies of all predictions in nats.
+// Sum of the cross-entropies of all predictions, in nats. Every task has it.
 inline constexpr std::string_view kCrossEntropy = "cross_entropy";
-// Their squares, if the model yields the loss of each prediction.
+// Sum of their squares. Missing if the model does not yield the loss of each prediction.
 inline constexpr std::string_view kSquaredCrossEntropy = "squared_cross_entropy";
 
-// Adds name by name. Rounding depends on the order, so the same bits need the same order.
+// Adds `more` to `sums`, name by name. Rounding depends on the order, so bit-identical sums need the same order.
 void add(Sums& sums, const Sums& more);
 
-// A zero Sum for an unknown name.
+// The sum of that name; a zero Sum if there is none.
 Sum sum_of(const Sums& sums, std::string_view name);
 // sum / count; NaN if count is 0.
 double mean(const Sums& sums, std::string_view name);
@@ -42,8 +42,8 @@ double standard_error(const Sums& sums, std::string_view name, std::string_view 
 
 enum class Better { neither, lower, higher };
 enum class Shown {
-  files,     // only in files
-  table,     // also in a comparison's table
+  files,     // in files only
+  table,     // also in the table of a comparison
   headline,  // the figure by which models are compared
 };
 

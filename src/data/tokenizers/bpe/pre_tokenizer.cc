@@ -98,7 +98,7 @@ bool is_line_end(char32_t code) {
   return code == '\n' || code == '\r';
 }
 
-// End of the run of characters of one class that begins at `at`, at most `most` characters long.
+// End of the run of characters of class `kind` that begins at `at`; the run is cut after `most` characters.
 std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind, std::size_t most = kNoLimit) {
   for (; at < text.size() && most > 0; --most) {
     const Character c = character_at(text, at);
@@ -110,12 +110,12 @@ std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind, 
   return at;
 }
 
-// Lower case for the letters of contractions; U+017F (long s) folds to s.
+// Case folding for the letters of contractions, including U+017F (long s) to s.
 char32_t folded(char32_t code) {
   return code == 0x17f ? 's' : code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code;
 }
 
-// Length in bytes of 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 if none.
+// Length in bytes of the contraction 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 if none.
 std::size_t contraction(std::string_view text, std::size_t at, bool any_case) {
   if (text[at] != '\'' || at + 1 >= text.size()) {
     return 0;
@@ -135,8 +135,8 @@ std::size_t contraction(std::string_view text, std::size_t at, bool any_case) {
   return known ? 1 + first.size + second.size : 0;
 }
 
-// Length of the word made of the blanks [at, end): all of them at the end of the text, else without the last blank,
-// which belongs to the next word.
+// Length in bytes of the token that starts a run of white space [at, end): the whole run at the end of the text,
+// otherwise the run without its last character, which belongs to the next token.
 std::size_t blank_run(std::string_view text, std::size_t at, std::size_t end) {
   if (end == text.size()) {
     return end - at;
@@ -159,7 +159,8 @@ std::size_t gpt2_word(std::string_view text, std::size_t at) {
   return first.kind == CharacterClass::space ? blank_run(text, at, end) : end - at;
 }
 
-// The same for the patterns with separate line ends: up to the last line end among the blanks, if any.
+// Length in bytes of a white-space token in patterns that split at line ends: up to the last line end of the run, or as
+// blank_run() if the run has no line end.
 std::size_t blanks_and_lines(std::string_view text, std::size_t at) {
   const std::size_t end = run_end(text, at, CharacterClass::space);
   const std::size_t line_end = text.substr(at, end - at).find_last_of("\r\n");
@@ -255,8 +256,8 @@ std::size_t word_length(WordPattern pattern, std::string_view text, std::size_t 
   return text.size() - at;
 }
 
-// In no pattern does a blank continue a word of other characters, except for line ends after punctuation in llama3
-// and qwen2.
+// White space never continues a token of other characters, except that in llama3 and qwen2 line ends continue
+// punctuation.
 bool ends_word(WordPattern pattern, std::string_view text, std::size_t at) {
   const bool line_end = text[at] == '\n' || text[at] == '\r';
   if (!line_end && text[at] != ' ' && text[at] != '\t') {

@@ -81,7 +81,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
     user_error("tokenizer: the training text is empty");
   }
   const bool keep = options.keep_whitespace;
-  // The blank must have a piece, or blanks would be lost: this line holds one, whatever the sample is.
+  // Guarantees a piece for the space, without which spaces would be lost, even if the sample contains none.
   lines.emplace_back(keep ? " " : ".");
   Sentences sentences(std::move(lines));
   const auto yes_no = [](bool value) { return std::string(value ? "true" : "false"); };

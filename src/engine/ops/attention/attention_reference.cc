@@ -30,7 +30,7 @@ at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries,
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMaxExponent = 60.0;  // bounds a component with prior 0, which may be far above the others
+constexpr double kMaxExponent = 60.0;  // limits components with prior 0, whose score may be far above the others
 
 at::Tensor at_least_float(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat);
@@ -40,7 +40,7 @@ at::Tensor squared_length(const at::Tensor& t) {
   return at_least_float(t).square().sum(-1);
 }
 
-// s_r, [B, H, T, S].
+// Score s_r of component r, [B, H, T, S].
 at::Tensor component_score(const AttentionInputs& in, const at::Tensor& key, std::int64_t r) {
   const Mixture& mixture = *in.mixture;
   const at::Tensor k = for_every_head(key, in.q.sym_size(1));
@@ -126,8 +126,8 @@ at::Tensor sink_of(const AttentionInputs& in, const at::TensorOptions& type) {
   return constant.defined() ? at::logaddexp(learned, constant) : learned;
 }
 
-// Softmax over visible keys with exp(sink) added to the denominator. Rows without a visible key are 0; may_be_blind
-// says whether there can be any.
+// Softmax over visible keys with exp(sink) added to the denominator. Rows without a visible key become 0; set
+// `may_be_blind` if such rows are possible.
 at::Tensor masked_softmax(const at::Tensor& scores, const at::Tensor& visible, const at::Tensor& sink,
                           bool may_be_blind) {
   at::Tensor s = scores;

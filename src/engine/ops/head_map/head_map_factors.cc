@@ -43,7 +43,7 @@ Backends<FactorInputs>& factors_backends() {
   return all;
 }
 
-// One of the weights; they all have the result's dtype.
+// Any one of the weights, for its dtype: all have the dtype of the result.
 const at::Tensor& a_weight(const HeadMapWeights& w) {
   return w.w1.empty() ? w.gate[0] : w.w1[0];
 }
@@ -63,7 +63,7 @@ struct FactorSizes {
     gates = w.gate.empty() ? 0 : w.gate[0].size(1);
   }
   std::int64_t low_rank() const { return 2 * rank * groups * m; }  // elements of u and w
-  std::int64_t width() const { return low_rank() + gates; }        // factors of a stage
+  std::int64_t width() const { return low_rank() + gates; }        // factors per stage
 };
 
 void check_weights(const std::vector<at::Tensor>& all, const char* name, const std::vector<c10::SymInt>& expected) {
@@ -110,7 +110,7 @@ at::Tensor low_rank_factors(const at::Tensor& inner, const at::Tensor& w2, const
 at::Tensor factors_by_matmul(const FactorInputs& in, Implementation implementation) {
   const FactorSizes z(in.weights);
   const std::int64_t inner_width = z.groups * z.inner;
-  std::vector<at::Tensor> columns;  // of all weights that multiply x
+  std::vector<at::Tensor> columns;  // weights that multiply x, side by side
   for (const at::Tensor& w1 : in.weights.w1) {
     columns.push_back(w1.transpose(0, 1).flatten(1));
   }
@@ -205,7 +205,7 @@ class StageFactors {
   kernels::Buffer inner_, uw_;
 };
 
-// One task for each token and stage, so that the result does not depend on the number of threads.
+// One task per token and stage, so that the result does not depend on the number of threads.
 template <class T>
 at::Tensor fused_factors(const FactorInputs& in) {
   const FactorSizes z(in.weights);

@@ -12,7 +12,7 @@
 
 namespace headroom::compare {
 
-// Whether the planned run's folder holds this run, with the same settings, trained to its end.
+// Whether the planned run's folder contains a finished run with the same configuration.
 bool is_finished(const PlannedRun& run);
 
 // Throws UserError if the planned run's folder holds a run of another configuration.
@@ -26,9 +26,9 @@ class Runs {
       : task_(task), cache_(std::move(cache)), group_(group) {}
 
   // Trains, resumes or reads the run. It may have been interrupted (`result.interrupted`) or have diverged
-  // (`diverged`). Null while another process trains it. `title` stands in front of the progress bar.
+  // (`diverged`). Returns null while another process trains it. `title` is the label of the progress bar.
   const TrainedRun* train(const PlannedRun& run, const std::string& title);
-  // The run if it has finished or was trained by this object, else null.
+  // Returns the run if it has finished or was trained by this object, else null.
   const TrainedRun* find(const PlannedRun& run);
 
  private:
@@ -44,12 +44,12 @@ bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 struct Outcome {
   bool interrupted = false;  // Ctrl-C
-  std::string failure;       // name and error of the first run that diverged and must not; empty: none
+  std::string failure;       // name and error of the first run that diverged and was not allowed to; empty: none
 };
 
-// Trains all runs that have not finished: first every choice of every model with the first seed, then every model with
-// its best choice for each other seed. A model that diverges with the first seed gets no others; the rest are trained
-// all the same.
+// Trains all runs that have not finished: first each model with each combination of tuned values and the first seed,
+// then each model's best combination with the other seeds. A model that diverges with the first seed is not trained
+// with other seeds; the other models are still trained.
 Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 }  // namespace headroom::compare

@@ -6,7 +6,7 @@
 namespace headroom::serve {
 namespace {
 
-// If no model is named, all must have the same tokenizer.
+// The model whose tokenizer to use. If none is named, all models must have the same tokenizer.
 const ServedModel& tokenizing_model(const Models& models, const std::string& name) {
   if (!name.empty() || models.size() == 1) {
     return find_model(models, name);
@@ -27,7 +27,7 @@ HttpResponse list_models(const Models& models) {
   return {.body = to_json_line({{"object", "list"}, {"data", list}})};
 }
 
-// Of the model in the query, or of the first: lm_eval asks without a name.
+// Describes the tokenizer of the model named in the query, or of the first model: lm_eval sends no name.
 HttpResponse tokenizer_info(const Models& models, const HttpRequest& call) {
   const auto name = call.query.find("model");
   const ServedModel& model = name == call.query.end() ? *models.front() : find_model(models, name->second);
@@ -99,7 +99,7 @@ void add_model_routes(HttpServer& server, const Models& models) {
 }
 
 void add_health_routes(HttpServer& server, const Scheduler& scheduler, Metrics& metrics) {
-  // Needs no key: health checks of load balancers have none.
+  // No API key is required, because load balancers send none with their health checks.
   server.add(
       {.method = "GET",
        .path = "/health",

@@ -38,7 +38,7 @@ class ImageExamples : public ClassExamples {
                                : data::FileShuffle{};
   }
 
-  // Leaves out images that cannot be read.
+  // Omits images that cannot be read.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
@@ -91,7 +91,7 @@ class ImageExamples : public ClassExamples {
   static std::int64_t decode_threads(const config::DataOptions& data) {
     return data.decode_threads > 0 ? data.decode_threads : own_cores();
   }
-  // Starting a thread is not worth it for fewer rows.
+  // At least kRows rows per thread; starting a thread for fewer does not pay.
   std::size_t threads_for(std::size_t rows) const {
     constexpr std::size_t kRows = 4;
     return std::min(threads_, (rows + kRows - 1) / kRows);
@@ -103,12 +103,12 @@ class ImageExamples : public ClassExamples {
   float* row_of(const at::Tensor& images, std::size_t row) const {
     return images.data_ptr<float>() + static_cast<std::int64_t>(row) * row_size();
   }
-  // With mixup, a row is also needed if the next row is, into which it is mixed.
+  // With mixup, each row is mixed into the next one, so a row is also needed if the next row is.
   bool is_needed(const std::vector<bool>& needed, std::size_t row) const {
     return needed.empty() || needed[row] || (mixup_ > 0.0 && needed[(row + 1) % needed.size()]);
   }
 
-  // Nothing if the image cannot be read and data.skip_bad_rows is set.
+  // Returns nullopt if the image cannot be read and data.skip_bad_rows is set; otherwise throws.
   std::optional<data::Image> read(std::int64_t example) const {
     try {
       return dataset_->image(example);
@@ -161,8 +161,8 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
                                          config);
 }
 
-// The same batches and positions. A background thread prepares each batch while the step before it is computed. Errors
-// are thrown by the next() to which they belong.
+// Decorator that yields the same batches and positions as `data`. A background thread prepares each batch while the
+// previous step computes. An error in preparing a batch is thrown by the next() that would have returned it.
 class Prefetched : public TrainingData {
  public:
   explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {}

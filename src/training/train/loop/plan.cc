@@ -11,12 +11,12 @@ namespace {
 
 // Fractions of the training time that validations and checkpoints may take.
 constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
-// The forward pass of a row over a training step's time for it: a third of the matrix multiplications, and the rest.
+// Time of a row's forward pass as a fraction of its training step: a third for the matmuls, the rest for other work.
 constexpr double kForward = 0.4;
-constexpr double kLongestPause = 480.0;  // seconds between checkpoints: below ten minutes, as steps may become slower
-constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // of writing a checkpoint, on a slow disk
+constexpr double kLongestPause = 480.0;  // seconds between checkpoints; below ten minutes in case steps slow down
+constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds and rate to write a checkpoint to a slow disk
 
-// As in a config, where 0 means only at the end.
+// The interval as a config spells it, in whole steps; 0 (only at the end) if it is not shorter than the run.
 std::int64_t every(double steps_between, std::int64_t steps) {
   return steps_between < static_cast<double>(steps) ? static_cast<std::int64_t>(steps_between) : 0;
 }
@@ -92,7 +92,7 @@ std::string advice(const config::TrainOptions& options) {
 }
 
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options) {
-  constexpr double kNoise = 1.01;  // in means over a few batches
+  constexpr double kNoise = 1.01;  // factor: smaller differences between means over a few batches are noise
   constexpr double kFar = 1.5;
   if (last_loss > kNoise * first_loss && last_loss > kFar * guessing) {
     return fmt::format(

@@ -1,5 +1,5 @@
 // The training plan: when a run logs, validates, samples and saves, and how it ends. A pure function of the options,
-// the step and the history, so all ranks decide alike.
+// the step and the history, so all ranks take the same decisions.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ class TrainingPlan {
   TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
 
   bool finished(std::int64_t step) const { return step >= options_.steps; }
-  // Whether to validate after `step` steps, before the next one. False if the history already has that validation, as
-  // after resuming.
+  // Whether to validate after `step` steps. False if the history already contains that validation, for example after
+  // resuming.
   bool validates(std::int64_t step, const History& history) const;
-  // After that step.
+  // Whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
   bool saves(std::int64_t step) const { return due(options_.checkpoint_every, step); }
   // Replaces train.checkpoint_every = "auto", once the speed of the run is known.
   void save_every(std::int64_t steps) { options_.checkpoint_every = steps; }
 
-  // Whether these figures are the best so far. True if the history lacks the validation of the previous best: the run
-  // was resumed from before it.
+  // Whether these figures are the best so far. Also true if the history lacks the validation of the previous best,
+  // because the run was resumed from an earlier step.
   bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
 
-  // Why training cannot continue after such a step or validation; empty if it can.
+  // The reason why training cannot continue after this step or validation; empty if it can.
   static std::string diverged(const StepOutcome& outcome);
   std::string diverged(const tasks::Figures& figures) const;
-  // Why the finished run has failed although its loss is finite, or empty: a figure of its last validation is not
-  // finite, such as the perplexity of a loss of 1000.
+  // The reason why the finished run counts as failed: a figure of its last validation is not finite, such as the
+  // perplexity of a loss of 1000. Empty if it has not failed.
   std::string failed(const History& history) const;
 
   // A warning about the finished run, if it has learnt nothing or diverged; else empty.
@@ -51,7 +51,7 @@ class TrainingPlan {
   double guessing_;  // the loss of a uniform guess
 };
 
-// What to try if the loss rises or is not finite: "a lower train.learning_rate, more train.warmup_steps, ...".
+// Suggestions if the loss rises or is not finite: "a lower train.learning_rate, more train.warmup_steps, ...".
 std::string advice(const config::TrainOptions& options);
 
 // TrainingPlan::remark() for these mean losses; `guessing` is the loss of a uniform guess. A run counts as diverged

@@ -1,4 +1,4 @@
-// What ranks exchange once a step, and its reduction in an order that does not depend on the number of ranks.
+// The message that ranks exchange once per step, and its reduction in an order independent of the number of ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,27 +16,28 @@ namespace headroom::train {
 
 struct StepMessage {
   std::vector<MicroBatchReport> reports;
-  std::vector<double> squares;     // of the reduced gradients of each owned shard: see gradient_norm()
-  std::vector<bool> has_gradient;  // by parameter: in some micro-batch of this rank
+  std::vector<double> squares;     // of the reduced gradients of the owned shards: see gradient_norm()
+  std::vector<bool> has_gradient;  // by parameter: true if any micro-batch of this rank has one
   bool stop = false;
-  // In a step that is verified: hashes of the gradients of this rank's first range, and of the next rank's.
+  // Only in verified steps: hashes of the gradients of this rank's first range, and of the next rank's first range,
+  // which this rank recomputes.
   std::string own_hash, next_hash;
 };
 
-// Exact to the bit. from_text() leaves BufferUpdate::buffer undefined; it throws Error if the text is truncated.
+// Lossless serialisation. from_text() leaves BufferUpdate::buffer undefined; it throws Error if the text is truncated.
 std::string to_text(const StepMessage& message);
 StepMessage from_text(const std::string& text);
 
-// The first rank that found other gradients than the next rank for that one's range, if any.
+// The first rank whose hash of the next rank's range differs from that rank's own hash; nullopt if all agree.
 std::optional<int> disagreement(const std::vector<StepMessage>& all);
 
-// The losses and updates in the order of the micro-batches; the gradient norm and the memory are left empty. `buffers`:
-// the model's buffers by name, to which the updates belong.
+// Returns the losses and buffer updates in the order of the micro-batches; the gradient norm and the memory are left
+// empty. `buffers`: the model's buffers by name, to which the updates refer.
 ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_batches,
                            const std::map<std::string, at::Tensor>& buffers);
 
-// Adds the squares of all shards in the order of the parameters. Whole tensors have one value, others one for each
-// block of ops::kSquareBlock elements.
+// The norm of the whole gradient: sums the squares of all shards in the order of the parameters. An uncut tensor has
+// one value, a cut tensor one per block of ops::kSquareBlock elements.
 double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout);
 
 }  // namespace headroom::train

@@ -14,13 +14,13 @@
 
 namespace headroom::train {
 
-// This base class writes nothing.
+// Receives the events of a run. This base class writes nothing.
 class Writer {
  public:
   virtual ~Writer() = default;
   virtual bool writes() const { return false; }
 
-  // After each step. `interval`: since the last logged step.
+  // Called after each step. `interval` covers the steps since the last logged one.
   virtual void step(std::int64_t /*step*/, double /*loss*/, const LogInterval& /*interval*/) {}
   virtual void note(std::int64_t /*step*/, std::string_view /*what*/) {}  // shown instead of the loss
 
@@ -28,36 +28,36 @@ class Writer {
   virtual void validation(const ValidationPoint& /*point*/) {}
   virtual void sample(std::int64_t /*step*/, const std::string& /*prompt*/, const std::string& /*text*/) {}
   virtual void warning(const std::string& /*text*/) {}
-  virtual void config(const config::Config& /*config*/) {}  // after a change
+  virtual void config(const config::Config& /*config*/) {}  // called when it has changed
   // The resolved train.checkpoint_every; 0: only at the end.
   virtual void checkpoints_every(std::int64_t /*steps*/, double /*step_seconds*/) {}
 
-  // Both throw store::NotFiniteError if parameters or moments are not finite, even if nothing is written. The first
-  // returns the file.
+  // Save the newest and the best checkpoint. Both throw store::NotFiniteError if parameters or moments are not finite,
+  // even if nothing is written. checkpoint() returns the file.
   virtual std::filesystem::path checkpoint(const store::Checkpoint& checkpoint);
   virtual void best(const store::Checkpoint& checkpoint);
 };
 
 struct WriterOptions {
   std::filesystem::path folder;
-  std::string title;                 // in front of the progress bar
-  std::int64_t step = 0, steps = 0;  // steps done; of the whole run
+  std::string title;                 // label of the progress bar
+  std::int64_t step = 0, steps = 0;  // steps done so far, steps in total
   std::int64_t keep_checkpoints = 1;
   bool samples = false;         // whether to open samples.jsonl
-  double step_gflop = 0.0;      // of a step; 0 if unknown
-  double machine_gflops = 0.0;  // GFLOP/s at most
-  // Its leading rank writes all files; the others write their shards of checkpoints.
+  double step_gflop = 0.0;      // per step; 0 if unknown
+  double machine_gflops = 0.0;  // matmul rate of all ranks together
+  // The leading rank writes all files; the other ranks write only their shards of checkpoints.
   ProcessGroup* group = &alone();
 };
 
-// Writes metrics.jsonl, samples.jsonl, TensorBoard's events, checkpoints/ and a progress bar. Discards lines of steps
-// after options.step from existing files. `kinds`: the figures of the run's validations.
+// Creates the writer of metrics.jsonl, samples.jsonl, TensorBoard events, checkpoints/ and the progress bar. Removes
+// lines of steps after options.step from existing files. `kinds`: the figures of the run's validations.
 std::unique_ptr<Writer> make_writer(const WriterOptions& options, const std::vector<tasks::FigureKind>& kinds);
 
-// Writes the run's config.toml: resolved, with the origins of its values.
+// Writes the resolved config to the run's config.toml, with the origin of each value.
 void write_config(const config::Config& config, const std::filesystem::path& folder);
 
-// The file of the best parameters (train.keep_best).
+// Path of the checkpoint with the best validation result (train.keep_best).
 std::filesystem::path best_file(const std::filesystem::path& folder);
 
 }  // namespace headroom::train

@@ -10,13 +10,13 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kMostComponents = 64;
 
-// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R. The weight of a key is
-// sum_r exp(s_r), or that of the largest s_r alone.
+// s_r = factor[r] product_r + query_term[r] + key_term_r (+ the bias of the score row), r < R. A key's weight is
+// sum_r exp(s_r) or, with `maximum`, max_r exp(s_r).
 struct MixtureRow {
   std::int64_t components;
   bool maximum;
   const float* product;         // [R] rows, row r at r * product_stride
-  std::int64_t product_stride;  // 0: one product for all
+  std::int64_t product_stride;  // 0: all components share one row
   const float* factor;          // [R]
   const float* query_term;      // [R], entry r at r * query_stride
   std::int64_t query_stride;
@@ -31,14 +31,15 @@ float mixture_exp_row(const ScoreRow& row, const MixtureRow& mixture, float* mos
 struct MixtureBackwardRow {
   float log_sum, delta;
   const float* d_p;
-  float* d_query_term;  // laid out as query_term, written
-  float* d_key_term;    // [R] rows, row r at r * key_stride, added to
+  float* d_query_term;  // laid out like query_term; overwritten
+  float* d_key_term;    // [R] rows, row r at r * key_stride; accumulated into
   std::int64_t key_stride;
 };
 
 // One row's backward pass. With p_r = exp(s_r - log_sum) and d_s_r = p_r (d_p - delta), row r of `d_product` (which may
 // be the products) becomes factor_r d_s_r, summed over r if all share one product; `p` becomes sum_r p_r. With
-// `maximum`, the largest s_r has all of p, and ties share it evenly. Invisible entries become 0 in both.
+// `maximum`, the component with the largest s_r gets all of p; ties share it equally. Invisible entries become 0 in
+// `d_product` and `p`.
 void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                           float* d_product, float* p);
 
@@ -46,13 +47,13 @@ void mixture_backward_row(const ScoreRow& row, const MixtureRow& mixture, const 
 // not be a product's row.
 void mixture_content_row(const ScoreRow& row, const MixtureRow& mixture, float* to);
 
-// Its backward pass: back.d_p holds the gradient of the content scores; log_sum and delta are not used. `d_product` as
-// above.
+// Backward pass of mixture_content_row(): back.d_p holds the gradient of the content scores; log_sum and delta are not
+// used. `d_product` is written as in mixture_backward_row().
 void mixture_content_backward_row(const ScoreRow& row, const MixtureRow& mixture, const MixtureBackwardRow& back,
                                   float* d_product);
 
-// Terms of a Gaussian's exponent that depend on the query or the key alone: its squared length, and its dot products
-// with R directions (Transformer-MGK, Eq. 7-13, shifted keys).
+// Terms of a Gaussian's exponent that depend only on the query or only on the key: the vector's squared length, and its
+// dot products with R directions (Transformer-MGK, Eq. 7-13, shifted keys).
 struct RowTermsInput {
   std::int64_t n, e, directions;  // n rows of width e, R
   Rows rows;
