@@ -59,5 +59,5 @@ def test_the_page_shows_what_the_commands_print(headroom):
 def test_what_makes_no_sense_is_refused(headroom):
     refused = lambda *more: headroom.refusal("cost", "switchhead/wt103_47m", *more)
     assert "--rate: must be above 0, got -1" in refused("--processes", 2, "--rate=-1")
-    assert "1 to 65536 processes, got 0" in refused("--processes", 0)
+    assert "from 1 to 65536, got 0" in refused("--processes", 0)
     assert "train.batch_size: must be a multiple of the number of ranks, 5, got 64" in refused("--processes", 5)

@@ -3,6 +3,7 @@
 #include <system_error>
 #include <utility>
 
+#include "foundation/core/text/format.h"
 #include "data/text/token_cache.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
