@@ -264,5 +264,5 @@ def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind):
 
 
 def test_refusals():
-    assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "those of a language model")
+    assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "model.kind")
     assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")

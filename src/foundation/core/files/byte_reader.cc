@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 
 namespace headroom {
@@ -234,7 +235,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
     }
   }
   for (const Packing& packing : kPackings) {
-    if (path.extension() == packing.ending) {
+    if (lower_case(path.extension().string()) == packing.ending) {
       user_error("{}: is not {} data, although its name ends in {}: {}", path.string(), packing.name, packing.ending,
                  std::filesystem::file_size(path) == 0 ? "it is empty" : "its first bytes differ");
     }
@@ -244,7 +245,7 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
 
 std::filesystem::path unpacked_name(const std::filesystem::path& path) {
   for (const Packing& packing : kPackings) {
-    if (path.extension() == packing.ending) {
+    if (lower_case(path.extension().string()) == packing.ending) {
       return path.parent_path() / path.stem();
     }
   }
