@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
@@ -30,7 +31,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
     if (!std::filesystem::exists(command.text, unknown)) {
       user_error("inspect: --text: must name a file, {} does not exist", printable(command.text));
     }
-    std::string text = read_text_file(command.text, kMaxTextBytes);
+    std::string text(without_byte_order_mark(read_text_file(command.text, kMaxTextBytes)));
     if (classifies) {  // its texts end without a line end
       text.erase(text.find_last_not_of("\r\n") + 1);
     }
