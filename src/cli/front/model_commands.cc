@@ -157,7 +157,8 @@ void add_train(Program& program) {
   command.add_flag("--resume", options->resume,
                    "continue from the newest checkpoint in the run folder, if there is one");
   program.add_threads(command);
-  command.add_flag("--help-config", options->help_config, "explain every key of a config, or the key or table named instead of CONFIG, and exit");
+  command.add_flag("--help-config", options->help_config,
+                   "explain every key of a config, or the key or table named instead of CONFIG, and exit");
 }
 
 void add_serve(Program& program) {

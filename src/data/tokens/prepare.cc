@@ -3,9 +3,9 @@
 #include <system_error>
 #include <utility>
 
-#include "foundation/core/text/format.h"
 #include "data/text/token_cache.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "token_file.h"

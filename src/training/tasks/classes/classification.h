@@ -16,9 +16,9 @@
 
 namespace headroom::tasks {
 
-// model.kind "classifier". With data.generator: ListOps, generated or from files (data/synthetic/listops.h); its models are
-// compared by the loss. Otherwise: bytes of labelled texts (data/text/labelled_text.h). Rows of a batch are padded at the
-// end to the longest one with model.padding_token, which must be 0.
+// model.kind "classifier". With data.generator: ListOps, generated or from files (data/synthetic/listops.h); its models
+// are compared by the loss. Otherwise: bytes of labelled texts (data/text/labelled_text.h). Rows of a batch are padded
+// at the end to the longest one with model.padding_token, which must be 0.
 const Task& sequence_classification();
 const Task& listops();
 
@@ -30,9 +30,9 @@ std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Co
 // The examples of open_evaluation() of these tasks.
 data::LabelledSequences evaluation_sequences(const EvaluationRequest& request);
 
-// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Training batches are read,
-// decoded, augmented and mixed while the step before them is computed. They depend only on train.seed and the position,
-// not on the number of threads or ranks.
+// model.kind "vision": images in tar shards, folders, idx and CIFAR files (data/images/image_dataset.h). Training
+// batches are read, decoded, augmented and mixed while the step before them is computed. They depend only on train.seed
+// and the position, not on the number of threads or ranks.
 const Task& image_classification();
 
 // A training batch to prepare.
