@@ -10,7 +10,7 @@
 namespace headroom::decode {
 namespace {
 
-// Ids in decreasing likelihood, sorted lazily: a draw mostly needs a few of them.
+// Token ids from most to least likely. Sorted lazily, because most draws need only a few.
 class ByLikelihood {
  public:
   explicit ByLikelihood(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
@@ -89,7 +89,8 @@ std::int32_t sample(std::span<const float> logits, const SampleOptions& options,
     }
     return cumulative[rank];
   };
-  // The fewest tokens, at least one, that reach top_p of the mass. With top_p 1 these are all, and nothing is summed.
+  // Keeps the fewest most likely tokens, at least one, whose mass reaches top_p. With top_p = 1 it keeps all, without
+  // summing.
   double mass = total;
   std::size_t last = kept - 1;
   if (options.top_p < 1.0) {

@@ -24,7 +24,7 @@ Sizes with_bias(Exact in, Exact out, bool bias) {
   return bias ? Sizes{in * out, out} : Sizes{in * out};
 }
 
-// Biases, or the router.
+// Sizes of an MLP's other tensors: biases, or the router.
 Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
   const Exact hidden = mlp.d_hidden;
   switch (mlp.kind) {
@@ -64,7 +64,7 @@ Sizes class_head(const ModelOptions& model) {
   return with_bias(features_of(model), model.n_classes, model.head_bias);
 }
 
-// Equal groups of tensors.
+// Tensors that occur `times` times in the model.
 struct Group {
   Exact times = 1;
   Sizes sizes;
