@@ -35,7 +35,7 @@ struct Row {
   bool begun = false;                             // whether `state` has been set
   std::int64_t read = 0, emitted = 0;             // prompt tokens read, and prompt events emitted
   std::int64_t added = 0, last = 0;               // number of generated tokens, and the last one
-  at::Tensor logits;                              // [V] float32, of the next token; undefined: `last` is not read yet
+  at::Tensor logits;                              // [V] float32, for the next token; undefined until `last` is read
   std::vector<TokenScore> scores;                 // of all prompt tokens but the first, if requested
   std::vector<std::vector<TokenRoute>> routes;    // of all prompt tokens, if requested
   std::optional<models::DecodeState> last_chunk;  // state at the prompt's last chunk end, for the prefix cache
