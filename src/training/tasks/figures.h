@@ -88,10 +88,10 @@ std::string uncertainty(const Figures& figures);
 // Adds figures that are derived from others and may be missing from files: "perplexity", from "loss".
 void complete(Figures& figures, const std::vector<FigureKind>& kinds);
 
-// "loss 5.0519 ± 0.031, perplexity 156.322": Figures appear in the order of `kinds`.
+// Formats the figures in the order of `kinds`: "loss 5.0519 ± 0.031, perplexity 156.322".
 std::string describe(const Figures& figures, const std::vector<FigureKind>& kinds);
 
-// Writes figures under their metric keys (see FigureKind::always), and reads them; null is a missing figure.
+// Write figures under their metric keys (see FigureKind::always), and read them. null stands for a missing figure.
 void add_metrics(const Figures& figures, const std::vector<FigureKind>& kinds, Json& object);
 Figures read_metrics(const Json& object, const std::vector<FigureKind>& kinds);
 
