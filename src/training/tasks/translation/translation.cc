@@ -166,7 +166,7 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // Returns how many of the first pairs have this many predictions in total.
+  // Returns how many of the first pairs it takes to reach `most_tokens` predictions; 0: all pairs.
   std::size_t first_pairs(std::int64_t most_tokens) const {
     std::size_t count = 0;
     for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
