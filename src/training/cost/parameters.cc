@@ -50,7 +50,7 @@ Sizes vocabulary_head(const ModelOptions& model, Exact d) {
   Sizes all(model.tied_embeddings ? 0 : 1, d * model.vocabulary_size);
   all = all + Sizes(model.head_bias ? 1 : 0, model.vocabulary_size);
   if (const auto cutoffs = std::ssize(model.adaptive_cutoffs); cutoffs > 0) {
-    all = all + with_bias(d, cutoffs, true);  // one logit for each cluster of rarer tokens
+    all = all + with_bias(d, cutoffs, true);  // one logit per cluster of rare tokens
   }
   // A masked language model's head starts with an additional layer.
   return model.kind == ModelKind::masked_language_model ? all + with_bias(d, d, true) : all;

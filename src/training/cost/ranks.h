@@ -24,14 +24,14 @@ inline constexpr std::int64_t bucket_elements(std::int64_t ranks) {
   return std::clamp(kInTransit / ranks / kTensorAlignment * kTensorAlignment, kTensorAlignment, kMost);
 }
 
-// Memory of a process in bytes before it allocates a tensor: libraries, allocators' buffers, parts of the token file.
+// Memory of a rank in bytes, excluding tensors: libraries, allocator buffers, parts of the token file.
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
 inline constexpr std::int64_t aligned(std::int64_t elements) {
   return (elements + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// Elements [begin, end) of a tensor, and the rank that reduces their gradients, stores their moments and updates them.
+// Elements [begin, end) of a tensor. The owner reduces their gradients, stores their moments and updates them.
 struct Shard {
   std::size_t tensor = 0;
   std::int64_t begin = 0, end = 0;
@@ -46,7 +46,7 @@ struct ShardedTensor {
 
 // Returns shards that cover all tensors, in order. Shards are assigned by size, largest first, each to the rank with
 // the fewest elements so far. A shard is a whole tensor, except that with several ranks an elementwise tensor larger
-// than 1/32 of the mean load is cut into shards of at most that size, or of kShardUnit.
+// than 1/32 of the mean load is cut into shards of at most that size (or kShardUnit, if larger).
 std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks);
 
 // Cost of one of N ranks. P: elements in all parameters; s: elements in the shards that the rank owns; K: gradient
@@ -74,7 +74,7 @@ struct RanksCost {
   std::int64_t accumulators = 1, rounds = 1;  // K, at least N; K / N, rounded up
   std::vector<RankCost> all;                  // by rank
 
-  double imbalance() const;         // most elements owned by a rank, divided by the mean
+  double imbalance() const;         // maximum number of elements owned by a rank, over the mean
   const RankCost& largest() const;  // the rank that needs the most memory
   // Returns the maximum number of bytes that any rank sends or receives per step, divided by 8 P (N - 1) / N, the
   // traffic of an unordered all-reduce of locally accumulated gradients; 1 for a single rank.

@@ -44,7 +44,7 @@ std::string first_line(const std::exception& error) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// The first line of a c10d or Gloo error, without its source location.
+// Returns the first line of a c10d or Gloo error, without its source location.
 std::string reason_of(const std::exception& error) {
   const std::string text = first_line(error);
   const std::size_t location_end = text.rfind("] ");

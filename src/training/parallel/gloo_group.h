@@ -47,7 +47,7 @@ class GlooGroup : public ProcessGroup {
   std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
-  // Whether torchrun has restarted this run after a failure.
+  // Returns whether torchrun has restarted this run after a failure.
   bool restarted() const { return restarts_ > 0; }
 
   // Start a transfer of a contiguous CPU tensor. Transfers between two ranks with the same tag keep their order.

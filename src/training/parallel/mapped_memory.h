@@ -32,7 +32,7 @@ struct NamedMemory {
   Descriptor file;
 };
 
-// Another process's NamedMemory, for reading. `file` is empty if that process is on another machine or not visible.
+// Read access to another process's NamedMemory. `file` is empty if that process is on another machine or not visible.
 struct PeerMemory {
   PeerMemory() = default;
   PeerMemory(int pid, const std::string& path, const std::string& name);

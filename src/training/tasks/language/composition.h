@@ -1,5 +1,5 @@
-// The task "composition": language modelling on DCFormer's synthetic tasks (data/synthetic/composition_task.h), with the
-// accuracy of the answers.
+// The task "composition": language modelling on DCFormer's synthetic tasks (data/synthetic/composition_task.h), with
+// the accuracy of the answers.
 #pragma once
 
 #include <string>

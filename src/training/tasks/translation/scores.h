@@ -13,7 +13,7 @@ namespace headroom::tasks {
 enum class BleuTokens {
   mteval_13a,  // WMT's tokenisation, which separates punctuation from words: sacreBLEU's "13a"
   blanks,      // split at blanks, for text that is already tokenised: multi-bleu.perl
-  // `blanks` with compounds split: each hyphen between two characters becomes a token, so "rich-text" is rich
+  // Like `blanks`, with compounds split: each hyphen between two characters becomes a token, so "rich-text" is rich
   // ##AT##-##AT## text, as in published WMT14 scores for German (Vaswani et al. 2017, MoA section 5.1).
   compounds,
 };

@@ -30,7 +30,7 @@ struct TranslateOptions {
 };
 
 struct Translations {
-  std::vector<std::string> texts;  // one line for each sentence; empty if interrupted by Ctrl-C
+  std::vector<std::string> texts;  // one line per sentence; empty if interrupted by Ctrl-C
   std::int64_t tokens = 0;         // of all texts, without end tokens
   std::int64_t cut = 0;            // number of sentences cut to the model's context
 };

@@ -56,7 +56,7 @@ class TrainingPlan {
 std::string advice(const config::TrainOptions& options);
 
 // Returns TrainingPlan::remark() for these mean losses; `guessing` is the loss of a uniform guess. A run counts as
-// diverged only if its loss has risen and is far above guessing.
+// diverged only if its loss has risen and is far above `guessing`.
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options = {});
 
 // Intervals for "auto": short enough that a crash loses little, with validations and checkpoints together taking less

@@ -30,7 +30,7 @@ class LossSum {
   at::Tensor cross_entropy_, regulariser_;  // float64
 };
 
-// A single rank: autograd accumulates the gradients.
+// The reducer of a single rank, in which autograd accumulates the gradients.
 class LocalReducer : public GradientReducer {
  public:
   LocalReducer(models::Model& model, const config::TrainOptions& options)

@@ -1,4 +1,4 @@
-// The learning rate over the steps of a run.
+// The learning-rate schedules.
 #pragma once
 
 #include <cstdint>
