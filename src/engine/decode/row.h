@@ -57,7 +57,7 @@ struct Row {
   }
 };
 
-// Records the routed experts per token of one row.
+// Records the routed experts of each token in one row.
 class RouteRecorder : public nn::Observer {
  public:
   bool wants(std::string_view name) const override;

@@ -116,7 +116,7 @@ TokenScore score_of(std::int64_t token, std::span<const float> log_p, std::int64
     }
     return a != b && (a == token || (b != token && a < b));
   };
-  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of them.
+  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of these.
   std::vector<std::int64_t> best;
   for (std::int64_t id = 0; id < std::ssize(log_p) && count > 0; ++id) {
     if (std::ssize(best) == count) {

@@ -16,9 +16,10 @@ struct StepMemory {
   std::int64_t moments = 0;  // optimizer state
   // Tensors that fused operators save for the backward pass of one micro-batch (train.batch_size / train.accumulate
   // sequences): each norm's input and result; queries, keys, values and head outputs; the MLP's hidden layer before and
-  // after its activation (relu: after; gated: its three products and their factor). With precision = "bf16", operands
-  // of matrix multiplications take 2 bytes per element, and bf16 copies of the matrices are included. Also includes the
-  // Transformer-XL memory of the previous and the current chunk, for all sequences.
+  // after its activation (relu: after; gated: the gate before and after its activation, the other projection, and their
+  // product). With precision = "bf16", operands of matrix multiplications take 2 bytes per element, and bf16 copies of
+  // the matrices are included. Also includes the Transformer-XL memory of the previous and the current chunk, for all
+  // sequences.
   std::int64_t activations = 0;
   std::int64_t carried = 0;  // the part of `activations` that is Transformer-XL memory
   // parameters + moments + max(gradients, activations), because activations are freed as gradients are allocated. With

@@ -91,8 +91,8 @@ class Task {
   virtual std::string_view protocol() const = 0;
   // Derives the figures from the sums of an evaluation. NaN if nothing was counted.
   virtual Figures figures_of(const Sums& sums) const = 0;
-  // Opens the config's data. Tokenizers and token files are prepared first and stored in `cache`. Throws UserError for
-  // unusable data.
+  // Opens the config's data. Tokenizers and token files are prepared first and stored in `cache`. Throws UserError if
+  // the data is unusable.
   virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
   virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
 };

@@ -32,7 +32,7 @@ struct PaperFigure {
 // Throws UserError for any other name, or if a recipe is missing.
 std::vector<PaperFigure> paper_figures(std::string_view paper);
 
-// Whether printed digits are rounded to nearest or truncated.
+// How the digits of a printed figure were obtained: rounded to nearest, or truncated.
 enum class Digits { nearest, cut };
 
 // Returns whether `computed` rounds to `printed`, a decimal number with an optional suffix K, M, G or T. Throws

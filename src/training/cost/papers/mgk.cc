@@ -10,7 +10,7 @@ using namespace config;
 
 namespace {
 
-// Sizes of an attention layer in the notation of appendix B; the values are those of the small language models.
+// Sizes of an attention layer in the notation of appendix B. The defaults describe the small language models.
 struct Layer {
   std::int64_t n = 256, d_x = 128, d = 16, h = 8;
 };

@@ -10,7 +10,7 @@ using namespace config;
 
 namespace {
 
-// MACs of linear layers and routers. The authors' counter (PTFLOPS) misses products of two activations: scores and
+// MACs of linear layers and routers. The authors' counter (PTFLOPS) misses matmuls of two activations: scores and
 // weighted values.
 Exact linear_layer_macs(const ModelOptions& model) {
   Exact macs = 0;

@@ -88,7 +88,7 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Resume
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
-      validate(writer);  // before the step, so that a run killed while validating validates when resumed
+      validate(writer);  // before the step, so that a run killed while validating repeats it when resumed
       if (stops()) {
         break;
       }

@@ -70,7 +70,7 @@ class Run {
   // Counts for this process only, which may have resumed the run.
   std::int64_t steps_here_ = 0;
   double seconds_here_ = 0.0;
-  double warm_seconds_here_ = 0.0;  // without the first steps
+  double warm_seconds_here_ = 0.0;  // excluding the first steps
   bool stop_ = false;               // with several ranks: some rank was asked to stop
 };
 
