@@ -16,8 +16,8 @@ namespace {
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();
 
 struct Sentence {
-  std::int64_t longest = 0;      // most tokens of its translation
-  std::vector<Hypothesis> live;  // one for each row of the beam; log_probability is kImpossible in unused rows
+  std::int64_t longest = 0;      // maximum number of tokens in its translation
+  std::vector<Hypothesis> live;  // one per beam row; log_probability is kImpossible in unused rows
   std::vector<Hypothesis> finished;
 };
 
@@ -26,7 +26,7 @@ class Search {
   Search(const models::EncoderDecoder& model, const SearchOptions& options, nn::Context context)
       : model_(model), options_(options), context_(std::move(context)), beam_(options.decoding.beam_size) {
     context_.training = false;
-    context_.batched = true;  // many rows: twice as fast
+    context_.batched = true;  // twice as fast with many rows
   }
 
   std::vector<Hypothesis> run(const at::Tensor& source, const at::Tensor& valid_source) {
@@ -71,14 +71,14 @@ class Search {
     }
   }
 
-  // Adds one token to every running sentence. Returns the rows to continue, as indices of the decoded rows.
+  // Extends the hypotheses of all running sentences by one token. Returns the indices of the decoded rows to continue.
   std::vector<std::int64_t> advance(at::Tensor log_probability) {
     const std::int64_t vocabulary = log_probability.size(1), n = std::ssize(running_);
     const at::Tensor ends = log_probability.select(1, options_.end_id).to(at::kDouble).cpu().contiguous();
     if (sentences_[running_.front()].live.front().tokens.empty()) {
       log_probability.select(1, options_.end_id).fill_(kImpossible);  // a translation has at least one token
     }
-    // The most likely continuations of all hypotheses are among the most likely of each.
+    // The best continuations overall are among the best continuations of each hypothesis.
     const auto [own_value, token] = log_probability.topk(std::min(2 * beam_, vocabulary), 1);
     const at::Tensor all = (own_value.view({n, beam_, -1}) + so_far(log_probability)).view({n, -1});
     const auto [value, place_of] = all.topk(std::min(2 * beam_, all.size(1)), 1);
@@ -112,7 +112,7 @@ class Search {
     return rows;
   }
 
-  // [n, beam, 1] log-probabilities of the live hypotheses.
+  // Returns the log-probabilities of the live hypotheses, [n, beam, 1].
   at::Tensor so_far(const at::Tensor& like) const {
     std::vector<float> sums;
     for (const std::size_t which : running_) {

@@ -51,7 +51,7 @@ void check_request(const Request& r, std::int64_t vocabulary) {
   }
 }
 
-// Draws each row's next token. A row whose logits are not finite fails.
+// Draws each row's next token. Rows with non-finite logits fail.
 void draw_next(std::span<Row* const> rows) {
   at::parallel_for(0, std::ssize(rows), 1, [&](std::int64_t begin, std::int64_t end) {
     for (Row* row : rows.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))) {
@@ -83,7 +83,7 @@ struct Engine::Parts {
   bool stepping = false;
   std::deque<std::unique_ptr<Row>> waiting;
   std::vector<std::unique_ptr<Row>> running;
-  models::DecodeState fresh;  // of an empty sequence, with the offset tables that all sequences share
+  models::DecodeState fresh;  // of an empty sequence; holds the offset tables shared by all sequences
   PromptChunks chunks;
   PrefixCache prefixes;
 
@@ -107,7 +107,7 @@ void Engine::Parts::admit() {
   }
 }
 
-// Decodes one token for each request whose prompt has been read. Returns the seconds that it took.
+// Decodes one token per request whose prompt has been read. Returns the elapsed time in seconds.
 double Engine::Parts::continue_rows() {
   const Clock::time_point start = Clock::now();
   std::vector<Row*> continued;
@@ -163,8 +163,8 @@ void Engine::Parts::begin(Row& row) {
   }
 }
 
-// Reads the prompt's next tokens. Returns the logits after each of them if the prompt is scored [n, V], after the last
-// if the prompt ends there [1, V], otherwise an undefined tensor.
+// Reads the next n prompt tokens. Returns the logits after each token, [n, V], if the prompt is scored; after the last
+// token, [1, V], if the prompt ends there; otherwise an undefined tensor.
 at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> tokens) {
   const auto n = std::ssize(tokens);
   const bool ends = row.read + n == std::ssize(row.request.prompt);
@@ -269,7 +269,7 @@ void Engine::Parts::add_tokens(std::span<Row* const> rows) {
   }
 }
 
-// Emits the token that was drawn.
+// Emits the event of the drawn token.
 void Engine::Parts::add_token(Row& row) {
   TokenEvent event{.id = row.last, .is_prompt = false, .logprob = 0.0, .top = {}, .routes = {}};
   if (row.request.logprobs >= 0) {
@@ -278,7 +278,7 @@ void Engine::Parts::add_token(Row& row) {
     event.top = std::move(score.top);
   }
   row.logits.reset();
-  if (row.request.routing) {  // the token is read now, on its own, as its event includes its routing
+  if (row.request.routing) {  // read the token now and alone, because its event includes its routing
     RouteRecorder recorder;
     nn::Context context = options.context;
     context.observer = &recorder;

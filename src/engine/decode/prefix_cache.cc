@@ -10,7 +10,7 @@ std::int64_t common_prefix(std::span<const std::int64_t> a, std::span<const std:
   return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-// Whether `entry` gives everything that `other` gives.
+// Returns whether `entry` makes `other` redundant.
 bool covers(const CachedPrompt& entry, const CachedPrompt& other) {
   if (entry.read < other.read || entry.alternatives < other.alternatives ||
       common_prefix(entry.tokens, other.tokens) < other.read) {
@@ -30,7 +30,7 @@ CachedPrefix PrefixCache::find(std::span<const std::int64_t> prompt, std::int64_
     if (alternatives > entry->alternatives) {
       continue;
     }
-    // With scores the entry must also have the token after the prefix, whose score depends on the prefix.
+    // If scored, the entry must also contain the token after the prefix, whose score depends on the prefix.
     std::int64_t common = common_prefix(entry->tokens, prompt) - (scored ? 1 : 0);
     common = std::min({common, entry->read, std::ssize(prompt) - 1});
     const std::int64_t tokens = chunks_.last_end(std::max<std::int64_t>(common, 0));

@@ -1,8 +1,8 @@
-// A cache of prompts' decoding states, for prompts with a common prefix.
+// Caches decoding states, so that a prefix shared by several prompts is read only once.
 //
-// Every prompt is split into the same chunks, so the state at the end of a chunk is, bit for bit, that of any prompt
-// with the same prefix. An entry holds the state at the last chunk end before its prompt's end; states at earlier chunk
-// ends are restored by rewinding, if the model's caches can.
+// All prompts are split at the same positions, so prompts with a common prefix have bit-identical states at the chunk
+// ends within it. An entry holds the state at the last chunk end before the end of its prompt. States at earlier chunk
+// ends are restored by rewinding, if the model's caches support it.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@
 
 namespace headroom::decode {
 
-// Chunks end at a quarter, a half and the whole of `size` tokens, so that short prefixes can be shared, and at every
-// multiple of it.
+// Prompts are split after size / 4, size / 2 and every multiple of `size` tokens. The first two splits let short
+// prefixes be shared.
 struct PromptChunks {
   std::int64_t size = 1;
 
-  // The first end after `read` tokens.
+  // Returns the first chunk end greater than `read`.
   std::int64_t end_after(std::int64_t read) const {
     for (const std::int64_t end : {size / 4, size / 2}) {
       if (read < end) {
@@ -30,7 +30,7 @@ struct PromptChunks {
     }
     return (read / size + 1) * size;
   }
-  // The last end that is at most n; 0: none.
+  // Returns the last chunk end of at most n tokens, or 0 if there is none.
   std::int64_t last_end(std::int64_t n) const {
     std::int64_t last = n / size * size;
     for (const std::int64_t end : {size / 4, size / 2}) {
@@ -44,23 +44,23 @@ struct CachedPrompt {
   std::vector<std::int64_t> tokens;
   models::DecodeState state;  // after `read` tokens, a chunk end
   std::int64_t read = 0;
-  std::vector<TokenScore> scores;  // of the tokens after the first, with `alternatives` each; -1: no scores
+  std::vector<TokenScore> scores;  // of all tokens but the first, each with `alternatives` alternatives; -1: none
   std::int64_t alternatives = -1;
 };
 
 struct CachedPrefix {
   std::int64_t tokens = 0;  // length; 0: nothing found
   models::DecodeState state;
-  std::vector<TokenScore> scores;  // if asked for: of `tokens` tokens after the first
+  std::vector<TokenScore> scores;  // if requested: of the `tokens` tokens after the first
 };
 
 class PrefixCache {
  public:
-  // Holds states of up to `capacity` tokens; evicts the least recently used.
+  // Holds entries of up to `capacity` tokens in total; evicts the least recently used entries.
   PrefixCache(std::int64_t capacity, PromptChunks chunks) : capacity_(capacity), chunks_(chunks) {}
 
-  // The longest cached prefix of the prompt that ends at a chunk end and leaves at least one token to read. With
-  // `alternatives` >= 0 it includes its tokens' scores, with that many alternatives each.
+  // Returns the longest cached prefix of the prompt that ends at a chunk end and leaves at least one token to read.
+  // With `alternatives` >= 0 the result includes the scores of its tokens, each with that many alternatives.
   CachedPrefix find(std::span<const std::int64_t> prompt, std::int64_t alternatives);
   void keep(CachedPrompt prompt);
 

@@ -1,4 +1,4 @@
-// The state of a request that is being served, and the recorder of its routing.
+// The state of one request in the engine, and a recorder of its routed experts.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -33,11 +33,11 @@ struct Row {
 
   models::DecodeState state;
   bool begun = false;                             // whether `state` has been set
-  std::int64_t read = 0, emitted = 0;             // tokens of the prompt, and events for them
-  std::int64_t added = 0, last = 0;               // number of tokens after the prompt, and the last of them
-  at::Tensor logits;                              // [V] float32, of the next token; undefined: `last` is not read yet
-  std::vector<TokenScore> scores;                 // of the prompt's tokens after the first, if asked for
-  std::vector<std::vector<TokenRoute>> routes;    // of the prompt's tokens, if asked for
+  std::int64_t read = 0, emitted = 0;             // prompt tokens read, and prompt events emitted
+  std::int64_t added = 0, last = 0;               // number of generated tokens, and the last one
+  at::Tensor logits;                              // [V] float32, for the next token; undefined until `last` is read
+  std::vector<TokenScore> scores;                 // of all prompt tokens but the first, if requested
+  std::vector<std::vector<TokenRoute>> routes;    // of all prompt tokens, if requested
   std::optional<models::DecodeState> last_chunk;  // state at the prompt's last chunk end, for the prefix cache
   std::optional<Ending> ending;
 
@@ -57,16 +57,16 @@ struct Row {
   }
 };
 
-// Records the routed experts of one row's tokens.
+// Records the routed experts of each token in one row.
 class RouteRecorder : public nn::Observer {
  public:
   bool wants(std::string_view name) const override;
   at::Tensor observe(std::string_view name, at::Tensor value) override;
-  // Routes of the last n tokens read.
+  // Returns the routes of the last n tokens read.
   std::vector<std::vector<TokenRoute>> of_last(std::int64_t n) const;
 
  private:
-  std::vector<std::pair<std::string, std::vector<at::Tensor>>> indices_;  // in the order of the layers, [tokens, H, K]
+  std::vector<std::pair<std::string, std::vector<at::Tensor>>> indices_;  // by layer, in order; [tokens, H, K]
 };
 
 }  // namespace headroom::decode

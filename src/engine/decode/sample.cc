@@ -10,7 +10,7 @@
 namespace headroom::decode {
 namespace {
 
-// Ids in decreasing likelihood, sorted lazily: a draw mostly needs a few of them.
+// Token ids from most to least likely. Sorted lazily, because most draws need only a few.
 class ByLikelihood {
  public:
   explicit ByLikelihood(std::span<const float> logits) : logits_(logits), ids_(logits.size()) {
@@ -89,7 +89,8 @@ std::int32_t sample(std::span<const float> logits, const SampleOptions& options,
     }
     return cumulative[rank];
   };
-  // The fewest tokens, at least one, that reach top_p of the mass. With top_p 1 these are all, and nothing is summed.
+  // Keeps the fewest most likely tokens, at least one, whose mass reaches top_p. With top_p = 1 it keeps all, without
+  // summing.
   double mass = total;
   std::size_t last = kept - 1;
   if (options.top_p < 1.0) {
@@ -115,7 +116,7 @@ TokenScore score_of(std::int64_t token, std::span<const float> log_p, std::int64
     }
     return a != b && (a == token || (b != token && a < b));
   };
-  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of them.
+  // The best so far, sorted. `count` is small, and most tokens are less likely than the last of these.
   std::vector<std::int64_t> best;
   for (std::int64_t id = 0; id < std::ssize(log_p) && count > 0; ++id) {
     if (std::ssize(best) == count) {

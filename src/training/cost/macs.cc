@@ -19,7 +19,7 @@ Exact mlp_macs(const MlpOptions& mlp, Exact td) {
   user_error("cost: model.mlp.kind has no cost formula");
 }
 
-// Everything outside the blocks, for one example.
+// MACs outside the blocks, per example.
 Exact outer_macs(const ModelOptions& model) {
   const Exact d = model.d_model, t = tokens_of(model);
   if (model.has_classes()) {
@@ -33,7 +33,7 @@ Exact outer_macs(const ModelOptions& model) {
   return t * d * (transform + classes + model.vocabulary_size);
 }
 
-// The head in a training step: a masked language model computes it for hidden tokens only.
+// MACs of the head in a training step. A masked language model computes it for hidden tokens only.
 Exact trained_head_macs(const ModelOptions& model, const Exact& head) {
   if (model.kind != ModelKind::masked_language_model) {
     return head;

@@ -13,7 +13,7 @@ using namespace config;
 
 namespace {
 
-// The largest low + i * step for which `fits` holds. `fits` must be monotone and hold for `low`.
+// Returns the largest low + i * step for which `fits` holds. `fits` must be monotone and hold for `low`.
 template <class Fits>
 std::int64_t largest(std::int64_t low, std::int64_t step, Fits fits) {
   std::int64_t stride = step;

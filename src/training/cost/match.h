@@ -1,4 +1,4 @@
-// Matches a model to another one in parameters or in work, for fair comparisons.
+// Matches a model to another in parameters or MACs, for fair comparisons.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace headroom::cost {
 
 enum class MatchBy { parameters, macs };
 
-// Numbers of heads and experts, with the widths that match the target.
+// Numbers of heads and experts, and the widths with which they match the target.
 struct Candidate {
   std::int64_t n_heads = 0, n_experts = 0, top_k = 0;
   std::int64_t d_head = 0, d_hidden = 0;
@@ -18,22 +18,23 @@ struct Candidate {
 };
 
 struct MatchResult {
-  config::Config config;  // the given one with matching widths (and, by MACs, heads)
+  config::Config config;  // the given config with matched widths (by MACs: and heads)
   MatchBy by = MatchBy::parameters;
   std::int64_t parameters = 0, target_parameters = 0;
   std::int64_t attention_macs = 0, target_attention_macs = 0;
   std::vector<Candidate> candidates;  // see match()
 };
 
-// The SwitchHead papers' procedure (SwitchHead draft, section 3; SwitchHead, sections 3 and 3.5).
+// Matches `config` to `target` by the procedure of the SwitchHead papers (SwitchHead draft, section 3; SwitchHead,
+// sections 3 and 3.5).
 //
 // By parameters: n_heads, n_experts and top_k of `config` are kept. d_hidden starts at the target's if both have the
 // same kind of MLP. d_head becomes the largest value (a multiple of 4 for experts and routed heads) with at most the
 // target's parameters; then d_hidden grows (by 1; expert MLPs by 4) up to the target. The papers stop within 100k
-// parameters of the target; the largest fitting d_hidden is within that for all their models.
+// parameters of the target; the largest fitting d_hidden is that close for all their models.
 //
 // Heads with compositions (DCMHA) or mixtures of keys (Transformer-MGK) keep their width, as in their papers. Only
-// d_hidden, wider or narrower than the target's, makes up the difference.
+// d_hidden is adjusted; it may end up above or below the target's.
 //
 // Only training can decide which heads and experts to use: the papers set n_heads x n_experts to the target's n_heads
 // and take the first of (n_heads, top_k) = (2,2), (2,3), (2,4), (4,2) that reaches the target's perplexity. If `config`

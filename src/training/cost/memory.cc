@@ -14,10 +14,10 @@ namespace {
 
 constexpr std::int64_t kFloat = 4, kBfloat16 = 2;
 
-// Elements that are saved for the backward pass, by their type.
+// Elements saved for the backward pass, by data type.
 struct Saved {
-  Exact wide = 0;         // float32 in either precision: the inputs of norms
-  Exact in_products = 0;  // the operands and results of matrix multiplications, in the compute type
+  Exact wide = 0;         // always float32: inputs of norms
+  Exact in_products = 0;  // in the compute type: operands and results of matrix multiplications
 };
 
 Exact mlp_elements(const MlpOptions& mlp) {
@@ -34,7 +34,7 @@ Exact mlp_elements(const MlpOptions& mlp) {
   user_error("cost: model.mlp.kind has no memory formula");
 }
 
-// Of one block, for one sequence.
+// Elements saved per block and sequence.
 Saved block_elements(const ModelOptions& model, const Stack& stack) {
   const Exact d = model.d_model, norms = stack.norms * stack.tokens * d;
   Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_elements(model.mlp)};
@@ -61,20 +61,20 @@ Saved model_elements(const ModelOptions& model) {
   return saved;
 }
 
-// Parameters of which bf16 copies are made. Counts all but the embedding; vectors are negligible.
+// Number of parameters with bf16 copies: all but the embedding (vectors are negligible).
 Exact product_parameters(const ModelOptions& model, std::int64_t parameters) {
   const Exact tokens = Exact(model.vocabulary_size) + model.source_vocabulary_size;
   const Exact embedding = model.reads_tokens() ? tokens * model.d_model : 0;
   return std::max<std::int64_t>(parameters - embedding.value(), 0);
 }
 
-// Elements of the optimizer's state.
+// Elements in the optimizer state.
 Exact moments_of(const Config& config, const Exact& parameters) {
   const bool all_squares = has_second_moment(config.train.optimizer, true);
   return (parameters * 2).value() - (all_squares ? 0 : count_hidden_matrices(config.model));
 }
 
-// Of one layer that caches `tokens` tokens.
+// Cache elements of one layer that caches `tokens` tokens.
 Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memory) {
   const std::optional<Exact> state = a.score->state_elements(a);
   if (state && !memory) {

@@ -24,7 +24,7 @@ Sizes with_bias(Exact in, Exact out, bool bias) {
   return bias ? Sizes{in * out, out} : Sizes{in * out};
 }
 
-// Biases, or the router.
+// Sizes of an MLP's other tensors: biases, or the router.
 Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
   const Exact hidden = mlp.d_hidden;
   switch (mlp.kind) {
@@ -50,7 +50,7 @@ Sizes vocabulary_head(const ModelOptions& model, Exact d) {
   Sizes all(model.tied_embeddings ? 0 : 1, d * model.vocabulary_size);
   all = all + Sizes(model.head_bias ? 1 : 0, model.vocabulary_size);
   if (const auto cutoffs = std::ssize(model.adaptive_cutoffs); cutoffs > 0) {
-    all = all + with_bias(d, cutoffs, true);  // one logit for each cluster of rarer tokens
+    all = all + with_bias(d, cutoffs, true);  // one logit per cluster of rare tokens
   }
   // A masked language model's head starts with an additional layer.
   return model.kind == ModelKind::masked_language_model ? all + with_bias(d, d, true) : all;
@@ -64,7 +64,7 @@ Sizes class_head(const ModelOptions& model) {
   return with_bias(features_of(model), model.n_classes, model.head_bias);
 }
 
-// Equal groups of tensors.
+// Tensors that occur `times` times in the model.
 struct Group {
   Exact times = 1;
   Sizes sizes;

@@ -19,11 +19,11 @@ namespace {
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kMostRanks = 65536;
 
-// What the shards of one rank add up to.
+// Totals over the shards of one rank.
 struct RankLoad {
   std::int64_t elements = 0;
   std::int64_t moments = 0;  // elements of the optimizer's state
-  std::int64_t sent = 0;     // elements, with the padding between tensors
+  std::int64_t sent = 0;     // elements, including padding between tensors
   std::int64_t bucket = 0;   // elements of the largest bucket
 };
 
@@ -46,7 +46,7 @@ std::vector<RankLoad> loads_of(const std::vector<ParameterTensor>& tensors, std:
   return loads;
 }
 
-// Whole tensors, or shards of almost equal size if they have more than `most` elements.
+// Cuts tensors of more than `most` elements into shards of almost equal size; keeps the others whole.
 std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t most) {
   std::vector<Shard> shards;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -63,7 +63,7 @@ std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t m
   return shards;
 }
 
-// Gradient accumulators of a step.
+// Gradient accumulators per step.
 std::int64_t accumulators_of_step(const TrainOptions& train, std::int64_t ranks) {
   const std::int64_t accumulators = train.gradient_accumulators > 0 ? train.gradient_accumulators : train.accumulate;
   if (accumulators < ranks && train.batch_size % ranks != 0) {
@@ -127,7 +127,7 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
     all += load.sent;
   }
   const std::int64_t total = all.value();
-  // A single rank whose gradients autograd accumulates, as in train (make_gradient_reducer()).
+  // A single rank may leave the accumulation to autograd, as in make_gradient_reducer().
   const bool local = n == 1 && (cost.accumulators == 1 || cost.accumulators == config.train.accumulate);
   for (std::int64_t rank = 0; rank < n; ++rank) {
     const RankLoad& load = loads[static_cast<std::size_t>(rank)];

@@ -1,5 +1,5 @@
-// Training with several ranks: which rank owns which shard of the parameters, and what each rank stores and sends,
-// computed from the config alone. train (ranks/sharding.h) trains with the assignment made here.
+// Assigns parameter shards to ranks, and computes the memory and traffic per rank from the config alone. Training uses
+// the same assignment (train/ranks/sharding.h).
 #pragma once
 
 #include <algorithm>
@@ -11,26 +11,27 @@
 
 namespace headroom::cost {
 
-// Tensors start at a multiple of this many elements in the buffers that ranks send.
+// Alignment of tensors in the buffers that ranks exchange, in elements.
 inline constexpr std::int64_t kTensorAlignment = 16;
-// Shards start at a multiple of this many elements, a whole number of the blocks over which the gradient norm sums
-// squares, so that its bits do not depend on the shards.
+// Alignment of shards within a tensor, in elements. A multiple of the blocks over which the gradient norm sums squares,
+// so that the bits of the norm do not depend on the sharding.
 inline constexpr std::int64_t kShardUnit = std::int64_t{1} << 15;
 
-// Maximum number of elements in a message. It falls with the number of ranks, because all ranks send at the same time.
+// Returns the maximum number of elements per message. It decreases with the number of ranks, because all ranks send at
+// once.
 inline constexpr std::int64_t bucket_elements(std::int64_t ranks) {
   constexpr std::int64_t kMost = std::int64_t{1} << 20, kInTransit = std::int64_t{1} << 23;
   return std::clamp(kInTransit / ranks / kTensorAlignment * kTensorAlignment, kTensorAlignment, kMost);
 }
 
-// Memory of a process in bytes before it allocates a tensor: libraries, allocators' buffers, parts of the token file.
+// Memory of a rank in bytes, excluding tensors: libraries, allocator buffers, parts of the token file.
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
 inline constexpr std::int64_t aligned(std::int64_t elements) {
   return (elements + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
 }
 
-// Elements [begin, end) of a tensor, and the rank that reduces their gradients, stores their moments and updates them.
+// Elements [begin, end) of a tensor. The owner reduces their gradients, stores their moments and updates them.
 struct Shard {
   std::size_t tensor = 0;
   std::int64_t begin = 0, end = 0;
@@ -40,26 +41,26 @@ struct Shard {
 
 struct ShardedTensor {
   std::int64_t elements = 0;
-  bool elementwise = true;  // its optimizer works elementwise, so the tensor may be cut
+  bool elementwise = true;  // the optimizer updates it elementwise, so it may be cut
 };
 
-// Shards that cover all tensors, in order. Shards are assigned by size, largest first, each to the rank with the fewest
-// elements so far. A shard is a whole tensor, except that with several ranks an elementwise tensor larger than 1/32 of
-// the mean load is cut into shards of at most that size, or of kShardUnit.
+// Returns shards that cover all tensors, in order. Shards are assigned by size, largest first, each to the rank with
+// the fewest elements so far. A shard is a whole tensor, except that with several ranks an elementwise tensor larger
+// than 1/32 of the mean load is cut into shards of at most that size (or kShardUnit, if larger).
 std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks);
 
-// Cost of one of N ranks. P: elements of all parameters; s: elements of its own shards; k: its number of the step's K
-// gradient accumulators.
+// Cost of one of N ranks. P: elements in all parameters; s: elements in the shards that the rank owns; K: gradient
+// accumulators per step, of which the rank computes k.
 struct RankCost {
   std::int64_t elements = 0;      // s
   std::int64_t accumulators = 0;  // k
 
   // Bytes of memory. Each rank stores all parameters and gradients, 4 P each, but only the moments of its own shards.
-  // running_sums: 4 s if K > N, else 0. staging: two buckets per other rank, as if all others were on other machines:
-  // 8 (N - 1) bucket_elements(N), less than 64 MiB. activations: those of one micro-batch, and the Transformer-XL
-  // memory of the rank's rows.
+  // running_sums: 4 s if K > N, else 0. staging: two buckets per peer, assuming that all peers are on other machines: 8
+  // (N - 1) bucket_elements(N), less than 64 MiB. activations: one micro-batch, and the Transformer-XL memory of the
+  // rank's rows.
   std::int64_t parameters = 0, gradients = 0, moments = 0, running_sums = 0, staging = 0, activations = 0;
-  // Also includes the program itself, and two gradients of the largest tensor as room for temporaries.
+  // Sum of the above, plus the program itself and two gradients of the largest tensor for temporaries.
   std::int64_t total = 0;
 
   // Bytes per step. Gradients: sends 4 k (P - s), receives 4 (K - k) s. Updated parameters: sends 4 (N - 1) s, receives
@@ -70,21 +71,21 @@ struct RankCost {
 };
 
 struct RanksCost {
-  std::int64_t accumulators = 1, rounds = 1;  // K, raised to N if the config has fewer; K / N, rounded up
+  std::int64_t accumulators = 1, rounds = 1;  // K, at least N; K / N, rounded up
   std::vector<RankCost> all;                  // by rank
 
-  double imbalance() const;         // most elements owned by a rank, divided by the mean
+  double imbalance() const;         // maximum number of elements owned by a rank, over the mean
   const RankCost& largest() const;  // the rank that needs the most memory
-  // The most bytes that a rank sends or receives in a step, divided by 8 P (N - 1) / N, the bytes of an unordered
-  // all-reduce of gradients accumulated on each rank. 1 for a single rank.
+  // Returns the maximum number of bytes that any rank sends or receives per step, divided by 8 P (N - 1) / N, the
+  // traffic of an unordered all-reduce of locally accumulated gradients; 1 for a single rank.
   double of_all_reduce() const;
-  // Bandwidth, in bytes per second each way, at which sending gradients takes no longer than the backward passes (two
-  // thirds of the MACs) on devices of this speed.
+  // Returns the bandwidth, in bytes per second in each direction, at which sending gradients takes no longer than the
+  // backward passes (two thirds of the MACs) on devices of this speed.
   double hiding_bandwidth(double macs_per_second) const;
 };
 
-// Throws UserError for fewer than 1 or more than 65536 ranks, for a batch that they cannot divide evenly, and if a
-// count does not fit 63 bits.
+// Throws UserError for fewer than 1 or more than 65536 ranks, if they do not divide the batch evenly, and if a count
+// does not fit 63 bits.
 RanksCost ranks_cost(const config::Config& config, std::int64_t ranks);
 
 }  // namespace headroom::cost

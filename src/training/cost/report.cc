@@ -16,7 +16,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-// 47260120 as 47,260,120.
+// Formats a count with thousands separators: 47,260,120.
 std::string grouped(std::int64_t count) {
   std::string digits = fmt::format("{}", count);
   for (std::size_t i = digits.size(); i > 3; i -= 3) {
@@ -125,7 +125,7 @@ std::string gibibytes_or_dash(std::int64_t bytes) {
   return bytes == 0 ? "-" : gibibytes(bytes);
 }
 
-// The most bytes that a rank sends or receives.
+// The maximum number of bytes that any rank sends or receives.
 std::int64_t most_of(const RanksCost& cost, std::int64_t RankCost::*sent, std::int64_t RankCost::*received) {
   std::int64_t most = 0;
   for (const RankCost& one : cost.all) {
@@ -192,7 +192,7 @@ std::string computed_text(const PaperFigure& figure) {
   return number == 0 && !figure.derivable ? "" : grouped(number);
 }
 
-// The remarks on the figures, each once, with the first row that it is about.
+// Returns each remark on the figures once, with the first row to which it applies.
 std::string remarks(const std::vector<PaperFigure>& figures) {
   std::string text;
   std::vector<std::string> seen;

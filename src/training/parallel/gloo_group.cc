@@ -29,7 +29,7 @@ constexpr std::uint32_t kGatherTag = kFirstUncountedTag + (std::uint32_t{1} << 3
 constexpr auto kLongTimeout = std::chrono::hours(12);
 constexpr auto kConnectTimeout = std::chrono::minutes(5);
 constexpr auto kStoreTimeout = std::chrono::seconds(5);
-constexpr auto kReactionTime = std::chrono::milliseconds(500);  // for other ranks to report whom they wait for
+constexpr auto kReactionTime = std::chrono::milliseconds(500);  // for other ranks to record what they wait for
 
 at::Tensor bytes_of(const void* data, std::size_t size) {
   const at::Tensor bytes = at::empty({static_cast<std::int64_t>(size)}, at::kByte);
@@ -44,15 +44,16 @@ std::string first_line(const std::exception& error) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// The first line of a c10d or Gloo error, without its source location.
+// Returns the first line of a c10d or Gloo error, without its source location.
 std::string reason_of(const std::exception& error) {
   const std::string text = first_line(error);
   const std::size_t location_end = text.rfind("] ");
   return location_end == std::string::npos ? text : text.substr(location_end + 2);
 }
 
-// The result of `query`; nothing if it throws or takes too long (c10d waits minutes for an unreachable store). After a
-// timeout its thread is abandoned, because the process is about to exit; so `query` must own what it uses.
+// Returns the result of `query`, or nullopt if it throws or takes too long (c10d waits minutes for an unreachable
+// store). After a timeout its thread is abandoned, because the process is about to exit; so `query` must own what it
+// uses.
 template <class Query>
 auto with_store_timeout(Query query) -> std::optional<std::invoke_result_t<Query>> {
   std::packaged_task<std::invoke_result_t<Query>()> task(std::move(query));
@@ -65,7 +66,7 @@ auto with_store_timeout(Query query) -> std::optional<std::invoke_result_t<Query
   }
 }
 
-// The value of an integer variable that torchrun sets; `absent` if it is not set.
+// Returns the value of an integer variable that torchrun sets, or `absent` if it is not set.
 int integer_variable(const char* name, int low, int high, std::optional<int> absent = {}) {
   const char* const text = std::getenv(name);
   if (text == nullptr && absent) {
@@ -79,7 +80,7 @@ int integer_variable(const char* name, int low, int high, std::optional<int> abs
   return *value;
 }
 
-// Without torchrun nothing would end this process.
+// Makes this process exit with its parent; without torchrun, nothing else would stop it.
 void exit_with_parent() {
   const pid_t parent = ::getppid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -101,7 +102,7 @@ void refuse_restart_after_final_failure(c10d::Store& store) {
 class GlooGroup::Connection {
  public:
   c10::intrusive_ptr<c10d::Store> unprefixed;  // shared by all restarts of the same torchrun
-  c10::intrusive_ptr<c10d::Store> store;       // of this start
+  c10::intrusive_ptr<c10d::Store> store;       // of this start or restart
   c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
   std::atomic<std::chrono::milliseconds> timeout{kLongTimeout};
   std::mutex mutex;  // guards calls of `gloo`, and `traffic`
@@ -191,7 +192,7 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
       }
     }
   }
-  // All receives start at once, so that every rank notices one that has exited, however slow another one is.
+  // All receives start at once, so that every rank notices an exited rank even while it waits for a slow one.
   std::vector<std::pair<at::Tensor, Transfer>> headers(all.size());
   for (int peer = 0; peer < size_; ++peer) {
     if (peer != rank_) {
@@ -240,8 +241,8 @@ void GlooGroup::use_long_timeout() {
   set_timeout(kLongTimeout);
 }
 
-// A rank that waits for a waiting rank would report the wrong one. So each rank stores whom it waits for, and the
-// failed one is the first in the chain that has stored nothing.
+// A rank that waits for another waiting rank would blame the wrong one. Each rank therefore stores the rank it waits
+// for; the failed rank is the first in the chain that has stored nothing.
 void GlooGroup::report_failed_peer(int peer, const std::string& why) {
   const std::optional<int> failed = with_store_timeout([store = connection_->store, own = rank_, size = size_, peer] {
     const auto key_of = [](int rank) { return fmt::format("waits/{}", rank); };
@@ -267,7 +268,7 @@ bool GlooGroup::announce(const std::string& message, bool final) {
         }
         return store->add("said", 1) == 1;
       });
-  return first.value_or(true);  // twice is better than never
+  return first.value_or(true);  // if the store is unreachable, print the message twice rather than never
 }
 
 GlooGroup& default_group() {

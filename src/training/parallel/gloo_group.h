@@ -1,4 +1,4 @@
-// The ranks of one run, started by torchrun: point-to-point transfers between them, and a common end when one fails.
+// The ranks of one run, started by torchrun: point-to-point transfers between them, and a common exit when one fails.
 // Transport and rendezvous are PyTorch's own (c10d: TCPStore, ProcessGroupGloo).
 #pragma once
 
@@ -39,7 +39,7 @@ inline constexpr std::uint32_t kFirstUncountedTag = std::uint32_t{1} << 30;
 
 class GlooGroup : public ProcessGroup {
  public:
-  GlooGroup();  // a group of one
+  GlooGroup();  // a group of one rank
   ~GlooGroup() override;
 
   int rank() const override { return rank_; }
@@ -47,14 +47,15 @@ class GlooGroup : public ProcessGroup {
   std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
-  // Whether torchrun has restarted this run after a failure.
+  // Returns whether torchrun has restarted this run after a failure.
   bool restarted() const { return restarts_ > 0; }
 
-  // Contiguous CPU tensors. Transfers between two ranks with one tag keep their order. Thread-safe.
+  // Start a transfer of a contiguous CPU tensor. Transfers between two ranks with the same tag keep their order.
+  // Thread-safe.
   Transfer send(const at::Tensor& tensor, int to, std::uint32_t tag);
   Transfer receive(at::Tensor tensor, int from, std::uint32_t tag);
 
-  // Bytes of tensors sent and received so far, without those of gather().
+  // Bytes of tensors sent and received so far, excluding gather().
   struct Traffic {
     std::int64_t sent = 0, received = 0;
   };
@@ -66,7 +67,7 @@ class GlooGroup : public ProcessGroup {
   void set_timeout(std::chrono::seconds timeout);
   void use_long_timeout();
 
-  // Reports that this rank ends the run. Returns true on the first rank that calls it: that rank prints `message`.
+  // Announces that this rank ends the run. Returns true on the first rank that calls it; that rank prints `message`.
   // `final`: a restart would fail in the same way, so init_process_group() refuses it.
   bool announce(const std::string& message, bool final);
 
@@ -76,7 +77,7 @@ class GlooGroup : public ProcessGroup {
   friend class Transfer::Work;
   friend class SharedBuffer;
   std::chrono::milliseconds timeout() const;
-  // Throws PeerError. Names the rank at the root of a chain of waiting ranks, which may be another one than `peer`.
+  // Throws PeerError. Names the failed rank at the end of a chain of waiting ranks, which may differ from `peer`.
   [[noreturn]] void report_failed_peer(int peer, const std::string& why);
 
   std::unique_ptr<Connection> connection_;  // null for a group of one
@@ -84,20 +85,20 @@ class GlooGroup : public ProcessGroup {
   std::vector<std::string> hosts_;  // by rank
 };
 
-// The group of this process: a group of one until init_process_group().
+// Returns the group of this process. It has a single rank until init_process_group().
 GlooGroup& default_group();
 
 // Connects default_group() to the other ranks if torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT) are
-// set; from then on, ranks on one machine share its cores. Throws UserError for invalid variables, Error if the other
-// ranks cannot be reached, and EndedError after a failure that was announced as final.
+// set. Afterwards, the ranks on one machine divide its cores among them. Throws UserError for invalid variables, Error
+// if the other ranks cannot be reached, and EndedError if a failure has been announced as final.
 void init_process_group();
 
-// A store on this machine through which processes find each other, for programs that start ranks without torchrun.
+// A rendezvous store on this machine, for programs that start ranks without torchrun.
 class Rendezvous {
  public:
   Rendezvous();  // throws Error if no port can be opened
   ~Rendezvous();
-  // The environment variables that torchrun would set for this rank.
+  // Returns the environment variables that torchrun would set for this rank.
   std::vector<std::pair<std::string, std::string>> variables(int rank, int size) const;
 
  private:

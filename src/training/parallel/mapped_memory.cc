@@ -18,14 +18,14 @@
 namespace headroom::parallel {
 namespace {
 
-constexpr long kLongestWait = 20'000'000;  // nanoseconds; then the caller checks that the other process still runs
+constexpr long kLongestWait = 20'000'000;  // nanoseconds; the caller then checks that the other process is running
 
 std::string unique_name() {
   std::random_device device;
   return fmt::format("headroom-{:08x}{:08x}{:08x}", device(), device(), device());
 }
 
-// Whether the path is the memory of that name. On another machine the path does not exist or is something else.
+// Returns whether `path` is the memory called `name`. On another machine the path is missing or refers to another file.
 bool leads_to(const std::string& path, const std::string& name) {
   std::array<char, 256> target{};
   return ::readlink(path.c_str(), target.data(), target.size() - 1) > 0 &&

@@ -1,4 +1,4 @@
-// Memory of this process that other processes on the same machine can read, and theirs.
+// Memory that processes on the same machine can read from each other.
 #pragma once
 
 #include <cstddef>
@@ -25,24 +25,25 @@ class Descriptor {
 // Maps bytes [begin, begin + size) of a file; null if the system refuses.
 std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t begin, std::size_t size, bool writable);
 
-// A zero-filled file in memory under a unique name.
+// A zero-filled in-memory file with a unique name.
 struct NamedMemory {
   explicit NamedMemory(std::size_t size);
   std::string name, path;  // path is empty if the system has no such files
   Descriptor file;
 };
 
-// Another process's NamedMemory, for reading. `file` is empty if that process is on another machine or not visible.
+// Read access to another process's NamedMemory. `file` is empty if that process is on another machine or not visible.
 struct PeerMemory {
   PeerMemory() = default;
   PeerMemory(int pid, const std::string& path, const std::string& name);
   Descriptor file, process;
   bool is_running() const;
-  // Returns an empty string, or the reason of a failure.
+  // Returns an empty string, or the reason for the failure.
   std::string read(std::int64_t begin, void* into, std::size_t size) const;
 };
 
-// Waits until a word in shared memory is no longer `value`, or for a short time. wake_all() wakes such waits.
+// wait_while() blocks until a word in shared memory differs from `value`, or a short timeout expires. wake_all() wakes
+// all waiters.
 void wait_while(const std::uint32_t* word, std::uint32_t value);
 void wake_all(const std::uint32_t* word);
 

@@ -21,7 +21,8 @@ std::size_t padded_bytes(std::int64_t elements) {
 
 }  // namespace
 
-// This rank's buffer, followed by a counter for each reader and tag, and the memory of the ranks on this machine.
+// This rank's buffer, followed by one counter per reader and tag, and the mapped memory of the other ranks on this
+// machine.
 class SharedBuffer::Memory {
  public:
   Memory(GlooGroup& group, const Shape& shape)
@@ -77,7 +78,7 @@ class SharedBuffer::Memory {
     const bool open = own_data_ != nullptr;
     const std::vector<std::string> all = group.gather(
         to_json_line({{"pid", ::getpid()}, {"path", open ? own_->path : ""}, {"name", open ? own_->name : ""}}));
-    std::string readable;  // '1' for each rank whose memory this one reads
+    std::string readable;  // '1' for each rank whose memory this rank can read
     for (int rank = 0; rank < group.size(); ++rank) {
       Peer& peer = peers_.emplace_back();
       const Json json = parse_json(all[static_cast<std::size_t>(rank)], "ranks");
@@ -102,7 +103,7 @@ class SharedBuffer::Memory {
   at::Tensor elements_;
   std::vector<Peer> peers_;  // by rank
   std::vector<bool> readers_;
-  std::vector<std::vector<std::uint32_t>> expected_;  // by rank and tag: count of the last transfer asked for
+  std::vector<std::vector<std::uint32_t>> expected_;  // by rank and tag: counter value of the last requested transfer
 };
 
 SharedBuffer::SharedBuffer(GlooGroup& group, const Shape& shape)
@@ -167,7 +168,7 @@ void SharedBuffer::wait_for(const Incoming& incoming) const {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   for (;;) {
-    // Checked before the counter: what a process signalled just before its exit still counts.
+    // Checked before the counter, so that a signal sent just before the peer exits is not lost.
     const bool running = memory_->peer(incoming.from_).is_running();
     if (memory_->has_arrived(incoming, group_.rank())) {
       return;

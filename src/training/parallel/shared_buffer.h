@@ -1,5 +1,5 @@
-// A float32 buffer of which ranks send each other ranges. Ranks on one machine read each other's memory directly:
-// a counter beside the buffer signals that a range is ready, and nothing goes through a socket.
+// A float32 buffer whose ranges are sent between ranks. Ranks on the same machine read each other's memory directly: a
+// counter next to the buffer signals that a range is ready, and no data goes through a socket.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,7 +18,7 @@ class SharedBuffer {
   struct Shape {
     std::int64_t elements = 0;
     std::uint32_t tags = 1;       // ranges and signals use the tags 0, ..., tags - 1
-    std::uint32_t first_tag = 0;  // their first tag in the GlooGroup, below 2^30
+    std::uint32_t first_tag = 0;  // offset of these tags in the GlooGroup, below 2^30
   };
   struct Range {  // of elements
     std::int64_t begin = 0, end = 0;
@@ -26,7 +26,7 @@ class SharedBuffer {
     std::int64_t count() const { return end - begin; }
   };
 
-  // Zeros. A collective call: all ranks pass the same shape. `group` must outlive the buffer.
+  // Creates a zero-filled buffer. A collective call: all ranks pass the same shape. `group` must outlive the buffer.
   SharedBuffer(GlooGroup& group, const Shape& shape);
   ~SharedBuffer();
   SharedBuffer(const SharedBuffer&) = delete;
@@ -38,11 +38,12 @@ class SharedBuffer {
 
   // The range must not change until the transfer is complete or, if is_read_by(to), until that rank has read it.
   Transfer send(const Range& range, int to) const;
-  // A message without data. What it means depends on its tag.
+  // Sends a message without data, identified by its tag.
   Transfer signal(std::uint32_t tag, int to) const;
 
-  // A range or a signal from another rank. First wait(), which throws PeerError; then take() returns elements
-  // [begin, begin + place.numel()) of the range: read into `place`, or a view of the staging tensor.
+  // A range or a signal from another rank. Call wait() first; it throws PeerError if the peer fails. take() then
+  // returns elements [begin, begin + place.numel()) of the range, either copied into `place` or as a view of the
+  // staging tensor.
   class Incoming {
    public:
     void wait();

@@ -13,14 +13,14 @@
 namespace headroom::tasks {
 namespace {
 
-// The batches that one rank has evaluated.
+// The sums of the batches that one rank has evaluated.
 struct RankResult {
-  bool distributed = false;  // every Nth batch; false: all batches, as on the other ranks
+  bool distributed = false;  // true: this rank has every Nth batch; false: every rank has all batches
   bool complete = true;
   std::vector<Sums> batches;
 };
 
-// Floating-point values are sent as their bits, because JSON has no NaN and no infinity.
+// Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
 Json to_json(const RankResult& result) {
   Json batches = Json::array();
   for (const Sums& sums : result.batches) {
@@ -32,7 +32,7 @@ Json to_json(const RankResult& result) {
   return {{"complete", result.complete}, {"batches", batches}};
 }
 
-// The sums of all ranks' batches, added in order. Clears mine.complete if any rank was interrupted.
+// Adds the sums of all ranks' batches in order. Clears mine.complete if any rank was interrupted.
 Sums reduce(RankResult& mine, ProcessGroup& group) {
   const std::vector<Json> all = gather(group, to_json(mine), "evaluate");
   for (const Json& theirs : all) {
@@ -123,7 +123,7 @@ Evaluation run_evaluation(const EvaluateOptions& options, const LoopOptions& loo
 
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context) {
-  at::Tensor losses;  // of each prediction, if the model yields them
+  at::Tensor losses;  // per prediction, if the model returns them
   nn::Context with_losses = context;
   with_losses.token_losses = &losses;
   const models::Loss loss = model.loss(batch.to(model.device()), memory, with_losses);

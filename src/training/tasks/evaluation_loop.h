@@ -1,4 +1,4 @@
-// The loop of all evaluations: batches are measured one by one, and their sums are added in order, over all ranks.
+// The evaluation loop: evaluates batches one by one, and adds their sums in order over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace headroom::tasks {
 
-// A batch of an evaluation.
 struct BatchEvaluation {
-  std::function<Sums()> sums;  // evaluates the batch; not called on ranks to which it is not assigned
-  std::int64_t done = 0;       // units of the progress bar, up to and including this batch
+  std::function<Sums()> sums;  // evaluates the batch; called only on the ranks to which it is assigned
+  std::int64_t done = 0;       // progress up to and including this batch, in LoopOptions::unit
 };
 
 struct LoopOptions {
   std::string unit;
   std::int64_t units = 0;  // of all batches
   bool shows_loss = true;
-  bool independent = true;  // a batch can be evaluated without those before it
+  bool independent = true;  // batches can be evaluated in any order
 };
 
-// Calls `next`, without gradients and with the context for evaluation, until it returns nothing or Ctrl-C. With several
-// ranks, rank r evaluates batches r, r + N, ... if they are independent, else every rank evaluates all.
+// Calls `next`, without gradients and with the context for evaluation, until it returns nullopt or the user presses
+// Ctrl-C. With several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank
+// evaluates all batches.
 Evaluation run_evaluation(const EvaluateOptions& options, const LoopOptions& loop,
                           const std::function<std::optional<BatchEvaluation>(const nn::Context& context)>& next);
 
-// The model's losses on a batch (on the CPU) with this number of predictions.
+// Returns the sums of the model's losses on a CPU batch with this number of predictions.
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context);
 
-// The sums of cross-entropies (in nats, on any device) and of their squares.
+// Returns the sums of the cross-entropies (in nats, on any device) and of their squares.
 Sums sums_of_losses(const at::Tensor& losses);
 
 // ProcessGroup::gather() of JSON values. `what` names the operation in errors.

@@ -122,7 +122,7 @@ std::string describe(const Figures& figures, const std::vector<FigureKind>& kind
     if (found == figures.end() || kind.name == kLossError) {
       continue;
     }
-    constexpr double kHuge = 1e9;  // from here on, decimals are meaningless
+    constexpr double kHuge = 1e9;  // decimals are meaningless from here up
     const std::string value = std::abs(found->second) < kHuge ? format_decimal(found->second, kind.decimals)
                                                               : fmt::format("{:.4g}", found->second);
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind.words, value);

@@ -10,7 +10,7 @@
 namespace headroom::tasks {
 namespace {
 
-// Whether the validation data are generated rows, whose answers are known.
+// Returns whether the validation data are generated rows, which have known answers.
 bool validates_on_generated_rows(const config::DataOptions& data) {
   return data.generator == config::Generator::composition && data.validation.empty();
 }

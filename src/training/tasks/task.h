@@ -1,5 +1,5 @@
-// A task: what a model is trained for, its data and its evaluation. Trainer, checkpoints, reports and comparisons use
-// this interface alone; task.cc selects the task of a config.
+// A task defines the training objective, the data and the evaluation of a model. The trainer, checkpoints, reports and
+// comparisons use only this interface; task.cc selects the task for a config.
 #pragma once
 
 #include <cstdint>
@@ -21,35 +21,35 @@ namespace headroom::tasks {
 struct Evaluation {
   Sums sums;
   double seconds = 0.0;
-  bool complete = true;  // false: interrupted by Ctrl-C; the sums cover the predictions until then
+  bool complete = true;  // false: interrupted by Ctrl-C; the sums cover the predictions made so far
 
   std::int64_t predictions() const { return sum_of(sums, kCrossEntropy).count; }
 };
 
 struct EvaluateOptions {
   std::int64_t batch_size = 16;   // affects only speed and rounding
-  std::int64_t batch_tokens = 0;  // translation: most tokens of a side, with padding; 0: no limit; affects only speed
+  std::int64_t batch_tokens = 0;  // translation: maximum tokens per side, with padding; 0: no limit; affects only speed
   std::int64_t most_tokens = 0;   // evaluate only this many predictions, from the start of the data; 0: all
-  // Language modelling without memory: sliding windows of context_length tokens, this many tokens apart; all but the
-  // first count only their last `stride` predictions. 0: chunks without overlap.
+  // Language modelling without memory: sliding windows of context_length tokens that advance by `stride` tokens; all
+  // but the first count only their last `stride` predictions. 0: chunks without overlap.
   std::int64_t stride = 0;
   nn::Context context;
   bool show_progress = false;
-  // The ranks that evaluate together, all with the same arguments. The sums have the same bits for any number of ranks.
+  // The ranks that evaluate together; all pass the same arguments. The sums are bit-identical for any number of ranks.
   ProcessGroup* group = &alone();
 };
 
-// Endless batches in an order that can be continued exactly from a saved position.
+// An endless stream of batches that can be resumed exactly from a saved position.
 class TrainingData {
  public:
   virtual ~TrainingData() = default;
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const = 0;
   virtual void seek(data::DataPosition position) = 0;  // throws UserError if out of range
-  // Identifies this data in words, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
+  // A description that identifies this data, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   virtual const std::string& identity() const = 0;
-  // Marks the rows of a batch that this rank uses. From the next batch on, the other rows may be zeros if they are
-  // costly to prepare.
+  // Marks the rows of each batch that this rank uses. From the next batch on, the other rows may be left as zeros to
+  // save work.
   virtual void need_only(const std::vector<bool>& /*rows*/) {}
 };
 
@@ -58,12 +58,12 @@ class EvaluationData {
   virtual ~EvaluationData() = default;
   // Throws UserError if the data does not fit the model.
   virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
-  // The cost of validating such a run: the approximate number of rows of a training batch (sequences, examples, pairs)
-  // whose forward passes take as long.
+  // Returns the approximate cost of a validation, as the number of training-batch rows (sequences, examples, pairs)
+  // whose forward passes take equally long.
   virtual double rows(const config::Config& config) const = 0;
-  // Identifies this data by its content, in words.
+  // A description that identifies this data by its content.
   virtual std::string identity() const = 0;
-  // A default prompt for sample texts; empty if models of this task do not generate text.
+  // Returns a default prompt for sample texts; empty if models of this task do not generate text.
   virtual std::string sample_prompt() const { return {}; }
 };
 
@@ -85,20 +85,20 @@ class Task {
  public:
   virtual ~Task() = default;
   virtual std::string_view name() const = 0;
-  // The first is the training loss; exactly one is the headline.
+  // The first figure is the training loss; exactly one figure is the headline.
   virtual const std::vector<FigureKind>& figures() const = 0;
-  // How the figures are measured, in a sentence or two.
+  // Returns one or two sentences on how the figures are measured.
   virtual std::string_view protocol() const = 0;
-  // The figures of an evaluation's sums. NaN if nothing was counted.
+  // Derives the figures from the sums of an evaluation. NaN if nothing was counted.
   virtual Figures figures_of(const Sums& sums) const = 0;
-  // Opens the config's data. Tokenizers and token files are prepared first and stored in `cache`. Throws UserError for
-  // unusable data.
+  // Opens the config's data. Tokenizers and token files are prepared first and stored in `cache`. Throws UserError if
+  // the data is unusable.
   virtual TaskData open(const config::Config& config, const std::filesystem::path& cache) const = 0;
   virtual std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const = 0;
 };
 
-// The task of this kind of model and data. Throws UserError, whose message starts with `what` ("train"), if there is
-// none.
+// Returns the task for the config's model and data. Throws UserError if there is none; the message starts with `what`,
+// such as "train".
 const Task& task_for(const config::Config& config, std::string_view what);
 
 }  // namespace headroom::tasks

@@ -19,7 +19,7 @@ Exact compose_parameters(const ModelOptions& model) {
 }
 
 // Table 2. The printed ratios follow the formulas in its last row, which omit terms of the order of R / e. The remark
-// has the full count of our layers' shapes and products.
+// gives the full count for the layers as implemented here.
 void add_ratios(Figures& figures) {
   struct Row {
     const char* name;
@@ -46,7 +46,7 @@ void add_ratios(Figures& figures) {
                               100 * share(compose_parameters(model), d * d * 12))));
     }
     const AttentionExtent span{.queries = s, .sources = s, .causal = true, .self = true};
-    // The paper also counts the elementwise application of the gates, once for each side and stage.
+    // The paper also counts the elementwise application of the gates, once per side and stage.
     const Exact extra = attention_products(model.attention, d, span).composition + s * s * model.attention.n_heads * 4;
     figures.push_back(
         because(ratio(name + ": 4(2R+1)(1+rho)/((12+rho)e)", "extra_flops", row.flops,

@@ -15,7 +15,7 @@ struct Unit {
 };
 constexpr Unit kUnits[] = {{'K', 1'000}, {'M', 1'000'000}, {'G', 1'000'000'000}, {'T', 1'000'000'000'000}};
 
-// A count >= 0 in units of `unit`, with at most 6 decimals; halves are rounded up, or digits are cut.
+// Formats `count` >= 0 in units of `unit`, with at most 6 decimals. Halves round up, or extra digits are truncated.
 std::string in_unit(std::int64_t count, std::int64_t unit, int decimals, Digits digits = Digits::nearest) {
   std::int64_t parts = 1;
   for (int i = 0; i < decimals; ++i) {

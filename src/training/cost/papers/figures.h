@@ -1,4 +1,4 @@
-// The papers' printed cost tables, figure by figure, beside what this library computes for the same model.
+// Compares each cost figure printed in the papers with the value that this library computes for the same model.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,25 @@ struct PaperFigure {
   std::string reason;     // why it is not derivable or does not agree; may also be a remark
 };
 
-// The tables of `paper`. The models are the shipped recipes.
+// Returns the figures in the tables of `paper`, computed for the shipped recipes.
 //   switchhead  SwitchHead draft, Tables 2, 3, 5 (the same figures in SwitchHead)
 //   moa         Tables 1 to 3, Eq. 18-20
 //   dcmha       Tables 2, 3, 6 to 8, 10
 //   mgk         App. B, the sizes of its language models, Table 6
-// Throws UserError for another name, or if a recipe is missing.
+// Throws UserError for any other name, or if a recipe is missing.
 std::vector<PaperFigure> paper_figures(std::string_view paper);
 
-// Whether printed digits are rounded to nearest or truncated.
+// How the digits of a printed figure were obtained: rounded to nearest, or truncated.
 enum class Digits { nearest, cut };
 
-// Whether `computed` gives `printed`: digits with or without a decimal point, then nothing, K, M, G or T.
-// Throws UserError if `printed` has another form.
+// Returns whether `computed` rounds to `printed`, a decimal number with an optional suffix K, M, G or T. Throws
+// UserError if `printed` has another form.
 bool rounds_to(std::int64_t computed, std::string_view printed, Digits digits = Digits::nearest);
 
-// Whether `ratio` rounds to `printed`: "2.6%", or a plain number such as "1.03".
+// Returns whether `ratio` rounds to `printed`: "2.6%", or a plain number such as "1.03".
 bool ratio_rounds_to(double ratio, std::string_view printed);
 
-// "512", "47.3K", "170.4M", "5.4G": one decimal from 1,000 on, halves rounded up.
+// Formats a count as "512", "47.3K", "170.4M" or "5.4G": one decimal from 1,000 up; halves round up.
 std::string short_count(std::int64_t count);
 
 namespace detail {
@@ -54,7 +54,7 @@ Figures moa_figures();
 Figures dcmha_figures();
 Figures mgk_figures();
 
-// The model of a shipped recipe with some keys changed.
+// Returns the model of a shipped recipe with `changes` applied.
 config::ModelOptions model_of(const std::string& recipe, const std::vector<std::string>& changes = {});
 
 PaperFigure count(std::string row, std::string quantity, std::string printed, Exact computed,
@@ -62,7 +62,7 @@ PaperFigure count(std::string row, std::string quantity, std::string printed, Ex
 PaperFigure ratio(std::string row, std::string quantity, std::string printed, double computed);
 // `ours`: the closest count of this library; 0 if there is none.
 PaperFigure underivable(std::string row, std::string quantity, std::string printed, std::string reason, Exact ours = 0);
-// The figure with a remark.
+// Returns the figure with `reason` as its remark.
 PaperFigure because(PaperFigure figure, std::string reason);
 
 }  // namespace detail

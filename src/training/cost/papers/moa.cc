@@ -10,8 +10,8 @@ using namespace config;
 
 namespace {
 
-// The matrix multiplications of linear layers and routers. The authors' counter (PTFLOPS) misses those of two
-// activations: scores and weighted values.
+// MACs of linear layers and routers. The authors' counter (PTFLOPS) misses matmuls of two activations: scores and
+// weighted values.
 Exact linear_layer_macs(const ModelOptions& model) {
   Exact macs = 0;
   for (const Stack& stack : stacks_of(model)) {
@@ -24,7 +24,7 @@ Exact linear_layer_macs(const ModelOptions& model) {
   return macs + cost.mlp_macs + cost.head_macs;
 }
 
-// It also counts one operation for each element of a ReLU.
+// The authors' counter also counts one operation per ReLU element.
 Exact relus(const ModelOptions& model) {
   Exact n = 0;
   for (const Stack& stack : stacks_of(model)) {
@@ -137,8 +137,8 @@ void add_masked(Figures& figures) {
   }
 }
 
-// Eq. 18 to 20 as printed, for the base model and 128 tokens, beside our own counts. The equations have one of the two
-// T x T products and no router.
+// Eq. 18 to 20 as printed, for the base model and 128 tokens, next to our own counts. The equations include only one of
+// the two T x T matmuls, and no router.
 void add_equations(Figures& figures) {
   const AttentionExtent span{.queries = 128, .sources = 128, .causal = true, .self = true};
   const std::int64_t t = 128, d_m = 512;

@@ -13,7 +13,7 @@ extern const std::string_view kPapersMd;  // docs/papers.md, embedded by the bui
 
 namespace {
 
-// A row of the page: "| item | what | recipes | by |".
+// Parses a table row of docs/papers.md: "| item | what | recipes | by |".
 PaperItem parse_row(std::string_view row) {
   constexpr std::string_view kSeparator = " | ";
   PaperItem item;

@@ -1,5 +1,5 @@
 // Every table, figure and protocol of the five papers, and what reproduces it here: recipes, a command, or the reason
-// why nothing does. docs/papers.md is the source; the build embeds it.
+// why it cannot be reproduced. docs/papers.md is the source; the build embeds it.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace headroom::cost {
 struct PaperItem {
   std::string item;     // "Table 3", "Figure 2", "Section 3.5"; recipes refer to it in "# table:"
   std::string shows;    // its content
-  std::string recipes;  // the recipes of its rows: patterns with * and ?, separated by blanks
+  std::string recipes;  // that reproduce its rows: patterns with * and ?, separated by spaces
   std::string how;      // commands and files in backquotes, or the reason why there are none
 };
 
@@ -25,12 +25,12 @@ struct Paper {
 };
 
 std::vector<Paper> papers();
-// The paper of that name; all papers if it is empty. Throws UserError for an unknown name.
+// Returns the paper of that name, or all papers if it is empty. Throws UserError for an unknown name.
 std::vector<Paper> papers_named(std::string_view name);
 
-// The recipes that match one of the item's patterns, in the order of `all`.
+// Returns the recipes that match one of the item's patterns, in the order of `all`.
 std::vector<const Recipe*> recipes_of(const PaperItem& item, const std::vector<Recipe>& all);
-// The quoted texts in `how` that begin with "headroom ".
+// Returns the backquoted texts in `how` that start with "headroom ".
 std::vector<std::string> commands_of(const PaperItem& item);
 
 // [{paper, title, items: [{item, shows, recipes, how, commands}]}]

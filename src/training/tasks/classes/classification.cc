@@ -107,7 +107,7 @@ class ClassEvaluation : public EvaluationData {
     return most > 0 ? std::min(most, examples_->size()) : examples_->size();
   }
 
-  // The first `most` examples (0: all), sorted by length to reduce padding.
+  // Returns the first `most` examples (0: all), sorted by length to reduce padding.
   std::vector<std::int64_t> by_length(std::int64_t most) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(count(most)));
     std::iota(order.begin(), order.end(), 0);

@@ -38,7 +38,7 @@ class ImageExamples : public ClassExamples {
                                : data::FileShuffle{};
   }
 
-  // Omits images that cannot be read.
+  // Leaves out images that cannot be read.
   models::Batch batch(std::span<const std::int64_t> examples) const override {
     const at::Tensor images = empty_images(std::ssize(examples));
     std::vector<std::int32_t> labels(examples.size(), kBad);
@@ -91,7 +91,7 @@ class ImageExamples : public ClassExamples {
   static std::int64_t decode_threads(const config::DataOptions& data) {
     return data.decode_threads > 0 ? data.decode_threads : own_cores();
   }
-  // At least kRows rows per thread; starting a thread for fewer does not pay.
+  // At least kRows rows per thread: starting a thread costs more than processing fewer rows.
   std::size_t threads_for(std::size_t rows) const {
     constexpr std::size_t kRows = 4;
     return std::min(threads_, (rows + kRows - 1) / kRows);
@@ -162,7 +162,7 @@ std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files,
 }
 
 // Decorator that yields the same batches and positions as `data`. A background thread prepares each batch while the
-// previous step computes. An error in preparing a batch is thrown by the next() that would have returned it.
+// previous step computes. If preparing a batch fails, the next() that would have returned it throws the error.
 class Prefetched : public TrainingData {
  public:
   explicit Prefetched(std::unique_ptr<TrainingData> data) : data_(std::move(data)), position_(data_->position()) {}

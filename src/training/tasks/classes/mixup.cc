@@ -10,7 +10,7 @@
 namespace headroom::tasks {
 namespace {
 
-// Random with the interface of a standard uniform random bit generator.
+// Adapts Random to std::uniform_random_bit_generator.
 struct Bits {
   using result_type = std::uint64_t;
   static constexpr result_type min() { return 0; }

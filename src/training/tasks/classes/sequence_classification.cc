@@ -89,7 +89,7 @@ data::LabelledSequences read(const std::vector<std::string>& files, const config
       files, config.data, {.n_classes = model.n_classes, .most_bytes = model.context_length, .paired = model.paired});
 }
 
-// The data options if they have a generator; else throws UserError.
+// Returns the data options if they set a generator; otherwise throws UserError.
 const config::DataOptions& generator_of(const config::Config& config) {
   if (!is_listops(config.data)) {
     user_error("data.train: names no files; a classifier needs labelled CSV or TSV files, or data.generator");
@@ -129,7 +129,7 @@ class SequenceClassification : public ClassTask {
   }
 };
 
-// Compared by the loss, because accuracies over a few thousand expressions are often too close or tied.
+// Models are compared by the loss, because accuracies over a few thousand expressions are often close or tied.
 class ListOps : public SequenceClassification {
  public:
   const std::vector<FigureKind>& figures() const override {
@@ -138,7 +138,7 @@ class ListOps : public SequenceClassification {
   }
 };
 
-// ListOps symbols. decode() puts a blank before each.
+// Tokenizer of ListOps symbols. decode() puts a space before each symbol.
 class ListOpsSymbols : public tokenizers::Tokenizer {
  public:
   config::TokenizerKind kind() const override { return config::TokenizerKind::words; }

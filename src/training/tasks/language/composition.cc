@@ -15,7 +15,8 @@
 namespace headroom::tasks {
 namespace {
 
-// Adds the answers as one sequence, or as one each if the tokenizer merges an answer with the text after it.
+// Adds the answers as one sequence, or as one sequence per answer if the tokenizer merges an answer with the text after
+// it.
 void add_sequences(std::span<const Sequence> answers, std::vector<Sequence>& all) {
   if (answers.empty()) {
     return;
@@ -49,7 +50,7 @@ class AnswerRows {
     }
   }
 
-  // The first rows with at most this many tokens together, at least one; 0: all.
+  // Returns the first rows with at most `most_tokens` tokens in total, at least one; 0: all rows.
   std::vector<Sequence> within(std::int64_t most_tokens) const {
     std::vector<Sequence> chosen;
     std::int64_t tokens = 0;
@@ -103,7 +104,7 @@ class AnswerEvaluation : public EvaluationData {
     }
     const auto start = std::chrono::steady_clock::now();
     EvaluateOptions for_answers = options;
-    for_answers.context.usage = nullptr;  // expert usage is counted on the text only
+    for_answers.context.usage = nullptr;  // count expert usage on the text only
     const Scores scores = score(models::as_language_model(model, "composition"), rows_.within(options.most_tokens),
                                 for_answers, "answers");
     result.complete = scores.complete;

@@ -16,18 +16,18 @@ namespace headroom::tasks {
 struct AnswersReader {
   const tokenizers::Tokenizer& tokenizer;
   const config::ModelOptions& model;
-  std::string where;  // the start of error messages
+  std::string where;  // prefix of error messages
   Prefix prefix = {};
 };
 
-// The row's answers as sequences to score, in order: one sequence for those that fit the model's context, then one for
-// each further answer, so that each has as much context as possible.
+// Returns the sequences that score the row's answers, in order: one sequence for all answers that fit the model's
+// context, then one per further answer, so that each has as much context as possible.
 std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersReader& reader);
 
 // language_modelling() with two more figures. "accuracy": the fraction of answers that greedy decoding would generate,
-// each given everything before it in its row; "answer_perplexity": exp(-mean log-probability of an answer). Both are
-// over the first validation rows: at most 256 and, with EvaluateOptions::most_tokens, at most as many as have that many
-// tokens together, but at least one. Text from files has no rows, so these figures are missing.
+// given the preceding text of the row; "answer_perplexity": exp(-mean log-probability per answer). Both cover the first
+// validation rows: at most 256 and, if EvaluateOptions::most_tokens is set, at most that many tokens in total, but at
+// least one row. Text from files has no rows, so these figures are missing for it.
 const Task& composition();
 
 }  // namespace headroom::tasks

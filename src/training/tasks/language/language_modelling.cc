@@ -13,7 +13,7 @@ namespace {
 
 using TokenFiles = std::vector<std::shared_ptr<const data::TokenFile>>;
 
-// The identity of the corpus, or of all corpora of a mixture with their weights.
+// Returns the identity of the corpus, or the identities and weights of all corpora in a mixture.
 std::string identity_of(const TokenFiles& files, const std::vector<double>& weights) {
   std::string all = weights.empty() ? data_identity(*files.front()) : "";
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -89,7 +89,8 @@ class LanguageModelling : public Task {
                                                       .unit = "bits",
                                                       .shown = Shown::table,
                                                       .decimals = 4},
-                                                     // Only if the tokenizer could not represent all of the text.
+                                                     // Present only if the tokenizer could not represent all of the
+                                                     // text.
                                                      {.name = "unknown_share",
                                                       .metric = "unknown_share",
                                                       .words = "share of unknown tokens",

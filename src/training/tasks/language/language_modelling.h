@@ -9,16 +9,17 @@
 
 namespace headroom::tasks {
 
-// Trains on streams or chunks of a token file (data::make_batches). Figures: "loss" in nats a token, sum CE / N;
+// Trains on streams or chunks of a token file (data::make_batches). Figures: "loss", in nats per token, sum CE / N;
 // "perplexity", exp(loss); "bits_per_byte", sum CE / ln 2 / bytes, where bytes is TokenFile::decoded_bytes() times N /
-// (tokens of the file), an estimate for the N predicted tokens. For that, the file's own counts are in the sums, once.
+// (tokens of the file), an estimate for the N predicted tokens. For that purpose the sums contain the counts of the
+// file, once.
 const Task& language_modelling();
 
-// Evaluates the text as one stream with memory carried over; the first chunk has no context. For speed it is read as up
-// to options.batch_size parallel streams that overlap enough to give the same result (data::EvaluationPass). With
-// options.stride, sliding windows instead: the protocol of MGK's word-level models; stride 1 gives every prediction
-// the whole context. Throws UserError if the file's vocabulary differs from the model's, if the file is too short, and
-// for a stride with memory or above context_length.
+// Evaluates the text as one stream with memory carried over; the first chunk has no context. For speed, the text is
+// read as up to options.batch_size parallel streams that overlap enough to give the same result (data::EvaluationPass).
+// If options.stride is set, sliding windows are used instead, as for MGK's word-level models; stride 1 gives every
+// prediction the full context. Throws UserError if the file's vocabulary differs from the model's, if the file is too
+// short, and if a stride is set for a model with memory or exceeds context_length.
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                          const EvaluateOptions& options);
 

@@ -52,7 +52,7 @@ class Packer {
   std::vector<RowSpan> spans_;
 };
 
-// The `count` places in [0, length) with the smallest hashes.
+// Returns the `count` positions in [0, length) with the smallest hashes.
 std::vector<std::int64_t> chosen_places(std::int64_t length, std::int64_t count, std::uint64_t row_seed) {
   const std::uint64_t seed = mix(row_seed, "place");
   std::vector<std::pair<std::uint64_t, std::int64_t>> order;
@@ -67,7 +67,7 @@ std::vector<std::int64_t> chosen_places(std::int64_t length, std::int64_t count,
   return places;
 }
 
-// Validation hides the same tokens whatever a run's seed is.
+// Validation hides the same tokens for every train.seed.
 constexpr std::uint64_t kValidationSeed = mix(0, "masked validation");
 
 // The rows of a text, and batches of them.
@@ -90,7 +90,7 @@ class MaskedText {
     return hidden_count(spans_[static_cast<std::size_t>(row)].length, row_seed(row, seed));
   }
 
-  // "tokens" and "hidden" [rows, longest row]; "valid" if lengths differ.
+  // Returns "tokens" and "hidden", [rows, longest row], and "valid" if lengths differ.
   models::Batch batch(const std::vector<std::int64_t>& rows, std::uint64_t seed) const {
     std::vector<MaskedRow> masked;
     std::size_t longest = 0;
@@ -213,7 +213,7 @@ class MaskedEvaluation : public EvaluationData {
   std::string identity() const override { return content_identity(text_.file()); }
 
  private:
-  // The number of first rows with at most this many hidden tokens together, at least one; 0: all rows.
+  // Returns how many of the first rows have at most `most_tokens` hidden tokens in total, at least one; 0: all rows.
   std::int64_t rows_to_read(std::int64_t most_tokens) const {
     std::int64_t rows = 0, hidden = 0;
     while (rows < text_.rows() && most_tokens > 0) {
@@ -288,7 +288,7 @@ std::vector<RowSpan> pack_sentences(const data::TokenFile& file, const std::vect
   constexpr std::int64_t kAtOnce = std::int64_t{1} << 16;
   Packer packer(longest);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(kAtOnce, file.size())));
-  std::int64_t length = 0;  // of the current sentence
+  std::int64_t length = 0;  // tokens in the current sentence
   for (std::int64_t begin = 0; begin < file.size(); begin += kAtOnce) {
     const std::int64_t count = std::min(kAtOnce, file.size() - begin);
     file.copy(begin, count, ids.data());

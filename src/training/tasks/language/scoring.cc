@@ -18,7 +18,7 @@
 namespace headroom::tasks {
 namespace {
 
-// Removes tokens from the start that a model without memory cannot read; returns whether there were any.
+// Removes tokens from the start that do not fit the context of a model without memory. Returns whether it removed any.
 bool truncate(Sequence& sequence, std::int64_t context_length) {
   const std::int64_t out = std::ssize(sequence.tokens) - (context_length + 1);
   if (out <= 0) {
@@ -56,7 +56,7 @@ class Group {
   std::vector<std::vector<SpanScore>> take() { return std::move(spans_); }
 
  private:
-  std::int64_t length_of(std::int64_t row) const {  // tokens read: the last one is only predicted
+  std::int64_t length_of(std::int64_t row) const {  // tokens read; the last one is only predicted
     return std::ssize(sequences_[static_cast<std::size_t>(row)]->tokens) - 1;
   }
 
@@ -86,7 +86,7 @@ class Group {
     }
   }
 
-  // The score to which the token at `place` belongs; null if it is not scored.
+  // Returns the score to which the token at `place` contributes; null if the token is not scored.
   SpanScore* span_at(std::size_t row, std::int64_t place) {
     const std::vector<TokenSpan>& scored = sequences_[row]->scored;
     const auto found = std::find_if(scored.begin(), scored.end(),
@@ -99,7 +99,7 @@ class Group {
   std::vector<std::vector<SpanScore>> spans_;
 };
 
-// The prefix of a text with the tokens `all`.
+// Returns the prefix tokens for a text with tokens `all`.
 std::vector<std::int32_t> prefix_tokens(const tokenizers::Tokenizer& tokenizer, const Prefix& prefix, bool has_context,
                                         const std::vector<std::int32_t>& all) {
   if (prefix.kind == PrefixKind::line_end) {
@@ -120,8 +120,8 @@ struct SequenceOrder {
   }
 };
 
-// For each sequence, the index of the first one that equals it. Rounding depends on a row's place in its batch, so
-// equal sequences are scored once.
+// Returns, by sequence, the index of the first equal sequence. Equal sequences are scored once, because rounding
+// depends on a row's place in its batch.
 std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   std::map<const Sequence*, std::size_t, SequenceOrder> seen;
   std::vector<std::size_t> first(sequences.size());
@@ -131,7 +131,7 @@ std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   return first;
 }
 
-// Batches of indices of the distinct sequences, sorted by length.
+// Returns batches of indices of the distinct sequences, sorted by length.
 std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& sequences,
                                                  const std::vector<std::size_t>& first, std::int64_t batch_size) {
   std::vector<std::size_t> order;
@@ -154,8 +154,7 @@ std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& se
   return batches;
 }
 
-// Merges the scores of all ranks. Floating-point values are sent as their bits, because JSON has no NaN and no
-// infinity.
+// Merges the scores of all ranks. Floating-point values are sent as bit patterns, because JSON has no NaN or infinity.
 void merge(Scores& scores, ProcessGroup& group) {
   Json mine = {{"complete", scores.complete}, {"tokens", scores.tokens}, {"spans", Json::array()}};
   for (std::size_t i = 0; i < scores.spans.size(); ++i) {

@@ -1,4 +1,4 @@
-// Log-probabilities of parts of texts under a language model, for zero-shot and few-shot tests.
+// Computes log-probabilities of text spans under a language model, for zero-shot and few-shot tests.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ struct Scores {
   bool complete = true;                       // false: interrupted by Ctrl-C
 };
 
-// The prefix of a text: nothing, a line end (training texts follow one), or a BOS token.
+// What precedes a text: nothing, a line end (as in training data), or a BOS token.
 enum class PrefixKind { none, line_end, bos };
 inline constexpr std::pair<PrefixKind, std::string_view> kPrefixKinds[] = {
     {PrefixKind::none, "none"}, {PrefixKind::line_end, "line_end"}, {PrefixKind::bos, "bos"}};
@@ -44,16 +44,16 @@ inline constexpr std::pair<PrefixKind, std::string_view> kPrefixKinds[] = {
 struct Prefix {
   PrefixKind kind = PrefixKind::line_end;
   std::int32_t bos = -1;  // for PrefixKind::bos
-  // For PrefixKind::none: the token before a continuation without context, whose first token could not be predicted
-  // otherwise. -1: that token is not scored.
+  // For PrefixKind::none: the token placed before a continuation without context, so that its first token can be
+  // predicted. -1: the first token is not scored.
   std::int32_t stand_in = -1;
 };
 
-// The prefix, the context and the continuation as tokens; those of the continuation are scored. They are separated as
-// in lm-evaluation-harness: trailing blanks of the context belong to the continuation, whose tokens are those after as
-// many tokens as the context has by itself; if there are none, those from the first token that differs. A text that
-// starts with `bos` or `stand_in` does not get a second one. Throws UserError, whose message starts with `where`, for a
-// continuation without tokens.
+// Encodes the prefix, the context and the continuation, and marks the continuation's tokens as scored. They are split
+// as in lm-evaluation-harness: trailing blanks of the context move to the continuation, and with n tokens in the
+// context encoded alone, the continuation starts at token n of the whole; if no tokens remain, it starts at the first
+// token that differs. A text that starts with `bos` or `stand_in` does not get a second one. Throws UserError, whose
+// message starts with `where`, for a continuation without tokens.
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where, const Prefix& prefix = {});
 

@@ -23,7 +23,7 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
   }
 }
 
-// Logs it if bits per byte are unavailable, or are those of normalised text.
+// Logs a remark if bits per byte are unavailable, or refer to normalised text.
 void remark_on_bits_per_byte(const data::TokenFile& file) {
   if (!file.unknown()) {
     log_warning(
@@ -39,7 +39,8 @@ void remark_on_bits_per_byte(const data::TokenFile& file) {
   }
 }
 
-// A folder for temporary files: `cache` (empty: the user's cache), or the system's if that cannot be written.
+// Returns a folder for temporary files: `cache` (empty: the user's cache), or the system's temporary folder if that is
+// not writable.
 fs::path temporary_folder(fs::path cache) {
   try {
     cache = cache.empty() ? fs::path(cache_folder()) : cache;

@@ -1,4 +1,4 @@
-// Evaluation of a model on a text.
+// Evaluates a language model on a text.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -31,7 +31,7 @@ models::Batch to_batch(const data::EvaluationBatch& batch) {
   return made;
 }
 
-// Counts of the text itself.
+// Returns counts of the text itself, independent of the model.
 Sums text_sums(const data::TokenFile& tokens) {
   const auto over_tokens = [&](std::int64_t n) { return Sum{.sum = static_cast<double>(n), .count = tokens.size()}; };
   Sums sums = {{kTextBytes, over_tokens(tokens.decoded_bytes())}};
@@ -42,7 +42,7 @@ Sums text_sums(const data::TokenFile& tokens) {
   return sums;
 }
 
-// Sliding windows: window w ends with prediction min(length + w stride, all).
+// Sliding windows over the predictions: window w ends with prediction min(length + w stride, all).
 class Windows {
  public:
   Windows(const data::TokenFile& tokens, std::int64_t context_length, const EvaluateOptions& options)
@@ -55,7 +55,7 @@ class Windows {
   }
   std::int64_t count() const { return all_ < 1 ? 0 : 1 + (all_ - length_ + stride_ - 1) / stride_; }
 
-  // "tokens" and "targets" [rows, length] of windows [first, first + rows). Targets that do not count are -1.
+  // Returns "tokens" and "targets", [rows, length], of windows [first, first + rows). Ignored targets are -1.
   models::Batch batch(std::int64_t first, std::int64_t rows) const {
     const at::Tensor inputs = at::empty({rows, length_}, at::kLong), targets = at::full({rows, length_}, -1, at::kLong);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(length_ + 1));
@@ -98,7 +98,7 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
     done += batch.rows();
     const auto measure = [&, batch]() -> Sums {
       const models::Batch on_device = batch.to(model.device());
-      // score() computes logits only for targets that count.
+      // score() computes logits only for targets that are not ignored.
       const at::Tensor log_probability =
           model.score(on_device.at("tokens"), on_device.at("targets"), memory, context).log_probability;
       return sums_of_losses(-log_probability);
@@ -108,11 +108,11 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
   return run_evaluation(options, {.unit = "window", .units = windows.count()}, next);
 }
 
-// Parallel streams.
+// Evaluates the text as parallel streams.
 Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                             const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
-  // A layer's memory depends on the layer below one chunk earlier, so the context reaches back n_layers chunks.
+  // A layer's memory depends on the layer below in the previous chunk, so the context reaches back n_layers chunks.
   data::EvaluationPass pass(std::move(tokens), {.batch = std::max<std::int64_t>(options.batch_size, 1),
                                                 .length = o.context_length,
                                                 .warming = o.memory_length > 0 ? o.n_layers : 0,
@@ -175,7 +175,7 @@ Figures text_figures(const Sums& sums) {
             unknown_bytes = sum_of(sums, kUnknownBytes), unknown_tokens = sum_of(sums, kUnknownTokens);
   if (text.count > 0 && unknown_bytes.count == text.count) {  // not recorded by older files
     const double evaluated = static_cast<double>(loss.count) / static_cast<double>(text.count);
-    // A prediction of "unknown" does not give the bytes, so each of them costs a uniform guess, log2(256) bits.
+    // Predicting "unknown" does not reveal the bytes, so each byte is charged as a uniform guess, log2(256) bits.
     constexpr double kBitsOfAByte = 8.0;
     const double unknown_bits = kBitsOfAByte * unknown_bytes.sum * evaluated;
     figures["bits_per_byte"] = (loss.sum / std::numbers::ln2 + unknown_bits) / (text.sum * evaluated);
@@ -203,7 +203,7 @@ std::string data_identity(const data::TokenFile& tokens) {
   const std::int64_t length = std::min(tokens.size(), kLength);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
   Sha256 hash;
-  std::int64_t hashed = 0;  // sections of a short file would overlap
+  std::int64_t hashed = 0;  // in a short file, sections would overlap
   for (std::int64_t i = 0; i < kSections && hashed < tokens.size(); ++i) {
     const std::int64_t spread = (tokens.size() - length) / (kSections - 1) * i;
     const std::int64_t begin = tokens.size() <= kSections * kLength ? hashed : spread;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kNoTarget = -1;  // ignored by the loss
 
-// Rows of sentences with the tokens `before` and `after` around them (below 0: none), padded with `fill`.
+// Returns one row per sentence: token `before`, the sentence, token `after` (negative: omitted), padded with `fill`.
 at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, std::int64_t after, std::int64_t fill) {
   std::size_t longest = 0;
   for (const Tokens& sentence : sentences) {
@@ -30,7 +30,7 @@ at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, st
   return rows;
 }
 
-// Undefined if there is no padding.
+// Returns the mask of tokens that are not padding; undefined if there is no padding.
 at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows) {
   const std::int64_t width = rows.size(1);
   const bool even = std::all_of(sentences.begin(), sentences.end(),

@@ -15,14 +15,14 @@ struct SentenceEnds {
   std::int32_t source_end = 0;
 };
 
-// Throws UserError if the tokenizer has no such tokens.
+// Throws UserError if the tokenizer lacks these tokens.
 SentenceEnds sentence_ends(const tokenizers::Tokenizer& tokenizer);
 
 using Tokens = std::vector<std::int32_t>;
 
 using data::BatchLimits;
 
-// data::batch_end() for lengths that do not include the end tokens.
+// Calls data::batch_end() with lengths that exclude the end tokens.
 template <class Length>
 std::size_t batch_end(std::size_t begin, std::size_t count, const BatchLimits& limits, const Length& length) {
   const auto padded = [&](std::int64_t i) {
@@ -39,7 +39,7 @@ struct Sources {
 };
 Sources source_batch(const std::vector<Tokens>& sentences, SentenceEnds ends);
 
-// The tensors of models::EncoderDecoder::loss().
+// Returns the batch for models::EncoderDecoder::loss().
 models::Batch pair_batch(const std::vector<Tokens>& sources, const std::vector<Tokens>& targets, SentenceEnds ends);
 
 }  // namespace headroom::tasks

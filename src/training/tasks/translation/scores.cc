@@ -45,8 +45,8 @@ bool is_ascii_blank(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// By bytes and without overlapping matches, like the regular expression behind the published scores: in "a-b-c" only
-// the first hyphen is split.
+// Works on bytes and without overlapping matches, like the regular expression used for the published scores: in "a-b-c"
+// only the first hyphen is split.
 std::string split_compounds(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
@@ -69,7 +69,8 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-// Puts a blank between neighbours that satisfy the two conditions, `before` before them and `after` after them.
+// Inserts a space between neighbouring characters that satisfy the two conditions, and puts `before` and `after` around
+// them.
 template <class First, class Second>
 std::string separate_pairs(std::string_view text, const First& first, const Second& second, std::string_view before,
                            std::string_view after) {
@@ -88,7 +89,7 @@ std::string separate_pairs(std::string_view text, const First& first, const Seco
   return out;
 }
 
-// mteval-v13a.pl, by bytes, because it examines only ASCII characters.
+// Tokenises like mteval-v13a.pl. Works on bytes, because the script examines only ASCII characters.
 std::vector<std::string> tokens_13a(std::string_view line) {
   std::string text = replaced(std::string(line), "<skipped>", "");
   text = replaced(std::move(text), "-\n", "");
@@ -209,7 +210,7 @@ std::string without_blanks(std::string_view text) {
   return all;
 }
 
-// The byte offsets of the characters of UTF-8 text, and its size.
+// Returns the byte offsets of the characters in UTF-8 text, followed by its size.
 std::vector<std::size_t> character_places(std::string_view text) {
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,4 +1,4 @@
-// Translation with a trained encoder-decoder.
+// Translates sentences with a trained encoder-decoder.
 #include <algorithm>
 #include <optional>
 
@@ -15,7 +15,7 @@ namespace headroom::tasks {
 
 namespace {
 
-// A translation is one line, but decoded text may contain line ends.
+// Joins the lines of decoded text, because a translation must be a single line.
 std::string one_line_of(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');

@@ -76,7 +76,7 @@ std::string tokens_of(const char* figure) {
   return fmt::format("{}.tokens", figure);
 }
 
-// For each order, right n-grams and all; tokens of the translations and of the references.
+// By n-gram order, the matching and all n-grams; also the tokens of the translations and the references.
 Sums to_sums(const char* figure, const BleuCounts& counts) {
   Sums sums;
   for (std::size_t n = 0; n < counts.all.size(); ++n) {
@@ -153,7 +153,7 @@ class PairEvaluation : public EvaluationData {
     return result;
   }
   double rows(const config::Config& config) const override {
-    constexpr double kSearch = 8.0;  // of beam search for each hypothesis, over a forward pass
+    constexpr double kSearch = 8.0;  // cost of beam search per hypothesis, in forward passes
     return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
            (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
   }
@@ -166,7 +166,7 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // The number of first pairs with this many predictions together.
+  // Returns how many of the first pairs it takes to reach `most_tokens` predictions; 0: all pairs.
   std::size_t first_pairs(std::int64_t most_tokens) const {
     std::size_t count = 0;
     for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
@@ -200,7 +200,7 @@ class PairEvaluation : public EvaluationData {
     return run_evaluation(options, {.unit = "pair", .units = std::ssize(order)}, next);
   }
 
-  // Those of the first pairs whose sides fit the context, sorted by length.
+  // Returns those of the first `pairs` pairs whose sides both fit the context, sorted by length.
   std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
     std::vector<std::size_t> order;
     for (std::size_t i = 0; i < pairs; ++i) {
@@ -222,7 +222,7 @@ class PairEvaluation : public EvaluationData {
     return order;
   }
 
-  // Tokens of a pair's longer side.
+  // Returns the number of tokens in a pair's longer side.
   std::size_t longer(std::size_t pair) const { return std::max(sources_[pair].size(), targets_[pair].size()); }
 
   void measure_translations(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,

@@ -1,4 +1,5 @@
-// Translation of sentences: cross-entropy of references, and BLEU and chrF of translations by beam search.
+// Sentence translation, evaluated by the cross-entropy of the references and by BLEU and chrF of beam-search
+// translations.
 #pragma once
 
 #include <memory>
@@ -12,30 +13,30 @@
 namespace headroom::tasks {
 
 // Encoder-decoders, trained on sentence pairs (data::prepare_pairs) in batches of similar lengths. The encoder reads
-// the source's tokens and </s>; the decoder reads <s> and the target's tokens, and predicts these and </s>. Pairs with
-// a side that does not fit model.context_length are excluded from training and from the loss; for BLEU their sources
-// are cut. Figures: "loss" in nats a target token, </s> included, without label smoothing; "perplexity", exp(loss);
-// "bleu", sacreBLEU's with 13a tokens; "tokenised_bleu", multi-bleu.perl's of text split at blanks; "compound_bleu",
-// the same with split compounds; "chrf", sacreBLEU's.
+// the source's tokens and </s>; the decoder reads <s> and the target's tokens, and predicts the target's tokens and
+// </s>. Pairs with a side longer than model.context_length are excluded from training and from the loss; for BLEU and
+// chrF, long sources are cut. Figures: "loss", in nats per target token, including </s>, without label smoothing;
+// "perplexity", exp(loss); "bleu", as in sacreBLEU with 13a tokens; "tokenised_bleu", as in multi-bleu.perl for text
+// split at blanks; "compound_bleu", like tokenised_bleu with compounds split; "chrf", as in sacreBLEU.
 const Task& translation();
 
 struct TranslateOptions {
   config::DecodingOptions decoding;
   std::int64_t batch_size = 32;   // sentences; affects only speed
-  std::int64_t batch_tokens = 0;  // most source tokens, with padding; 0: no limit; affects only speed
+  std::int64_t batch_tokens = 0;  // maximum source tokens, with padding; 0: no limit; affects only speed
   nn::Context context;
   bool show_progress = false;
-  ProcessGroup* group = &alone();  // its ranks divide the batches; all get all translations
+  ProcessGroup* group = &alone();  // the ranks divide the batches; every rank gets all translations
 };
 
 struct Translations {
-  std::vector<std::string> texts;  // one line for each sentence; empty if interrupted by Ctrl-C
+  std::vector<std::string> texts;  // one line per sentence; empty if interrupted by Ctrl-C
   std::int64_t tokens = 0;         // of all texts, without end tokens
   std::int64_t cut = 0;            // number of sentences cut to the model's context
 };
 
-// Translates blank sentences to blank ones. Throws UserError if the tokenizer has no <s> and </s> or is not the
-// model's.
+// Blank sentences are translated as blank. Throws UserError if the tokenizer lacks <s> or </s>, or is not the model's
+// tokenizer.
 Translations translate(const models::EncoderDecoder& model, const tokenizers::Tokenizer& tokenizer,
                        const std::vector<std::string>& sentences, const TranslateOptions& options);
 

@@ -39,7 +39,7 @@ std::map<std::string, ExpertBalance> experts_of(const Json& line) {
   return experts;
 }
 
-// Adds the points that the line holds, if any.
+// Adds the points in the line, if any.
 void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, History& history) {
   if (line.contains("loss") && line.at("loss").is_number()) {
     history.training.push_back({.step = count_at(line, "step"),
@@ -136,7 +136,7 @@ std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t la
         lines.push_back(std::move(json));
       }
     } catch (const UserError&) {
-      // A line truncated by a kill or a full disk: its step will be repeated.
+      // The line was truncated by a kill or a full disk; its step will be repeated.
     }
   }
   return lines;

@@ -1,5 +1,5 @@
-// The logged progress of a run, over all processes that have worked on it. TrainingPlan is a pure function of it, so
-// ranks with the same history decide alike. Also reads and writes the lines of metrics.jsonl.
+// The logged progress of a run, including earlier processes if it was resumed. TrainingPlan is a pure function of it,
+// so ranks with the same history make the same decisions. Also reads and writes the lines of metrics.jsonl.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -21,30 +21,30 @@ namespace headroom::train {
 // One line of training metrics. Means are over the steps since the previous point.
 struct TrainingPoint {
   std::int64_t step = 0;
-  double seconds = 0.0;        // of training so far, without evaluation and checkpoints
+  double seconds = 0.0;        // training time so far, excluding evaluation and checkpoints
   double loss = 0.0;           // mean
   double regulariser = 0.0;    // mean; 0 if the model has none
   double learning_rate = 0.0;  // of the last step
   double gradient_norm = 0.0;  // of the last step
   std::int64_t tokens = 0;     // so far
   double tokens_per_second = 0.0;
-  std::int64_t peak_memory_bytes = 0;  // of the process so far; 0 if unknown
+  std::int64_t peak_memory_bytes = 0;  // of this process so far; 0 if unknown
 };
 
-// How evenly tokens are routed to the experts of a bank.
+// How evenly tokens are distributed over the experts of a bank.
 struct ExpertBalance {
-  double most = 0.0, least = 0.0;  // fractions of the tokens that the most and the least used expert get
-  double entropy = 0.0;            // of the fractions, over ln(number of experts): 1 is uniform, 0 a single expert
+  double most = 0.0, least = 0.0;  // fractions of tokens routed to the most and the least used expert
+  double entropy = 0.0;            // of the fractions, divided by ln(experts): 1 is uniform, 0 a single expert
 };
-// `counts`: tokens routed to each expert.
+// `counts`: number of tokens routed to each expert.
 ExpertBalance balance_of(const at::Tensor& counts);
 std::map<std::string, ExpertBalance> balance_of(const nn::ExpertUsage& usage);
 
 struct ValidationPoint {
   std::int64_t step = 0;
-  double seconds = 0.0;  // of training so far
+  double seconds = 0.0;  // training time so far
   tasks::Figures figures = {};
-  std::int64_t tokens = 0;                            // trained on so far
+  std::int64_t tokens = 0;                            // training tokens so far
   std::map<std::string, ExpertBalance> experts = {};  // by bank
   std::int64_t peak_memory_bytes = 0;                 // as in TrainingPoint
 };
@@ -58,7 +58,7 @@ struct History {
   // First and last logged loss; NaN if nothing has been logged.
   double first_loss() const { return training.empty() ? NAN : training.front().loss; }
   double last_loss() const { return training.empty() ? NAN : training.back().loss; }
-  // The maximum over all processes that have worked on the run; 0 if unknown.
+  // Returns the maximum over all processes that have worked on the run; 0 if unknown.
   std::int64_t peak_memory_bytes() const;
   bool validated(std::int64_t step) const { return !validations.empty() && validations.back().step == step; }
 };
@@ -66,10 +66,10 @@ struct History {
 Json to_json(const TrainingPoint& point);
 Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds);
 
-// The complete lines of a metrics.jsonl or samples.jsonl with steps up to `last_step`; empty if there is no file.
+// Returns the complete lines of a metrics.jsonl or samples.jsonl up to step `last_step`; empty if the file is missing.
 std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step);
 
-// The points of the run in `folder` up to `last_step`.
+// Reads the points of the run in `folder` up to step `last_step`.
 History read_history(const std::filesystem::path& folder, std::int64_t last_step,
                      const std::vector<tasks::FigureKind>& kinds);
 

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kKey = "train.start_from";
 
-// Keys of `model` that may differ from the checkpoint: those of training, and how far layers see. All others determine
-// the parameters or their meaning.
+// Returns whether a key of `model` may differ from the checkpoint: keys that affect only training, and keys that set
+// the attention range. All other keys determine the parameters or their meaning.
 bool may_change(std::string_view key) {
   constexpr std::string_view kPrefixes[] = {"model.initialisation",   "model.embedding_std",
                                             "model.context_length",   "model.memory_length",
@@ -29,7 +29,7 @@ bool may_change(std::string_view key) {
                      [key](std::string_view suffix) { return key.ends_with(suffix); });
 }
 
-// The key, after the file or option that set it. Starts a message.
+// Returns the key, preceded by the file or option that set it, as the start of a message.
 std::string origin_of(const config::Config& config, const std::string& key) {
   const auto given = config.given.find(key);
   return given == config.given.end() ? key : fmt::format("{}: {}", given->second, key);
@@ -77,7 +77,7 @@ void require_same_tokenizer(const config::Config& config, const store::Checkpoin
   }
 }
 
-// With some kinds of positions, keys that may change determine shapes.
+// With some position encodings, keys that may change determine parameter shapes.
 void require_same_shapes(const config::Config& config, const store::Checkpoint& checkpoint, const fs::path& file) {
   const auto shapes = models::make_model(config.model, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
   for (const nn::Parameter& parameter : shapes->parameters().stored()) {
@@ -90,7 +90,7 @@ void require_same_shapes(const config::Config& config, const store::Checkpoint& 
   }
 }
 
-// The config with the checkpoint's values for keys that are not given.
+// Returns the config with unset keys taken from the checkpoint.
 config::Config filled_from(config::Config config, const store::Checkpoint& checkpoint) {
   const config::GivenKeys given = config.given;
   config::take_values(config, checkpoint.config, [&given](std::string_view key) {
@@ -149,7 +149,7 @@ config::Config with_resumed_parameters(config::Config config, const ResumePoint&
 
 tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, const fs::path& file,
                                const fs::path& cache) {
-  constexpr std::string_view kHere = "tokenizer.model";  // set here, not by the user: errors name train.start_from
+  constexpr std::string_view kHere = "tokenizer.model";  // set here, so errors name train.start_from
   if (!config.model.has_classes()) {                     // models with classes have no tokenizer
     config.tokenizer.model = file.string();
     config.tokenizer.source_model.clear();

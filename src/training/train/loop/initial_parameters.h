@@ -1,4 +1,4 @@
-// Starting a run from the parameters of a checkpoint (train.start_from).
+// Starts a run from the parameters of a checkpoint (train.start_from).
 #pragma once
 
 #include <filesystem>
@@ -19,25 +19,27 @@ struct InitialParameters {
   std::string parameters_sha256;
 };
 
-// The checkpoint that train.start_from names; nothing if it is not set. Throws UserError.
+// Opens the checkpoint named by train.start_from; returns nullopt if it is not set. Throws UserError if the checkpoint
+// cannot be used.
 std::optional<InitialParameters> open_initial_parameters(const config::Config& config);
 
-// The config of a run that starts from the checkpoint: keys of `model` that are not given are the checkpoint's,
-// `tokenizer` describes the checkpoint's, and train.start_sha256 is the hash of its parameters. Throws UserError naming
-// the key and both values if the checkpoint has another model or tokenizer, or other parameters than
-// train.start_sha256.
+// Returns the config of a run that starts from the checkpoint: unset keys of `model` are taken from the checkpoint,
+// `tokenizer` describes the checkpoint's tokenizer, and train.start_sha256 is the hash of its parameters. Throws
+// UserError naming the key and both values if the checkpoint's model, tokenizer or parameters (train.start_sha256)
+// differ from the config.
 config::Config with_initial_parameters(config::Config config, const InitialParameters& initial);
-// The same, opening the checkpoint; returns the config unchanged without train.start_from.
+// Opens the checkpoint first. Returns the config unchanged if train.start_from is not set.
 config::Config with_initial_parameters(config::Config config);
 
-// The same for a run that is resumed: the keys are taken from its own checkpoint, so the initial one is not needed.
+// For a resumed run: takes the keys from its own checkpoint, so the initial checkpoint is not needed.
 config::Config with_resumed_parameters(config::Config config, const ResumePoint& resumed);
 
-// The data of a run with train.start_from, encoded by the tokenizer in the checkpoint `file`. Throws UserError.
+// Opens the data of a run with train.start_from, encoded with the tokenizer in the checkpoint `file`. Throws UserError
+// for unusable data.
 tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, const std::filesystem::path& file,
                                const std::filesystem::path& cache);
 
-// A trainable model of these options with the checkpoint's parameters.
+// Builds a trainable model with these options and the checkpoint's parameters.
 std::unique_ptr<models::Model> build_initial_model(const InitialParameters& initial,
                                                    const config::ModelOptions& options, at::Device device);
 

@@ -20,7 +20,7 @@
 namespace headroom::train {
 namespace {
 
-// The best of several rounds, because other load on the machine only slows them down. In GFLOP/s.
+// Returns the highest rate of several rounds, in GFLOP/s, because other load on the machine can only lower it.
 template <class Work>
 double best_rate(double operations, at::Device device, const Work& work) {
   using Clock = std::chrono::steady_clock;
@@ -44,7 +44,7 @@ at::Tensor random_matrix(std::int64_t n, config::Precision precision, at::Device
   return at::randn({n, n}).to(at::TensorOptions(device).dtype(type));
 }
 
-// Seconds of one matrix multiplication.
+// Returns the duration of one matrix multiplication, in seconds.
 double product_seconds(std::int64_t n, config::Precision precision, at::Device device) {
   const at::Tensor a = random_matrix(n, precision, device);
   a.mm(a);  // warms up

@@ -11,12 +11,13 @@ namespace {
 
 // Fractions of the training time that validations and checkpoints may take.
 constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
-// Time of a row's forward pass as a fraction of its training step: a third for the matmuls, the rest for other work.
+// Forward-pass time as a fraction of training-step time, per row: a third for matmuls, plus an allowance for other
+// work.
 constexpr double kForward = 0.4;
 constexpr double kLongestPause = 480.0;  // seconds between checkpoints; below ten minutes in case steps slow down
-constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds and rate to write a checkpoint to a slow disk
+constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds, and rate, for writing a checkpoint to a slow disk
 
-// The interval as a config spells it, in whole steps; 0 (only at the end) if it is not shorter than the run.
+// Rounds the interval to whole steps; returns 0 (only at the end) if it is not shorter than the run.
 std::int64_t every(double steps_between, std::int64_t steps) {
   return steps_between < static_cast<double>(steps) ? static_cast<std::int64_t>(steps_between) : 0;
 }
@@ -92,7 +93,7 @@ std::string advice(const config::TrainOptions& options) {
 }
 
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options) {
-  constexpr double kNoise = 1.01;  // factor: smaller differences between means over a few batches are noise
+  constexpr double kNoise = 1.01;  // ratio; smaller differences between means over a few batches are noise
   constexpr double kFar = 1.5;
   if (last_loss > kNoise * first_loss && last_loss > kFar * guessing) {
     return fmt::format(

@@ -1,5 +1,5 @@
 // The training plan: when a run logs, validates, samples and saves, and how it ends. A pure function of the options,
-// the step and the history, so all ranks take the same decisions.
+// the step and the history, so all ranks make the same decisions.
 #pragma once
 
 #include <cstdint>
@@ -15,32 +15,32 @@ namespace headroom::train {
 
 class TrainingPlan {
  public:
-  // `kinds`: the figures of the run's validations.
+  // `kinds`: the figures that validations of the run report.
   TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
 
   bool finished(std::int64_t step) const { return step >= options_.steps; }
-  // Whether to validate after `step` steps. False if the history already contains that validation, for example after
-  // resuming.
+  // Returns whether to validate after `step` steps. False if the history already contains that validation, for example
+  // after resuming.
   bool validates(std::int64_t step, const History& history) const;
-  // Whether to log after that step.
+  // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
   bool saves(std::int64_t step) const { return due(options_.checkpoint_every, step); }
-  // Replaces train.checkpoint_every = "auto", once the speed of the run is known.
+  // Sets the checkpoint interval for train.checkpoint_every = "auto", once the speed of the run is known.
   void save_every(std::int64_t steps) { options_.checkpoint_every = steps; }
 
-  // Whether these figures are the best so far. Also true if the history lacks the validation of the previous best,
-  // because the run was resumed from an earlier step.
+  // Returns whether these figures are the best so far. Also true if the run was resumed from a step before the previous
+  // best, so that the history lacks its validation.
   bool keeps_as_best(const tasks::Figures& figures, const History& history) const;
 
-  // The reason why training cannot continue after this step or validation; empty if it can.
+  // Returns the reason why training cannot continue after this step or validation; empty if it can.
   static std::string diverged(const StepOutcome& outcome);
   std::string diverged(const tasks::Figures& figures) const;
-  // The reason why the finished run counts as failed: a figure of its last validation is not finite, such as the
-  // perplexity of a loss of 1000. Empty if it has not failed.
+  // Returns the reason why a finished run counts as failed: a figure of its last validation is not finite, for example
+  // the perplexity at a loss of 1000. Empty if it has not failed.
   std::string failed(const History& history) const;
 
-  // A warning about the finished run, if it has learnt nothing or diverged; else empty.
+  // Returns a warning if the finished run has learnt nothing or has diverged; else empty.
   std::string remark(const History& history) const;
 
  private:
@@ -48,29 +48,30 @@ class TrainingPlan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  double guessing_;  // the loss of a uniform guess
+  double guessing_;  // loss of a uniform guess
 };
 
-// Suggestions if the loss rises or is not finite: "a lower train.learning_rate, more train.warmup_steps, ...".
+// Returns suggestions for a loss that rises or is not finite: "a lower train.learning_rate, more train.warmup_steps,
+// ...".
 std::string advice(const config::TrainOptions& options);
 
-// TrainingPlan::remark() for these mean losses; `guessing` is the loss of a uniform guess. A run counts as diverged
-// only if its loss has risen and is far above guessing.
+// Returns TrainingPlan::remark() for these mean losses; `guessing` is the loss of a uniform guess. A run counts as
+// diverged only if its loss has risen and is far above `guessing`.
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options = {});
 
-// Intervals for configs that leave them to the run ("auto"): frequent enough that little is lost, and together less
+// Intervals for "auto": short enough that a crash loses little, with validations and checkpoints together taking less
 // than 2% of the time. 0 means only at the end.
 
-// Steps between validations, each of which reads as much as `rows` rows of a training batch (EvaluationData::rows):
-// 1/20 of the steps, or more if that took more than 1.1% of the time. The same on every machine, so that runs of one
-// config are validated at the same steps.
+// Returns the steps between validations, each of which costs as much as `rows` rows of a training batch
+// (EvaluationData::rows): 1/20 of all steps, or more to stay within 1.1% of the time. Independent of the machine, so
+// that all runs of a config are validated at the same steps.
 std::int64_t steps_between_validations(const config::Config& config, double rows);
 
-// Steps between checkpoints of `bytes` bytes: 1/10 of the steps or eight minutes, whichever is less, or more if that
-// took more than 0.6% of the time.
+// Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or
+// more to stay within 0.6% of the time.
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
 
-// A log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".
+// Returns a log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".
 std::string describe_intervals(const config::TrainOptions& options);
 
 }  // namespace headroom::train

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Keys besides `model` that a resumed run must not change.
+// Keys outside `model` that a resumed run must not change.
 constexpr std::string_view kFixed[] = {"train.batch_size", "train.batch_tokens", "train.seed",        "train.optimizer",
                                        "data.batching",    "train.start_from",   "train.start_sha256"};
 

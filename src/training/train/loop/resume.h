@@ -1,4 +1,4 @@
-// Continuing a run from its last checkpoint.
+// Continues a run from its last checkpoint.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,13 @@ struct ResumePoint {
   store::Checkpoint checkpoint;
 };
 
-// The checkpoint to continue from, if there is one. The leading rank, which must hold the folder's lock, removes files
-// that a killed process left incomplete. A run that torchrun has restarted is resumed without request.resume. Throws
-// UserError if the folder holds a run that is not to be resumed, only unreadable checkpoints, or a comparison.
+// Returns the checkpoint to continue from, or nullopt if there is none. The leading rank, which must hold the folder's
+// lock, removes files that a killed process left incomplete. A run restarted by torchrun is resumed even without
+// request.resume. Throws UserError if the folder holds a run but request.resume is not set, only unreadable
+// checkpoints, or a comparison.
 std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group);
 
-// Throws UserError naming the first changed key that must not change: all of `model`, and the keys on which the saved
+// Throws UserError naming the first key that differs but must not: any key of `model`, or a key on which the saved
 // state depends (batch_size, batching, seed, optimizer). Logs other changes (more steps, another learning rate).
 void check_resumable(const ResumePoint& resumed, const config::Config& config);
 

@@ -15,7 +15,7 @@
 namespace headroom::train {
 namespace {
 
-// A process's first steps do not count towards its speed, because caches and allocators are cold.
+// The first steps of a process are excluded from its speed, because caches and allocators are cold.
 constexpr std::int64_t kWarmingSteps = 3;
 constexpr std::int64_t kSampleTokens = 60;
 
@@ -34,7 +34,7 @@ OwnedShards owned_by(const Sharding& sharding, const parallel::GlooGroup& group)
   return group.size() == 1 ? OwnedShards() : OwnedShards(sharding, group.rank());
 }
 
-// For each row of a batch, whether it is in these ranges.
+// Returns, by row of a batch, whether the row is in these ranges.
 std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
   const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
   std::vector<bool> in(static_cast<std::size_t>(options.batch_size), false);
@@ -44,8 +44,8 @@ std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector
   return in;
 }
 
-// The model's continuation of the prompt, drawn with the same seed every time. Throws UserError if the model cannot
-// continue it.
+// Returns the model's continuation of the prompt, always drawn with the same seed. Throws UserError if the model cannot
+// continue the prompt.
 std::string sample_text(const models::Model& model, const tokenizers::Tokenizer& tokenizer, const std::string& prompt,
                         std::int64_t tokens, const nn::Context& context) {
   constexpr double kTemperature = 0.8;
@@ -81,14 +81,14 @@ Run::Run(config::Config config, tasks::TaskData data, const std::optional<Resume
   if (config_.train.sample_every > 0) {
     const std::string& prompt = config_.train.sample_prompt;
     sample_prompt_ = prompt.empty() ? data_.validation->sample_prompt() : prompt;
-    sample_text(*model_, *data_.tokenizer, sample_prompt_, 0, context_);  // refuses a bad prompt before training
+    sample_text(*model_, *data_.tokenizer, sample_prompt_, 0, context_);  // reject a bad prompt before training
   }
 }
 
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
-      validate(writer);  // before the step, so that a run that is killed while validating does it when resumed
+      validate(writer);  // before the step, so that a run killed while validating repeats it when resumed
       if (stops()) {
         break;
       }
@@ -126,7 +126,7 @@ bool Run::stops() const {
   return group_.size() == 1 ? interrupted() : stop_;
 }
 
-// One step, timed.
+// Runs one step and measures its time.
 StepOutcome Run::advance(Writer& writer) {
   const auto start = std::chrono::steady_clock::now();
   const models::Batch batch = data_.training->next();
@@ -165,7 +165,7 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   interval.regulariser += outcome.regulariser;
 }
 
-// Seconds of a step; 0 until enough steps have been timed.
+// Returns the mean seconds per step; 0 until enough steps have been timed.
 double Run::step_seconds() const {
   constexpr std::int64_t kSteps = kWarmingSteps + 5;
   constexpr double kLongEnough = 30.0;
@@ -176,8 +176,8 @@ double Run::step_seconds() const {
                                      : seconds_here_ / static_cast<double>(steps_here_);
 }
 
-// Sets train.checkpoint_every = "auto" once the speed is known. Only the files depend on it. Clocks of ranks differ, so
-// the leading rank decides.
+// Sets train.checkpoint_every = "auto" once the speed is known. Only the files depend on it. The ranks measure
+// different times, so the leading rank decides.
 void Run::resolve_checkpoint_interval(Writer& writer) {
   std::int64_t& every = config_.train.checkpoint_every;
   if (every != config::kAutomatic) {
@@ -206,7 +206,7 @@ void Run::resolve_checkpoint_interval(Writer& writer) {
   }
 }
 
-// Ends the logging interval.
+// Logs the interval and starts a new one.
 void Run::log(const StepOutcome& outcome, Writer& writer) {
   const LogInterval interval = std::exchange(state_.interval, {});
   const auto steps = static_cast<double>(interval.steps);

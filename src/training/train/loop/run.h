@@ -23,12 +23,12 @@ namespace headroom::train {
 
 class Run {
  public:
-  // Continues from `resumed`, or starts with the parameters of `initial` or with random ones. All keys of `config` that
-  // depend on the machine or on the past are resolved. `group` must outlive the run.
+  // Continues from `resumed`, or starts from the parameters of `initial` or from random parameters. All keys of
+  // `config` that depend on the machine or on earlier processes must be resolved. `group` must outlive the run.
   Run(config::Config config, tasks::TaskData data, const std::optional<ResumePoint>& resumed, History history,
       parallel::GlooGroup& group, const std::optional<InitialParameters>& initial = {});
 
-  // Runs the remaining steps, or until Ctrl-C.
+  // Runs the remaining steps; stops early on Ctrl-C.
   TrainResult finish(Writer& writer);
 
   const config::Config& config() const { return config_; }
@@ -48,7 +48,7 @@ class Run {
   void sample(Writer& writer) const;
   void save(Writer& writer);
   [[noreturn]] void throw_diverged(std::string_view what, std::int64_t step) const;
-  // Whether to stop early. All ranks agree, although Ctrl-C reaches them at different times.
+  // Returns whether to stop early. All ranks return the same value, although Ctrl-C reaches them at different times.
   bool stops() const;
   template <class Write>
   void write_state(const Write& write) const;
@@ -65,12 +65,12 @@ class Run {
   std::unique_ptr<GradientReducer> reducer_;
   nn::Context context_;
   History history_;
-  std::string sample_prompt_;         // of train.sample_every
-  std::filesystem::path checkpoint_;  // the last one; empty if there is none
-  // Of this process, which may have resumed the run.
+  std::string sample_prompt_;         // used by train.sample_every
+  std::filesystem::path checkpoint_;  // last checkpoint; empty if there is none
+  // Counts for this process only, which may have resumed the run.
   std::int64_t steps_here_ = 0;
   double seconds_here_ = 0.0;
-  double warm_seconds_here_ = 0.0;  // without the first steps
+  double warm_seconds_here_ = 0.0;  // excluding the first steps
   bool stop_ = false;               // with several ranks: some rank was asked to stop
 };
 

@@ -1,4 +1,4 @@
-// Opens a run and its folder; the loop is in run.cc.
+// Opens a run and its folder. The training loop is in run.cc.
 #include "train.h"
 
 #include <ATen/Parallel.h>
@@ -30,8 +30,8 @@
 namespace headroom::train {
 namespace {
 
-// Keeps the resumed run's intervals for validations and checkpoints if the request has "auto". With another number of
-// steps they are computed again.
+// If the request has "auto", keeps the resumed run's intervals for validations and checkpoints. They are recomputed if
+// the number of steps has changed.
 void keep_intervals(const config::TrainOptions& past, config::TrainOptions& options) {
   if (past.steps == options.steps) {
     for (std::int64_t config::TrainOptions::*every :
@@ -78,7 +78,7 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
   log_info("{} ranks compute a micro-batch each; train.accumulate = {} gives the same result on one rank", n, n);
 }
 
-// The request's config with every key resolved that depends on the machine, the resumed checkpoint or the initial
+// Returns the config with all keys resolved that depend on the machine, the resumed checkpoint or the initial
 // parameters.
 config::Config resolve(config::Config config, const std::optional<ResumePoint>& resumed,
                        const std::optional<InitialParameters>& initial, const parallel::GlooGroup& group) {
@@ -105,7 +105,7 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   return config;
 }
 
-// The name of the training data, with a note if the recipe is for other data.
+// Returns the name of the training data, with a note if the recipe is meant for other data.
 std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
   return data::corpus_name(config.data, data::Split::train) +
@@ -130,7 +130,7 @@ void warn_of_seen_data(const config::DataOptions& data) {
   }
 }
 
-// GFLOP of a step in executed accounting, and the highest GFLOP/s of all ranks; zeros if batches differ in size.
+// GFLOP per step in executed accounting, and the peak GFLOP/s of all ranks together; both zero if batch sizes vary.
 struct Speed {
   double step_gflop = 0.0, machine_gflops = 0.0;
 };
@@ -144,7 +144,7 @@ Speed speed_of(const config::Config& config, const parallel::GlooGroup& group) {
           .machine_gflops = group.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
 }
 
-// The history of the run in this folder up to its checkpoint.
+// Reads the history of the run in this folder up to its checkpoint.
 History history_of(const std::filesystem::path& folder, const std::optional<ResumePoint>& resumed,
                    const std::vector<tasks::FigureKind>& kinds) {
   History history = read_history(folder, resumed ? resumed->checkpoint.step : 0, kinds);
@@ -155,7 +155,7 @@ History history_of(const std::filesystem::path& folder, const std::optional<Resu
   return history;
 }
 
-// Throws UserError unless all ranks agree in everything on which the result depends.
+// Throws UserError unless all ranks agree on everything that affects the result.
 void require_same_setup(const config::Config& config, const std::string& data, parallel::GlooGroup& group) {
   std::vector<std::pair<std::string, std::string>> mine = config::flatten(config);
   mine.emplace_back("the training data", data);
@@ -195,7 +195,7 @@ void require_shared_folder(const std::filesystem::path& out, parallel::GlooGroup
   }
 }
 
-// Calls `open` on the leading rank first, which prepares files for the others.
+// Calls `open` on the leading rank first, because it prepares files for the other ranks.
 template <class Open>
 auto leader_first(parallel::GlooGroup& group, const Open& open) {
   if (!group.leads()) {
@@ -207,7 +207,7 @@ auto leader_first(parallel::GlooGroup& group, const Open& open) {
   return opened;
 }
 
-// Writes the config, logs what starts, and opens the run's other files.
+// Writes the config, logs the start of the run, and opens its other files.
 std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
                                       parallel::GlooGroup& group) {
   const config::Config& config = run.config();
@@ -284,7 +284,7 @@ TrainResult train(const TrainRequest& request) {
   }
   Run run(std::move(config), std::move(data), resumed, history_of(request.out, resumed, task.figures()), group,
           initial);
-  resumed.reset();  // the run has its own copies
+  resumed.reset();  // the run has made its own copies
   initial.reset();
   group.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, group);

@@ -1,4 +1,4 @@
-// Training, from a config to a run folder.
+// Trains a model from a config and writes a run folder.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ class DivergedError : public Error {
 struct TrainResult {
   std::int64_t steps = 0;
   double train_loss = NAN;         // mean over the last logged interval; NaN if nothing has been logged
-  double tokens_per_second = 0.0;  // of training alone
+  double tokens_per_second = 0.0;  // excluding evaluation and checkpoints
   double seconds = 0.0;
   std::int64_t peak_memory_bytes = 0;
   std::int64_t parameters = 0;
@@ -34,7 +34,7 @@ struct TrainResult {
   bool interrupted = false;       // Ctrl-C: a checkpoint was written
   std::vector<ValidationPoint> validation;
 
-  // Of the last validation; empty if there is none.
+  // Returns the figures of the last validation; empty if there is none.
   tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : validation.back().figures; }
 };
 
@@ -44,9 +44,8 @@ struct TrainRequest {
   bool resume = false;          // continue from the newest checkpoint in `out`, if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
-  // The ranks that train together, all with the same request; null: this process alone. The trained parameters do not
-  // depend on the number of ranks (with the same train.accumulate and train.gradient_accumulators, and train.threads on
-  // each rank).
+  // The ranks that train together, all with the same request; null: this process alone. With fixed train.accumulate,
+  // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = nullptr;
   // Called at the start and at the end of training, while this process holds the folder's lock.
   std::function<void()> begins = {};

@@ -6,7 +6,7 @@
 namespace headroom::train {
 namespace {
 
-// Sums stay on the device until all micro-batches are under way, because reading a value waits for it.
+// Accumulates losses on the device until all micro-batches have been launched, because reading a value blocks.
 class LossSum {
  public:
   void add(const MicroBatchReport& report) {
@@ -30,7 +30,7 @@ class LossSum {
   at::Tensor cross_entropy_, regulariser_;  // float64
 };
 
-// A single rank: autograd accumulates the gradients.
+// The reducer of a single rank, in which autograd accumulates the gradients.
 class LocalReducer : public GradientReducer {
  public:
   LocalReducer(models::Model& model, const config::TrainOptions& options)
@@ -62,7 +62,7 @@ class LocalReducer : public GradientReducer {
     std::vector<at::Tensor> all;
     for (const nn::Parameter& parameter : model_.parameters().all()) {
       at::Tensor& gradient = parameter.tensor.mutable_grad();
-      if (!gradient.defined()) {  // no token used it, such as an expert that was never routed to
+      if (!gradient.defined()) {  // unused in this step, such as an expert without tokens
         gradient = at::zeros_like(parameter.tensor.detach());
       }
       all.push_back(gradient);
@@ -80,7 +80,7 @@ class LocalReducer : public GradientReducer {
 
 constexpr std::uint32_t kLayerTag = (std::uint32_t{1} << 29) + 1;
 
-// Copies a rank's rows to their places among all rows.
+// Copies a rank's rows to their positions among all rows.
 void scatter_rows(const at::Tensor& all, const at::Tensor& own, const std::vector<MicroBatchRange>& ranges,
                   std::int64_t rows) {
   std::int64_t next = 0;

@@ -1,5 +1,5 @@
-// The gradients of a training step: which micro-batches a rank computes, and the reduction of their gradients over all
-// ranks in the order of the micro-batches, so that the result does not depend on the number of ranks.
+// Assigns the micro-batches of a step to ranks, and reduces their gradients over all ranks in the order of the
+// micro-batches, so that the result does not depend on the number of ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,30 +17,31 @@
 
 namespace headroom::train {
 
-// What a micro-batch yields besides its gradients.
+// The results of a micro-batch other than its gradients.
 struct MicroBatchReport {
   std::int64_t micro_batch = 0;
-  // Float64 scalars, weighted by the micro-batch's fraction of the step's targets; regulariser: undefined without one.
+  // Float64 scalars, weighted by the micro-batch's fraction of the step's targets; regulariser is undefined if the
+  // model has none.
   at::Tensor cross_entropy, regulariser;
   nn::BufferUpdates updates;
 };
 
-// Micro-batches [first, end), whose gradients go into one accumulator.
+// Micro-batches [first, end), which share one gradient accumulator.
 struct MicroBatchRange {
   std::int64_t first = 0, end = 0;
 };
 
-// What a rank has to compute in a step.
+// The work of one rank in a step.
 struct StepPasses {
-  // The forward pass of report.micro_batch. Returns its loss, ready for backward(); reads and replaces the memory of
-  // its rows and fills in the report.
+  // Runs the forward pass of micro-batch report.micro_batch and returns its loss, ready for backward(). Replaces the
+  // memory of the micro-batch's rows and fills in the report.
   std::function<at::Tensor(models::Memory& memory, MicroBatchReport& report)> forward;
   const models::Memory& memory;  // of this rank's rows
-  std::int64_t rows = 0;         // of a micro-batch
-  bool verify = false;           // also compare this rank's gradients with those that another rank computes
+  std::int64_t rows = 0;         // per micro-batch
+  bool verify = false;           // also compare this rank's gradients with another rank's recomputation
 };
 
-// A step over all micro-batches. The same on every rank, except for `memory`.
+// The result of a step over all micro-batches. Identical on all ranks, except for `memory`.
 struct ReducedStep {
   double loss = 0.0, regulariser = 0.0;
   double gradient_norm = 0.0;
@@ -53,17 +54,18 @@ class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
 
-  // Runs the passes of this rank's micro-batches and reduces the gradients. Throws Error if a verification fails.
+  // Runs the forward and backward passes of this rank's micro-batches and reduces the gradients. Throws Error if a
+  // verification fails.
   virtual ReducedStep run(const StepPasses& passes) = 0;
-  // The shards that this rank updates, and their reduced gradients, in the same order.
+  // owned() returns the shards that this rank updates; gradients() returns their reduced gradients, in the same order.
   virtual const std::vector<Shard>& owned() const = 0;
   virtual std::vector<at::Tensor> gradients() = 0;
-  // Ends the step. If the parameters were updated, every rank receives the others' shards.
+  // Ends the step. If `updated`, every rank receives the updated shards of all other ranks.
   virtual void publish(bool updated) = 0;
 };
 
-// local_reducer() for a single rank with one accumulator a step, or one for each micro-batch: autograd's own sums have
-// the same bits. Otherwise ordered_reducer().
+// Returns local_reducer() for a single rank with one accumulator per step or one per micro-batch, where autograd's own
+// sums are bit-identical; otherwise ordered_reducer().
 std::unique_ptr<GradientReducer> make_gradient_reducer(models::Model& model, const config::TrainOptions& options,
                                                        parallel::GlooGroup& group, const Sharding& sharding);
 std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const config::TrainOptions& options);
@@ -71,13 +73,13 @@ std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const confi
 std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
                                                  parallel::GlooGroup& group, const Sharding& sharding);
 
-// Gradient accumulators of a step; each sums the same number of micro-batches.
+// Returns the number of gradient accumulators per step; each sums the same number of micro-batches.
 std::int64_t accumulators_of(const config::TrainOptions& options);
-// The micro-batches of a rank, one range a round: accumulator a belongs to rank a mod N. The last range is empty on
-// ranks without an accumulator in the last round.
+// Returns the micro-batches of a rank, one range per round: accumulator a is computed by rank a mod N. The last range
+// is empty on ranks that have no accumulator in the last round.
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks);
 
-// The forward passes of a rank's own micro-batches in their order. Collects their reports and memories.
+// Runs the forward passes of a rank's own micro-batches in order, and collects their reports and memories.
 class OwnPasses {
  public:
   explicit OwnPasses(const StepPasses& passes) : passes_(passes) {}
@@ -93,11 +95,11 @@ class OwnPasses {
 
 // Model memory (Transformer-XL) with several ranks: each rank carries the memory of the rows that it computes.
 
-// The rows of these ranges, out of all rows of a batch in `accumulate` micro-batches.
+// Returns the rows of these ranges from the memory of all rows of a batch with `accumulate` micro-batches.
 models::Memory own_rows(const models::Memory& all, const std::vector<MicroBatchRange>& ranges, std::int64_t accumulate);
 
-// The inverse, for checkpoints: layer l of all rows is on rank l mod N; on other ranks it is a tensor of the meta
-// device. A collective call, given each rank's own memory.
+// The inverse, for checkpoints: rank l mod N gets layer l of all rows; on the other ranks that layer is a meta tensor.
+// A collective call; each rank passes its own memory.
 models::Memory gather_layers(const models::Memory& own, const config::TrainOptions& options,
                              parallel::GlooGroup& group);
 

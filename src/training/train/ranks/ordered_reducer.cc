@@ -1,6 +1,6 @@
-// Several ranks, or several accumulators a step: every accumulator goes to the rank that owns the parameter, which sums
-// them in the order of their micro-batches. So the result does not depend on the number of ranks, and with one
-// micro-batch an accumulator it has the bits of autograd's own sum.
+// Gradient reduction for several ranks, or several accumulators per step. Every accumulator is sent to the rank that
+// owns the parameter, which sums them in the order of their micro-batches. The result therefore does not depend on the
+// number of ranks, and with one micro-batch per accumulator it is bit-identical to autograd's own sum.
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -24,7 +24,7 @@
 namespace headroom::train {
 namespace {
 
-// Tags above those of buckets.
+// Tags above the bucket tags.
 constexpr std::uint32_t kParametersTag = std::uint32_t{1} << 29, kMemoryTag = kParametersTag + 2;
 
 class OrderedReducer : public GradientReducer {
@@ -75,7 +75,7 @@ class OrderedReducer : public GradientReducer {
     OwnPasses own(passes);
     for (const MicroBatchRange& range : ranges_) {
       at::Tensor loss = range.first < range.end ? own.forward(range.first) : at::Tensor();
-      wait_for_round();  // only now, so that the last round's transfers overlap with this forward pass
+      wait_for_round();  // here, so that the previous round's transfers overlap with this forward pass
       receiver_->start(round_++);
       for (std::int64_t i = range.first; i < range.end; ++i) {
         loss = i == range.first ? loss : own.forward(i);
@@ -145,8 +145,8 @@ class OrderedReducer : public GradientReducer {
     std::size_t parameter;
   };
 
-  // Computes the next rank's first range from its memory, and hashes the gradients. Every rank has a first range, all
-  // of the same size, whose rows come first in its memory.
+  // Recomputes the next rank's first range, using that rank's memory, and hashes the gradients. All first ranges have
+  // the same size, and their rows come first in the memory of each rank.
   void compute_for_next_rank(const StepPasses& passes) {
     const int n = group_.size(), next = (group_.rank() + 1) % n, previous = (group_.rank() + n - 1) % n;
     models::Memory theirs;
@@ -173,12 +173,12 @@ class OrderedReducer : public GradientReducer {
     verifies_ = true;
   }
 
-  // The range's last backward pass comes next: from now on, a bucket is sent once all its gradients are there.
+  // Called before the last backward pass of a range: from now on, a bucket is sent once all its gradients are complete.
   void expect_gradients() {
     for (std::size_t b = 0; b < missing_.size(); ++b) {
       missing_[b] = layout_.buckets[b].parameters;
     }
-    sending_ = !verifies_;  // to be hashed, the buffer must be complete first
+    sending_ = !verifies_;  // hashing needs the complete buffer
   }
 
   void end_round(const MicroBatchRange& range) {
@@ -228,7 +228,7 @@ class OrderedReducer : public GradientReducer {
 
   // Sorts this rank's buckets into the order in which their gradients become ready.
   void order_own_buckets(const std::vector<Shard>& own) {
-    std::vector<std::int64_t> begins(missing_.size(), 0);  // of the own buckets in running_
+    std::vector<std::int64_t> begins(missing_.size(), 0);  // offsets of the own buckets in running_
     std::int64_t elements = 0;
     std::vector<std::size_t> buckets;
     for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
@@ -284,7 +284,7 @@ class OrderedReducer : public GradientReducer {
         .view(parameters_.all()[parameter].tensor.sizes());
   }
 
-  // Called by autograd. The first gradient of a range is copied to its place, because adding it to zeros could change
+  // Called by autograd. The first gradient of a range is copied to the buffer, because adding it to zeros could change
   // the sign of a zero.
   void add_gradient(std::size_t parameter) {
     at::Tensor& gradient = parameters_.all()[parameter].tensor.mutable_grad();
@@ -326,7 +326,7 @@ class OrderedReducer : public GradientReducer {
     }
   }
 
-  // Waits until this rank's gradients may change again and its own shards of the last round are reduced.
+  // Waits until this rank may change its gradients and has reduced its own shards of the previous round.
   void wait_for_round() {
     receiver_->finish();
     for (parallel::Transfer& transfer : sent_) {
@@ -340,7 +340,7 @@ class OrderedReducer : public GradientReducer {
     std::fill(awaits_reduced_.begin(), awaits_reduced_.end(), false);
   }
 
-  // Gradients that no micro-batch has are zeros, as with a single rank.
+  // Zeroes the gradients that no micro-batch has, as with a single rank.
   void zero_unused_gradients(const std::vector<StepMessage>& all) {
     const std::vector<at::Tensor> mine = gradients();
     for (std::size_t k = 0; k < owned_.size(); ++k) {
@@ -351,7 +351,8 @@ class OrderedReducer : public GradientReducer {
     }
   }
 
-  // Sums of squares of the owned shards: one for a whole tensor, else the partial sums that gradient_norm() adds.
+  // Returns sums of squares over the owned shards: one for a whole tensor, otherwise the partial sums that
+  // gradient_norm() adds.
   std::vector<double> squares() {
     std::vector<double> all;
     const std::vector<at::Tensor> mine = gradients();
@@ -367,8 +368,8 @@ class OrderedReducer : public GradientReducer {
   nn::Parameters& parameters_;
   parallel::GlooGroup& group_;
   config::TrainOptions options_;
-  std::int64_t accumulators_, micro_batches_;  // of a step; of an accumulator
-  std::vector<MicroBatchRange> ranges_;        // of this rank, one a round
+  std::int64_t accumulators_, micro_batches_;  // per step; per accumulator
+  std::vector<MicroBatchRange> ranges_;        // of this rank, one per round
   std::int64_t rounds_, round_ = 0;
   Layout layout_;
   std::map<std::string, at::Tensor> buffers_;  // by name
@@ -381,15 +382,15 @@ class OrderedReducer : public GradientReducer {
   std::unique_ptr<parallel::SharedBuffer> values_;  // of all parameters
   std::shared_ptr<parallel::SharedBuffer> gradients_;
   at::Tensor
-      running_;  // the own buckets' sums over the rounds so far; undefined with one round: sums are in gradients_
+      running_;  // sums of the own buckets over the rounds so far; undefined with one round (sums are in gradients_)
 
-  std::vector<std::int64_t> missing_;     // by bucket: parameters without a gradient of this range so far
-  std::vector<bool> in_step_, in_round_;  // parameters that have had a gradient in this step; in this round
-  bool sending_ = false;                  // complete buckets are sent at once
-  std::vector<bool> awaits_reduced_;      // by owner that reads this rank's memory: it will signal when it has done so
+  std::vector<std::int64_t> missing_;     // by bucket: number of parameters still without a gradient in this range
+  std::vector<bool> in_step_, in_round_;  // by parameter: has had a gradient in this step; in this round
+  bool sending_ = false;                  // whether complete buckets are sent immediately
+  std::vector<bool> awaits_reduced_;      // by owner: reads this rank's memory and will signal when done
   std::vector<parallel::Transfer> sent_;
   std::vector<parallel::SharedBuffer::Incoming> reduced_;
-  bool verifies_ = false;  // this step's first range is still to be hashed
+  bool verifies_ = false;  // the first range of this step has yet to be hashed
   StepMessage message_;    // of this step
   std::unique_ptr<Receiver> receiver_;
 };

@@ -9,7 +9,7 @@
 namespace headroom::train {
 namespace {
 
-constexpr std::int64_t kSlice = 1 << 16;  // elements added at a time: their sum stays in the cache
+constexpr std::int64_t kSlice = 1 << 16;  // elements added at a time, so that the sum stays in cache
 
 }  // namespace
 
@@ -51,7 +51,7 @@ class Receiver::State {
     }
   }
 
-  // Returns whether the thread is idle, so that it ends at once.
+  // Asks the thread to stop. Returns whether it is idle and thus ends immediately.
   bool stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -61,7 +61,7 @@ class Receiver::State {
 
   void run() {
     const at::NoGradGuard no_grad;
-    const c10::ParallelGuard one_thread(true);  // the other threads compute
+    const c10::ParallelGuard one_thread(true);  // the other cores run the backward pass
     for (;;) {
       {
         std::unique_lock lock(mutex_);
@@ -84,10 +84,10 @@ class Receiver::State {
   }
 
  private:
-  // A bucket's accumulators by rank. That of this rank is in the buffer.
+  // Accumulators of a bucket, by rank. This rank's own accumulator is in the buffer.
   using Incoming = std::vector<parallel::SharedBuffer::Incoming>;
 
-  // The ranks with an accumulator in this round are 0, ..., ranks() - 1.
+  // Number of ranks with an accumulator in this round; they are ranks 0, ..., ranks() - 1.
   int ranks() const {
     return static_cast<int>(std::min<std::int64_t>(group_.size(), work_.accumulators - round_ * group_.size()));
   }
@@ -138,7 +138,7 @@ class Receiver::State {
     std::int64_t begin = 0;  // in the bucket
   };
 
-  // Adds in the order of the ranks, starting from the previous rounds' sum.
+  // Adds the accumulators in the order of the ranks, starting from the sum of the previous rounds.
   void reduce_slice(const Slice& slice, const Incoming& incoming) {
     const std::int64_t count = slice.own.numel();
     at::Tensor so_far = round_ > 0 ? slice.sum : at::Tensor();
@@ -159,7 +159,7 @@ class Receiver::State {
     }
   }
 
-  // To the ranks whose memory this one has read: their gradients may change again.
+  // Tells the ranks whose memory this rank has read that they may change their gradients.
   void signal_reduced() {
     std::vector<parallel::Transfer> signals;
     for (int peer = 0; peer < ranks() && !work_.buckets.empty(); ++peer) {
@@ -192,7 +192,7 @@ class Receiver::State {
 Receiver::Receiver(parallel::GlooGroup& group, Work work)
     : state_(std::make_shared<State>(group, std::move(work))), thread_([state = state_] { state->run(); }) {}
 
-// After an error the thread may be waiting for a rank that no longer sends.
+// Does not join a busy thread: after an error it may wait for a rank that no longer sends.
 Receiver::~Receiver() {
   if (state_->stop()) {
     thread_.join();

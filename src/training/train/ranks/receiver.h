@@ -19,13 +19,13 @@ class Receiver {
  public:
   struct Bucket {  // a range of the gradient buffer that is sent as one message
     parallel::SharedBuffer::Range range;
-    std::int64_t running_begin = 0;  // its offset in `running`
+    std::int64_t running_begin = 0;  // offset in Work::running
   };
   struct Work {
     std::shared_ptr<const parallel::SharedBuffer> gradients;
-    std::uint32_t reduced_tag = 0;  // signalled to ranks whose memory was read: their gradients may change
-    std::vector<Bucket> buckets;    // of this rank, in the order in which they become ready
-    std::int64_t accumulators = 1;  // of a step; accumulator a is computed by rank a mod N in round a / N
+    std::uint32_t reduced_tag = 0;  // tells ranks whose memory was read that they may change their gradients
+    std::vector<Bucket> buckets;    // owned by this rank, in the order in which they become ready
+    std::int64_t accumulators = 1;  // per step; accumulator a is computed by rank a mod N in round a / N
     at::Tensor running;             // sums of this rank's buckets over several rounds; undefined if there is one round
   };
 
@@ -33,8 +33,8 @@ class Receiver {
   ~Receiver();
 
   void start(std::int64_t round);
-  void set_own_ready(std::size_t bucket);  // index in Work::buckets: this rank's gradients are in the buffer
-  void finish();                           // waits for the end of the round; rethrows its error
+  void set_own_ready(std::size_t bucket);  // index in Work::buckets; its gradients from this rank are complete
+  void finish();                           // waits for the end of the round; rethrows an error of the thread
 
  private:
   class State;

@@ -51,7 +51,7 @@ std::vector<Shard> OwnedShards::of(const nn::Parameters& parameters) const {
 }
 
 Layout::Layout(std::vector<Shard> all_shards, int ranks) : shards(std::move(all_shards)) {
-  std::vector<std::size_t> first;  // shard of each parameter, and the end
+  std::vector<std::size_t> first;  // index of each parameter's first shard, and the end
   for (std::size_t k = 0; k < shards.size(); ++k) {
     if (first.size() == shards[k].tensor) {
       first.push_back(k);
@@ -98,7 +98,7 @@ void Layout::add(const Shard* first, const Shard* end, std::int64_t most) {
   elements += cost::aligned(place.count);
 }
 
-// Fills the last bucket if it has room for the whole shard, else opens as many as the shard needs.
+// Adds the shard to the last bucket if it fits there entirely, else opens as many buckets as the shard needs.
 void Layout::add_to_buckets(const Shard& shard, std::int64_t begin, std::int64_t most) {
   const std::int64_t end = begin + cost::aligned(shard.end);
   for (std::int64_t at = begin + shard.begin; at < end; at = buckets.back().end) {

@@ -1,5 +1,5 @@
-// Which rank owns which shard of the parameters (it reduces their gradients, stores their moments and updates them),
-// and where parameters and gradients lie in the shared buffers.
+// Assigns parameter shards to ranks, and lays out parameters and gradients in the shared buffers. The owner of a shard
+// reduces its gradients, stores its moments and updates it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,11 +16,11 @@ namespace headroom::train {
 
 using cost::Shard;  // Shard::tensor is the parameter's index
 
-// The tensor itself if the shard is all of it, else a flat view. The tensor must be contiguous.
+// Returns the tensor itself if the shard covers it, else a flat view of the shard. The tensor must be contiguous.
 at::Tensor view_of(const at::Tensor& tensor, const Shard& shard);
 bool is_whole(const Shard& shard, const at::Tensor& tensor);
 
-// The assignment of all parameters to ranks. The same on every rank.
+// The assignment of all parameters to ranks; identical on all ranks.
 class Sharding {
  public:
   Sharding(const nn::Parameters& parameters, int ranks, config::Optimizer optimizer);
@@ -32,7 +32,7 @@ class Sharding {
   std::vector<std::int64_t> elements_;  // by rank
 };
 
-// The shards of one rank. A default one owns all parameters whole.
+// The shards of one rank. A default-constructed object owns all parameters, uncut.
 class OwnedShards {
  public:
   OwnedShards() = default;
@@ -45,10 +45,10 @@ class OwnedShards {
   int rank_ = 0;
 };
 
-// Offsets in the shared buffers. Whole parameters come first, owner by owner, each owner's from the last to the first,
-// in the order in which backward passes reach them; then the parameters that are cut into shards.
+// Offsets in the shared buffers. Uncut parameters come first, grouped by owner and from last to first within an owner,
+// which is the order in which backward passes reach them. Parameters that are cut into shards follow.
 struct Layout {
-  struct Place {  // of a parameter, and its buckets [first_bucket, end_bucket)
+  struct Place {  // the range of a parameter, and its buckets [first_bucket, end_bucket)
     std::int64_t begin = 0, count = 0;
     std::size_t first_bucket = 0, end_bucket = 0;
   };
@@ -63,17 +63,17 @@ struct Layout {
     std::int64_t begin = 0, end = 0;
   };
 
-  // `all_shards`: those of all parameters, in order.
+  // `all_shards`: the shards of all parameters, in order.
   Layout(std::vector<Shard> all_shards, int ranks);
 
-  // The bucket of this parameter that contains an element of the buffer.
+  // Returns the bucket of this parameter that contains this element of the buffer.
   std::size_t bucket_at(std::size_t parameter, std::int64_t element) const;
 
   std::vector<Shard> shards;
   std::vector<Place> places;  // by parameter
   std::vector<Bucket> buckets;
   std::vector<OwnerRange> owner_ranges;
-  std::int64_t elements = 0;  // of the whole buffer
+  std::int64_t elements = 0;  // in the whole buffer
 
  private:
   void add(const Shard* first, const Shard* end, std::int64_t most);

@@ -1,4 +1,5 @@
-// The message that ranks exchange once per step, and its reduction in an order independent of the number of ranks.
+// The message that ranks exchange once per step. Messages are reduced in an order that does not depend on the number of
+// ranks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,11 +17,11 @@ namespace headroom::train {
 
 struct StepMessage {
   std::vector<MicroBatchReport> reports;
-  std::vector<double> squares;     // of the reduced gradients of the owned shards: see gradient_norm()
+  std::vector<double> squares;     // sums over the reduced gradients of the owned shards; see gradient_norm()
   std::vector<bool> has_gradient;  // by parameter: true if any micro-batch of this rank has one
   bool stop = false;
-  // Only in verified steps: hashes of the gradients of this rank's first range, and of the next rank's first range,
-  // which this rank recomputes.
+  // Set only in verified steps: hashes of the gradients of this rank's first range, and of the next rank's first range
+  // as recomputed by this rank.
   std::string own_hash, next_hash;
 };
 
@@ -28,16 +29,17 @@ struct StepMessage {
 std::string to_text(const StepMessage& message);
 StepMessage from_text(const std::string& text);
 
-// The first rank whose hash of the next rank's range differs from that rank's own hash; nullopt if all agree.
+// Returns the first rank whose hash of the next rank's range differs from the next rank's own hash; nullopt if all
+// agree.
 std::optional<int> disagreement(const std::vector<StepMessage>& all);
 
-// Returns the losses and buffer updates in the order of the micro-batches; the gradient norm and the memory are left
-// empty. `buffers`: the model's buffers by name, to which the updates refer.
+// Sums the losses and collects the buffer updates in the order of the micro-batches; leaves the gradient norm and the
+// memory unset. `buffers`: the model's buffers by name, to which the updates refer.
 ReducedStep reduce_reports(std::vector<StepMessage>& all, std::int64_t micro_batches,
                            const std::map<std::string, at::Tensor>& buffers);
 
-// The norm of the whole gradient: sums the squares of all shards in the order of the parameters. An uncut tensor has
-// one value, a cut tensor one per block of ops::kSquareBlock elements.
+// Returns the norm of the whole gradient. Sums the squares of all shards in the order of the parameters. An uncut
+// tensor has one sum, a cut tensor one sum per block of ops::kSquareBlock elements.
 double gradient_norm(const std::vector<StepMessage>& all, const Layout& layout);
 
 }  // namespace headroom::train

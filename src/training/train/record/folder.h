@@ -1,4 +1,4 @@
-// The contents of a folder that --out names: a run, a comparison of runs, advice, or none of them.
+// Identifies the contents of an --out folder: a run, a comparison of runs, advice, or none of these.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ enum class FolderKind { neither, run, comparison, advice };
 inline constexpr const char* kComparisonFile = "comparison.json";
 inline constexpr const char* kAdviceFile = "advice.json";
 
-// Throws UserError if the folder has contents of another kind than `wanted`. `what`, such as "the run", is for the
-// message.
+// Throws UserError if the folder has contents of another kind than `wanted`. The message mentions `what`, such as "the
+// run".
 void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::string_view what);
 
 }  // namespace headroom::train

@@ -50,7 +50,7 @@ void append_varint(std::string& out, std::uint64_t value) {
   out.push_back(static_cast<char>(value));
 }
 
-// Protobuf's wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+// Protobuf's wire types: 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes.
 void append_key(std::string& out, int field, int wire_type) {
   append_varint(out, static_cast<std::uint64_t>(field << 3 | wire_type));
 }

@@ -1,5 +1,5 @@
-// The metric files of a run: JSON lines (metrics.jsonl, samples.jsonl) and TensorBoard's event files, TFRecords of
-// Event messages that are encoded here.
+// The metric files of a run: JSON lines (metrics.jsonl, samples.jsonl) and TensorBoard's event files (TFRecords of
+// Event messages, encoded here).
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class EventWriter {
  public:
   // Throws Error naming a file that cannot be created.
   EventWriter(const std::filesystem::path& folder, std::int64_t first_step);
-  // Writes one event without values that are not finite. Throws Error if the file cannot be written.
+  // Writes one event; omits values that are not finite. Throws Error if the file cannot be written.
   void write(std::int64_t step, std::span<const Scalar> scalars);
 
  private:

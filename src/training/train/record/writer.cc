@@ -20,7 +20,7 @@ double per_second(std::int64_t count, double seconds) {
   return seconds > 0.0 ? static_cast<double>(count) / seconds : 0.0;
 }
 
-// The numbers of a metrics line as TensorBoard scalars; nested ones are tagged by path
+// Collects the numbers in a metrics line as TensorBoard scalars. Nested values are tagged by path
 // ("experts/layer0.attention.source/most").
 void collect(const Json& value, const std::string& tag, std::vector<std::pair<std::string, double>>& out) {
   if (value.is_number()) {
@@ -137,7 +137,7 @@ class FolderWriter : public Writer {
   Progress progress_;
 };
 
-// On ranks that do not lead: writes this rank's shards of checkpoints, and nothing else.
+// The writer of all ranks but the leading one: writes only this rank's shards of checkpoints.
 class ShardWriter : public Writer {
  public:
   explicit ShardWriter(const WriterOptions& options) : options_(options) {}

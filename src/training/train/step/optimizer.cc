@@ -27,7 +27,7 @@ class AdamW : public Optimizer {
   }
 };
 
-// The tensor as [batch, rows, columns].
+// Reshapes the tensor to [batch, rows, columns].
 at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
   std::int64_t batch = 1, rows = 1;
   for (std::int64_t axis = 0; axis < axes.batch + axes.rows; ++axis) {
@@ -36,9 +36,9 @@ at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
   return tensor.view({batch, rows, -1});
 }
 
-// Muon for the layers' matrices from hidden vectors to hidden vectors (nn::Parameter::hidden: projections and MLPs,
-// each expert's matrix separately); AdamW for all others: embeddings, the output layer, biases, norms, routers,
-// positions, maps between heads.
+// Uses Muon for matrices that map hidden vectors to hidden vectors (nn::Parameter::hidden: projections and MLPs, one
+// matrix per expert); AdamW for all others: embeddings, the output layer, biases, norms, routers, positions, maps
+// between heads.
 class Muon : public Optimizer {
  public:
   void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,

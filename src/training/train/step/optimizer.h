@@ -11,23 +11,23 @@
 
 namespace headroom::train {
 
-// An optimizer's state: for each parameter or shard, in order, a tensor of its shape. m is the running mean of the
-// gradient; v, of its square, is undefined if config::has_second_moment() is false.
+// Optimizer state: one tensor per parameter or shard, in order and of the same shape. m is the running mean of the
+// gradient; v is the running mean of its square, undefined if config::has_second_moment() is false.
 struct Moments {
   std::vector<at::Tensor> m, v;
 };
 
 struct Update {
   std::int64_t step = 1;              // from 1
-  double learning_rate = 0.0;         // after the schedule
+  double learning_rate = 0.0;         // with the schedule applied
   double gradient_scale = 1.0;        // a factor applied to the gradients first (clipping)
-  std::vector<at::Tensor> gradients;  // one for each parameter; may be overwritten
+  std::vector<at::Tensor> gradients;  // one per parameter; may be overwritten
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Updates parameters and moments. `context` has the type in which matrix multiplications may run.
+  // Updates parameters and moments. `context` sets the precision of matrix multiplications.
   virtual void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
                     const config::TrainOptions& options, const nn::Context& context) const = 0;
 };

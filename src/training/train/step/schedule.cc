@@ -7,7 +7,8 @@
 namespace headroom::train {
 namespace {
 
-// Defaults of PyTorch's OneCycleLR, which the papers' runs used: the initial factor, and the peak's place in the run.
+// Defaults of PyTorch's OneCycleLR, which the papers used: the initial factor, and the position of the peak as a
+// fraction of the run.
 constexpr double kOneCycleStart = 1.0 / 25.0;
 constexpr double kOneCyclePeak = 0.3;
 
@@ -18,7 +19,7 @@ double interpolate(double from, double to, double fraction) {
 double one_cycle(const config::TrainOptions& o, std::int64_t step) {
   const auto steps = static_cast<double>(o.steps);
   const double rise = o.warmup_steps > 0 ? static_cast<double>(o.warmup_steps) : std::floor(kOneCyclePeak * steps);
-  const double peak = std::max(rise - 1.0, 0.0);  // the step with the full rate
+  const double peak = std::max(rise - 1.0, 0.0);  // the step at the peak rate
   const auto at = static_cast<double>(step);
   if (at < peak) {
     return interpolate(kOneCycleStart, 1.0, at / peak);

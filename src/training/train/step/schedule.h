@@ -1,4 +1,4 @@
-// The learning rate over the steps of a run.
+// The learning-rate schedules.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace headroom::train {
 
-// The learning rate of `step` (from 0) under the options' schedule, with f = final_learning_rate and w = warmup_steps,
-// as a factor of options.learning_rate. Every schedule except one_cycle rises linearly, (step + 1) / w, while step < w;
-// then it
+// Returns the learning rate at `step` (from 0). The list gives each schedule, with f = final_learning_rate and w =
+// warmup_steps, as a multiple of options.learning_rate. Every schedule except one_cycle rises linearly, (step + 1) / w,
+// while step < w; then it
 //   constant      stays at 1
 //   cosine        falls from 1 to f along half a cosine, f reached at step = steps
 //   linear        falls from 1 to f linearly, f reached at step = steps

@@ -93,7 +93,7 @@ const std::string& metadata_at(const store::Checkpoint& checkpoint, const char* 
   return found->second;
 }
 
-// A copy of a shard of the checkpoint's tensor, whose memory is the mapped file.
+// Copies a shard of the checkpoint's tensor, because the tensor's memory is the mapped file.
 at::Tensor copy_of(const store::Checkpoint& checkpoint, const std::string& name, const Shard& shard,
                    const at::Tensor& like, const std::string& origin) {
   const auto found = checkpoint.tensors.find(name);
@@ -182,7 +182,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
     }
   }
   for (const nn::Parameter& stored : parameters.stored()) {
-    // Buffers: every rank has the same ones. (Parameters have been added above.)
+    // Buffers are identical on all ranks. (Parameters have been added above.)
     checkpoint.tensors.emplace("model." + stored.name, parts.owned.leads() ? stored.tensor : shape_of(stored.tensor));
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {

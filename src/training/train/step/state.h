@@ -1,5 +1,5 @@
-// The state of a run: with the parameters, it is a complete checkpoint. Random numbers need no state, because they are
-// functions of (train.seed, step, place).
+// The state of a run; together with the parameters it forms a complete checkpoint. Random numbers need no state,
+// because they are functions of (train.seed, step, position).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@
 
 namespace headroom::train {
 
-// What has happened since the last logged step.
+// Totals since the last logged step.
 struct LogInterval {
   std::int64_t steps = 0, tokens = 0;
   double seconds = 0.0;
@@ -29,18 +29,18 @@ struct TrainState {
   data::DataPosition position;     // of the next batch
   Moments moments;                 // of the shards that this rank owns
   models::Memory memory;           // of the rows that this rank computes, in order
-  std::int64_t tokens = 0;         // trained on so far
-  double seconds = 0.0;            // spent training, over all processes that have worked on the run
-  std::int64_t steady_tokens = 0;  // the same without each process's first steps, which warm up caches
+  std::int64_t tokens = 0;         // training tokens so far
+  double seconds = 0.0;            // training time, over all processes that have worked on the run
+  std::int64_t steady_tokens = 0;  // excluding the first steps of each process, which warm up caches
   double steady_seconds = 0.0;
   LogInterval interval;
 };
 
-// The state before the first step.
+// Returns the state before the first step.
 TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw,
                          const OwnedShards& owned = {});
 
-// What a checkpoint contains besides the state.
+// The contents of a checkpoint other than the state.
 struct CheckpointParts {
   const models::Model& model;
   const config::Config& config;
@@ -49,19 +49,19 @@ struct CheckpointParts {
   OwnedShards owned = {};
 };
 
-// Parameters and moments that this rank does not own, or owns in part, are tensors of the meta device: each rank writes
-// its own shards. Only the leading rank has the buffers.
+// Parameters and moments that this rank does not own entirely are meta tensors, because each rank writes its own
+// shards. Only the leading rank has the buffers.
 store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& parts);
-std::string memory_name(std::size_t layer);  // the checkpoint's tensor of a layer's Transformer-XL memory
+std::string memory_name(std::size_t layer);  // name of a layer's Transformer-XL memory in checkpoints
 
 // Throws UserError naming `origin` if something is missing or has another shape.
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
                            const OwnedShards& owned = {});
 
-// Throws UserError if the checkpoint's run was trained on data of another identity.
+// Throws UserError if the checkpoint's training data has a different identity.
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);
 
-// SHA-256 over the names and bytes of the parameters, in order.
+// Returns the SHA-256 of the names and bytes of the parameters, in order.
 std::string parameters_sha256(const nn::Parameters& parameters);
 
 }  // namespace headroom::train

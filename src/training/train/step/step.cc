@@ -11,7 +11,7 @@
 namespace headroom::train {
 namespace {
 
-// The micro-batches of a step, on whichever rank.
+// The micro-batches of a step, independent of the rank.
 class MicroBatches {
  public:
   MicroBatches(const models::Model& model, const models::Batch& batch, const config::TrainOptions& options,
@@ -22,9 +22,9 @@ class MicroBatches {
         rows_(batch.rows() / options.accumulate),
         all_targets_(static_cast<double>(batch.n_targets())) {}
 
-  std::int64_t rows() const { return rows_; }  // of a micro-batch
+  std::int64_t rows() const { return rows_; }  // per micro-batch
 
-  // StepPasses::forward().
+  // Implements StepPasses::forward().
   at::Tensor loss(models::Memory& memory, nn::Context context, MicroBatchReport& report) const {
     const std::int64_t first = report.micro_batch * rows_;
     context.updates = &report.updates;

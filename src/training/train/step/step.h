@@ -1,5 +1,5 @@
-// One optimizer step: losses and gradients over the micro-batches, clipping, the update. Used by the trainer,
-// benchmarks and trials of a single step.
+// Runs one optimizer step: losses and gradients over the micro-batches, clipping, and the update. Used by the trainer,
+// by benchmarks and by single-step trials.
 #pragma once
 
 #include "headroom/config/run_options.h"
@@ -19,12 +19,12 @@ struct StepOutcome {
 };
 
 // Trains on `batch`, whose number of rows is a multiple of options.accumulate. Updates the parameters, state.moments,
-// state.memory and state.step; leaves all of them unchanged if the loss or the gradient is not finite. `context` has
+// state.memory and state.step; leaves all of them unchanged if the loss or the gradient is not finite. `context` sets
 // the precision and the implementation.
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context);
 
-// The same with several ranks: `reducer` decides which micro-batches this rank computes.
+// The version for several ranks: `reducer` decides which micro-batches this rank computes.
 StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, GradientReducer& reducer);
 
