@@ -80,7 +80,7 @@ void rand_augment(Planes& planes, std::int64_t operations, double magnitude, Ran
 
 struct Augmentation {
   std::vector<double> mean, deviation;  // one value per channel
-  double centre = 1.0;                  // side of the central square as a fraction of the shorter side; unused with random crops
+  double centre = 1.0;                  // without random crops: central square, as a fraction of the shorter side
   // Random augmentation:
   double crop = 0.0;            // minimum area of a random crop as a fraction of the image; 0: no random crop
   std::int64_t operations = 0;  // number of RandAugment operations
