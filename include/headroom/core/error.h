@@ -34,7 +34,7 @@ class EndedError : public Error {
 };
 
 namespace detail {
-// As fmt::vformat(), but makes string arguments and the result printable (foundation/core/text/message.h).
+// Like fmt::vformat(), but makes string arguments and the result printable (foundation/core/text/message.h).
 std::string message(fmt::string_view format, fmt::format_args arguments);
 }  // namespace detail
 

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 // nesting deeper than `max_depth`, and for a duplicate key.
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// As parse_json(), with sorted keys. Use it for large objects: lookups in the ordered type take linear time.
+// Like parse_json(), with sorted keys. Use it for large objects: lookups in the ordered type take linear time.
 using SortedJson = nlohmann::json;
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 

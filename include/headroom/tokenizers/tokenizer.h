@@ -39,8 +39,8 @@ struct Unknown {
 };
 
 // A position where a text can be cut without changing its ids: [0, end) and [next, size) encode independently. The
-// bytes between `end` and `next` are either empty or a space, which SentencePiece itself prepends to every text. No such
-// position: end == 0.
+// bytes between `end` and `next` are either empty or a space, which SentencePiece itself prepends to every text.
+// end == 0: there is no such position.
 struct Cut {
   std::size_t end = 0, next = 0;
 };
@@ -138,7 +138,7 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 // hold a tokenizer.json, such a pair or a tokenizer.model. JSON and merges may be gzip. A bpe tokenizer with fewer than
 // `min_size` ids, the model's vocabulary size, is padded with spare ids. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
-// As load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
+// Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
 // runs.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);
 bool encodes_by_line(const Tokenizer& tokenizer);  // false unless it is a single SentencePiece tokenizer
