@@ -170,7 +170,7 @@ struct AttentionOptions {
   bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
   std::int64_t computed_kv_heads() const;         // ProjectionPart::kv_heads()
   bool composes(const std::string& stage) const;  // whether heads are composed at stage "pre" or "post"
-  std::int64_t value_width() const;               // channels of a value, which are also those of a head's output
+  std::int64_t value_width() const;               // channels of a value, and thus of a head's output
   std::int64_t rope_channels() const;             // rotating channels per head: even, at most d_head
   // Returns the options of the same layer as cross-attention, without positions that depend on distances.
   AttentionOptions across_sequences() const;

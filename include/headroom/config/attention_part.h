@@ -45,7 +45,7 @@ struct PaperTerms {
   }
 };
 
-// A typical setting of a part. Tests combine it with those of all other parts, and docs/combinations.md lists them.
+// A typical setting of a part. Tests combine the settings of all parts, and docs/combinations.md lists them.
 struct Example {
   std::string name;
   std::function<void(AttentionOptions&)> set;

@@ -131,11 +131,11 @@ struct DecodingOptions {
   std::int64_t extra_length = 50;  // maximum output length minus source length, in tokens
 };
 
-// Returns whether a data file name is that of a prepared token file, which contains its tokenizer.
+// Returns whether a data file is a prepared token file, judging by its name. Such files contain their tokenizer.
 bool is_token_file(std::string_view name);
 
-// Returns whether the optimizer stores a running mean of squared gradients in addition to that of gradients. `hidden`:
-// the parameter is a matrix that maps hidden vectors to hidden vectors.
+// Returns whether the optimizer stores a running mean of squared gradients in addition to the mean of gradients.
+// `hidden`: the parameter is a matrix that maps hidden vectors to hidden vectors.
 constexpr bool has_second_moment(Optimizer optimizer, bool hidden) {
   return optimizer != Optimizer::muon || !hidden;
 }

@@ -16,7 +16,7 @@ struct Document {
 };
 
 // Returns the documents whose file names (without ".gz" or ".zst") `wanted` accepts, sorted by name. Folders are
-// searched recursively. A single file is read whatever its name. Archives are recognised by their extension: .tar,
+// searched recursively. A single file is always read. Archives are recognised by their extension: .tar,
 // .tar.gz, .tar.zst, .tgz. Throws UserError naming the file if it is missing, unreadable, corrupt or invalid UTF-8, if
 // a text exceeds 256 MiB or all texts together exceed 1 GiB, and if no file is accepted.
 std::vector<Document> read_documents(const std::filesystem::path& path,

@@ -1,4 +1,4 @@
-// Alternative names of keys: those of earlier versions and of other tools, and misspellings.
+// Alternative names of keys: names in earlier versions and other tools, and misspellings.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -81,8 +81,7 @@ class ExpertHeads : public detail::HeadProjections {
     return terms + PaperTerms{.macs = selected * z.d, .memory = selected};
   }
 
-  // 2HdTe MACs and 2HTe floats: the printed tables omit C here. Without any bank of experts, the cost is that of dense
-  // heads.
+  // 2HdTe MACs and 2HTe floats: the printed tables omit C here. Without any bank of experts, costs as for dense heads.
   PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
     if (a.n_selections() == 0) {
       return HeadProjections::paper_positions(a, z);
