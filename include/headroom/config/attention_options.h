@@ -18,13 +18,13 @@ class CompositionPart;
 class PositionPart;
 class OutputGatePart;
 
-// An attention part, held by name. Parts are listed nowhere: each registers itself from its own file
-// (attention_part.h). Part: ProjectionPart, ScorePart, CompositionPart, PositionPart or OutputGatePart.
+// An attention part, stored by name. There is no list of parts: each registers itself from its own file
+// (attention_part.h). Part is ProjectionPart, ScorePart, CompositionPart, PositionPart or OutputGatePart.
 template <class Part>
 class PartName {
  public:
-  // As in TOML. Throws UserError if there is no such part.
-  PartName(std::string_view name);                                  // NOLINT: implicit, so that names are assigned
+  // `name` is the part's name in TOML. Throws UserError if there is no such part.
+  PartName(std::string_view name);                                  // NOLINT: implicit, so that a name can be assigned
   PartName(const char* name) : PartName(std::string_view(name)) {}  // NOLINT
   PartName(const std::string& name) : PartName(std::string_view(name)) {}  // NOLINT
 
@@ -38,11 +38,11 @@ class PartName {
   const Part* part_;
 };
 
-// All parts of a kind: "none" first, the others sorted by name.
+// Returns all parts of a kind: "none" first, the others sorted by name.
 template <class Part>
 const std::vector<const Part*>& all_parts();
 
-// A load-balancing loss of a router: its name in nn::Context::losses, and its weight.
+// A load-balancing loss of a router: its name in nn::Context::losses, and its coefficient.
 struct BalanceLoss {
   std::string_view name;
   double coefficient = 0.0;
@@ -125,7 +125,7 @@ struct AttentionOptions {
   bool prior_clamp = true;
   SoftEPairs soft_e_pairs = SoftEPairs::valid;
   MixtureScore mixture_score = MixtureScore::gaussian;
-  std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 each
+  std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 for each component
   double mixture_epsilon = 0.0;
   double shift_std = 1.0;
 
@@ -154,25 +154,25 @@ struct AttentionOptions {
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
   double qk_norm_epsilon = 1e-6;
-  double dropout = 0.0;  // of the attention weights
+  double dropout = 0.0;  // dropout of the attention weights
   std::int64_t window = 0;
   std::string window_pattern = "1:0";
 
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
   bool has_experts(char which) const;  // ProjectionPart::is_bank()
   bool selects_source() const;         // whether k or v is a bank of experts
-  bool selects_destination() const;    // whether q or o is
-  // Selection matrices: one for each side that has a bank, or one if they are shared.
+  bool selects_destination() const;    // whether q or o is a bank of experts
+  // Returns the number of selection matrices: one for each side that has a bank, or a single one if they are shared.
   std::int64_t n_selections() const;
   std::int64_t key_components() const;   // ScorePart::key_components()
   std::int64_t key_projections() const;  // ScorePart::key_projections()
-  // Whether mixture components have weights: several, summed, with a prior other than "none".
+  // Returns whether mixture components have weights: there are several, they are summed, and the prior is not "none".
   bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
   std::int64_t computed_kv_heads() const;         // ProjectionPart::kv_heads()
-  bool composes(const std::string& stage) const;  // whether heads are composed at "pre" or "post"
-  std::int64_t value_width() const;               // channels of a value, and so of a head's output
-  std::int64_t rope_channels() const;             // channels of a head that rotate: even, at most d_head
-  // The same layer as cross-attention, without positions that depend on distances.
+  bool composes(const std::string& stage) const;  // whether heads are composed at stage "pre" or "post"
+  std::int64_t value_width() const;               // channels of a value, and thus of a head's output
+  std::int64_t rope_channels() const;             // rotating channels per head: even, at most d_head
+  // Returns the options of the same layer as cross-attention, without positions that depend on distances.
   AttentionOptions across_sequences() const;
 };
 

@@ -1,12 +1,12 @@
-// The interfaces of attention parts, without tensors: options and their help, restrictions, costs. The layer of a part
-// is the file of the same name in src/engine/nn/attention/.
+// Interfaces of attention parts, without tensors: options and their help, restrictions, costs. The layer of a part is
+// in the file of the same name in src/engine/nn/attention/.
 //
 // A part is a class derived from one of the five interfaces below, in src/foundation/config/attention/. Its file ends
 // with
 //   const Registration<MyScore> kMyScore;
-// Symbols: T queries, S = M + T sources with M tokens of memory, C = S / T, d d_model, H n_heads, G key/value heads as
-// computed, e d_head, w the width of a value, E n_experts, k top_k, n_sel selection matrices, R keys at a position.
-// Counts are exact; a count that exceeds 63 bits throws UserError.
+// Symbols: T = queries, M = tokens of memory, S = M + T = sources, C = S / T, d = d_model, H = n_heads, G = computed
+// key/value heads, e = d_head, w = width of a value, E = n_experts, k = top_k, n_sel = selection matrices, R = keys per
+// position. Counts are exact; a count that exceeds 63 bits throws UserError.
 #pragma once
 
 #include <cstdint>
@@ -26,26 +26,26 @@ namespace detail {
 class Checker;
 }
 
-// The tokens that one attention layer reads for one sequence.
+// The numbers of tokens that one attention layer reads for one sequence.
 struct AttentionExtent {
   Exact queries = 0, sources = 0;  // sources include memory tokens
   bool causal = true;
-  bool self = true;  // the queries are the last sources; false: cross-attention, where distances do not exist
+  bool self = true;  // the queries are the last sources; false: cross-attention, which has no distances
 };
 
-// The tokens and d_model of one layer and sequence in the papers' accounting (cost/cost.h).
+// t, s: token counts; d: d_model. For one layer and sequence, in the papers' accounting (cost/cost.h).
 struct PaperSizes {
   Exact t = 0, s = 0, d = 0;
 };
 struct PaperTerms {
   Exact macs = 0;
-  Exact memory = 0;  // floats that the backward pass needs
+  Exact memory = 0;  // floats stored for the backward pass
   friend PaperTerms operator+(const PaperTerms& a, const PaperTerms& b) {
     return {a.macs + b.macs, a.memory + b.memory};
   }
 };
 
-// A typical setting of a part. Tests combine it with those of all other parts, and docs/combinations.md lists them.
+// A typical setting of a part. Tests combine the settings of all parts, and docs/combinations.md lists them.
 struct Example {
   std::string name;
   std::function<void(AttentionOptions&)> set;
@@ -54,123 +54,124 @@ struct Example {
 class AttentionPart {
  public:
   virtual ~AttentionPart() = default;
-  virtual std::string_view name() const = 0;   // as in TOML
-  virtual std::string_view about() const = 0;  // half a line of help
-  // Adds the part's options, except those that another part has already added. Options that no chosen part describes
-  // are unused: a value other than the default is reported (Field::refuse_unused).
+  virtual std::string_view name() const = 0;   // name in TOML
+  virtual std::string_view about() const = 0;  // half a line of help text
+  // Adds the part's options, except those that another part has already added. Options that no selected part describes
+  // are unused; a non-default value is then reported (Field::refuse_unused).
   virtual void describe(Fields& /*fields*/, AttentionOptions& /*options*/) const {}
-  // Throws UserError if the part does not support the other options.
+  // Throws UserError if the part does not support the values of the other options.
   virtual void check(const detail::Checker& /*check*/, const ModelOptions& /*model*/) const {}
-  virtual std::vector<Example> examples() const;  // by default one with the default options
+  virtual std::vector<Example> examples() const;  // default: one example with the default options
 };
 
-// Multiply-accumulates of the matrix multiplications of the reference layer's forward pass.
+// Multiply-accumulates of the matrix multiplications in the reference layer's forward pass.
 struct ProjectionProducts {
   Exact projections = 0;  // q, k, v, o
   Exact selection = 0;    // router scores of experts, heads or gates
-  Exact noise = 0;        // of the router scores, only in training
+  Exact noise = 0;        // noise of the router scores, in training only
 };
 
-// How queries, keys, values and the output are computed. The defaults are those of H heads without experts.
+// Computes queries, keys, values and the output. The defaults are for H heads without experts.
 class ProjectionPart : public AttentionPart {
  public:
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
   virtual std::int64_t position_heads(const AttentionOptions& a) const {
     return a.n_heads;
-  }  // heads of relative positions
+  }  // heads with relative positions
   virtual std::int64_t all_heads(const AttentionOptions& a) const {
     return a.n_heads;
-  }  // heads that a token may choose from
+  }  // heads that a token can be routed to
   virtual std::int64_t value_width(const AttentionOptions& a) const { return a.d_head; }  // w
-  // The channels of each head, from the first on, that rotary positions rotate. By default rope_fraction of d_head.
+  // Returns the number of leading channels in each head that rotary positions rotate. Default: rope_fraction of d_head.
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const;
-  // Whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts for every head.
+  // Returns whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts in every head.
   virtual bool is_bank(const AttentionOptions& /*options*/, char /*which*/) const { return false; }
-  // Whether keys and values are computed from a shorter vector that they share, instead of the layer's input.
+  // Returns whether keys and values are computed from a shared low-rank vector instead of the layer's input.
   virtual bool has_latent() const { return false; }
   virtual bool starts_truncated()
-      const = 0;  // matrices are initialised from a truncated normal distribution, else normal
-  virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads, as composition needs
+      const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
+  virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this
 
-  // Elements of each trained tensor: the matrices of q, k, v and o, and all others.
+  // Elements of each trained tensor: first the matrices of q, k, v and o, then all others.
   virtual Sizes matrices(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Sizes other_tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model,
                                       const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  // The additional terms of Transformer-XL's relative positions.
+  // Returns the additional terms of Transformer-XL's relative positions.
   virtual PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  virtual Exact cache_elements(const AttentionOptions& options) const = 0;  // of the KV cache, per token
+  virtual Exact cache_elements(const AttentionOptions& options) const = 0;  // elements of the KV cache per token
 
-  // The load-balancing losses of its layer.
+  // Returns the load-balancing losses of the layer.
   virtual std::vector<BalanceLoss> balance_losses(const AttentionOptions& /*options*/) const { return {}; }
 
   virtual std::string heads_text(const AttentionOptions& options) const = 0;  // "2 (3/5 experts)", for tables
-  // For matching (cost/match.h): the candidates for d_head are multiples of the step from the minimum on.
+  // For matching (cost/match.h): the candidates for d_head are the multiples of d_head_step() from least_d_head() on.
   virtual std::int64_t d_head_step() const = 0;
   virtual std::int64_t least_d_head(const AttentionOptions& /*options*/) const { return d_head_step(); }
-  // For matching by MACs.
+  // Sets the number of heads; for matching by MACs.
   virtual void set_heads(AttentionOptions& options, std::int64_t n_heads) const { options.n_heads = n_heads; }
-  // The settings that the part's paper tries, in its order, to match a dense model of `n_heads` heads.
+  // Returns the settings that the part's paper tries, in its order, to match a dense model with `n_heads` heads.
   virtual std::vector<AttentionOptions> trials(const AttentionOptions& /*options*/, std::int64_t /*n_heads*/) const {
     return {};
   }
 };
 
-// How a query scores a key, and how scores weight the values.
+// Scores keys against a query, and weights the values by the scores.
 class ScorePart : public AttentionPart {
  public:
   virtual std::int64_t key_components(const AttentionOptions& options) const = 0;   // R
-  virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // of the R keys, those projected
-  // Whether there is a score for each pair of query and key, as relative positions, windows and composition need.
+  virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // projected keys, of the R
+  // Returns whether every pair of query and key has a score; relative positions, windows and composition require it.
   virtual bool has_scores() const = 0;
-  // Whether scores are dot products, so that a matrix can be moved from the keys to the queries.
+  // Returns whether scores are dot products, so that a matrix can be moved from the keys to the queries.
   virtual bool is_bilinear() const = 0;
-  // Whether a weight depends on all of a query's scores, as in a softmax.
+  // Returns whether a weight depends on all scores of its query, as in a softmax.
   virtual bool is_normalised() const = 0;
 
-  virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;  // sources: context_length
-  virtual Exact products(const AttentionOptions& options, const AttentionExtent& extent) const = 0;  // keys and values
+  virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;  // `sources`: context_length
+  virtual Exact products(const AttentionOptions& options, const AttentionExtent& extent) const = 0;  // MACs
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  // Elements of the recurrent state that replaces the KV cache in layers without memory; nullopt if there is none.
+  // Returns the elements of the recurrent state that replaces the KV cache in layers without memory; nullopt if the
+  // part has no such state.
   virtual std::optional<Exact> state_elements(const AttentionOptions& options) const = 0;
-  virtual bool keeps_width() const = 0;  // matching by parameters does not change d_head
+  virtual bool keeps_width() const = 0;  // whether matching by parameters keeps d_head
 };
 
-// How heads mix.
+// Mixes heads with each other.
 class CompositionPart : public AttentionPart {
  public:
   virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact products(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
-  virtual Exact cache_elements(const AttentionOptions& /*options*/) const { return 0; }  // of the cache, per token
-  virtual bool keeps_width() const = 0;  // matching by parameters does not change d_head
+  virtual Exact cache_elements(const AttentionOptions& /*options*/) const { return 0; }  // extra elements per token
+  virtual bool keeps_width() const = 0;  // whether matching by parameters keeps d_head
 };
 
-// Position vectors added to the embeddings.
+// Kinds of position vectors that are added to the embeddings.
 enum class AddedVectors { none, learned, fixed };
 
-// The position scheme.
+// Encodes the positions of tokens.
 class PositionPart : public AttentionPart {
  public:
   virtual AddedVectors added_vectors() const { return AddedVectors::none; }
-  virtual bool has_distances() const = 0;  // depends on the distance of two tokens, which cross-attention does not have
-  virtual bool fits_width(const AttentionOptions& /*options*/) const { return true; }  // supports d_head, for matching
+  virtual bool has_distances() const = 0;  // uses the distance between two tokens, which cross-attention lacks
+  virtual bool fits_width(const AttentionOptions& /*options*/) const { return true; }  // supports d_head; for matching
 
-  virtual Sizes tensors(const AttentionOptions& /*options*/, Exact /*d_model*/) const { return {}; }  // of one layer
+  virtual Sizes tensors(const AttentionOptions& /*options*/, Exact /*d_model*/) const { return {}; }  // per layer
   virtual PaperTerms paper(const AttentionOptions& /*options*/, const PaperSizes& /*sizes*/) const { return {}; }
-  // Number of distances. Each is projected, d e MACs for each of position_heads(), and multiplied by every query, e
-  // MACs a head.
+  // Returns the number of distances. Each distance is projected, at d e MACs for each of position_heads(), and
+  // multiplied by every query, at e MACs per head.
   virtual Exact offsets(const AttentionExtent& /*extent*/) const { return 0; }
 };
 
-// What multiplies the head outputs before the output projection.
+// Gates the head outputs before the output projection.
 class OutputGatePart : public AttentionPart {
  public:
-  virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // per head and token: 0, 1 or w
+  virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // gates per head and token: 0, 1 or w
 };
 
-// Registers a part, which must live as long as the program.
+// Registers a part, which must live until the program exits.
 void add_part(const ProjectionPart& part);
 void add_part(const ScorePart& part);
 void add_part(const CompositionPart& part);

@@ -1,7 +1,7 @@
-// The description of an options struct as a list of fields. Reading TOML, `--set`, the help text, writing a config and
-// the checkpoint's copy of it all use this one description.
+// Describes an options struct as a list of fields. This one description serves TOML parsing, `--set`, the help text,
+// written configs and the copy in checkpoints.
 //
-// Options are a plain struct and a function `void describe(Fields&, Options&)`:
+// An options struct is a plain struct with a function `void describe(Fields&, Options&)`:
 //
 //   void describe(Fields& fields, MlpOptions& o) {
 //     fields.add("d_hidden", o.d_hidden, at_least(1), "width of the hidden layer (experts: of one expert)");
@@ -24,7 +24,7 @@
 
 namespace headroom::config {
 
-// The permitted values of a number; `above` excludes the lower end, `below` the upper one.
+// The permitted values of a number. `above` excludes the lower bound, `below` the upper bound.
 struct Interval {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -47,8 +47,8 @@ constexpr Interval above_up_to(double low, double high) {
   return {.low = low, .high = high, .above = true};
 }
 
-// The TOML names of an enum's values, in the order of its enumerators, which count from 0. Specialised beside the enum.
-// Unused elements are empty.
+// The TOML names of an enum's values, in the order of its enumerators, which must count from 0. Specialise it next to
+// the enum. Unused elements are empty.
 using EnumNames = std::array<std::string_view, 8>;
 template <class Enum>
 inline constexpr EnumNames kEnumNames = {};
@@ -59,7 +59,7 @@ std::string_view name_of(Enum value) {
   return kEnumNames<Enum>.at(static_cast<std::size_t>(value));
 }
 
-// All values of an enum with their names.
+// Returns all values of an enum with their names.
 template <class Enum>
 std::vector<std::pair<Enum, std::string_view>> values_of() {
   std::vector<std::pair<Enum, std::string_view>> values;
@@ -71,7 +71,7 @@ std::vector<std::pair<Enum, std::string_view>> values_of() {
   return values;
 }
 
-// The value of that name, or nullopt.
+// Returns the value with this name, or nullopt.
 template <class Enum>
 std::optional<Enum> value_named(std::string_view text) {
   for (const auto& [value, name] : values_of<Enum>()) {
@@ -82,14 +82,14 @@ std::optional<Enum> value_named(std::string_view text) {
   return std::nullopt;
 }
 
-// Access to an enum by the names of its values.
+// Accesses an enum by the names of its values.
 struct Choice {
   std::vector<std::string> names;
   std::function<std::string()> get;
   std::function<void(const std::string&)> set;  // only called with one of `names`
 };
 
-// The value of an integer for which the config says "auto".
+// The value of an integer that the config sets to "auto".
 inline constexpr std::int64_t kAutomatic = -1;
 
 struct Field {
@@ -97,12 +97,12 @@ struct Field {
   std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
                std::vector<std::string>*, Choice>
       slot;
-  Interval range;                    // of a number, or of each element of a list of numbers
-  std::vector<std::string> choices;  // permitted elements of a list of strings; empty: any
-  std::string about;                 // one line of help
-  bool path = false;                 // strings: file names, relative to the file that holds them
-  bool automatic = false;            // integers: may be "auto" (kAutomatic)
-  bool refuse_unused = false;        // a value other than the default is an error, not a warning, if nothing reads it
+  Interval range;                    // for a number, or for each element of a list of numbers
+  std::vector<std::string> choices;  // permitted elements of a list of strings; empty: any string
+  std::string about;                 // one line of help text
+  bool path = false;                 // strings: file names, relative to the folder of the file that sets them
+  bool automatic = false;            // integers: "auto" is permitted (kAutomatic)
+  bool refuse_unused = false;        // if nothing reads the field, a non-default value is an error, not a warning
 };
 
 struct Table {
@@ -121,7 +121,7 @@ struct Table {
     return at == tables.end() ? nullptr : &*at;
   }
 
-  // Calls visit(dotted key, field) for every field: those of this table, then those of its tables.
+  // Calls visit(dotted key, field) for every field: first the fields of this table, then those of its subtables.
   template <class Visit>
   void for_each(const Visit& visit, const std::string& prefix = "") const {
     for (const Field& field : fields) {
@@ -133,10 +133,10 @@ struct Table {
   }
 };
 
-// Collects the description of an options struct. It points into the struct, which must outlive it.
+// Collects the description of an options struct. Holds pointers into the struct, which must outlive it.
 class Fields {
  public:
-  // Adds a table whose fields are those of `describe(Fields&, Options&)`.
+  // Adds a table with the fields that `describe(Fields&, Options&)` adds.
   template <class Options>
   void table(std::string key, Options& options, std::string about) {
     Fields inner;
@@ -146,7 +146,8 @@ class Fields {
     root_.tables.push_back(std::move(inner.root_));
   }
 
-  // Each adds a field and returns it, for its flags: add(...).path = true. The reference is valid until the next call.
+  // These functions add a field and return it, so that flags can be set: add(...).path = true. The reference is valid
+  // until the next call.
   Field& add(std::string key, bool& value, std::string about) { return push(std::move(key), &value, std::move(about)); }
   Field& add(std::string key, std::int64_t& value, Interval range, std::string about) {
     return push(std::move(key), &value, std::move(about), range);

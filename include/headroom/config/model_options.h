@@ -32,27 +32,27 @@ enum class Activation { relu, gelu, gelu_tanh, silu };
 template <>
 inline constexpr EnumNames kEnumNames<Activation> = {"relu", "gelu", "gelu_tanh", "silu"};
 
-// Tokens that a model of this kind adds to its tokenizer's, with the ids after them. Masked language models add
-// <separator> and <mask>, in this order.
+// Returns the number of tokens that a model of this kind adds to its tokenizer's vocabulary; their ids follow the
+// tokenizer's. Masked language models add <separator> and <mask>, in this order.
 constexpr std::int64_t n_special_tokens(ModelKind kind) {
   return kind == ModelKind::masked_language_model ? 2 : 0;
 }
 
-// Tokens that a masked language model predicts, in percent, in training and validation (BERT, Devlin et al., 3.1).
+// Percentage of tokens that a masked language model predicts, in training and validation (BERT, Devlin et al., 3.1).
 inline constexpr std::int64_t kMaskedPercent = 15;
 
 struct MlpOptions {
   MlpKind kind = MlpKind::dense;
-  std::int64_t d_hidden = 1024;  // experts: the width of one expert
+  std::int64_t d_hidden = 1024;  // experts: width of one expert
   Activation activation = Activation::gelu;
-  bool bias = true;       // dense and gated; experts have none
-  double dropout = -1.0;  // of the hidden layer, except of experts; below 0: model.dropout
+  bool bias = true;       // dense and gated; experts have no bias
+  double dropout = -1.0;  // dropout of the hidden layer, not for experts; below 0: model.dropout
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
 
-  // The load-balancing losses of the layer.
+  // Returns the load-balancing losses of the layer.
   std::vector<BalanceLoss> balance_losses() const;
 };
 
@@ -68,21 +68,21 @@ struct ModelOptions {
   NormPosition norm_position = NormPosition::pre;
   double norm_epsilon = 1e-5;
   Initialisation initialisation = Initialisation::scaled;
-  double initialisation_std = 0.02;  // normal
+  double initialisation_std = 0.02;  // for Initialisation::normal
   double embedding_std = 0.0;        // 0: determined by initialisation
   bool tied_embeddings = false;
   bool scaled_embeddings = false;
   bool head_bias = true;
   std::vector<std::int64_t>
-      adaptive_cutoffs;  // adaptive softmax: the first token of each cluster but the first; empty: a plain softmax
+      adaptive_cutoffs;  // adaptive softmax: first token of each cluster except the first; empty: plain softmax
   double dropout = 0.0;
   std::int64_t source_vocabulary_size = 0;        // encoder_decoder: of the encoder; 0: shared with the decoder
   std::int64_t n_decoder_layers = 0;              // encoder_decoder; 0: n_layers
   std::int64_t n_classes = 0;                     // classifier, vision
-  std::int64_t d_head_hidden = 0;                 // classifier, vision: hidden layer of the head; 0: none
-  Activation head_activation = Activation::relu;  // classifier: of that layer; vision: tanh
-  bool paired = false;                            // classifier: compares two sequences
-  std::int64_t padding_token = 0;                 // classifier: masked out and not averaged
+  std::int64_t d_head_hidden = 0;                 // classifier, vision: width of the head's hidden layer; 0: none
+  Activation head_activation = Activation::relu;  // classifier: activation of that layer; vision: tanh
+  bool paired = false;                            // classifier: input is a pair of sequences
+  std::int64_t padding_token = 0;                 // classifier: masked in attention, left out of the average
   std::int64_t image_size = 0;                    // vision: side length in pixels
   std::int64_t patch_size = 0;
   std::int64_t image_channels = 3;
@@ -95,13 +95,13 @@ struct ModelOptions {
   }
   double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
-  bool reads_tokens() const { return kind != ModelKind::vision; }  // instead of images
+  bool reads_tokens() const { return kind != ModelKind::vision; }  // false: reads images
   bool has_whole_patches() const { return patch_size > 0 && image_size >= patch_size && image_size % patch_size == 0; }
-  // vision: patches of an image. Throws UserError unless has_whole_patches().
+  // vision: returns the number of patches of an image. Throws UserError unless has_whole_patches().
   std::int64_t patches() const;
-  // Whether tokens are routed, to experts or heads of attention or to experts of the MLP.
+  // Returns whether tokens are routed, either to experts or heads of attention or to experts of the MLP.
   bool routes() const;
-  // Whether the output is a class instead of a token.
+  // Returns whether the output is a class instead of a token.
   bool has_classes() const { return kind == ModelKind::classifier || kind == ModelKind::vision; }
 };
 

@@ -14,19 +14,19 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A user error (bad option, config or file): exit status 2.
+// A user error (bad option, config or file). The command exits with status 2.
 class UserError : public Error {
  public:
   using Error::Error;
 };
 
-// Ctrl-C or another request to stop arrived before there was anything to save: exit status 130.
+// Ctrl-C or another request to stop arrived before there was anything to save. The command exits with status 130.
 class InterruptedError : public Error {
  public:
   using Error::Error;
 };
 
-// The error has already been printed, by this process or another rank of the run: exit silently with `status`.
+// The error has already been printed, by this process or another rank of the run. The command exits with `status`.
 class EndedError : public Error {
  public:
   explicit EndedError(int with_status) : Error("ended"), status(with_status) {}
@@ -34,18 +34,18 @@ class EndedError : public Error {
 };
 
 namespace detail {
-// fmt::vformat; string arguments and the result are made printable (foundation/core/text/message.h).
+// Like fmt::vformat(), but makes string arguments and the result printable (foundation/core/text/message.h).
 std::string message(fmt::string_view format, fmt::format_args arguments);
 }  // namespace detail
 
-// Throws Error: fail("{}: cannot be written: {}", path, reason). Messages have the form
-// `<file, key or operation>: <what is wrong>; <what to do>`.
+// Throws Error: fail("{}: cannot be written: {}", path, reason). Messages have the form `<file, key or operation>:
+// <what is wrong>; <what to do>`.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw Error(detail::message(format, fmt::make_format_args(args...)));
 }
 
-// Throws UserError.
+// Throws UserError; arguments as for fail().
 template <class... Args>
 [[noreturn]] void user_error(fmt::format_string<Args...> format, Args&&... args) {
   throw UserError(detail::message(format, fmt::make_format_args(args...)));

@@ -1,4 +1,4 @@
-// Overflow-checked 64-bit counts: sums and products of sizes from an arbitrary config. Overflow throws UserError.
+// Overflow-checked 64-bit integers for sums and products of sizes from arbitrary configs. Overflow throws UserError.
 #pragma once
 
 #include <cstdint>

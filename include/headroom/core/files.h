@@ -1,4 +1,4 @@
-// Atomic writing, memory-mapped reading and locking of files, and SHA-256.
+// Atomic writing, memory-mapped reading and locking of files; SHA-256.
 #pragma once
 
 #include <cstddef>
@@ -33,10 +33,10 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Writes a file atomically: data goes to `<path>.tmp-<pid>-<number>`, and commit() (fsync, rename, fsync of the folder)
-// moves it to `path`. Without commit() the destructor removes it. The constructor also removes temporary files for the
-// same path that killed processes have left. Throws Error naming `path` and the system's reason, and UserError if
-// `path` exists and is not a regular file.
+// Writes a file atomically. Data goes to `<path>.tmp-<pid>-<number>`, and commit() moves it to `path` (fsync, rename,
+// fsync of the folder). Without commit(), the destructor removes the temporary file. The constructor also removes
+// temporary files for the same path that killed processes have left behind. Throws Error naming `path` and the system's
+// reason, and UserError if `path` exists and is not a regular file.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -46,12 +46,12 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void write_at(std::size_t offset, std::span<const std::byte> bytes);  // overwrites bytes written before
+  void write_at(std::size_t offset, std::span<const std::byte> bytes);  // overwrites bytes that were written before
   std::size_t size() const { return size_; }
   void commit();
 
-  // For a file that several processes write: sets its size, so that each process, also of other machines, can write its
-  // ranges to temporary() with write_ranges().
+  // Sets the size of a file that several processes write. Each process, on any machine, can then write its ranges to
+  // temporary() with write_ranges().
   void resize(std::size_t size);
   const std::filesystem::path& temporary() const { return temporary_; }
 
@@ -62,7 +62,7 @@ class AtomicFile {
   std::size_t size_ = 0;
 };
 
-// Bytes to be written at an offset of a file.
+// Bytes to write at an offset of a file.
 struct FileRange {
   std::size_t offset = 0;
   std::span<const std::byte> bytes;
@@ -70,20 +70,21 @@ struct FileRange {
 // Writes ranges of an existing file and syncs it. Throws Error naming the file and the system's reason.
 void write_ranges(const std::filesystem::path& file, const std::vector<FileRange>& ranges);
 
-// Removes temporary files in `folder`, which need not exist, that no living process writes: those of the file `target`,
-// or all if it is empty.
+// Removes temporary files in `folder` that no living process writes: those for the file `target`, or all if `target` is
+// empty. The folder need not exist.
 void remove_leftovers(const std::filesystem::path& folder, std::string_view target = {});
 
 // Returns the content of a file of at most `limit` bytes. Throws UserError naming the path.
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
-// Writes a file atomically (AtomicFile).
+// Writes a file atomically, with AtomicFile.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
-// Throws UserError "<what>: ..." if the folder of `path` does not exist or is not writable: a check before long work.
+// Throws UserError "<what>: ..." if the folder of `path` does not exist or is not writable. Call it before long work.
 void require_writable(const std::filesystem::path& path, std::string_view what);
 
-// Creates a folder and its parents. Throws Error naming it and the reason; UserError if a file is in the way.
+// Creates a folder and its parents. Throws Error naming the folder and the reason, and UserError if a file is in the
+// way.
 void make_folder(const std::filesystem::path& path);
 
 class InUseError : public UserError {
@@ -92,8 +93,9 @@ class InUseError : public UserError {
 };
 
 // Holds a lock on `<folder>/.lock` during its lifetime, so that two processes never write the same run. The system
-// releases the lock when the process ends. The constructor creates the folder if needed; the destructor removes a
-// created folder that is still empty. Throws InUseError naming the folder and the process that holds the lock.
+// releases the lock when the process exits. The constructor creates the folder if needed; the destructor removes a
+// folder that it created and that is still empty. Throws InUseError naming the folder and the process that holds the
+// lock.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
@@ -101,7 +103,7 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // Whether any process holds the lock at present.
+  // Returns whether any process currently holds the lock.
   static bool is_held(const std::filesystem::path& folder);
 
  private:
@@ -110,7 +112,7 @@ class FolderLock {
   int descriptor_ = -1;
 };
 
-// Incremental SHA-256.
+// Computes a SHA-256 incrementally.
 class Sha256 {
  public:
   Sha256();
@@ -119,7 +121,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text);
-  std::string hex();  // the digest in lower-case hexadecimal; must be the last call
+  std::string hex();  // returns the digest in lower-case hexadecimal; must be the last call
 
  private:
   void* context_;

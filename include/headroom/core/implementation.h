@@ -1,4 +1,4 @@
-// Definitions that operators and configs share: operator implementations, and the chunk length of linear attention.
+// Definitions shared by operators and configs: operator implementations, and the chunk length of linear attention.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,8 @@ constexpr std::pair<Implementation, std::string_view> kImplementationNames[] = {
     {Implementation::reference, "reference"},
     {Implementation::fused, "fused"}};
 
-// Queries of causal linear attention are processed in chunks of this length: within a chunk queries and keys are
-// compared directly, and earlier keys contribute through the state. The operator and the cost model
-// both use this length.
+// Causal linear attention processes queries in chunks of this length. Within a chunk, queries and keys are compared
+// directly; earlier keys contribute through the state. Shared by the operator and the cost model.
 constexpr std::int64_t kLinearChunk = 64;
 
 }  // namespace headroom

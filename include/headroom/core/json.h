@@ -1,4 +1,4 @@
-// Parsing of untrusted JSON, and writing.
+// Parses untrusted JSON, and writes JSON.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,15 +11,15 @@ namespace headroom {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one JSON document in valid UTF-8. Throws UserError "<origin>: ..." for a syntax error (with its byte), nesting
-// deeper than `max_depth`, and a duplicate key.
+// Parses one JSON document in valid UTF-8. Throws UserError "<origin>: ..." for a syntax error (naming its byte), for
+// nesting deeper than `max_depth`, and for a duplicate key.
 Json parse_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// The same with sorted keys, for large objects: lookups in the ordered kind take linear time.
+// Like parse_json(), with sorted keys. Use it for large objects: lookups in the ordered type take linear time.
 using SortedJson = nlohmann::json;
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
 
-// Writes one line. Invalid UTF-8 is replaced, doubles round-trip exactly, NaN and infinity become null.
+// Writes one line. Replaces invalid UTF-8 by U+FFFD; doubles round-trip exactly; NaN and infinity become null.
 std::string to_json_line(const Json& value);
 
 }  // namespace headroom

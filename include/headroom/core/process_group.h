@@ -8,7 +8,7 @@
 
 namespace headroom {
 
-// An error of one rank that all ranks throw; the message names the rank.
+// An error that occurred on one rank and that all ranks throw. The message names the rank.
 class SharedError : public Error {
  public:
   using Error::Error;
@@ -17,17 +17,17 @@ class SharedError : public Error {
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
-  virtual int rank() const = 0;                     // of this process, from 0
+  virtual int rank() const = 0;                     // rank of this process, from 0
   virtual int size() const = 0;                     // number of ranks
   virtual std::string name_of(int rank) const = 0;  // "rank 2 (on machine7)"
-  // All-gather: returns the argument of every rank, by rank, once all have called it. Throws Error naming a rank that
-  // does not respond.
+  // All-gather: blocks until every rank has called it and returns the arguments of all ranks, in order of rank. Throws
+  // Error naming a rank that does not respond.
   virtual std::vector<std::string> gather(const std::string& mine) = 0;
 
-  bool leads() const { return rank() == 0; }  // the rank that writes files and logs
+  bool leads() const { return rank() == 0; }  // rank 0 writes files and logs
 };
 
-// The group of a process that is not one of several.
+// Returns the group of a process that runs alone: rank 0 of 1.
 inline ProcessGroup& alone() {
   class Alone : public ProcessGroup {
    public:

@@ -15,10 +15,10 @@ namespace headroom {
 
 enum class DType { f64, f32, f16, bf16, i64, i32, i16, i8, u8, u16, u32, u64, f8_e4m3, f8_e5m2, c64, boolean };
 
-std::size_t size_of(DType dtype);       // bytes of an element
-std::string_view name_of(DType dtype);  // as the header spells it: "F32", "BF16", ...
+std::size_t size_of(DType dtype);       // bytes per element
+std::string_view name_of(DType dtype);  // as spelled in the header: "F32", "BF16", ...
 
-// A view of a tensor's bytes, owned elsewhere: row-major, possibly unaligned.
+// A view of a tensor's bytes, which it does not own. Row-major, possibly unaligned.
 struct StoredTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
@@ -26,9 +26,9 @@ struct StoredTensor {
   std::int64_t numel() const;
 };
 
-// A memory-mapped file; its tensors are views that it owns. The constructor validates the header against the file's
-// size: header length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps, end). It
-// throws UserError naming the file, and never allocates more than the header's size.
+// A memory-mapped file, which owns the bytes that its tensors view. The constructor validates the header against the
+// file size: header length, JSON (depth, duplicate keys), dtypes, shapes (overflow), offsets (order, overlap, gaps,
+// end). Throws UserError naming the file. Never allocates more than the header's size.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -47,7 +47,7 @@ class SafetensorsFile {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// Collects tensors and writes the file in one go. The bytes passed to add() must stay alive until write().
+// Collects tensors and writes the file in one go. The bytes passed to add() must stay valid until write() returns.
 class SafetensorsWriter {
  public:
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> data);
@@ -58,13 +58,13 @@ class SafetensorsWriter {
 
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
 
-  // The beginning of the file, and the offset of each tensor in it.
+  // The start of the file, and the offset of each tensor in the file.
   struct Layout {
     std::string header;
     std::map<std::string, std::uint64_t> positions;
     std::uint64_t size = 0;
   };
-  Layout layout(const std::filesystem::path& path) const;  // `path`: for error messages
+  Layout layout(const std::filesystem::path& path) const;  // `path` is used in error messages only
 
  private:
   void insert(std::string name, StoredTensor tensor);
@@ -73,15 +73,15 @@ class SafetensorsWriter {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-// Writes one long 1-D tensor incrementally, for data that does not fit in memory. The header is written by commit()
-// into `header_room` bytes reserved at the front.
+// Writes one long 1-D tensor incrementally, for data that does not fit in memory. commit() writes the header into
+// `header_room` bytes reserved at the start of the file.
 class SafetensorsStream {
  public:
   SafetensorsStream(const std::filesystem::path& path, std::string name, DType dtype, std::size_t header_room = 65536);
   void append(std::span<const std::byte> data);
   // Adds a small tensor after the long one.
   void add(std::string name, DType dtype, std::vector<std::int64_t> shape, std::vector<std::byte> data);
-  // Throws Error if the header does not fit into the reserved bytes.
+  // Writes the header. Throws Error if it does not fit into the reserved bytes.
   void commit(const std::map<std::string, std::string>& metadata);
 
  private:

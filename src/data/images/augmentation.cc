@@ -8,13 +8,13 @@
 namespace headroom::data {
 namespace {
 
-// The source pixels that contribute to one pixel of a resized row.
+// The source pixels that contribute to one pixel of a resized row, and their weights.
 struct Taps {
   std::int64_t begin = 0;
   std::vector<double> weights;
 };
 
-// Resizes `from` pixels, starting at `offset` of a row, to `to` pixels.
+// Returns the taps that resize `from` pixels, starting at `offset` of a row, to `to` pixels.
 std::vector<Taps> taps(std::int64_t offset, std::int64_t from, std::int64_t to) {
   const double step = static_cast<double>(from) / static_cast<double>(to), reach = std::max(step, 1.0);
   std::vector<Taps> all(static_cast<std::size_t>(to));
@@ -36,7 +36,7 @@ std::vector<Taps> taps(std::int64_t offset, std::int64_t from, std::int64_t to) 
   return all;
 }
 
-// The region without resizing.
+// Copies a region without resizing it.
 Planes cut_out(const Image& image, const Region& region) {
   Planes planes{.channels = image.channels, .side = region.width, .pixels = {}};
   planes.pixels.reserve(static_cast<std::size_t>(image.channels * region.width * region.height));
@@ -59,7 +59,7 @@ std::vector<double> each_channel(const std::vector<double>& given, std::int64_t 
   return given.size() > 1 ? given : std::vector<double>(n, given.empty() ? kMiddle : given.front());
 }
 
-// Shifts, mirrors and normalises.
+// Randomly shifts and mirrors the image, then normalises its pixels.
 void normalise(const Planes& planes, const Augmentation& augmentation, std::uint64_t seed, float* out) {
   const std::int64_t side = planes.side;
   Random random(seed);
@@ -123,7 +123,7 @@ Planes planes_of(const Image& image, const Region& region, std::int64_t side) {
   const auto rows = static_cast<std::size_t>(down.back().begin - first) + down.back().weights.size();
   Planes planes{.channels = c_n, .side = side, .pixels = {}};
   planes.pixels.resize(static_cast<std::size_t>(c_n * side * side));
-  std::vector<double> narrow(rows * static_cast<std::size_t>(side));  // one channel, `side` wide
+  std::vector<double> narrow(rows * static_cast<std::size_t>(side));  // one channel, resized to `side` columns
   for (std::int64_t c = 0; c < c_n; ++c) {
     for (std::size_t y = 0; y < rows; ++y) {
       const std::uint8_t* row = image.pixels.data() + (first + static_cast<std::int64_t>(y)) * image.width * c_n;

@@ -22,14 +22,14 @@ namespace {
 
 struct PnmHeader {
   std::int64_t width = 0, height = 0, channels = 0, highest = 0;
-  std::size_t pixels = 0;  // offset
+  std::size_t pixels = 0;  // byte offset of the pixels in the file
 };
 
 constexpr std::string_view kSpace = " \t\n\r";
 constexpr std::int64_t kHighestValue = 255;
 
-// Portable pixmaps: P5 is grey, P6 red, green, blue. nullopt unless the bytes begin with P5 or P6 and white space.
-// Throws UserError, prefixed with `origin`, for an invalid header and for values above 255.
+// Parses a portable pixmap header: P5 is grey, P6 is red, green, blue. Returns nullopt unless the bytes begin with P5
+// or P6 and white space. Throws UserError, prefixed with `origin`, for an invalid header or a maximum value above 255.
 std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view bytes) {
   const bool grey = bytes.starts_with("P5"), colour = bytes.starts_with("P6");
   if ((!grey && !colour) || bytes.size() < 3 || kSpace.find(bytes[2]) == std::string_view::npos) {
@@ -57,7 +57,7 @@ std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view 
   return header;
 }
 
-// Throws UserError if there are fewer pixels, or larger values, than the header says.
+// Throws UserError if there are fewer pixels than the header states, or values above its maximum.
 Image read_pnm(const std::string& origin, std::string_view bytes, const PnmHeader& header, std::int64_t channels) {
   const auto pixels = static_cast<std::size_t>(header.width * header.height),
              needed = pixels * static_cast<std::size_t>(header.channels);
@@ -116,7 +116,7 @@ Image read_png(const std::string& origin, std::string_view bytes, std::int64_t c
   return image;
 }
 
-// libjpeg reports fatal errors by longjmp; the message is stored.
+// libjpeg reports fatal errors by longjmp; this struct stores the message.
 struct JpegErrors {
   jpeg_error_mgr manager;  // must come first: libjpeg sees only this member
   std::jmp_buf back;
@@ -129,7 +129,7 @@ void leave(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-// Warnings are errors, too: libjpeg would fill in missing data with grey.
+// Treats warnings as errors, because libjpeg would fill in missing data with grey.
 void leave_on_warning(j_common_ptr info, int level) {
   if (level < 0) {
     leave(info);
@@ -162,7 +162,7 @@ class Jpeg {
   }
 
  private:
-  // No object in these two functions has a destructor that longjmp would skip.
+  // begin() and rows() have no objects with destructors, which longjmp would skip.
   bool begin(std::int64_t channels) {
     if (setjmp(errors_.back) != 0) {
       return false;

@@ -13,16 +13,16 @@ namespace headroom::data {
 
 constexpr std::size_t kLargestImage = std::size_t{64} << 20;  // file size in bytes
 
-// File name extensions of images, without the dot.
+// File name extensions of images, in lower case without the dot.
 constexpr std::array<std::string_view, 6> kImageEndings = {"jpg", "jpeg", "png", "ppm", "pgm", "pnm"};
 bool is_image_ending(std::string_view ending);  // case-insensitive
 
-// Decodes an image, whose format is recognised by its content. `channels` 1: grey, 3: red, green, blue; transparency is
-// composed onto black. Throws UserError, prefixed with `origin`, if the image is neither PNG, JPEG nor PNM (P5 and
+// Decodes an image, recognising the format by its content. `channels`: 1 for grey, 3 for red, green, blue. Transparency
+// is composited onto black. Throws UserError, prefixed with `origin`, if the image is neither PNG, JPEG nor PNM (P5 and
 // P6, values up to 255), is corrupt or truncated, or has more than 2^26 pixels (checked before allocating).
 Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels);
 
-// Decodes a file of at most kLargestImage bytes. Its extension is ignored.
+// Decodes a file of at most kLargestImage bytes. Ignores its extension.
 Image read_image(const std::filesystem::path& path, std::int64_t channels);
 
 }  // namespace headroom::data

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names of the files or folders in `folder`, sorted, without hidden ones.
+// Returns the sorted names of the files (or folders) in `folder`, without hidden ones.
 std::vector<std::string> entries(const fs::path& folder, bool folders) {
   std::vector<std::string> found;
   std::error_code error;
@@ -71,10 +71,10 @@ class ImageFolder : public ImageDataset {
   struct Class {
     std::string name;
     std::int32_t label = 0;
-    std::int64_t end = 0;  // index after its last image
+    std::int64_t end = 0;  // index after the last image of the class
   };
 
-  // Refuses a file that is not an image by its name now, rather than in the middle of a training run.
+  // Rejects a file whose name is not an image's. Doing so here avoids an error in the middle of a training run.
   void add(const std::string& name, std::int32_t label) {
     for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
       if (!skip_bad_ && !is_image_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
@@ -102,10 +102,10 @@ class ImageFolder : public ImageDataset {
 
   fs::path folder_;
   std::int64_t channels_;
-  bool skip_bad_;  // images that cannot be decoded are skipped later
+  bool skip_bad_;  // also skip images that cannot be decoded, when they are read
   std::vector<Class> classes_;
   std::string names_;              // file names, concatenated
-  std::vector<std::size_t> ends_;  // of each name in names_
+  std::vector<std::size_t> ends_;  // end of each name in names_
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tar shards in WebDataset's layout. Opening one reads its headers and labels; images are read on access.
+// Tar shards in WebDataset's layout. Opening a shard reads its headers and labels; images are read on access.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that any number of threads may read at any position.
+// A file that any number of threads may read concurrently at any offset.
 class RandomAccessFile {
  public:
   explicit RandomAccessFile(const fs::path& path)
@@ -51,7 +51,7 @@ class RandomAccessFile {
   const std::string& name() const { return name_; }
   std::uint64_t size() const { return size_; }
 
-  // Throws UserError if the file ends before.
+  // Fills `out` from byte `at`. Throws UserError if the file is too short.
   void read(std::uint64_t at, std::span<char> out) const {
     while (!out.empty()) {
       const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(at));
@@ -87,26 +87,26 @@ struct ShardEntry {
 struct ShardIndex {
   std::vector<ShardEntry> entries;
   std::string sum;        // SHA-256 of all headers
-  std::int64_t bad = 0;   // samples skipped
-  std::string complaint;  // about the first of them
+  std::int64_t bad = 0;   // number of skipped samples
+  std::string complaint;  // error message of the first skipped sample
 };
 
-constexpr std::uint64_t kLargestLabel = std::uint64_t{1} << 20;  // JSON may describe the image at length
+constexpr std::uint64_t kLargestLabel = std::uint64_t{1} << 20;  // bytes; JSON may describe the image at length
 constexpr std::uint64_t kLongestName = std::uint64_t{1} << 16;
-constexpr std::array<std::string_view, 3> kLabels = {"cls", "json", "txt"};  // the first that a sample has
+constexpr std::array<std::string_view, 3> kLabels = {"cls", "json", "txt"};  // by priority
 
 struct Extent {
   std::uint64_t begin = 0, size = 0;
 };
 
-// Consecutive members with the same name.
+// A run of consecutive members with the same name.
 struct Sample {
   std::string name;
   std::optional<Extent> image;
   std::array<std::optional<Extent>, kLabels.size()> labels;
 };
 
-// The value of "path" in a pax header, which has lines "<length> <key>=<value>\n"; empty if missing.
+// Returns the value of "path" in a pax header, which consists of lines "<length> <key>=<value>\n"; empty if missing.
 std::string pax_path(const std::string& archive, std::string_view lines) {
   std::string path;
   while (!lines.empty()) {
@@ -167,7 +167,7 @@ class Indexer {
       case 'x':
         long_name_ = pax_path(file_.name(), name_bytes(member));
         break;
-      case 'L':  // GNU
+      case 'L':  // GNU tar's long name
         long_name_ = name_bytes(member);
         long_name_.resize(std::min(long_name_.find('\0'), long_name_.size()));
         break;
@@ -190,7 +190,7 @@ class Indexer {
 
   void add(const std::string& path, Extent extent) {
     const std::size_t file = path.rfind('/') + 1, dot = path.find('.', file);
-    if (dot == std::string::npos || dot == file) {  // hidden files belong to no sample
+    if (dot == std::string::npos || dot == file) {  // hidden files do not belong to a sample
       return;
     }
     const std::string kind = lower_case(std::string_view(path).substr(dot + 1));
@@ -279,7 +279,7 @@ class Indexer {
   RandomAccessFile file_;
   const ImageReading& reading_;
   std::uint64_t at_ = 0;
-  std::string long_name_;  // of the next member
+  std::string long_name_;  // long name of the next member, or empty
   Sample sample_;
   Sha256 headers_;
   ShardIndex index_;
@@ -321,7 +321,7 @@ class ImageShards : public ImageDataset {
   std::vector<fs::path> paths_;
   std::int64_t channels_;
   std::vector<ShardEntry> entries_;
-  std::vector<std::int64_t> ends_;  // of each shard in entries_
+  std::vector<std::int64_t> ends_;  // end of each shard in entries_
   std::string identity_;
 };
 

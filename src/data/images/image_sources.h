@@ -12,7 +12,7 @@
 
 namespace headroom::data {
 
-// Square images as planes: `channels` x `size` x `size` bytes each.
+// Square images in memory, stored as planes of `channels` x `size` x `size` bytes.
 class InMemoryImages : public ImageDataset {
  public:
   InMemoryImages(std::int64_t size, std::int64_t channels) : size_(size), channels_(channels) {}
@@ -33,20 +33,20 @@ class InMemoryImages : public ImageDataset {
   std::vector<std::int32_t> labels_;
 };
 
-// Reads files, possibly gzip or zstd:
+// Reads files, which may be gzip or zstd:
 //   idx     recognised by content: unsigned bytes with 3 dimensions are images of one channel, with 1 dimension labels.
 //           The labels of "train-images-idx3-ubyte" are in "train-labels-idx1-ubyte" beside it (also with a dot before
 //           "idx"), unless the next file in `files` holds labels.
 //   .bin    CIFAR's binary format: a label (with 20 or 100 classes a coarse and a fine one), then 3 planes of 32 x 32.
-// Throws UserError naming the file, and what was found and expected: another format, images of another size, a file
-// shorter or longer than its header says, different numbers of images and labels, labels out of range. Memory is
-// allocated for the data present, not for the counts in a header.
+// Throws UserError naming the file, what was found and what was expected, for another format, a wrong image size, a
+// file shorter or longer than its header states, different numbers of images and labels, or labels out of range. Memory
+// is allocated for the data present, not for the counts in a header.
 InMemoryImages read_images(const std::vector<std::filesystem::path>& files, const ImageReading& reading);
 
-// A folder with one folder per class; ordered by class, then by file name.
+// Opens a folder with one subfolder per class. Images are ordered by class, then by file name.
 std::unique_ptr<const ImageDataset> open_image_folder(const std::filesystem::path& folder, const ImageReading& reading);
 
-// WebDataset shards; ordered by shard, then by sample. Reads all headers and labels, but no images.
+// Opens WebDataset shards. Images are ordered by shard, then by sample. Reads all headers and labels, but no images.
 std::unique_ptr<const ImageDataset> open_image_shards(const std::vector<std::filesystem::path>& shards,
                                                       const ImageReading& reading);
 

@@ -50,12 +50,12 @@ namespace fs = std::filesystem;
 constexpr std::uint32_t kIdxLabels = 0x0801, kIdxImages = 0x0803;  // unsigned bytes with 1 and 3 dimensions
 constexpr std::int64_t kCifarSide = 32, kCifarChannels = 3;
 
-// Reads a binary file front to back.
+// Reads a binary file sequentially.
 class BinaryReader {
  public:
   explicit BinaryReader(const fs::path& path) : path_(path.string()), reader_(open_bytes(path)) {}
 
-  // False at the end of the file; throws if the file ends inside `out`.
+  // Returns false at the end of the file. Throws UserError if the file ends inside `out`.
   bool fill(std::span<std::uint8_t> out, std::string_view what) {
     std::size_t have = 0;
     while (have < out.size()) {
@@ -116,7 +116,7 @@ bool holds_idx_labels(const fs::path& path) {
   return BinaryReader(path).number("an idx file's first number") == kIdxLabels;
 }
 
-// The labels file beside an images file, by the usual names.
+// Returns the labels file in the folder of an images file, by the usual naming schemes; nullopt if there is none.
 std::optional<fs::path> labels_next_to(const fs::path& images) {
   std::string name = images.filename().string();
   for (const auto& [from, to] : {std::pair{"images-idx3", "labels-idx1"}, std::pair{"images.idx3", "labels.idx1"}}) {

@@ -50,7 +50,7 @@ void auto_contrast(std::span<std::uint8_t> channel) {
   }
 }
 
-// Maps each shade to the number of darker pixels, in steps of 1/255 of all pixels but those of the brightest shade.
+// Maps each shade to the number of darker pixels divided by `step`, 1/255 of the pixels below the brightest shade.
 void equalize(std::span<std::uint8_t> channel) {
   std::array<std::int64_t, kShades> counts{};
   for (const std::uint8_t pixel : channel) {
@@ -72,7 +72,7 @@ void equalize(std::span<std::uint8_t> channel) {
   }
 }
 
-// The grey value of every pixel.
+// Returns the grey value of every pixel.
 std::vector<std::uint8_t> greys(const Planes& planes) {
   const auto area = static_cast<std::size_t>(planes.side * planes.side);
   std::vector<std::uint8_t> grey(planes.pixels.begin(), planes.pixels.begin() + static_cast<std::ptrdiff_t>(area));
@@ -85,8 +85,8 @@ std::vector<std::uint8_t> greys(const Planes& planes) {
   return grey;
 }
 
-// Interpolates between `plain` at factor 0 and the image at factor 1, or extrapolates. `plain` has the size of the
-// image or of one channel, which is then used for every channel.
+// Interpolates between `plain` (factor 0) and the image (factor 1); other factors extrapolate. `plain` has the size of
+// the image, or of one channel that is used for all channels.
 void blend(Planes& planes, std::span<const std::uint8_t> plain, double factor) {
   for (std::size_t begin = 0; begin < planes.pixels.size(); begin += plain.size()) {
     std::uint8_t* const pixels = planes.pixels.data() + begin;
@@ -104,7 +104,7 @@ void contrast(Planes& planes, double factor) {
   each_shade(planes, [&](std::uint8_t pixel) { return shade(mean + factor * (pixel - mean)); });
 }
 
-// The smoothing kernel is 5 in the centre and 1 around it, divided by 13; the margin is unchanged.
+// The smoothing kernel has weight 5 at the centre and 1 at its neighbours, divided by 13. The margin is unchanged.
 void sharpness(Planes& planes, double factor) {
   constexpr double kMiddle = 5.0, kSum = 13.0;
   const Planes original = planes;
@@ -123,7 +123,7 @@ void sharpness(Planes& planes, double factor) {
   blend(planes, smooth.pixels, factor);
 }
 
-// The pixel at (x, y) is taken from (xx x + xy y + x0, yx x + yy y + y0).
+// The pixel at (x, y) is read from (xx x + xy y + x0, yx x + yy y + y0).
 struct Affine {
   double xx = 1.0, xy = 0.0, x0 = 0.0;
   double yx = 0.0, yy = 1.0, y0 = 0.0;

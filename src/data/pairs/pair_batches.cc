@@ -9,7 +9,7 @@ namespace headroom::data {
 
 namespace {
 
-// Length of the longer side of a pair, with its end token.
+// Returns the length of the longer side of a pair, including the end token.
 std::int64_t padded_length(const PairFile& file, std::int64_t pair) {
   return std::max(file.source_length(pair), file.target_length(pair)) + 1;
 }
@@ -63,7 +63,7 @@ std::vector<std::int64_t> PairBatches::next() {
   const auto batch = static_cast<std::size_t>(batches(static_cast<std::uint64_t>(position.step)));
   std::vector<std::int64_t> pairs;
   for (std::int64_t place = cuts_[batch]; place < cuts_[batch + 1]; ++place) {
-    // The length of the pairs at this place, and the pair of that length chosen by this epoch.
+    // The length of the pairs at this position, and the pair of that length that this epoch's shuffle puts here.
     const auto after = std::upper_bound(starts_.begin(), starts_.end(), place);
     const std::int64_t first = *(after - 1), count = *after - first;
     const auto length = static_cast<std::uint64_t>(after - starts_.begin());

@@ -18,16 +18,16 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPairFormat = "headroom.pairs.1";
 constexpr std::int64_t kShortIds = 65536;
-constexpr std::int64_t kBetweenUpdates = 256;  // pairs
+constexpr std::int64_t kBetweenUpdates = 256;  // pairs between progress updates
 
-// Which sides of the pairs a tokenizer is trained on.
+// The sides of the pairs that a tokenizer is trained on.
 struct Sides {
   const char* name;
   bool source = true, target = true;
 };
 constexpr Sides kBothSides{""}, kSourceSide{" sources", true, false}, kTargetSide{" targets", false, true};
 
-// The sentences of the training pairs, one a line.
+// The sentences of the training pairs as a text, one sentence per line.
 class SidesText : public tokenizers::TextSource {
  public:
   SidesText(TrainingPairs& pairs, const Sides& sides) : pairs_(pairs), sides_(sides) {}
@@ -110,7 +110,7 @@ void write_pairs(TrainingPairs& pairs, const tokenizers::Tokenizer& tokenizer, c
 
 template <class Number>
 Number number_in(const std::byte* bytes, std::int64_t index) {
-  Number number;  // the bytes need not be aligned
+  Number number;  // copied with memcpy: the bytes may be unaligned
   std::memcpy(&number, bytes + static_cast<std::size_t>(index) * sizeof number, sizeof number);
   return number;
 }

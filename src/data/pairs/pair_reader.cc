@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPairBlanks = " \t\r\v\f";
 
-// Why a line is not text; empty if it is.
+// Returns why a line is not valid text; empty if it is valid.
 std::string text_complaint(std::string_view line) {
   if (line.find('\0') != std::string_view::npos) {
     return "must be text, but holds a NUL byte";
@@ -70,7 +70,7 @@ void PairReader::open() {
   }
 }
 
-// False at the end of the current file.
+// Reads the next line of each file; returns false at the end of the current file.
 bool PairReader::read_lines() {
   const bool more = source_->next(line_);
   if (target_ && target_->next(target_line_) != more) {
@@ -81,7 +81,7 @@ bool PairReader::read_lines() {
   return more;
 }
 
-// Parses the current lines into `pair`; returns what is wrong with them and where, or an empty string.
+// Parses the current lines into `pair`. Returns an error message with the place, or an empty string.
 std::string PairReader::parse(TextPair& pair) const {
   for (const auto& [reader, text] : {std::pair(&source_, &line_), std::pair(&target_, &target_line_)}) {
     if (const std::string wrong = *reader ? text_complaint(*text) : std::string(); !wrong.empty()) {

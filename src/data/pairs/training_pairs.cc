@@ -1,4 +1,4 @@
-// Which pairs a run trains on, and which are held out.
+// Selects the pairs that a run trains on and the pairs held out for validation.
 #include <algorithm>
 
 #include "foundation/core/random.h"
@@ -59,7 +59,7 @@ bool TrainingPairs::is_clean(const TextPair& pair) const {
     return true;
   }
   const auto [fewer, more] = std::minmax({word_count(pair.source), word_count(pair.target)});
-  const double ratio = static_cast<double>(more) / static_cast<double>(fewer);  // no side is empty
+  const double ratio = static_cast<double>(more) / static_cast<double>(fewer);  // the reader rejects empty sides
   return (most_words_ == 0 || more <= most_words_) && (length_ratio_ == 0.0 || ratio <= length_ratio_);
 }
 

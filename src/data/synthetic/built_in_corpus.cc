@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kEveryForValidation = 20;
-// Limits the time of an evaluation, and the share of any one file.
+// These limits bound the evaluation time and the influence of any single file.
 constexpr std::int64_t kValidationBytes = std::int64_t{1} << 20, kLargestForValidation = std::int64_t{128} << 10;
 
 fs::path torch_folder() {
@@ -34,7 +34,7 @@ bool is_source(const fs::path& path) {
   return extension == ".py" || extension == ".h" || extension == ".hpp" || extension == ".cuh";
 }
 
-// The names of all source files, relative to `folder`, sorted.
+// Returns the sorted names of all source files, relative to `folder`.
 std::vector<std::string> source_names(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -62,7 +62,7 @@ std::string hash_of(const std::string& name) {
 std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
   const fs::path folder = torch_folder();
   const std::vector<std::string> names = source_names(folder);
-  std::vector<std::pair<std::string, std::string>> chosen;  // by hash
+  std::vector<std::pair<std::string, std::string>> chosen;  // hash of the name, name
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool validates = i % kEveryForValidation == kEveryForValidation - 1;
     if (validates == (split == Split::validation)) {

@@ -20,7 +20,7 @@ enum Pattern { other_person, same_person, who_not, who };
 constexpr const char* kBlockNames[] = {"object_superclass", "object_copy",        "city_country", "city_copy",
                                        "tool_capability",   "adjective_opposite", "ordinal_next"};
 constexpr const char* kPatternNames[] = {"other_person", "same_person", "who_not", "who"};
-// Blocks of tasks 56 to 73, two tasks each: "Which is not ...?" and "Which is different?".
+// The blocks of tasks 56 to 73. Each block has two tasks: "Which is not ...?" and "Which is different?".
 constexpr const char* kOddNames[] = {"odd_object_copy",        "odd_object_superclass", "odd_city_copy",
                                      "odd_city_country",       "odd_tool_copy",         "odd_tool_capability",
                                      "odd_adjective_opposite", "odd_ordinal_before",    "odd_ordinal_after"};
@@ -30,7 +30,7 @@ const auto& pick(const List& list, Random& random) {
   return list[static_cast<std::size_t>(random.below(std::size(list)))];
 }
 
-// Draws `count` distinct numbers from 0..n-1.
+// Draws `count` distinct integers from 0..n-1.
 std::vector<std::size_t> different(std::size_t n, std::size_t count, Random& random) {
   std::vector<std::size_t> places;
   while (places.size() < count) {
@@ -47,7 +47,7 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-// What a fact states about a person.
+// The value that a fact states about a person.
 struct Value {
   std::string with_article;  // "a lynx"
   std::string name;          // "lynx"
@@ -66,8 +66,8 @@ Value value_of(const Thing& thing, std::string_view answer) {
           .unit = ""};
 }
 
-// Values with distinct answers, and one with the answer of the first: another thing of its class, or the same value if
-// there is no other.
+// Values with distinct answers, and a twin with the first value's answer: another thing of its class, or the same value
+// if the class has no other.
 struct Values {
   std::vector<Value> different;
   Value twin;
@@ -148,7 +148,7 @@ std::string fact(Block block, int form, const std::string& person, const Value& 
   return {};
 }
 
-// The words between the person (or "Who") and the answer, such as "has a kind of" or "does not have a kind of".
+// Returns the words between the person (or "Who") and the answer, such as "has a kind of" or "does not have a kind of".
 std::string predicate(Block block, bool negated, const Value& value) {
   const auto verb = [&](const char* does, const char* does_not) { return std::string(negated ? does_not : does); };
   switch (block) {
@@ -170,7 +170,7 @@ std::string predicate(Block block, bool negated, const Value& value) {
   return {};
 }
 
-// A line up to the answer, and the answer.
+// The text of an example up to its answer, and the answer.
 struct Example {
   std::string text, answer;
 };
@@ -187,7 +187,7 @@ Example fact_example(int task, Random& random) {
   std::size_t others = 0;
   for (std::size_t i = 0; i < 3; ++i) {
     const bool is_source = i == source;
-    // other_person: two facts concern the person asked about; who_not: two people have what is asked for.
+    // other_person: two facts are about the person in the question. who_not: two people have the value in the question.
     const std::string& who_has = pattern == other_person ? (is_source ? person(1) : person(0)) : person(i);
     if (pattern == who_not) {
       facts.push_back(fact(block, form, who_has,
@@ -263,7 +263,7 @@ class GeneratedText : public tokenizers::TextSource {
   }
 
  private:
-  static constexpr std::int64_t kBytesPerRow = 650;  // estimate for progress bars
+  static constexpr std::int64_t kBytesPerRow = 650;  // estimate, for progress bars
   CompositionRows rows_;
   std::int64_t row_ = 0;
 };
@@ -277,7 +277,7 @@ CompositionSubtask composition_subtask(int number) {
   if (number < kFactTasks) {
     return {kBlockNames[number / (kPatterns * kForms)], kPatternNames[number / kForms % kPatterns]};
   }
-  // In the authors' order, where which_not comes before which_different.
+  // The authors put which_not before which_different.
   return {kOddNames[(number - kFactTasks) / kForms], number % kForms == 0 ? "which_not" : "which_different"};
 }
 
@@ -324,7 +324,7 @@ std::string generate_composition_row(int task, Random& random) {
 }
 
 CompositionRows composition_rows(const config::DataOptions& options, Split split) {
-  constexpr std::int64_t kTrain = 50'000, kValidation = 888;  // the size of the authors' evaluation set
+  constexpr std::int64_t kTrain = 50'000, kValidation = 888;  // kValidation: size of the authors' evaluation set
   const bool train = split == Split::train;
   const std::int64_t wanted = train ? options.generated_train : options.generated_validation;
   return {.rows = wanted > 0 ? wanted

@@ -11,11 +11,11 @@ inline constexpr std::array<std::string_view, 24> kPersons = {
     "Ada",  "Boris", "Clara", "Dmitri", "Elena", "Felix",  "Greta", "Hugo",   "Ida",  "Jonas",  "Karin", "Leo",
     "Mona", "Nils",  "Olga",  "Pablo",  "Rosa",  "Stefan", "Tilda", "Ulrich", "Vera", "Walter", "Yara",  "Zeno"};
 
-// A noun with its article: "an" otter, "" socks (plural), "-" tea (singular, no article).
+// A noun with its article: "an" (otter), "" (socks: plural), "-" (tea: singular, no article).
 struct Thing {
   std::string_view article, name;
 };
-// Things with a common answer: a superclass, a country or a capability.
+// Things that share an answer: a superclass, a country or a capability.
 struct ThingClass {
   std::string_view name;
   std::vector<Thing> things;
@@ -86,10 +86,10 @@ inline constexpr std::array<Opposites, 16> kOpposites = {{{"hot", "cold"},
                                                           {"awake", "asleep"},
                                                           {"guilty", "innocent"}}};
 
-// An ordered list: "arrived <preposition> <value>", "the <unit> just before <value>".
+// An ordered list, for facts "arrived <preposition> <value>" and questions about "the <unit> just before <value>".
 struct Order {
   std::string_view unit, preposition;
-  bool circular;  // the first follows the last
+  bool circular;  // the first value follows the last
   std::vector<std::string_view> values;
 };
 inline const std::vector<Order>& orders() {

@@ -14,7 +14,7 @@ constexpr std::pair<std::string_view, std::uint16_t> kOperators[] = {
     {"[MIN", kMin}, {"[MAX", kMax}, {"[MED", kMed}, {"[SM", kSm}};
 constexpr std::size_t kDigits = 10;
 
-// An operator whose arguments are being read. Counts of the digits suffice for every operator.
+// An operator whose arguments are being read. Digit counts suffice to evaluate every operator.
 struct OpenOperator {
   std::uint16_t symbol = 0;
   std::array<std::uint32_t, kDigits> counts{};
@@ -24,7 +24,7 @@ struct OpenOperator {
     ++counts[static_cast<std::size_t>(value)];
     ++n;
   }
-  // The argument at a position in sorted order.
+  // Returns the argument at a position in sorted order.
   int at(std::uint64_t place) const {
     int digit = 0;
     for (std::uint64_t before = counts[0]; before <= place; before += counts[static_cast<std::size_t>(digit)]) {
@@ -50,7 +50,7 @@ struct OpenOperator {
   }
 };
 
-// Words are separated by blanks; brackets and parentheses need none.
+// Words are separated by spaces; brackets and parentheses need no space around them.
 class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
@@ -127,7 +127,7 @@ class Parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  std::int64_t parentheses_ = 0;          // open
+  std::int64_t parentheses_ = 0;          // number of open parentheses
   std::vector<std::uint32_t> arguments_;  // argument count of each open operator (a stack)
   std::vector<std::uint16_t> symbols_;
 };

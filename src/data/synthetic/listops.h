@@ -1,4 +1,4 @@
-// ListOps (Nangia and Bowman): nested lists of digits under MIN, MAX, MED and SM, whose value is the class.
+// ListOps (Nangia and Bowman): nested lists of digits under MIN, MAX, MED and SM; the class is the expression's value.
 //
 // Text format: "[MAX 4 [SM 7 5 ] 1 ]". The published files also have parentheses, which are redundant and ignored.
 #pragma once
@@ -19,13 +19,13 @@ namespace headroom::data::listops {
 inline constexpr std::uint16_t kPadding = 0, kDigit = 1, kMin = 11, kMax = 12, kMed = 13, kSm = 14, kEnd = 15;
 inline constexpr std::int64_t kVocabulary = 16, kClasses = 10;
 
-// Parses an expression to symbols. Throws UserError naming the column: an unknown word, unbalanced brackets or
-// parentheses, an operator without arguments, more than one expression. Not recursive: nesting is limited by memory
-// only.
+// Parses an expression into symbols. Throws UserError naming the column of an unknown word, of unbalanced brackets or
+// parentheses, of an operator without arguments, or of a second expression. Not recursive: only memory limits the
+// nesting depth.
 std::vector<std::uint16_t> parse(std::string_view text);
 
-// The value of an expression. MED is the median, for an even number of values the mean of the middle two rounded down;
-// SM is the sum modulo 10. Throws Error unless `symbols` are a result of parse().
+// Returns the value of an expression, 0 to 9. MED is the median; for an even number of values it is the mean of the
+// middle two, rounded down. SM is the sum modulo 10. Throws Error unless `symbols` is a result of parse().
 int evaluate(std::span<const std::uint16_t> symbols);
 
 std::string to_text(std::span<const std::uint16_t> symbols);
@@ -34,21 +34,21 @@ struct Generated {
   LabelledSequences train, validation;
 };
 
-// Generates the data of options.generator and generator_seed. No example occurs twice, across both splits. Depth counts
-// the levels of a tree, digits included.
-//   listops       as in SwitchHead's analysis: at most 50 symbols, depth 2 to 6, 2 to 5 arguments, each an operator
-//                 with probability 0.3
-//   listops_long  as in the Long Range Arena: 500 to 2000 symbols, depth up to 10, 2 to 10 arguments, 0.25
-// The validation split does not depend on generated_train; without `with_train` the training split stays empty. Shows
-// progress; throws InterruptedError on Ctrl-C, UserError if there are not enough different examples.
+// Generates the examples of options.generator and generator_seed. No example occurs twice, not even across the splits.
+// Depth is the number of tree levels, including the digits.
+//   listops       as in SwitchHead's analysis: at most 50 symbols, depth 2 to 6, 2 to 5 arguments; each argument is an
+//                 operator with probability 0.3
+//   listops_long  as in the Long Range Arena: 500 to 2000 symbols, depth up to 10, 2 to 10 arguments, probability 0.25
+// The validation split does not depend on generated_train. Without `with_train` the training split is left empty. Shows
+// progress. Throws InterruptedError on Ctrl-C, and UserError if the distribution has too few distinct examples.
 Generated generate(const config::DataOptions& options, bool with_train = true);
 
 struct Reading {
-  std::int64_t most_symbols = 0;  // maximum per expression
-  bool skip_bad_rows = false;     // skipped rows are counted in a warning
+  std::int64_t most_symbols = 0;  // maximum number of symbols per expression
+  bool skip_bad_rows = false;     // skip bad rows and log a warning with their number
 };
 
-// Reads lines "label<TAB>expression" from files, possibly gzip or zstd. A first line "Source<TAB>Target" swaps the
+// Reads lines "label<TAB>expression" from files, which may be gzip or zstd. A first line "Source<TAB>Target" swaps the
 // columns, as in the files of the Long Range Arena. Empty lines are skipped. Throws UserError naming file and line.
 LabelledSequences read(const std::vector<std::string>& patterns, const Reading& reading);
 

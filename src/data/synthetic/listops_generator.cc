@@ -10,12 +10,12 @@
 namespace headroom::data::listops {
 namespace {
 
-// The distribution of expressions, and the default sizes of the splits.
+// The distribution of expressions, and the default split sizes.
 struct Distribution {
   std::size_t fewest_symbols = 0, most_symbols = 0;
   int fewest_levels = 1, most_levels = 1;
   std::uint64_t fewest_arguments = 2, most_arguments = 2;
-  double operators = 0.0;  // probability of an operator instead of a digit
+  double operators = 0.0;  // probability that an argument is an operator
   std::int64_t train = 0, validation = 0;
 };
 
@@ -42,7 +42,7 @@ class Generator {
  public:
   Generator(const Distribution& distribution, std::uint64_t seed) : distribution_(distribution), random_(seed) {}
 
-  // Draws a tree; false if it is too small or too large.
+  // Draws a tree; returns false if it is too small or too large.
   bool draw(std::vector<std::uint16_t>& symbols) {
     symbols.clear();
     deepest_ = 0;
@@ -51,7 +51,7 @@ class Generator {
   }
 
  private:
-  // False once the tree is too long.
+  // Appends a random subtree; returns false once the tree is too long.
   bool grow(std::vector<std::uint16_t>& symbols, int level) {
     deepest_ = std::max(deepest_, level);
     if (level == distribution_.most_levels || random_.uniform() >= distribution_.operators) {
@@ -75,7 +75,7 @@ class Generator {
   int deepest_ = 0;
 };
 
-// Hash to detect duplicates; the probability of any collision among a million expressions is below 1e-7.
+// Hash for detecting duplicates. The probability of any collision among a million expressions is below 1e-7.
 std::uint64_t hash_of(const std::vector<std::uint16_t>& symbols) {
   std::uint64_t hash = symbols.size();
   for (const std::uint16_t symbol : symbols) {

@@ -28,7 +28,7 @@ bool is_archive(std::string_view name) {
   return file_ending(name) == ".tar" || file_ending(name) == ".tgz";
 }
 
-// Collects documents and enforces the limits.
+// Collects documents and enforces the size limits.
 class Collection {
  public:
   void add(const std::string& name, std::string_view text) {
@@ -65,7 +65,7 @@ class Collection {
   std::size_t together_ = 0;
 };
 
-// Reads up to `size` bytes; fewer only at the end of the file.
+// Reads `size` bytes, or fewer at the end of the file.
 std::string read_up_to(ByteReader& reader, std::size_t size) {
   constexpr std::size_t kAtOnce = std::size_t{1} << 20;
   std::string text;
@@ -124,7 +124,7 @@ class TarReader {
     return member;
   }
 
-  // Reads the content of a member, including its padding.
+  // Reads the content of a member of `size` bytes, and skips its padding.
   std::string content(std::uint64_t size) {
     const std::uint64_t whole = tar_blocks(size);
     std::string text = read_up_to(*reader_, whole);

@@ -67,7 +67,7 @@ std::string FileSequence::fingerprint() const {
   return hash.hex();
 }
 
-// Size of the block that begins at taken_; 0 if more text must be read to decide.
+// Returns the size of the block that begins at taken_, or 0 if more text must be read to determine it.
 std::size_t FileSequence::block_end() const {
   const std::string_view rest = std::string_view(pending_).substr(taken_);
   if (rest.size() < kBlock) {
@@ -83,7 +83,7 @@ std::size_t FileSequence::block_end() const {
   return rest.size() > kLongestLine ? character_boundary(rest, kLongestLine) : 0;
 }
 
-// Reads the next part; false at the end of the last file.
+// Reads the next part into pending_; returns false at the end of the last file.
 bool FileSequence::fill() {
   pending_.erase(0, taken_);
   taken_ = 0;
@@ -115,7 +115,7 @@ void FileSequence::warn_of_bad_rows() {
   log_warning("{}: {} of its rows were left out; the first: {}", inputs_[index_].path.string(), bad.count, bad.first);
 }
 
-// Inserts what separates the text before from the part that begins at `at`.
+// Inserts the separator, if any, before the part that begins at `at`.
 void FileSequence::separate(std::size_t at, bool starts_document) {
   if (any_text_ && starts_document) {
     pending_.insert(at, separator_);

@@ -24,7 +24,7 @@ bool is_number(const std::string& column) {
   return !column.empty() && column.find_first_not_of("0123456789") == std::string::npos;
 }
 
-// The index of a column: given as a number, or found in the header of a file.
+// The index of a column, given as a number or looked up in the header of a file.
 class Column {
  public:
   Column(std::string key, std::string name) : key_(std::move(key)), name_(std::move(name)) {
@@ -122,7 +122,7 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
   Column label("data.label_column", options.label_column), text("data.text_column", options.text_column);
   Column second("data.second_column", reading.paired ? options.second_column : "1");
   LabelledSequences read;
-  std::size_t columns = 0;  // of the first line of a file
+  std::size_t columns = 0;  // number of columns in the first line of the current file
   RowUse use{.header = {}, .row = {}, .skip_bad_rows = options.skip_bad_rows};
   use.header = [&](const std::vector<std::string>& row) {
     columns = row.size();
@@ -137,7 +137,7 @@ LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, c
     }
     const std::int32_t number = class_of(label.of(row), options.classes, reading.n_classes);
     const std::string& a = text.of(row);
-    const std::string& b = second.of(row);  // unpaired: the first column, which always exists
+    const std::string& b = second.of(row);  // unpaired: column 0, which always exists and is ignored
     if (reading.paired && b.empty()) {
       user_error("the text ({}) is empty", second.key());
     }

@@ -24,24 +24,24 @@ class Sequences {
   std::vector<std::size_t> ends_;
 };
 
-// Sequences, or pairs of them, with their class indices.
+// Sequences, or pairs of sequences, with their class indices.
 struct LabelledSequences {
-  Sequences first, second;  // second: empty unless these are pairs
+  Sequences first, second;  // second: empty unless the examples are pairs
   std::vector<std::int32_t> labels;
   std::int64_t size() const { return first.size(); }
-  std::int64_t length(std::int64_t i) const;  // of the longer sequence of a pair
-  std::string identity() const;               // "20000 examples, 9c41...": the count and a hash of all of them
+  std::int64_t length(std::int64_t i) const;  // length of the longer sequence of pair i
+  std::string identity() const;               // "20000 examples, 9c41...": number and hash of the examples
 };
 
 struct LabelledTextReading {
   std::int64_t n_classes = 2;
-  std::int64_t most_bytes = 0;  // longer texts are truncated
+  std::int64_t most_bytes = 0;  // longer texts are truncated to this many bytes
   bool paired = false;          // read options.second_column as well
 };
-// Reads texts as bytes, one token each; 0 never occurs in a text and can be padding. The columns are
-// options.label_column, text_column and second_column: if all are numbers, the first line of a file is an example, else
-// it names the columns. A label is one of options.classes or a class index. Throws UserError naming file and line for a
-// missing column, a label out of range and an empty text (see also table.h).
+// Reads texts as bytes, one token per byte; 0 never occurs in a text, so it can serve as padding. The columns are
+// options.label_column, text_column and second_column. If all are numbers, the first line of a file is an example;
+// otherwise it names the columns. A label is a class index or one of options.classes. Throws UserError naming file and
+// line for a missing column, a label out of range or an empty text (see also table.h).
 LabelledSequences read_labelled_text(const std::vector<std::string>& patterns, const config::DataOptions& options,
                                      const LabelledTextReading& reading);
 

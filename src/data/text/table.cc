@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLongestRow = std::size_t{64} << 20;
 constexpr int kEndOfFile = -1;
 
-// An error in one row; other errors concern the whole file.
+// An error in one row. All other errors concern the whole file.
 class BadRow : public UserError {
   using UserError::UserError;
 };
@@ -28,11 +28,11 @@ struct TableReader::Parts {
   bool quotes = false;
   char separator = 0;
   std::unique_ptr<TextFile> file;
-  std::string text;  // buffer, consumed up to `at`; holds the whole current row
+  std::string text;  // buffer, consumed up to `at`; contains the whole current row
   std::size_t at = 0, row = 0;
-  std::int64_t line = 1, begun = 0;  // line of the next character, first line of the last row
+  std::int64_t line = 1, begun = 0;  // line of the next character; line where the last row begins
 
-  // The next character, without consuming it.
+  // Returns the next character without consuming it.
   int peek() {
     while (at == text.size()) {
       text.erase(0, row);
@@ -57,7 +57,7 @@ struct TableReader::Parts {
     return c;
   }
   bool at_line_end() {
-    if (peek() == '\r') {  // part of the line end only before LF; ignored elsewhere
+    if (peek() == '\r') {  // part of the line end only before LF
       ++at;
       if (peek() != '\n' && peek() != kEndOfFile) {
         return false;
@@ -65,7 +65,7 @@ struct TableReader::Parts {
     }
     return peek() == '\n' || peek() == kEndOfFile;
   }
-  // Reading continues after the first line of the row, so that an unclosed quote does not swallow the following lines.
+  // Throws BadRow. Reading resumes after the first line of the row, so an unclosed quote does not swallow later lines.
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
     const std::string why = fmt::format(format, std::forward<Args>(args)...);
@@ -124,7 +124,7 @@ struct TableReader::Parts {
       get();
       fields.push_back(field());
     }
-    get();  // the line's end
+    get();  // consume the line end
   }
 };
 
@@ -207,7 +207,7 @@ class FileRows {
   std::string path_;
   TableReader reader_;
   const RowUse& use_;
-  std::string complaint_;  // the first
+  std::string complaint_;  // error message of the first bad row
   std::int64_t bad_ = 0, rows_ = 0;
 };
 

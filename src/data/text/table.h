@@ -11,20 +11,20 @@
 
 namespace headroom::data {
 
-// Reads UTF-8 text, also gzip or zstd. In files named .csv, commas separate fields, and fields may be quoted as in RFC
-// 4180: a quoted field may span lines, a quote inside is doubled. In all other files tabs separate fields and quotes
-// are ordinary characters. Lines end with LF or CRLF; empty ones and a byte order mark are skipped.
+// Reads UTF-8 text, which may be gzip or zstd. In files named .csv, commas separate fields, and fields may be quoted as
+// in RFC 4180: a quoted field may span lines and doubles the quotes inside it. In all other files, tabs separate fields
+// and quotes are ordinary characters. Lines end with LF or CRLF. Empty lines and a byte order mark are skipped.
 class TableReader {
  public:
   // Throws UserError if the file cannot be opened.
   explicit TableReader(const std::filesystem::path& path);
   ~TableReader();
 
-  // False at the end. Throws UserError naming file and line for an unclosed quote, characters next to a quoted field, a
-  // row of more than 64 MiB, a NUL byte, invalid UTF-8. After an error in a row, next() continues with the following
-  // line.
+  // Reads the next row; returns false at the end. Throws UserError naming file and line for an unclosed quote,
+  // characters next to a quoted field, a row of more than 64 MiB, a NUL byte or invalid UTF-8. After such an error,
+  // next() continues with the following line.
   bool next(std::vector<std::string>& row);
-  std::string place() const;  // of the last row: "file:12"
+  std::string place() const;  // "file:12", for the last row
 
  private:
   struct Parts;
@@ -32,17 +32,17 @@ class TableReader {
 };
 
 struct RowUse {
-  // Whether the first row of a file is a header. Its errors are never skipped.
+  // Returns whether the first row of a file is a header. Errors that it throws are never skipped.
   std::function<bool(const std::vector<std::string>& row)> header;
   std::function<void(const std::vector<std::string>& row)> row;
   bool skip_bad_rows = false;
 };
-// Calls `use` for every row of the files, in order. A UserError that it throws is rethrown as "file:12: ..." or, with
-// skip_bad_rows, counted; a warning tells how many rows were skipped and why the first one was. Throws UserError if no
-// row of a file is left.
+// Calls `use` for every row of the files, in order. A UserError that `use` throws is rethrown as "file:12: ...". With
+// skip_bad_rows it is counted instead, and a warning gives the number of skipped rows and the first error. Throws
+// UserError if no row of a file remains.
 void for_each_row(const std::vector<std::string>& patterns, const RowUse& use);
 
-// Parses a whole number from 0 to end-1; throws UserError naming `what` for anything else.
+// Parses a whole number from 0 to end-1. Throws UserError naming `what` for anything else.
 std::int64_t parse_index(std::string_view text, std::int64_t end, std::string_view what);
 
 }  // namespace headroom::data

@@ -14,7 +14,7 @@ std::string_view field(const TarHeader& header, std::size_t begin, std::size_t l
   return all.substr(0, all.find('\0'));
 }
 
-// Parses octal digits between blanks.
+// Parses octal digits surrounded by spaces.
 std::optional<std::uint64_t> octal(std::string_view text) {
   const std::size_t first = text.find_first_not_of(' ');
   text = first == std::string_view::npos ? std::string_view() : text.substr(first);

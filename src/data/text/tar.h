@@ -8,7 +8,7 @@
 
 namespace headroom::data {
 
-constexpr std::size_t kTarBlock = 512;  // headers and contents begin at multiples of this
+constexpr std::size_t kTarBlock = 512;  // bytes; headers and contents begin at multiples of this
 using TarHeader = std::array<char, kTarBlock>;
 
 struct TarMember {
@@ -20,11 +20,11 @@ struct TarMember {
   bool has_content() const { return type < '1' || type > '6'; }
 };
 
-// Parses the header at byte `at` of the archive; nullopt for a block of zeros, which ends the archive. Throws UserError
-// naming the archive for a wrong checksum or a size that is not octal.
+// Parses the header at byte `at` of the archive. Returns nullopt for a block of zeros, which ends the archive. Throws
+// UserError naming the archive if the checksum is wrong or the size is not octal.
 std::optional<TarMember> read_tar_header(const TarHeader& header, const std::string& archive, std::uint64_t at);
 
-// Size in the archive of a member of `size` bytes, padding included.
+// Returns the bytes that a member of `size` bytes occupies in the archive, including padding.
 constexpr std::uint64_t tar_blocks(std::uint64_t size) {
   return (size + kTarBlock - 1) / kTarBlock * kTarBlock;
 }

@@ -26,13 +26,13 @@ std::int64_t size_of(tokenizers::TextSource& text) {
   return size;
 }
 
-// The position after the first line end from `wanted` on, else after the last one before it, else 0. A line end at the
-// end of the text does not count.
+// Returns the position after the first line end at or after `wanted`; else after the last line end before it; else 0. A
+// line end at the end of the text does not count.
 std::int64_t line_end_near(tokenizers::TextSource& text, std::int64_t wanted, std::int64_t size) {
   std::int64_t begin = 0, last = 0;
   for (std::string block; last < wanted && text.next(block); begin += std::ssize(block)) {
     if (begin + std::ssize(block) == size) {
-      block.pop_back();  // the end of the text
+      block.pop_back();  // excludes a line end at the end of the text
     }
     const auto from = static_cast<std::size_t>(std::max<std::int64_t>(wanted - begin - 1, 0));
     const std::size_t after = block.find('\n', from), found = after == std::string::npos ? block.rfind('\n') : after;
@@ -42,8 +42,8 @@ std::int64_t line_end_near(tokenizers::TextSource& text, std::int64_t wanted, st
   return last;
 }
 
-// One split of a text that is cut at a line end: its last lines for validation, the rest for training. The cut is found
-// at the first next(), which reads the text up to two extra times.
+// One split of a text that is cut at a line end: the last lines are for validation, the rest for training. The first
+// call of next() finds the cut, which reads the text up to two extra times.
 class TextShare : public tokenizers::TextSource {
  public:
   TextShare(std::unique_ptr<tokenizers::TextSource> whole, double share, Split split, std::string name)
@@ -90,7 +90,7 @@ class TextShare : public tokenizers::TextSource {
   double share_;
   Split split_;
   std::string name_;
-  std::int64_t cut_ = 0, at_ = 0;  // bytes of the whole text
+  std::int64_t cut_ = 0, at_ = 0;  // byte offsets in the whole text
 };
 
 std::vector<fs::path> matches(const std::string& pattern) {

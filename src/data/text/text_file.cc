@@ -17,13 +17,14 @@ constexpr std::size_t kLongestTextLine = std::size_t{1} << 20;
 constexpr std::size_t kLongestJsonLine = std::size_t{256} << 20;
 constexpr std::size_t kLongestSource = std::size_t{16} << 20;
 
-// The bytes of a file without its byte order mark, checked for NUL and, unless the content is bytes, for UTF-8.
+// Reads the bytes of a file without its byte order mark. Rejects NUL bytes and, unless the content is bytes, invalid
+// UTF-8.
 class CheckedBytes {
  public:
   explicit CheckedBytes(const std::filesystem::path& path, Content content = Content::utf8)
       : path_(path.string()), content_(content), reader_(open_bytes(path)), buffer_(kReadSize) {}
 
-  // The next part; empty at the end.
+  // Returns the next part; empty at the end.
   std::string_view next() {
     std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {
@@ -69,7 +70,7 @@ class PlainText : public TextFile {
   CheckedBytes bytes_;
 };
 
-// One document per line, in a string field of a JSON object.
+// Reads one document per line, from a string field of a JSON object.
 class JsonLines : public TextFile {
  public:
   JsonLines(const std::filesystem::path& path, std::string field, bool skip)
@@ -103,7 +104,7 @@ class JsonLines : public TextFile {
     }
   }
 
-  // Reads the next line, without its end, into line_.
+  // Reads the next line, without its line end, into line_.
   bool next_line() {
     line_.clear();
     ++number_;
@@ -149,13 +150,13 @@ class JsonLines : public TextFile {
   bool skip_;
   BadRows bad_;
   CheckedBytes bytes_;
-  std::string_view rest_;  // unread rest of the last part
+  std::string_view rest_;  // unread remainder of the last part
   std::string line_;
   std::int64_t number_ = 0;
   bool ended_ = false, any_ = false;
 };
 
-// A file read whole; unreadable, empty, too long and invalid ones have no text instead of raising an error.
+// A file read at once. Files that are unreadable, empty, too long or invalid give no text instead of an error.
 class LenientText : public TextFile {
  public:
   explicit LenientText(std::filesystem::path path) : path_(std::move(path)) {}

@@ -13,24 +13,25 @@
 
 namespace headroom::data {
 
-// One file as checked text.
+// Reads one file as validated text.
 class TextFile {
  public:
   virtual ~TextFile() = default;
-  // Appends the next part; false at the end. A part may end inside a character; the whole text is valid UTF-8.
-  // `starts_document`: a document begins with this part, and the caller separates it from the text before.
+  // Appends the next part of the text; returns false at the end. A part may end inside a character, but the whole text
+  // is valid UTF-8. Sets `starts_document` if a document begins with this part; the caller then inserts a separator.
   virtual bool more(std::string& text, bool& starts_document) = 0;
-  virtual std::int64_t consumed() const = 0;  // bytes of the file
+  virtual std::int64_t consumed() const = 0;  // bytes of the file read so far
   struct BadRows {
     std::int64_t count = 0;
     std::string first;  // error message of the first one
   };
-  virtual BadRows bad_rows() const { return {}; }  // skipped so far
+  virtual BadRows bad_rows() const { return {}; }  // rows skipped so far
 };
 
 enum class FileKind { plain, json_lines, lenient, bytes };
 
-// Throws UserError naming the file and byte: empty, binary (a NUL byte), invalid UTF-8 unless `content` is bytes.
+// Throws UserError naming file and byte if the file is empty, binary (has a NUL byte) or invalid UTF-8; `content` bytes
+// allows invalid UTF-8.
 std::unique_ptr<TextFile> open_plain_text(const std::filesystem::path& path, Content content = Content::utf8);
 
 struct TextFileInput {
@@ -39,14 +40,14 @@ struct TextFileInput {
   std::int64_t size = 0;  // bytes on disk
 };
 
-// Opens a file of any kind; json_field and skip_bad_rows apply to JSON lines.
+// Opens a file of any kind. `json_field` and `skip_bad_rows` apply to JSON lines only.
 std::unique_ptr<TextFile> open_text_file(const TextFileInput& input, const std::string& json_field, bool skip_bad_rows);
 
-// The concatenation of text files, in blocks.
+// Concatenates text files and returns the text in blocks.
 class FileSequence : public tokenizers::TextSource {
  public:
-  // `json_field`, `separator` and `skip_bad_rows` apply to JSON lines. The number of skipped rows of each file is
-  // logged as a warning once.
+  // `json_field`, `separator` and `skip_bad_rows` apply to JSON lines only. The number of skipped rows is logged as one
+  // warning per file.
   FileSequence(std::vector<TextFileInput> inputs, std::string json_field, std::string separator,
                bool skip_bad_rows = false);
   bool next(std::string& block) override;
@@ -64,24 +65,24 @@ class FileSequence : public tokenizers::TextSource {
   std::vector<TextFileInput> inputs_;
   std::string json_field_, separator_;
   bool skip_bad_rows_;
-  std::size_t warned_ = 0;  // files whose skipped rows were logged
+  std::size_t warned_ = 0;  // number of files whose skipped rows were logged
   std::unique_ptr<TextFile> current_;
-  std::size_t index_ = 0;              // of current_ in inputs_
+  std::size_t index_ = 0;              // index of current_ in inputs_
   std::int64_t total_ = 0, done_ = 0;  // bytes of all files, of the files before current_
-  std::string pending_;                // text read; from taken_ on not yet returned
+  std::string pending_;                // text read; the part from taken_ on has not been returned
   std::size_t taken_ = 0;
-  char last_ = '\n';                             // character of the text so far
-  bool any_text_ = false, file_begins_ = false;  // file_begins_: no text of current_ was read yet
+  char last_ = '\n';                             // last character of the text so far
+  bool any_text_ = false, file_begins_ = false;  // file_begins_: no text of current_ has been read yet
 };
 
-// Reads a text file, possibly gzip or zstd, line by line, without a byte order mark.
+// Reads a text file, which may be gzip or zstd, line by line. Skips a byte order mark.
 class LineReader {
  public:
   explicit LineReader(const std::filesystem::path& path);
-  // The next line without its LF or CRLF; false at the end. Throws UserError naming file and line if it is longer than
-  // 1 MiB.
+  // Reads the next line, without its LF or CRLF; returns false at the end. Throws UserError naming file and line if the
+  // line is longer than 1 MiB.
   bool next(std::string& line);
-  std::string place() const;  // of the last line: "file:12"
+  std::string place() const;  // "file:12", for the last line
   std::int64_t consumed() const { return bytes_->consumed(); }
 
  private:
@@ -89,7 +90,7 @@ class LineReader {
   std::unique_ptr<ByteReader> bytes_;
   std::vector<char> buffer_;
   std::size_t at_ = 0, end_ = 0;  // unread part of the buffer
-  std::int64_t number_ = 0;       // of the last line, from 1
+  std::int64_t number_ = 0;       // number of the last line, from 1
 };
 
 }  // namespace headroom::data

@@ -4,7 +4,7 @@ namespace headroom::data {
 
 namespace {
 
-// Part of every cached name; increment it when the same text gives a different file.
+// Part of every cache file name. Increment it when the same text would give a different file.
 constexpr int kCacheVersion = 3;
 
 }  // namespace

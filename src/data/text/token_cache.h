@@ -1,4 +1,4 @@
-// Names of data sets and of the files cached for them, and cached tokenizers.
+// Dataset ids, the names of cached files, and cached tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -15,13 +15,13 @@
 
 namespace headroom::data {
 
-// Short dataset id: the first 16 hex digits of a SHA-256. Finishes the hash.
+// Returns the short dataset id: the first 16 hex digits of a SHA-256. Finishes the hash.
 std::string dataset_id(Sha256& hash);
 
-// The file name, without ending, for what is derived from the data and options that `text` describes.
+// Returns the cache file name, without extension, of data derived from the data and options that `text` describes.
 std::string cache_name(std::string_view text);
 
-// Opens a cached file; nullopt if it is missing or damaged, so that it will be made again.
+// Opens a cached file. Returns nullopt if it is missing or corrupt, so that the caller recreates it.
 template <class Open>
 auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optional<decltype(open(path))> {
   std::error_code ignored;

@@ -14,7 +14,7 @@ constexpr char kOther = '\xff';  // stands for every byte without an id; never p
 
 class Bytes : public Tokenizer {
  public:
-  // `values`: the byte values in the order of their ids; empty: all 256.
+  // `values` are the byte values in the order of their ids; empty: all 256.
   explicit Bytes(std::string values) : values_(std::move(values)) {
     const std::size_t other = values_.find(kOther);
     ids_.fill(other == std::string::npos ? kNone : static_cast<std::int32_t>(other));

@@ -1,4 +1,4 @@
-// The four kinds of tokenizers: functions that train, restore and load each.
+// The functions that train, restore and load each of the four kinds of tokenizers.
 #pragma once
 
 #include <filesystem>
@@ -11,36 +11,37 @@
 
 namespace headroom::tokenizers {
 
-constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, which SentencePiece writes for a blank
+constexpr std::string_view kBlankSymbol = "\xe2\x96\x81";  // U+2581, SentencePiece's symbol for a space
 
 std::unique_ptr<Tokenizer> train_bytes(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_bytes(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_words(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_words(std::string serialised, std::string_view origin);
-// Reads a word list: one word a line, by descending frequency, optionally followed by its count. "<unk>" and "<eos>"
-// get ids 0 and 1 wherever they stand. Throws UserError naming the line.
+// Reads a word list: one word per line, by descending frequency, optionally followed by its count. "<unk>" and "<eos>"
+// get ids 0 and 1 wherever they are listed. Throws UserError naming the line.
 std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& options, TextSource& text);
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin);
 
 std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, TextSource& text);
-// From a tokenizer.json, or from a vocabulary and merges. Fewer than `min_size` ids are filled up with spare ids,
-// which have no text.
+// Restores a tokenizer from a tokenizer.json, or from a vocabulary and merges. If it has fewer than `min_size` ids,
+// adds spare ids, which have no text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t min_size = 0);
 std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
                                             std::string_view origin, std::string_view merges_origin,
                                             std::int64_t min_size = 0);
-// Whether the name of a file ends in .json or .json.gz.
+// Returns whether a file name ends in .json or .json.gz.
 bool names_bpe(const std::filesystem::path& path);
-// In a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json and vocab.bpe. As a file: a
-// tokenizer.json, or the vocabulary of such a pair, whose merges lie beside it. Each may be gzip (name + ".gz").
+// Loads a byte-level BPE tokenizer. From a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json
+// and vocab.bpe. From a file: a tokenizer.json, or the vocabulary of such a pair with its merges in the same folder.
+// Each file may be gzip (name + ".gz").
 std::unique_ptr<Tokenizer> load_bpe(const std::filesystem::path& path, std::int64_t min_size);
 
-// Whether this is a serialised pair of tokenizers (two_tokenizers()).
+// Returns whether this is a serialised pair of tokenizers (two_tokenizers()).
 bool holds_two(std::string_view serialised);
-// Restores such a pair; `kind` is that of the target tokenizer. Throws UserError naming `origin`.
+// Restores such a pair. `kind` is the kind of the target tokenizer. Throws UserError naming `origin`.
 std::unique_ptr<Tokenizer> restore_two(config::TokenizerKind kind, std::string_view serialised,
                                        std::string_view origin);
 
@@ -50,7 +51,7 @@ config::TokenizerKind kind_named(std::string_view name, std::string_view origin)
 // Throws UserError unless 0 <= id < vocabulary_size.
 void check_id(std::int32_t id, std::int64_t vocabulary_size);
 
-// Reads a text from its start, block by block, and shows progress.
+// Rewinds a text, reads it block by block, and shows progress.
 class BlockReader {
  public:
   BlockReader(TextSource& text, std::string what) : text_(text), progress_(std::move(what), text.bytes_total(), "B") {

@@ -16,10 +16,10 @@ namespace {
 
 constexpr const char* kFormat = "headroom.tokenizer.1";
 constexpr std::size_t kLargestModel = std::size_t{256} << 20;
-constexpr std::size_t kLengthBytes = 8;  // of a safetensors header
+constexpr std::size_t kLengthBytes = 8;  // size of a safetensors header's length field
 
-// A safetensors file starts with the length of its header and a brace. The first 8 bytes of a SentencePiece model, read
-// as a length, exceed any file size.
+// A safetensors file starts with the length of its header, followed by a brace. The first 8 bytes of a SentencePiece
+// model, read as a length, exceed any file size.
 bool is_safetensors(const MappedFile& file) {
   const auto bytes = file.bytes();
   std::uint64_t length = 0;
@@ -30,7 +30,7 @@ bool is_safetensors(const MappedFile& file) {
   return bytes[kLengthBytes] == std::byte{'{'} && length < bytes.size();
 }
 
-// Whether a tokenizer.model is SentencePiece's: other programs use the name for other formats.
+// Returns whether a file named tokenizer.model is a SentencePiece model. Other programs use the name for other formats.
 bool is_sentencepiece_file(const std::filesystem::path& path) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || std::filesystem::file_size(path, ignored) > kLargestModel) {

@@ -1,4 +1,4 @@
-// Writes tokenizers as a tokenizer.json for the `tokenizers` package.
+// Writes tokenizers as tokenizer.json files for the `tokenizers` package.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -26,7 +26,7 @@ std::string with_blanks(std::string text, std::string_view blank) {
   return text;
 }
 
-// The post_processor that prepends a token to every text.
+// Returns the post_processor that prepends a token to every text.
 SortedJson template_for(const std::string& token, std::int32_t id) {
   const SortedJson mark = {{"SpecialToken", {{"id", token}, {"type_id", 0}}}},
                    first = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
@@ -38,9 +38,9 @@ SortedJson template_for(const std::string& token, std::int32_t id) {
            {{token, {{"id", token}, {"ids", SortedJson::array({id})}, {"tokens", SortedJson::array({token})}}}}}};
 }
 
-// A SentencePiece model as JSON. With Lines::separate the line end is an added token, so that the text between two line
-// ends is normalised on its own, and the vocabulary has plain blanks instead of U+2581; a U+2581 in the text is then an
-// unknown character, spelled in bytes.
+// A SentencePiece model as JSON. With Lines::separate, the line end is an added token, so that each line is normalised
+// separately, and the vocabulary has plain spaces instead of U+2581. A U+2581 in the text is then an unknown character,
+// encoded as bytes.
 class PiecesAsJson {
  public:
   PiecesAsJson(const SentencePieceModel& model, Lines lines)
@@ -73,7 +73,7 @@ class PiecesAsJson {
   }
 
   SortedJson added(const SpecialNames& special) const {
-    std::vector<std::pair<std::size_t, bool>> ids;  // and whether the token is special
+    std::vector<std::pair<std::size_t, bool>> ids;  // id, and whether the token is special
     for (const std::string& name : special.names) {
       if (const std::size_t id = id_of(name); id < names_.size()) {
         ids.emplace_back(id, true);
@@ -159,7 +159,7 @@ class PiecesAsJson {
             {"merges", merges()}};
   }
 
-  // Every split of a piece into two pieces is a merge; merges are sorted by the score of the whole piece.
+  // Every split of a piece into two pieces is a merge. Merges are sorted by the score of the resulting piece.
   SortedJson merges() const {
     std::unordered_map<std::string_view, std::size_t> ids;
     for (std::size_t id = 0; id < names_.size(); ++id) {
@@ -187,10 +187,10 @@ class PiecesAsJson {
   const SentencePieceModel& model_;
   bool separate_lines_;
   std::string_view blank_;
-  std::vector<std::string> names_;  // by id
+  std::vector<std::string> names_;  // text of each piece, by id
 };
 
-// Empty if the model is not BPE or has features that the `tokenizers` package lacks.
+// Returns an empty string if the model is not BPE or has features that the `tokenizers` package lacks.
 std::string sentencepiece_to_json(std::string_view serialised, const SpecialNames& special) {
   const SentencePieceModel model = parse_sentencepiece(serialised);
   const auto unsupported = [](const VocabularyPiece& piece) {
@@ -203,7 +203,7 @@ std::string sentencepiece_to_json(std::string_view serialised, const SpecialName
   return PiecesAsJson(model, lines_of(serialised)).document(special);
 }
 
-// Byte ids as BPE tokens without merges.
+// Returns a bytes tokenizer as BPE tokens without merges.
 BpeModel bytes_as_bpe(const Tokenizer& tokenizer, const SpecialNames& special) {
   BpeModel model;
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {

@@ -1,5 +1,5 @@
-// The tokenizers of the two sides of a translation joined into one. Serialised: kTwo, the kind and byte size of the
-// source tokenizer, its bytes, the bytes of the target tokenizer.
+// Joins the tokenizers of the two sides of a translation. Serialised form: kTwo, the kind and byte size of the source
+// tokenizer, its bytes, then the bytes of the target tokenizer.
 #include <utility>
 
 #include "foundation/core/text/format.h"
@@ -43,7 +43,7 @@ class TwoTokenizers : public Tokenizer {
   std::string serialised_;
 };
 
-// Removes the prefix up to and including `end` from `text` and returns it without `end`.
+// Removes the prefix of `text` up to and including `end`, and returns it without `end`.
 std::string_view take_until(std::string_view& text, char end, std::string_view origin) {
   const std::size_t at = text.find(end);
   if (at == std::string_view::npos) {

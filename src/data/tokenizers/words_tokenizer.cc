@@ -48,7 +48,7 @@ class Words : public Tokenizer {
       ids_.emplace(words_[id], static_cast<std::int32_t>(id));
     }
   }
-  Words(const Words&) = delete;  // words_ point into lines_
+  Words(const Words&) = delete;  // words_ has views of lines_
   Words& operator=(const Words&) = delete;
 
   config::TokenizerKind kind() const override { return config::TokenizerKind::words; }

@@ -15,7 +15,7 @@ void check_shape(BatchShape shape) {
   }
 }
 
-// The tokens of one file, cut into `per_epoch` batches.
+// Batches of a single file, cut into `per_epoch` batches.
 class FileBatches : public TokenBatches {
  protected:
   FileBatches(const std::shared_ptr<const TokenFile>& file, BatchShape shape, std::int64_t per_epoch)
@@ -119,7 +119,7 @@ EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, Evaluation
   const std::int64_t chunks = predictions_ / shape.length + (predictions_ % shape.length > 0 ? 1 : 0);
   const std::int64_t most = shape.warming > 0 ? 1 + chunks / (kShare * shape.warming) : chunks;
   shape_.batch = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
-  // The first stream needs no warming: it has `warming` more chunks of its own.
+  // The first stream needs no warming: it reads `warming` more chunks of its own instead.
   steps_ = (chunks + (shape_.batch - 1) * shape.warming + shape_.batch - 1) / shape_.batch;
 }
 
@@ -129,7 +129,7 @@ bool EvaluationPass::next(EvaluationBatch& batch) {
   }
   const auto first_of = [&](std::int64_t row) { return (row * (steps_ - shape_.warming) + step_) * shape_.length; };
   batch.batch = shape_.batch;
-  while (first_of(batch.batch - 1) >= predictions_) {  // the last streams may end earlier
+  while (first_of(batch.batch - 1) >= predictions_) {  // the last streams may have ended
     --batch.batch;
   }
   batch.length = std::min(shape_.length, predictions_ - first_of(0));

@@ -11,7 +11,7 @@
 namespace headroom::data {
 namespace {
 
-// An epoch over a set stored in files (FileShuffle), with random access.
+// The order of an epoch over a data set stored in files (FileShuffle), with random access.
 class FileOrder {
  public:
   FileOrder(const FileShuffle& shuffle, std::uint64_t seed)
@@ -27,7 +27,7 @@ class FileOrder {
     }
   }
 
-  // The example at a position of the epoch.
+  // Returns the example at a position of the epoch.
   std::int64_t operator()(std::int64_t place) const {
     const std::int64_t begin = place / together_ * together_, count = std::min(together_, ends_.back() - begin);
     const Shuffle within(static_cast<std::uint64_t>(count), mix(seed_, static_cast<std::uint64_t>(begin)));
@@ -40,7 +40,7 @@ class FileOrder {
  private:
   std::uint64_t seed_;
   std::int64_t together_;
-  // Of the files in the epoch's order: the first example, and the position after the last one.
+  // For each file, in the epoch's order: its first example, and the position after its last one.
   std::vector<std::int64_t> begins_, ends_;
 };
 

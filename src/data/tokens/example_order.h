@@ -1,4 +1,4 @@
-// The order in which the examples of a set are trained on.
+// The order in which training reads the examples of a data set.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace headroom::data {
 
-// For sets stored in files: an epoch reads the files in random order and shuffles every `together` consecutive
-// examples, so that examples read at about the same time lie in few files, as with a shuffle buffer of `together`
-// examples.
+// For data sets stored in files. An epoch reads the files in random order and shuffles each block of `together`
+// consecutive examples. Examples that are read at about the same time then lie in few files, as with a shuffle buffer
+// of `together` examples.
 struct FileShuffle {
-  std::vector<std::int64_t> sizes;  // examples per file, in their order
-  std::int64_t together = 0;        // 0: shuffle all examples
+  std::vector<std::int64_t> sizes;  // number of examples in each file, in the data set's order
+  std::int64_t together = 0;        // examples shuffled together; 0: all
 };
 
 struct OrderOptions {
   std::int64_t examples = 0, batch = 1;
   std::uint64_t seed = 0;
-  // Length of an example. If set, examples of similar length share a batch, which reduces padding.
+  // Returns the length of an example. If set, examples of similar length share a batch, which reduces padding.
   std::function<std::int64_t(std::int64_t)> length;
   FileShuffle files = {};  // if set, takes precedence over `length`
 };
 
-// Every epoch has its own order. With lengths, the examples of kPool consecutive batches are sorted by length, cut into
-// batches, and the batches shuffled. Examples left over at the end of an epoch, less than a batch, are not used in it.
+// Every epoch has its own order. With lengths, the examples of kPool consecutive batches are sorted by length and cut
+// into batches, and the batches are shuffled. An incomplete batch at the end of an epoch is dropped.
 class ExampleOrder : public EpochStream {
  public:
   static constexpr std::int64_t kPool = 32;
 
-  // `what` names the set in messages. Throws UserError if it holds less than one batch.
+  // `what` names the data set in messages. Throws UserError if it has fewer examples than one batch needs.
   ExampleOrder(OrderOptions options, std::string what);
   std::vector<std::int64_t> next();  // the examples of the next batch
 
@@ -40,7 +40,7 @@ class ExampleOrder : public EpochStream {
   void fill();
   OrderOptions options_;
   DataPosition filled_ = {.epoch = -1, .step = 0};  // position of the first batch in pool_
-  std::vector<std::int64_t> pool_;                  // examples, batch after batch
+  std::vector<std::int64_t> pool_;                  // examples, batch by batch
 };
 
 }  // namespace headroom::data

@@ -21,8 +21,8 @@ std::vector<std::int32_t> some_tokens(const TokenFile& file, std::int64_t begin,
   return ids;
 }
 
-// The first position from `wanted` on that follows a line end, else the last one before, else `wanted`. The end of the
-// file does not count. `line_end` below 0: the tokenizer has none.
+// Returns the first position at or after `wanted` that follows a line end; else the last such position before `wanted`;
+// else `wanted`. A line end at the end of the file does not count. `line_end` < 0: the tokenizer has no line-end token.
 std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::int32_t line_end) {
   if (line_end < 0) {
     return wanted;
@@ -45,8 +45,8 @@ std::int64_t line_begin_near(const TokenFile& file, std::int64_t wanted, std::in
   return wanted;
 }
 
-// Size of the text that tokens [begin, end) decode to. Decodes line by line where possible, because some tokenizers
-// insert a blank between tokens or drop the one at the beginning.
+// Returns the size in bytes of the text that tokens [begin, end) decode to. Decodes line by line where possible,
+// because some tokenizers insert a space between tokens or drop the leading space.
 std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& tokenizer, std::int64_t begin,
                            std::int64_t end) {
   const std::int32_t line_end = tokenizer.line_end_id();

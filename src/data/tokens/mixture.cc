@@ -1,4 +1,4 @@
-// Batches from several files. The file of a row and its place in the file are functions of the row's number.
+// Batches from several files. A row's file and its position in the file are functions of the row's number.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -10,11 +10,11 @@
 namespace headroom::data {
 namespace {
 
-constexpr std::int64_t kDeal = 65536;  // rows of chunks in which each file has its exact share
+constexpr std::int64_t kDeal = 65536;  // rows of chunks per deal; in each deal every file gets its exact share
 
 class MixedBatches : public TokenBatches {
  protected:
-  // `deal`: number of rows that are divided among the files together.
+  // `deal` is the number of rows that are divided among the files at a time.
   MixedBatches(const Mixture& mixture, BatchShape shape, std::int64_t deal)
       : TokenBatches("data.mixture", mixture.files, shape), shares_(shares_of(mixture.weights, deal)) {
     set_per_epoch(kEndless);
@@ -31,7 +31,7 @@ class MixedBatches : public TokenBatches {
     }
   }
 
-  // The file that owns this row of the deal.
+  // Returns the file that supplies this row of the deal.
   std::size_t owner_of(std::int64_t dealt) const {
     std::size_t i = files_.size() - 1;
     while (first_[i] > dealt) {
@@ -40,7 +40,7 @@ class MixedBatches : public TokenBatches {
     return i;
   }
 
-  // Chunks in each of `streams` streams of a file. Throws UserError if the file is too short.
+  // Returns the number of chunks in each of `streams` streams of a file. Throws UserError if the file is too short.
   std::int64_t chunks_of(std::size_t file, std::int64_t streams) const {
     const std::int64_t chunks = (files_[file]->size() / streams - 1) / shape_.length;
     if (chunks < 1) {
@@ -50,7 +50,7 @@ class MixedBatches : public TokenBatches {
     return chunks;
   }
 
-  std::vector<std::int64_t> shares_, first_;  // per file: its rows in a deal, the rows of the files before it
+  std::vector<std::int64_t> shares_, first_;  // per file: its rows in a deal; rows of the files before it
 };
 
 class MixedStreams : public MixedBatches {
@@ -101,7 +101,7 @@ class MixedChunks : public MixedBatches {
 std::vector<std::int64_t> shares_of(const std::vector<double>& weights, std::int64_t rows) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::int64_t> shares;
-  std::vector<std::pair<double, std::size_t>> missing;  // negative fractions of a row: the largest first
+  std::vector<std::pair<double, std::size_t>> missing;  // negative row fraction (sorts the largest first), file
   for (const double weight : weights) {
     const double share = weight / sum * static_cast<double>(rows);
     shares.push_back(static_cast<std::int64_t>(share));

@@ -41,13 +41,13 @@ class Agreement {
   std::string where_, name_;
 };
 
-// A corpus or the validation split as given: either token files or text.
+// A corpus or a validation split as the user gave it: either token files or text.
 struct PartInput {
   std::vector<fs::path> token_files;
   std::unique_ptr<tokenizers::TextSource> text;
   std::string name;
   Split split = Split::train;
-  double held_out = 0.0;  // share of the token files held out for validation
+  double held_out = 0.0;  // fraction of the token files held out for validation
 };
 
 PartInput open_input(const config::DataOptions& data, Split split, Content content) {
@@ -71,7 +71,7 @@ PartInput open_input(const config::DataOptions& data, Split split, Content conte
   return input;
 }
 
-// The options of each corpus of a mixture; without a mixture, `data` itself.
+// Returns the options of each corpus of a mixture; without a mixture, `data` itself.
 std::vector<config::DataOptions> corpora_of(const config::DataOptions& data) {
   if (data.mixture.empty()) {
     return {data};
@@ -92,7 +92,7 @@ std::vector<PartInput> open_training(const config::DataOptions& data, Content co
   return inputs;
 }
 
-// One input, or the held-out part of each corpus.
+// Opens the validation files as one input; if there are none, the held-out part of each corpus.
 std::vector<PartInput> open_validation(const config::DataOptions& data, Content content) {
   std::vector<PartInput> inputs;
   for (const config::DataOptions& corpus : corpora_of(data)) {
@@ -103,7 +103,7 @@ std::vector<PartInput> open_validation(const config::DataOptions& data, Content 
   return inputs;
 }
 
-// The concatenation of several texts.
+// The concatenation of several texts, which it does not own.
 class ConcatenatedText : public tokenizers::TextSource {
  public:
   explicit ConcatenatedText(std::vector<tokenizers::TextSource*> texts) : texts_(std::move(texts)) {}
@@ -143,7 +143,7 @@ class ConcatenatedText : public tokenizers::TextSource {
   std::size_t at_ = 0;
 };
 
-// The tokenizer of options.model; null if not set.
+// Loads the tokenizer options.model; null if not set.
 std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::TokenizerOptions& options) {
   if (options.model.empty()) {
     return nullptr;
@@ -158,7 +158,8 @@ std::shared_ptr<const tokenizers::Tokenizer> given_tokenizer(const config::Token
   return given;
 }
 
-// `found`, the tokenizer of options.model, or that of the token files, which must all agree; null if there is neither.
+// Returns `found` (the tokenizer options.model) or the tokenizer of the token files, which must all agree; null if
+// there is neither.
 std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::TokenizerOptions& options,
                                                             std::shared_ptr<const tokenizers::Tokenizer> found,
                                                             const std::vector<const PartInput*>& inputs) {
@@ -178,7 +179,7 @@ std::shared_ptr<const tokenizers::Tokenizer> find_tokenizer(const config::Tokeni
   return found;
 }
 
-// The cached token file of this content and tokenizer; `make` writes it if there is none.
+// Returns the cached token file of this content and tokenizer. Calls `make` to write it if it is missing.
 template <class Make>
 fs::path cached_tokens(const std::string& content, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder,
                        const Make& make) {
@@ -208,7 +209,7 @@ fs::path one_file_of(const std::vector<fs::path>& files, const tokenizers::Token
                        [&](const fs::path& path) { join_token_files(files, path); });
 }
 
-// The input as one token file.
+// Returns the input as one token file.
 PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, const fs::path& cache_folder) {
   if (input.text) {
     const auto encode = [&](const fs::path& path) { write_token_file(*input.text, tokenizer, path); };
@@ -228,7 +229,7 @@ PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, c
   return {.file = whole, .name = input.name, .tokens = TokenFile(whole).size() - TokenFile(rest).size()};
 }
 
-// The validation inputs as one token file.
+// Returns the validation inputs as one token file.
 PreparedPart prepare_together(std::vector<PartInput>& inputs, const tokenizers::Tokenizer& tokenizer,
                               const fs::path& cache_folder) {
   PreparedPart all = prepare(inputs.front(), tokenizer, cache_folder);

@@ -1,4 +1,4 @@
-// A pseudo-random permutation of 0..n-1 with random access and no memory.
+// A pseudo-random permutation of 0..n-1 with random access, in constant memory.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace headroom::data {
 
-// A Feistel network permutes the numbers of 2k bits; results outside 0..n-1 are permuted again until they fall inside,
-// which is a permutation of 0..n-1.
+// A Feistel network permutes the 2k-bit integers. Results outside 0..n-1 are permuted again until they fall inside
+// (cycle walking), which yields a permutation of 0..n-1.
 class Shuffle {
  public:
   Shuffle(std::uint64_t n, std::uint64_t seed)
@@ -24,7 +24,7 @@ class Shuffle {
   }
 
  private:
-  static constexpr int kFewestBits = 4;  // smaller halves mix poorly
+  static constexpr int kFewestBits = 4;  // bits per half; smaller halves mix poorly
 
   std::uint64_t permuted(std::uint64_t x) const {
     constexpr std::uint64_t kRounds = 8;

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kTokenFormat = "headroom.tokens.1";
 
-// Value of unknown_bytes if the size of the text is not known.
+// Metadata value of unknown_bytes if the number is not known.
 constexpr const char* kNotCounted = "not counted";
 
 DType token_dtype(std::int64_t vocabulary_size) {
@@ -31,7 +31,7 @@ DType token_dtype(std::int64_t vocabulary_size) {
 
 class TokenChecksum {
  public:
-  static constexpr const char* kKey = "checksum";  // in the metadata
+  static constexpr const char* kKey = "checksum";  // metadata key
 
   void add(std::span<const std::byte> bytes) {
     sum_ = crc32_z(sum_, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
@@ -42,7 +42,7 @@ class TokenChecksum {
   uLong sum_ = crc32_z(0, nullptr, 0);
 };
 
-// A whole number in the metadata; throws UserError unless it is from `low` to `high`.
+// Returns an integer from the metadata. Throws UserError unless it is from `low` to `high`.
 std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std::int64_t low, std::int64_t high) {
   const std::string& text = file.metadata_at(key);
   const std::optional<std::int64_t> value = whole_number(text);
@@ -53,12 +53,12 @@ std::int64_t number_at(const SafetensorsFile& file, const std::string& key, std:
   return *value;
 }
 
-// Widens ids to 32 bits; true if all are below `limit`.
+// Widens ids to 32 bits; returns whether all are below `limit`.
 template <class Stored>
 bool widen(const std::byte* from, std::int64_t count, std::uint32_t limit, std::int32_t* out) {
   std::uint32_t largest = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    Stored id;  // the bytes need not be aligned
+    Stored id;  // copied with memcpy: the bytes may be unaligned
     std::memcpy(&id, from + static_cast<std::size_t>(i) * sizeof id, sizeof id);
     largest = std::max(largest, static_cast<std::uint32_t>(id));
     out[i] = static_cast<std::int32_t>(id);
@@ -86,7 +86,7 @@ class TokenWriter {
     written_ += std::ssize(ids);
   }
 
-  // Adds the counts of a text whose tokens are appended; nullopt: not known.
+  // Adds the counts of a text whose tokens are appended. nullopt: not known.
   void add(const std::optional<tokenizers::Unknown>& unknown, std::int64_t decoded_bytes) {
     if (unknown && unknown_) {
       unknown_->tokens += unknown->tokens;
@@ -127,11 +127,11 @@ class TokenWriter {
   TokenChecksum checksum_;
   std::vector<std::uint16_t> narrow_;
   std::int64_t written_ = 0, decoded_bytes_ = 0;
-  std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nullopt: not known for a joined file
+  std::optional<tokenizers::Unknown> unknown_ = tokenizers::Unknown();  // nullopt: a joined file lacks its counts
 };
 
-// Reads a text in blocks that encode independently: the end of each block that cannot be separated moves to the next
-// one. Above kLongestRest bytes the text is cut anyway, for example inside a very long word.
+// Reads a text in blocks that encode independently. The part of a block after its last separable position moves to the
+// next block. If that part exceeds kLongestRest bytes, for example inside a very long word, the text is cut anyway.
 class SeparableBlocks {
  public:
   SeparableBlocks(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer)
@@ -156,8 +156,8 @@ class SeparableBlocks {
     }
     return !out.empty();
   }
-  std::int64_t text_bytes() const { return text_bytes_; }  // read so far
-  std::int64_t cut_bytes() const { return cut_bytes_; }    // cut away between blocks, but represented by the tokens
+  std::int64_t text_bytes() const { return text_bytes_; }  // bytes of text read so far
+  std::int64_t cut_bytes() const { return cut_bytes_; }    // bytes dropped at cuts, which the tokens still represent
 
  private:
   tokenizers::BlockReader blocks_;
@@ -173,7 +173,7 @@ struct EncodedBlock {
   std::int64_t decoded_bytes = 0;
 };
 
-// Encodes each block in one thread, so that the result does not depend on the number of threads.
+// Encodes each block on one thread, so that the result does not depend on the number of threads.
 void encode_all(const tokenizers::Tokenizer& tokenizer, std::span<EncodedBlock> encoded, std::size_t n_threads) {
   in_parallel(encoded.size(), n_threads, [&](std::size_t i) {
     encoded[i].ids.clear();
@@ -213,7 +213,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
                 .bytes = number_at(file_, "unknown_bytes", 0, text_bytes_)};
     decoded_bytes_ = number_at(file_, "decoded_bytes", 1, INT64_MAX);
   } else if (unknown == file_.metadata().end() || unknown->second != kNotCounted) {
-    // Earlier versions did not count what normalisation removes.
+    // Earlier versions did not count the bytes that normalisation removes.
     const std::string& kind = file_.metadata_at("tokenizer_kind");
     if (kind == config::name_of(config::TokenizerKind::bytes) || kind == config::name_of(config::TokenizerKind::bpe)) {
       unknown_ = tokenizers::Unknown();

@@ -14,35 +14,35 @@
 
 namespace headroom::data {
 
-// A safetensors file, enough to train from. Tensors: "tokens" [n], U16 if the vocabulary has at most 65536 ids, else
-// I32; "tokenizer" [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
+// A safetensors file that suffices for training. Tensors: "tokens" [n], U16 if the vocabulary has at most 65536 ids,
+// else I32; "tokenizer" [bytes] U8, Tokenizer::serialised(). Metadata: format "headroom.tokens.1", tokenizer_name,
 // tokenizer_kind, vocabulary_size, text_bytes, decoded_bytes, unknown_tokens, unknown_bytes, checksum (CRC-32 of the
 // tokens' bytes).
 class TokenFile {
  public:
-  // Maps the file and checks format, dtype and metadata; it must hold at least one token. Ids are checked against
-  // `vocabulary_size` when they are read. Throws UserError naming the file. `name` is how messages call the text, if
-  // not by this path. `first` > 0: only the first tokens of the file.
+  // Maps the file and checks format, dtype and metadata. The file must hold at least one token. Ids are checked against
+  // `vocabulary_size` when they are read. Throws UserError naming the file. `name` replaces the path in messages if it
+  // is not empty. If `first` > 0, only the first `first` tokens are used.
   explicit TokenFile(const std::filesystem::path& path, std::string name = {}, std::int64_t first = 0);
 
-  std::int64_t size() const { return size_; }              // tokens
-  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the text of the whole file
-  // What the tokenizer lost of the text. nullopt if unknown: files of earlier versions, or parts of a file whose text
-  // cannot be derived from the tokens.
+  std::int64_t size() const { return size_; }              // number of tokens
+  std::int64_t text_bytes() const { return text_bytes_; }  // UTF-8 bytes of the whole file's text
+  // Returns what the tokenizer could not represent; nullopt if unknown: for files of earlier versions, and for parts of
+  // a file whose text cannot be derived from the tokens.
   const std::optional<tokenizers::Unknown>& unknown() const { return unknown_; }
-  // Tokenizer::decoded_bytes() of the whole file; 0 if unknown() is nullopt.
+  // Returns Tokenizer::decoded_bytes() of the whole file; 0 if unknown() is nullopt.
   std::int64_t decoded_bytes() const { return decoded_bytes_; }
   std::int64_t vocabulary_size() const { return vocabulary_size_; }
   const std::string& tokenizer_name() const { return tokenizer_name_; }
   const std::filesystem::path& path() const { return file_.path(); }
   const std::string& name() const { return name_; }
 
-  // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, Error for a range
-  // outside the file.
+  // Copies tokens [begin, begin+count) to `out`. Throws UserError for an id outside the vocabulary, and Error for a
+  // range outside the file.
   void copy(std::int64_t begin, std::int64_t count, std::int32_t* out) const;
-  // Reads the whole file. Throws UserError if the checksum does not match; files of earlier versions have none.
+  // Reads the whole file. Throws UserError if the checksum does not match. Files of earlier versions have no checksum.
   void verify() const;
-  // The tokenizer inside. Throws UserError if it does not match the metadata.
+  // Restores the tokenizer stored in the file. Throws UserError if it does not match the metadata.
   std::unique_ptr<tokenizers::Tokenizer> tokenizer() const;
 
  private:
@@ -53,46 +53,47 @@ class TokenFile {
   std::string tokenizer_name_, name_;
 };
 
-// Encodes the whole text to a token file with several threads (0: all physical cores), with bounded memory, and shows
-// progress. The result does not depend on the number of threads. Throws UserError if no token results, InterruptedError
-// on Ctrl-C; no file is left then.
+// Encodes the whole text to a token file on `threads` threads (0: all physical cores), in bounded memory, and shows
+// progress. The result does not depend on the number of threads. Throws UserError if the text gives no tokens, and
+// InterruptedError on Ctrl-C; neither leaves a file behind.
 void write_token_file(tokenizers::TextSource& text, const tokenizers::Tokenizer& tokenizer,
                       const std::filesystem::path& path, int threads = 0);
-// Writes the tokens of `file` from `begin` on, none of whose text is unknown to the tokenizer, as a token file.
-// `text_bytes`: size of their text, if known.
+// Writes the tokens of `file` from `begin` on as a token file. The tokenizer must represent all their text.
+// `text_bytes` is the size of their text, or nullopt if unknown.
 void write_rest_of_token_file(const TokenFile& file, std::int64_t begin, std::optional<std::int64_t> text_bytes,
                               const std::filesystem::path& path);
-// Writes a validation split: about `share` of the file's tokens (0 < share < 1) from its end, at least one, as a token
-// file. It begins after a line end if the tokenizer has a token for that. The size of its text is found by decoding; it
-// is recorded as unknown if decoding does not reproduce the size of the whole text. Throws UserError if the file holds
-// a single token.
+// Writes a validation split as a token file: about `share` of the file's tokens (0 < share < 1) from its end, at least
+// one. The split begins after a line end if the tokenizer has a token for line ends. The size of its text is determined
+// by decoding, and recorded as unknown if decoding does not reproduce the size of the whole text. Throws UserError if
+// the file holds a single token.
 void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path);
-// Concatenates token files of one tokenizer. Throws UserError naming two files whose tokenizers differ.
+// Concatenates token files with the same tokenizer. Throws UserError naming two files whose tokenizers differ.
 void join_token_files(const std::vector<std::filesystem::path>& files, const std::filesystem::path& path);
 
 struct PreparedPart {
   std::filesystem::path file;
-  std::string name;         // for messages: the user's files instead of the cached one
-  std::int64_t tokens = 0;  // use only the first tokens of the file; 0: all
+  std::string name;         // shown in messages: the user's files instead of the cached one
+  std::int64_t tokens = 0;  // number of tokens used, from the start of the file; 0: all
 };
 
-// The data of a run: its tokenizer and both splits as token files, cached under `cache_folder` by names that depend on
-// the text and the tokenizer options.
+// The data of a run: its tokenizer and both splits as token files. The files are cached in `cache_folder` under names
+// that depend on the text and the tokenizer options.
 struct PreparedData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::vector<PreparedPart> train;  // one per corpus of a mixture; else a single one
+  std::vector<PreparedPart> train;  // one per corpus of a mixture; otherwise a single one
   PreparedPart validation;
 };
 
-// The tokenizer is the file `tokenizer.model`, else that of the token files in data.train and data.validation, else it
-// is trained on the training split. Without data.validation, data.validation_fraction of each corpus is held out: the
-// last lines of a text (open_split()), the last tokens of a token file (write_held_out()). Several processes may
-// prepare the same data at once: files appear atomically. Throws UserError naming both tokenizers if token files differ
-// from each other or from `tokenizer.model`, and if a split mixes text and token files.
+// Prepares the data of a run. The tokenizer is the file `tokenizer.model`, else the one stored in the token files of
+// data.train and data.validation, else it is trained on the training split. If data.validation is not set,
+// data.validation_fraction of each corpus is held out: the last lines of a text (open_split()) or the last tokens of a
+// token file (write_held_out()). Several processes may prepare the same data at once, since files appear atomically.
+// Throws UserError naming both tokenizers if token files differ from each other or from `tokenizer.model`, and if a
+// split mixes text and token files.
 PreparedData prepare_data(const config::DataOptions& data, const config::TokenizerOptions& tokenizer,
                           const std::filesystem::path& cache_folder);
 
-// Prepares the validation split alone, with this tokenizer.
+// Prepares only the validation split, with the given tokenizer.
 PreparedPart prepare_validation(const config::DataOptions& data,
                                 const std::shared_ptr<const tokenizers::Tokenizer>& tokenizer,
                                 const std::filesystem::path& cache_folder);

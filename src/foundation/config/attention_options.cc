@@ -56,7 +56,7 @@ AttentionOptions AttentionOptions::across_sequences() const {
 
 namespace {
 
-// The key that chooses a part, then the options of all parts of its kind.
+// Adds the key that selects a part, then the options of all parts of its kind.
 template <class Part>
 void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, AttentionOptions& o, std::string about) {
   Choice choice;

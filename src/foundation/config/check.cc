@@ -22,12 +22,12 @@ void check_tokenizer(const Config& config, Origin origin) {
   const std::vector<std::string>& files = config.data.train;
   if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
       config.model.kind == ModelKind::vision) {
-    return;  // the size is known once the file is read; images have no tokens
+    return;  // the size is known only once the file is read; images have no tokens
   }
   tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
                     "must be above 0 with {}", detail::setting("kind", t.kind));
   if (t.kind == TokenizerKind::bytes) {
-    // Fewer than 256: only the byte values of the training text.
+    // Fewer than 256 if only the byte values of the training text have ids.
     const std::int64_t size = std::min(kByteValues, t.vocabulary_size) + special;
     model.require(known == size, "vocabulary_size", "must be {}, the size of the bytes tokenizer{}, got {}", size,
                   besides, known);
@@ -52,7 +52,7 @@ void check_train(const TrainOptions& t, Origin origin) {
   constexpr double kShortestGradient = 1e-20;  // smaller scale factors underflow float32
   check.require(t.clip_norm == 0.0 || t.clip_norm >= kShortestGradient, "clip_norm",
                 "must be 0 (no clipping) or at least {}, got {}", kShortestGradient, t.clip_norm);
-  constexpr double kLargest = 1e30;  // times a learning rate it must fit float32
+  constexpr double kLargest = 1e30;  // the product with a learning rate must fit float32
   check.require(t.weight_decay <= kLargest, "weight_decay", "must be at most {}, got {}", kLargest, t.weight_decay);
   check.require(t.muon_learning_rate == 0.0 || t.optimizer == Optimizer::muon, "muon_learning_rate",
                 "must be 0 with {}", detail::setting("optimizer", t.optimizer));

@@ -1,4 +1,4 @@
-// Checks of attention layers, and keys that nothing reads with the chosen parts.
+// Checks attention layers, and finds keys that have no effect with the selected parts.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -14,11 +14,11 @@ namespace {
 
 using detail::Checker;
 
-// A key with another value than the default that only other choices than the present one read.
+// A key with a non-default value that has no effect with the current parts, only with other choices.
 struct UnusedKey {
   std::string table, key, value;     // "model.attention.", "n_experts", "8"
-  std::string choice, chosen;        // the key that decides, and its value: "projection", "dense"
-  std::vector<std::string> readers;  // the values with which the key has an effect
+  std::string choice, chosen;        // the key that selects the part, and its value: "projection", "dense"
+  std::vector<std::string> readers;  // the values of that key with which this key has an effect
   bool refuse;                       // Field::refuse_unused
 
   std::string needed() const {
@@ -34,7 +34,8 @@ class UnusedKeys {
  public:
   UnusedKeys(std::string table, const Fields& read) : table_(std::move(table)), read_(read) {}
 
-  // The fields `own`, whose defaults are `defaults`, are read with choice = reader, but choice = chosen.
+  // Records the non-default fields of `own` that choice = reader reads, while the current value of `choice` is
+  // `chosen`. `defaults` has the same fields as `own`, with their default values.
   void add(const Fields& own, const Fields& defaults, const std::string& choice, std::string_view chosen,
            std::string_view reader) {
     for (std::size_t i = 0; i < own.fields().size(); ++i) {
@@ -98,18 +99,19 @@ std::vector<UnusedKey> unused_in(MlpOptions options) {
   return std::move(unused.keys);
 }
 
-// Whether a value set at `place` is meant for the present choice: what a base file says for another one is not.
+// Returns whether a value set at `place` is meant for the current choice. A value from a base file that made another
+// choice is not.
 bool is_meant(const GivenKeys& given, std::string_view place, const UnusedKey& unused) {
-  const auto file_of = [](std::string_view at) { return at.substr(0, at.rfind(':')); };  // without the line
+  const auto file_of = [](std::string_view at) { return at.substr(0, at.rfind(':')); };  // strips the line number
   const auto chosen = given.find(unused.table + unused.choice);
   return chosen == given.end() || detail::is_option(place) || file_of(chosen->second) == file_of(place);
 }
 
 struct WindowPattern {
-  std::int64_t local = 1, global = 0;  // layers of a period: one local, the global ones, the other local ones
+  std::int64_t local = 1, global = 0;  // layers per period: one local, then all global, then the remaining local layers
 };
 
-// "local:global"; nullopt for other text, for numbers above 65536, and if both are 0.
+// Parses "local:global". Returns nullopt for other text, for numbers above 65536, and if both are 0.
 std::optional<WindowPattern> parse_window_pattern(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const auto local = whole_number(text.substr(0, colon));

@@ -1,4 +1,4 @@
-// Helpers for checks of a config: errors that name the key and where it was set.
+// Checks of a config, with errors that name the key and the place where it was set.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@
 
 namespace headroom::config::detail {
 
-// Where a key was set or, if that is unknown, the name of the config.
+// The place where a key was set or, if it is unknown, the name of the config.
 struct Origin {
   std::string_view config;
   const GivenKeys* given = nullptr;
@@ -50,7 +50,7 @@ class Checker {
   std::string_view table_;
 };
 
-// key = "value", for messages.
+// Formats key = "value" for messages.
 template <class Enum>
 std::string setting(std::string_view key, Enum value) {
   return fmt::format("{} = \"{}\"", key, name_of(value));
@@ -58,7 +58,7 @@ std::string setting(std::string_view key, Enum value) {
 
 void check_attention(const ModelOptions& model, Origin origin);
 
-// The fields of MlpOptions that only kind = "experts" reads.
+// Adds the fields of MlpOptions that only kind = "experts" uses.
 void describe_experts(Fields& fields, MlpOptions& options);
 
 }  // namespace headroom::config::detail

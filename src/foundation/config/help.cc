@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kIndent = 36, kColumns = 100;
 
-// Appends `text` to `line`, wrapped at kColumns and indented by kIndent. Text in parentheses at the end is not broken
-// if it fits one line.
+// Appends `text` to `line`, wrapped at kColumns and indented by kIndent. A final parenthesis is not broken if it fits
+// on one line.
 void wrap(std::string line, std::string_view text, std::string& out) {
   const std::size_t last = text.ends_with(')') ? text.rfind('(') : std::string_view::npos;
   const bool whole = last != std::string_view::npos && kIndent + text.size() - last <= kColumns;
@@ -37,7 +37,7 @@ std::string short_number(double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
 }
 
-// Without upper limits that only prevent overflow.
+// Omits upper limits that only prevent overflow.
 std::string range_help(const Interval& range) {
   constexpr double kNoLimit = 1e6;
   const std::string low = short_number(range.low);
@@ -51,7 +51,7 @@ std::string range_help(const Interval& range) {
                      short_number(range.high));
 }
 
-// The permitted values, unless the type of the default says it all.
+// Returns the permitted values; empty if the type of the default implies them.
 std::string permitted(const Field& field) {
   if (const Choice* const choice = std::get_if<Choice>(&field.slot)) {
     return fmt::format(" ({})", fmt::join(choice->names, " | "));
@@ -78,7 +78,7 @@ std::string explain(const Field& field) {
   return text;
 }
 
-// A table and those inside it, or of them only the field or table called `wanted` unless that is empty.
+// Returns the help of a table and its subtables. A non-empty `wanted` restricts it to the field or table of this name.
 std::string explain(const std::string& path, const Table& table, const std::string& wanted) {
   const bool whole = wanted.empty() || wanted == path;
   std::string fields, tables;

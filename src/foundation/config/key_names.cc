@@ -1,4 +1,4 @@
-// Names of keys besides the present ones: those of earlier versions and of other tools, and misspellings.
+// Alternative names of keys: names in earlier versions and other tools, and misspellings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using KeyName = std::pair<std::string_view, std::string_view>;
 
-// Keys that files and checkpoints of earlier versions have, and their present names.
+// Keys in files and checkpoints of earlier versions, with their current names.
 constexpr KeyName kEarlierNames[] = {
     {"train.parts", "train.gradient_accumulators"}, {"data.most_words", "data.max_words"},
     {"data.length_ratio", "data.max_length_ratio"}, {"data.validation_share", "data.validation_fraction"},
@@ -23,7 +23,7 @@ constexpr KeyName kEarlierNames[] = {
     {"decoding.beam", "decoding.beam_size"},
 };
 
-// Names of keys in other tools that are not similar to ours, separated by blanks.
+// Keys of other tools, separated by spaces, that are too different from ours to be suggested by similarity.
 constexpr KeyName kNamesElsewhere[] = {
     {"model.n_layers", "n_layer num_layers num_hidden_layers depth"},
     {"model.d_model", "n_embd n_embed embed_dim hidden_size dim"},
@@ -65,7 +65,7 @@ std::string current_name(const std::string& dotted) {
 }
 
 std::string nearest_key(const Table& all, const std::string& table, std::string_view wrong) {
-  std::vector<std::string> known;  // dotted names of keys and tables
+  std::vector<std::string> known;  // dotted names of all keys and tables
   const auto add_tables = [&known](const auto& self, const Table& outer, const std::string& prefix) -> void {
     for (const Field& field : outer.fields) {
       known.push_back(prefix + field.key);

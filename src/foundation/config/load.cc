@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
 
-// The recipe name of a path: "demo/x" for "recipes/demo/x.toml".
+// Returns the recipe name of a path: "demo/x" for "recipes/demo/x.toml".
 std::string as_recipe_name(std::string name) {
   if (const std::size_t folder = name.rfind("recipes/"); folder != std::string::npos) {
     name = name.substr(folder + 8);
@@ -29,7 +29,7 @@ std::string as_recipe_name(std::string name) {
   return name.ends_with(".toml") ? name.substr(0, name.size() - 5) : name;
 }
 
-// The recipe with a similar name or with the same name in another folder; empty if there is none.
+// Returns the recipe with a similar name, or with the same name in another folder; empty if there is none.
 std::string nearest_recipe(const std::string& wrong, const std::vector<std::string>& names) {
   std::string close = nearest(as_recipe_name(wrong), names);
   for (const std::string& name : names) {
@@ -42,7 +42,7 @@ std::string nearest_recipe(const std::string& wrong, const std::vector<std::stri
 
 struct Source {
   fs::path path;
-  bool recipe = false;  // a shipped recipe, named without its path
+  bool recipe = false;  // a shipped recipe, given by name
 };
 
 // Finds a config by its path relative to `folder`, or a recipe by its name. Error messages start with `prefix`.
@@ -66,15 +66,15 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
              close.empty() ? "" : ", did you mean " + close + "?");
 }
 
-// The values of one config file, without those that it inherits.
+// The values of one config file, without inherited values.
 struct Layer {
   Source source;
   toml::table values;
   std::string made_for;
 };
 
-// The data set that a recipe was made for: "the files of C4" if its text has the remark "Set data.train and
-// data.validation to the files of C4; without them ..."; empty without such a remark.
+// Returns the data set that a recipe was made for: "the files of C4" if its text has the comment "Set data.train and
+// data.validation to the files of C4; without them ..."; empty without such a comment.
 std::string made_for(std::string_view text) {
   constexpr std::string_view kRemark = "Set data.train and data.validation to ";
   const std::size_t at = text.find(kRemark);
@@ -85,7 +85,7 @@ std::string made_for(std::string_view text) {
   return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
 }
 
-// Removes the key `base` from the values and returns the config that it names; nullopt without the key.
+// Removes the key `base` from the values and returns the config that it names; nullopt if there is no such key.
 std::optional<Source> take_base(Layer& layer) {
   const std::string origin = layer.source.path.string();
   const toml::node* const base = layer.values.get("base");
@@ -101,7 +101,7 @@ std::optional<Source> take_base(Layer& layer) {
   return find_config(name, layer.source.path.parent_path(), prefix);
 }
 
-// Returns the file's values and its text. For a file that is not a config, the error states what it is.
+// Returns the file's values and its text. If the file is not a config, the error states what it is.
 std::pair<toml::table, std::string> read_file(const fs::path& path) {
   try {
     std::string text = read_text_file(path, kLargestConfig);
@@ -121,7 +121,7 @@ std::pair<toml::table, std::string> read_file(const fs::path& path) {
   }
 }
 
-// The inheritance chain of a config, base first.
+// Returns the inheritance chain of a config, base first.
 std::vector<Layer> read_layers(const Source& first) {
   std::vector<Layer> layers;
   std::vector<std::string> chain;
@@ -142,7 +142,7 @@ std::vector<Layer> read_layers(const Source& first) {
   return layers;
 }
 
-// Whether an option of the command line has set `key`.
+// Returns whether a command-line option has set `key`.
 bool is_overridden(const GivenKeys& given, const char* key) {
   const auto found = given.find(key);
   return found != given.end() && detail::is_option(found->second);
@@ -161,7 +161,7 @@ void resolve_vocabulary(Config& config, const GivenKeys& given) {
       tokenizer.vocabulary_size = 0;
     }
   }
-  // tokenizer.vocabulary_size may be meant for the tokenizer that the option replaces.
+  // tokenizer.vocabulary_size in the file may be meant for the tokenizer kind that the option replaces.
   if (tokenizer.kind == TokenizerKind::bytes && is_overridden(given, "tokenizer.kind") &&
       !is_overridden(given, "tokenizer.vocabulary_size")) {
     tokenizer.vocabulary_size = std::min(tokenizer.vocabulary_size, kByteValues);
@@ -174,7 +174,7 @@ void resolve_vocabulary(Config& config, const GivenKeys& given) {
   }
 }
 
-// Shortens a config file's warm-up to the train.steps that the command line sets.
+// If train.steps on the command line is below a config file's warm-up, shortens the warm-up to it.
 void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
   if (train.warmup_steps > train.steps && is_overridden(given, "train.steps") &&
       !is_overridden(given, "train.warmup_steps")) {

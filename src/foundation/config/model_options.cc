@@ -3,7 +3,7 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
-// The upper limits of sizes are far beyond any model; the product of any two fits 64 bits.
+// The upper limits exceed the sizes of any real model, and the product of any two limits fits 64 bits.
 namespace headroom::config {
 
 void describe(Fields& fields, MlpOptions& o) {

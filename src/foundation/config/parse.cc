@@ -17,11 +17,11 @@ namespace headroom::config {
 namespace detail {
 namespace {
 
-// Each dot outside of strings and comments may nest a table, and the library destroys nested tables by recursion. No
-// real config has as many.
+// Maximum number of dots outside of strings and comments. Each may nest a table, and the library destroys nested tables
+// recursively. No realistic config has as many.
 constexpr std::size_t kMostDots = 2000;
 
-// The offset after the last quote of the string that begins at `start`, or the end of the text.
+// Returns the offset after the last quote of the string that begins at `start`, or the end of the text.
 std::size_t end_of_string(std::string_view text, std::size_t start) {
   const char quote = text[start];
   const std::string thrice(3, quote);
@@ -59,7 +59,7 @@ void require_shallow(std::string_view text, std::string_view origin) {
   }
 }
 
-// The library's message without its preamble, on one line.
+// Returns the library's message on one line, without its preamble.
 std::string complaint(std::string_view description) {
   constexpr std::string_view kPreamble = "Error while parsing ";
   if (description.starts_with(kPreamble) && description.find(": ") != std::string_view::npos) {
@@ -69,14 +69,14 @@ std::string complaint(std::string_view description) {
   return printable(description, 300) + (unquoted ? "; strings need quotes" : "");
 }
 
-// Keys of earlier versions that had only one valid value and are ignored.
+// Returns whether this is a key of earlier versions that is now ignored, with the only value that it could have.
 bool is_gone(std::string_view dotted, const toml::node& value) {
   return dotted == "train.shard" && value.value<std::string_view>() == "none";
 }
 
 class Reader {
  public:
-  // `folder`: file names are relative to it; if it is empty, they stay as they are.
+  // File names are resolved relative to `folder`; if it is empty, they are left unchanged.
   Reader(const Table& all, std::string_view origin, const std::filesystem::path& folder, GivenKeys& given)
       : all_(all), origin_(origin), folder_(folder), given_(given) {}
 
@@ -108,13 +108,13 @@ class Reader {
                                    bool table) const {
     std::string close = nearest_key(all_, path, name);
     if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
-      close.erase(0, path.size() + 1);  // of the same table
+      close.erase(0, path.size() + 1);  // the suggestion is in the same table
     }
     user_error("{}: {}: unknown {}{}", place, printable(path.empty() ? name : path + "." + name),
                table ? "table" : "key", close.empty() ? "" : ", did you mean " + close + "?");
   }
 
-  // The first mistake in the file is reported, but the library sorts by name.
+  // Sorts entries by line, because the first mistake in the file is reported and the library sorts by name.
   static std::vector<Entry> in_file_order(const toml::table& values) {
     std::vector<Entry> entries;
     for (auto entry = values.cbegin(); entry != values.cend(); ++entry) {

@@ -160,7 +160,7 @@ void describe_optimizer(Fields& fields, TrainOptions& o) {
              "maximum norm of the gradient of all parameters; 0: no clipping");
 }
 
-// Batches, gradients and ranks.
+// Adds the fields for batches, gradients and ranks.
 void describe_step(Fields& fields, TrainOptions& o) {
   fields.add("label_smoothing", o.label_smoothing, at_least_below(0, 1),
              "encoder_decoder, classifier, vision: probability that is distributed uniformly in the training target");
@@ -190,7 +190,7 @@ void describe_computing(Fields& fields, TrainOptions& o) {
       "implementation of operators: fused if supported, else reference (automatic); reference; fused, else an error");
 }
 
-// Logs, checkpoints, evaluations, samples.
+// Adds the fields for logs, checkpoints, evaluations and samples.
 void describe_records(Fields& fields, TrainOptions& o) {
   fields.add("log_every", o.log_every, between(1, 1e12), "steps between lines of metrics.jsonl");
   fields

@@ -1,4 +1,4 @@
-// Assignments of the command line: key=value, and key=value,value,...
+// Assignments on the command line: key=value and, for variations, key=value,value,...
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 namespace headroom::config {
 namespace {
 
-constexpr std::string_view kBlanks = " \t";  // not line ends, which an unquoted value may end with
+constexpr std::string_view kBlanks = " \t";  // without line ends, which may end an unquoted value
 
 const Field& find_field(const Table& all, const std::string& dotted, const std::string& place) {
   const Table* table = &all;
@@ -38,7 +38,7 @@ const Field& find_field(const Table& all, const std::string& dotted, const std::
   user_error("{}{}: unknown key{}", place, dotted, close.empty() ? "" : ", did you mean " + close + "?");
 }
 
-// `text` as the value of a key "value", or nullopt if it is not one TOML value.
+// Parses `text` as the value of a key "value"; returns nullopt if it is not a single TOML value.
 std::optional<toml::table> as_toml(std::string_view text) {
   try {
     toml::table table = detail::parse_toml(fmt::format("value = {}", text), "--set");
@@ -48,7 +48,7 @@ std::optional<toml::table> as_toml(std::string_view text) {
   }
 }
 
-// A list without quotes, as shells pass it: [v, o].
+// Parses a list without quotes, as shells pass it: [v, o].
 toml::array bare_list(std::string_view text) {
   toml::array list;
   for (text = trimmed(text.substr(1, text.size() - 2), kBlanks); !text.empty();) {
@@ -59,7 +59,7 @@ toml::array bare_list(std::string_view text) {
   return list;
 }
 
-// The end of a value: the next comma outside brackets and quotes, or the end of the text.
+// Returns the end of a value: the next comma outside brackets and quotes, or the end of the text.
 std::size_t value_end(std::string_view text, std::size_t at) {
   int depth = 0;
   char quote = 0;

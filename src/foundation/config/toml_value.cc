@@ -46,7 +46,7 @@ std::string with_range(const std::string& noun, const Interval& range, const cha
   return text.empty() ? noun : noun + separator + text;
 }
 
-// Compares as an integer: rounding to double could move the value into the range.
+// Compares as integers, because rounding to double could move the value into the range.
 std::int64_t to_integer(const toml::node& value, const Interval& range) {
   constexpr double kBeyond = 0x1p63;
   if (!value.is_integer()) {
@@ -79,7 +79,7 @@ const std::string& to_text(const toml::node& value) {
   return value.as_string()->get();
 }
 
-// Sets each kind of slot, or throws Refused and changes nothing.
+// Sets any kind of slot. On a mismatch, throws Refused and changes nothing.
 struct Assigner {
   const Field& field;
   const toml::node& value;
@@ -144,7 +144,7 @@ std::string on_one_line(const toml::node& value) {
     std::string list;
     for (const toml::node& element : *elements) {
       list += (list.empty() ? "" : ", ") + on_one_line(element);
-      if (list.size() > 200) {  // shown() cuts it anyway
+      if (list.size() > 200) {  // shown() shortens it anyway
         break;
       }
     }
@@ -162,7 +162,7 @@ std::string on_one_line(const toml::node& value) {
   return stream.str();
 }
 
-// "an integer of at least 1", "one of "dense", "experts"".
+// Describes the permitted values: "an integer of at least 1", "one of "dense", "experts"".
 std::string expected(const Field& field) {
   return std::visit(
       [&field](const auto& slot) -> std::string {
@@ -192,7 +192,7 @@ std::string expected(const Field& field) {
       field.slot);
 }
 
-// "; a list is written [0.5]", for a single value instead of a list.
+// Returns "; a list is written [0.5]" if a single value was given for a list.
 std::string list_hint(const Field& field, const toml::node& value) {
   const bool texts = std::holds_alternative<std::vector<std::string>*>(field.slot);
   const bool list = texts || std::holds_alternative<std::vector<std::int64_t>*>(field.slot) ||

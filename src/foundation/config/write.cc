@@ -1,4 +1,4 @@
-// Values of a config: as TOML, as a flat list, and copied to another config.
+// Writes a config as TOML or as a flat list, and copies values between configs.
 #include <fmt/ranges.h>
 
 #include <functional>
@@ -14,7 +14,7 @@
 namespace headroom::config {
 namespace {
 
-// Returns the comment for a key with this value, "" for none, or nullopt to leave the key out.
+// Returns the comment to write after a key with this value ("": none), or nullopt to omit the key.
 using Comment = std::function<std::optional<std::string>(const std::string& key, const std::string& value)>;
 
 void write_table(const std::string& path, const Table& table, const Comment& comment, std::string& text) {

@@ -1,4 +1,4 @@
-// Instantiates the non-template core of fmt once, instead of in every file that formats something.
+// Instantiates the non-template core of fmt once, instead of in every file that formats text.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -10,7 +10,7 @@
 namespace headroom {
 namespace {
 
-// The library's message without its tag and without the quoted input, which may be binary.
+// Returns the library's message without its tag and the quoted input, which may be binary.
 std::string json_complaint(std::string_view what) {
   if (const std::size_t tag = what.find("] "); tag != std::string_view::npos) {
     what.remove_prefix(tag + 2);
@@ -24,8 +24,8 @@ std::string json_complaint(std::string_view what) {
   return printable(what, 200);
 }
 
-// Checks a document without building it. The depth has to be bounded first because the library destroys values by
-// recursion.
+// Checks a document without building it. The depth must be checked first, because the library destroys nested values
+// recursively.
 template <class J>
 class JsonGuard : public J::json_sax_t {
  public:
@@ -74,12 +74,12 @@ class JsonGuard : public J::json_sax_t {
   }
   std::string_view origin_;
   std::size_t max_depth_, depth_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
+  std::vector<std::unordered_set<std::string>> keys_;  // keys of each open object
 };
 
 template <class J>
 J parse_json_as(std::string_view text, std::string_view origin, std::size_t max_depth) {
-  // The library would take a zero byte as the end and ignore the rest.
+  // The library would treat a zero byte as the end and ignore the rest.
   if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos) {
     user_error("{}: not valid JSON at byte {}: a zero byte", origin, zero + 1);
   }

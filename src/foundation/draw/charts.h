@@ -11,10 +11,10 @@
 
 namespace headroom::draw {
 
-// Number of styles. A run has the same colour and line style in all charts: number `style % kStyles`.
+// Number of styles. A run has the same style, `style % kStyles`, and thus the same colour and line style in all charts.
 inline constexpr std::size_t kStyles = 8;
 
-// Maximum characters of a label; longer ones are shortened.
+// Maximum number of characters in a label; longer labels are shortened.
 inline constexpr std::size_t kNameRoom = 14;
 
 struct Spread {
@@ -24,9 +24,9 @@ struct Spread {
 struct Line {
   std::string name;
   std::vector<Point> points;  // x ascending
-  std::vector<Spread> band;   // shaded around the line; x ascending, or empty
+  std::vector<Spread> band;   // shaded area around the line; x ascending, or empty
   std::size_t style = 0;
-  bool faint = false;  // thin and without a label: accompanies another line
+  bool faint = false;  // thin and without a label, to accompany another line
 };
 
 enum class YScale {
@@ -39,17 +39,17 @@ struct LineChart {
   std::string title, x_label;
   std::vector<Line> lines;
   YScale y = YScale::logarithmic;
-  bool end_values = false;            // appends the last value to a line's label
-  bool logarithmic_x = false;         // x above 0, ticks at powers of two
-  std::size_t name_room = kNameRoom;  // maximum characters of a line's label
-  std::vector<std::string> x_names;   // names shown at x = 0, 1, ... instead of numbers
+  bool end_values = false;            // append the last value to a line's label
+  bool logarithmic_x = false;         // x must be above 0; ticks are powers of two
+  std::size_t name_room = kNameRoom;  // maximum number of characters in a line's label
+  std::vector<std::string> x_names;   // labels at x = 0, 1, ... instead of numbers
 };
 
 struct ScatterPoint {
   std::string name;
   Point at;
   std::size_t style = 0;
-  std::optional<std::string> label = {};  // nullopt: its name
+  std::optional<std::string> label = {};  // nullopt: the name
 };
 
 // A straight line, such as a power law.
@@ -58,7 +58,7 @@ struct ScatterLine {
   std::size_t style = 0;
 };
 
-// The horizontal distance between two lines, with a label.
+// Marks the horizontal distance between two lines, with a label.
 struct ScatterGap {
   Point from, to;  // equal y
   std::string text;
@@ -76,35 +76,35 @@ struct ScatterChart {
 struct IntervalRow {
   std::string name;
   double mean = 0.0, low = 0.0, high = 0.0;
-  std::string text;  // the interval as text
+  std::string text;  // the interval, formatted
   std::size_t style = 0;
 };
 
-// Means with intervals, one per row, on an axis that includes zero.
+// Means with intervals, one per row, along an axis that includes zero.
 struct IntervalChart {
   std::string title;
   std::vector<IntervalRow> rows;
 };
 
-// Points whose coordinates are not finite or, on a logarithmic scale, not above 0 are left out. On a logarithmic scale
-// the steep beginning of a curve (the first tenth of its x) may be cut off at the top.
+// These functions return a chart as SVG. They omit points whose coordinates are not finite or, on a logarithmic scale,
+// not above 0. On a logarithmic scale the top may cut off the steep start of a curve (the first tenth of its x range).
 std::string line_chart(const LineChart& chart);
 std::string scatter_chart(const ScatterChart& chart);
 std::string interval_chart(const IntervalChart& chart);
 
-// A complete SVG file with the charts side by side under their titles; it contains the style sheet.
+// Returns a complete SVG file with the charts side by side under their titles. It includes the style sheet.
 std::string standalone(const std::vector<LineChart>& charts);
 
-// A short line in a run's style, for legends and tables.
+// Returns a short line in a run's style, for legends and tables.
 std::string line_sample(std::size_t style);
 
-// A bar for a table cell, in a run's style; `share` is its length as a fraction of the cell's width. Empty if the share
-// is not finite.
+// Returns a bar for a table cell, in a run's style. `share` is its length as a fraction of the cell's width. Empty if
+// `share` is not finite.
 std::string small_bar(double share, std::size_t style);
 
-// About `wanted` round numbers in [low, high].
+// Returns about `wanted` round numbers in [low, high].
 std::vector<double> linear_ticks(double low, double high, int wanted);
-// 3 to about 8 round numbers in [low, high] for a logarithmic scale, 0 < low < high.
+// Returns 3 to about 8 round numbers in [low, high] for a logarithmic scale. Requires 0 < low < high.
 std::vector<double> logarithmic_ticks(double low, double high);
 
 }  // namespace headroom::draw

@@ -1,5 +1,5 @@
-// A matrix is drawn as a greyscale PNG that masks a rectangle in the page's colour, so that it follows the light and
-// dark schemes and takes one byte per cell.
+// Draws a matrix as a greyscale PNG that masks a rectangle in the page's colour. The map then follows the light and
+// dark schemes, and takes one byte per cell.
 #include "heat_map.h"
 
 #include <zlib.h>
@@ -17,13 +17,13 @@
 namespace headroom::draw {
 namespace {
 
-constexpr double kNameHeight = 13.0;    // smaller cells have no names
+constexpr double kNameHeight = 13.0;    // cells below this height have no names
 constexpr double kMostHeight = 44.0;    // maximum height of a row with a name
 constexpr double kNameWidth = 62.0;     // width of the column of row names
-constexpr std::size_t kRowName = 9;     // characters of a row name
-constexpr std::size_t kMostNames = 40;  // with more rows, names are left out
-constexpr double kPanelCell = 12.0;     // of a panel, whatever the size of the map's cells,
-constexpr double kMostPanel = 0.25;     // up to this fraction of the map
+constexpr std::size_t kRowName = 9;     // maximum characters of a row name
+constexpr std::size_t kMostNames = 40;  // maximum number of named rows
+constexpr double kPanelCell = 12.0;     // cell size in a panel, independent of the map's cells,
+constexpr double kMostPanel = 0.25;     // up to this fraction of the map's size
 constexpr double kPanelGap = 5.0, kLabelHeight = 16.0, kFoot = 18.0;
 
 struct Box {
@@ -40,7 +40,7 @@ double panel_width(std::size_t cells, double map_width) {
   return std::min(kPanelCell * static_cast<double>(cells), kMostPanel * map_width);
 }
 
-// Merges neighbouring cells, so that neither axis has more than kMostShades.
+// Merges neighbouring cells so that neither axis has more than kMostShades.
 Cells merge_neighbours(const Cells& cells) {
   const std::size_t down = (cells.rows + kMostShades - 1) / kMostShades,
                     across = (cells.columns + kMostShades - 1) / kMostShades;
@@ -59,7 +59,7 @@ Cells merge_neighbours(const Cells& cells) {
   return fewer;
 }
 
-// The values of one sign, which have one colour.
+// Returns the values of one sign, which share a colour.
 std::string layer(const Cells& cells, double full, double sign, const Box& box) {
   std::vector<unsigned char> shades;
   shades.reserve(cells.values.size());
@@ -176,7 +176,7 @@ std::string heat_map(const HeatMap& map) {
     drawing += names_below(map, box, foot + 5);
     foot += kNameWidth;
   }
-  // The axis label on the left, the scale on the right.
+  // The axis label on the left, the end of the colour scale on the right.
   drawing += text_at("label-below", box.x, foot + 14, escape(map.column_label));
   drawing += text_at("left", box.x + box.width, foot + 14, "full: " + short_number(map.shade.full));
   return element("svg",
@@ -187,7 +187,7 @@ std::string heat_map(const HeatMap& map) {
                  drawing);
 }
 
-// ISO/IEC 15948: signature, header, one compressed data chunk, end.
+// The PNG format (ISO/IEC 15948): signature, header, one compressed data chunk, end.
 std::string grey_png(std::size_t width, std::size_t height, const std::vector<unsigned char>& shades) {
   if (width == 0 || height == 0 || shades.size() != width * height) {
     fail("png: expected {} x {} shades, got {}", height, width, shades.size());

@@ -1,4 +1,4 @@
-// Means with their intervals, and the small drawings of tables and legends.
+// Means with intervals, and the small drawings in tables and legends.
 #include <fmt/format.h>
 
 #include <algorithm>

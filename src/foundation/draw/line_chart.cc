@@ -1,4 +1,4 @@
-// Curves over a common axis.
+// Curves over a shared x axis.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace headroom::draw {
 namespace {
 
 constexpr double kLeft = 44.0, kTop = 12.0, kBottom = 40.0;
-constexpr double kSteepPart = 0.1;  // fraction of x that may be cut off at the top
+constexpr double kSteepPart = 0.1;  // fraction of the x range that may be cut off at the top
 
 struct Frame {
   Scale x, y;
@@ -44,8 +44,7 @@ std::vector<Spread> drawable_band(const Line& line, bool logarithmic) {
   return band;
 }
 
-// The range of the lines and their bands. On a logarithmic scale the steep beginning of a curve does not count in
-// `high`.
+// The range of the lines and their bands. On a logarithmic scale, `high` excludes the steep start of a curve.
 struct Reach {
   double left = std::numeric_limits<double>::infinity(), right = 0.0;
   double low = std::numeric_limits<double>::infinity(), high = 0.0;
@@ -72,7 +71,7 @@ Reach reach_of(const LineChart& chart, const std::vector<std::vector<Point>>& li
   return reach;
 }
 
-// On a linear scale rounded to three significant digits.
+// Formats a value; on a linear scale, with three significant digits.
 std::string value_text(const LineChart& chart, double value) {
   if (chart.y != YScale::from_zero || value == 0.0) {
     return plain_number(value);
@@ -81,13 +80,13 @@ std::string value_text(const LineChart& chart, double value) {
   return tick_text(std::round(value / unit) * unit);
 }
 
-// The label of a line that ends at `value`.
+// Returns the label of a line whose last value is `value`.
 std::string end_label(const LineChart& chart, const Line& line, double value) {
   const std::string name = shorten(line.name, chart.name_room);
   return !chart.end_values ? name : (name.empty() ? "" : name + ": ") + value_text(chart, value);
 }
 
-// The x coordinate where the plot ends, so that the longest label fits.
+// Returns the x coordinate of the plot's right end, which leaves room for the longest label.
 double end_of_x(const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
   constexpr double kCharacter = 7.8, kLeader = 14.0;  // approximate widths
   std::size_t longest = 0;
@@ -101,7 +100,7 @@ double end_of_x(const LineChart& chart, const std::vector<std::vector<Point>>& l
 
 Scale x_scale(const LineChart& chart, const Reach& reach, double to) {
   if (!chart.x_names.empty()) {
-    constexpr double kMargin = 0.35;  // of the distance between two names
+    constexpr double kMargin = 0.35;  // as a fraction of the distance between two names
     return {-kMargin, static_cast<double>(chart.x_names.size()) - 1.0 + kMargin, kLeft, to};
   }
   if (chart.logarithmic_x) {
@@ -121,7 +120,7 @@ Frame frame_around(const LineChart& chart, const std::vector<std::vector<Point>>
   if (chart.y == YScale::logarithmic) {
     frame.y = {std::log(reach.low), std::log(reach.high), kChartHeight - kBottom, kTop, /*logarithmic=*/true};
     frame.y.widen(0.06, 0.01);
-    if (chart.logarithmic_x) {  // at least a factor of 4, so that small changes look small
+    if (chart.logarithmic_x) {  // the y axis spans at least a factor of 4, so that small changes look small
       const double least = std::log(4.0);
       frame.y.widen(0.0, std::max(0.0, (least - (frame.y.high - frame.y.low)) / 2.0));
     }
@@ -163,7 +162,7 @@ std::string axes(const Frame& frame, const LineChart& chart) {
   return drawing + text_at("x", (kLeft + frame.right()) / 2, kChartHeight - 5, escape(chart.x_label));
 }
 
-// The band of a line: its upper edge, and back along its lower edge.
+// Returns the outline of a line's band: along its upper edge, and back along its lower edge.
 std::string band_of(const Frame& frame, const Line& line) {
   const std::vector<Spread> band = drawable_band(line, frame.y.logarithmic);
   std::vector<Point> outline;
@@ -182,7 +181,7 @@ std::string band_of(const Frame& frame, const Line& line) {
 std::string curve(const Frame& frame, const LineChart& chart, const Line& line, const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::string dots;
-  const bool shown = frame.x.logarithmic;  // few points, which are measurements
+  const bool shown = frame.x.logarithmic;  // there are few points, each a measurement
   for (const Point& point : points) {
     const Point& at = drawn.emplace_back(Point{frame.x(point.x), frame.y(point.y)});
     if (line.faint) {
@@ -236,7 +235,7 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
   const double slack = 1e-9 * step;
   const double first = std::ceil((low - slack) / step);
   for (int i = 0; i <= 2 * wanted && (first + i) * step <= high + slack; ++i) {
-    ticks.push_back((first + i) * step + 0.0);  // + 0.0: no negative zero
+    ticks.push_back((first + i) * step + 0.0);  // + 0.0 turns -0.0 into 0.0
   }
   return ticks;
 }
@@ -279,7 +278,7 @@ std::string line_chart(const LineChart& chart) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     curves += curve(frame, chart, chart.lines[i], lines[i]);
   }
-  // A nested viewport clips the curves at the top; it is wider than the frame by half a point.
+  // A nested viewport clips the curves at the top. It extends beyond the frame's sides by half the width of a dot.
   constexpr double kSide = 7.0;
   const double left = kLeft - kSide, width = frame.right() - left + kSide, height = kChartHeight - kBottom - kTop;
   const std::string inside = element("svg",

@@ -1,4 +1,4 @@
-// HTML pages: their beginning and their style sheets.
+// The start of HTML pages, and their style sheets.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace headroom::draw {
 
-// The beginning of a page, up to the content of <main>. `style` is appended to the style sheets below, `head` is markup
-// for <head>.
+// Returns the start of a page, up to the content of <main>. `style` is appended to the style sheets below. `head` is
+// markup for <head>.
 std::string page_beginning(std::string_view title, std::string_view style = "", std::string_view head = "");
 
-// The style sheet of charts: names for colours, with values for the light and dark schemes, and line styles that
-// distinguish runs without colour.
+// The style sheet of charts: colour names with values for the light and dark schemes, and line styles that distinguish
+// runs without colour.
 inline constexpr const char* kStyleSheet = R"css(
 :root {
   color-scheme: light dark;
@@ -50,7 +50,7 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .line.s7 { stroke-dasharray: 1.5 5; }
 )css";
 
-// The style sheet of pages, which uses the colours of the one above; with rules for phones and print.
+// The style sheet of pages, with rules for phones and print. It uses the colours of kStyleSheet.
 inline constexpr const char* kPageStyle = R"css(
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }

@@ -17,7 +17,7 @@ std::vector<double> ticks_of(const Scale& scale) {
   return logarithmic_ticks(scale.first(), scale.last());
 }
 
-// "12 M" rather than "12.0 M".
+// Formats a round number: "12 M" instead of "12.0 M".
 std::string round_number(double tick) {
   std::string text = short_number(tick);
   const std::size_t digits = std::min(text.find(' '), text.size());
@@ -52,7 +52,7 @@ bool can_be_drawn(const Point& at) {
   return std::isfinite(at.x) && std::isfinite(at.y) && at.x > 0.0 && at.y > 0.0;
 }
 
-// Lines, and gaps between lines with marked ends and their label on the right.
+// Draws the lines, and the gaps between lines with marked ends and a label on the right.
 std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& chart) {
   std::string drawing;
   for (const ScatterLine& line : chart.lines) {
@@ -73,7 +73,7 @@ std::string lines_and_gaps(const Scale& x, const Scale& y, const ScatterChart& c
       drawing +=
           element("path", {{"class", style_class("reach", gap.style)}, {"d", vertical(end, at - kMark, at + kMark)}});
     }
-    // Above the line that continues from the right end.
+    // The label is above the line, which may continue to the right.
     drawing += text_at("value", std::max(from, to) + 2 * kMark, at - kMark, escape(gap.text));
   }
   return drawing;
@@ -83,7 +83,7 @@ std::string label_of(const ScatterPoint& point) {
   return shorten(point.label.value_or(point.name), 2 * kNameRoom);
 }
 
-// Points and their labels, which do not overlap.
+// Draws the points, and their labels without overlap.
 std::string named_points(const Scale& x, const Scale& y, const std::vector<ScatterPoint>& points) {
   std::string drawing;
   std::vector<const ScatterPoint*> labelled;
@@ -103,7 +103,7 @@ std::string named_points(const Scale& x, const Scale& y, const std::vector<Scatt
   for (std::size_t i = 0; i < labelled.size(); ++i) {
     const std::string label = label_of(*labelled[i]);
     const double at = x(labelled[i]->at.x);
-    // Right of the point, or left if there is no room.
+    // The label is right of the point, or left of it if there is no space.
     const bool left = at + 10 + kLabelWidth * static_cast<double>(label.size()) > kWidth;
     drawing += text_at(style_class(left ? "label left" : "label", labelled[i]->style), at + (left ? -9 : 9),
                        heights[i] + 4, escape(label));
@@ -125,7 +125,7 @@ std::string scatter_chart(const ScatterChart& chart) {
       points.push_back(point);
     }
   }
-  for (const ScatterGap& gap : chart.gaps) {  // extrapolated gaps end outside of the points
+  for (const ScatterGap& gap : chart.gaps) {  // gaps from extrapolated lines may end outside the range of the points
     for (const Point& end : {gap.from, gap.to}) {
       if (!points.empty() && can_be_drawn(end)) {
         include(x, end.x);

@@ -77,7 +77,7 @@ std::string text_at(const std::string& kind, double x, double y, const std::stri
 
 namespace {
 
-// "5e-4", "1.5e-3".
+// Formats a number as "5e-4" or "1.5e-3".
 std::string with_exponent(double number) {
   const std::string text = fmt::format("{:.5e}", number);
   const std::size_t e = text.find('e');
@@ -89,7 +89,7 @@ std::string with_exponent(double number) {
 
 std::string tick_text(double tick) {
   const double size = std::abs(tick);
-  constexpr double kSmall = 0.01;  // smaller numbers get an exponent
+  constexpr double kSmall = 0.01;  // numbers below this are written with an exponent
   return size >= 1e12                    ? fmt::format("{:.6g} T", tick / 1e12)
          : size >= 1e9                   ? fmt::format("{:.6g} G", tick / 1e9)
          : size >= 1e6                   ? fmt::format("{:.6g} M", tick / 1e6)
@@ -99,7 +99,7 @@ std::string tick_text(double tick) {
 }
 
 void spread_labels(std::vector<double>& heights, double bottom) {
-  constexpr double kLabelGap = 15.0;  // between baselines
+  constexpr double kLabelGap = 15.0;  // minimum distance between baselines
   std::vector<std::size_t> order(heights.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
     order[i] = i;

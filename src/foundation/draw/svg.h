@@ -1,4 +1,4 @@
-// SVG as text: elements and paths, and what all charts share: sizes, axes, labels.
+// SVG as text: elements and paths, and what all charts share: sizes, axes and labels.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@
 
 namespace headroom::draw {
 
-// Escapes `text` for elements and quoted attributes of HTML and SVG. Invalid UTF-8 and control characters other than
-// tab and line end become U+FFFD.
+// Escapes `text` for use in elements and quoted attributes of HTML and SVG. Invalid UTF-8 and control characters other
+// than tab and line end become U+FFFD.
 std::string escape(std::string_view text);
 
-// Lengths are written with one decimal, text is escaped.
+// An attribute of an element. Lengths are written with one decimal; text is escaped.
 struct Attribute {
   Attribute(std::string_view name_in, double length);
   Attribute(std::string_view name_in, std::string_view text);
@@ -24,36 +24,37 @@ struct Attribute {
 };
 using Attributes = std::initializer_list<Attribute>;
 
-// <name ...>content</name>, or <name .../> if the content is empty. The content is markup and not escaped.
+// Returns <name ...>content</name>, or <name .../> if the content is empty. The content is markup and is not escaped.
 std::string element(std::string_view name, Attributes attributes, std::string_view content = {});
 
 struct Point {
   double x = 0.0, y = 0.0;
 };
-// Paths, for the attribute d.
+// Path data for the attribute d.
 std::string line_through(const std::vector<Point>& points);
 std::string horizontal(double from_x, double y, double to_x);
 std::string vertical(double x, double from_y, double to_y);
 
-// In the units of the drawing, which the page scales.
-inline constexpr double kWidth = 480.0, kChartHeight = 330.0;  // kChartHeight: of charts with two axes
+// Sizes in SVG user units; the page scales the drawing.
+inline constexpr double kWidth = 480.0, kChartHeight = 330.0;  // kChartHeight: for charts with two axes
 
-// The class attribute of an element in a run's style: "line s3".
+// Returns the class attribute of an element drawn in a run's style: "line s3".
 std::string style_class(const char* name, std::size_t style);
 
-// A text element of a class of the style sheet; `content` is markup and not escaped.
+// Returns a text element with a class of the style sheet. `content` is markup and is not escaped.
 std::string text_at(const std::string& kind, double x, double y, const std::string& content);
 
-// The label of a tick, which is a round number.
+// Returns the label of a tick at a round number.
 std::string tick_text(double tick);
 
-// Moves overlapping labels apart, keeping their order and staying above `bottom`. `heights` are their baselines.
+// Moves overlapping labels apart, keeping their order and staying above `bottom`. `heights` are the y coordinates of
+// their baselines.
 void spread_labels(std::vector<double>& heights, double bottom);
 
-// A whole chart; `title` is its accessible name.
+// Returns a complete chart. `title` is its accessible name.
 std::string chart_of(double height, const std::string& title, const std::string& drawing);
 
-// An axis: the value `low` is drawn at `from`, `high` at `to`. On a logarithmic scale both are logarithms of values.
+// An axis. The value `low` is drawn at `from` and `high` at `to`. On a logarithmic scale, low and high are logarithms.
 struct Scale {
   double low = 0.0, high = 1.0, from = 0.0, to = 1.0;
   bool logarithmic = false;
@@ -61,10 +62,10 @@ struct Scale {
   double operator()(double value) const {
     return from + ((logarithmic ? std::log(value) : value) - low) / (high - low) * (to - from);
   }
-  // The values at the two ends.
+  // Return the values at the two ends.
   double first() const { return logarithmic ? std::exp(low) : low; }
   double last() const { return logarithmic ? std::exp(high) : high; }
-  // Extends both ends by `share` of the range, but at least by `least`.
+  // Extends both ends by the fraction `share` of the range, but by at least `least`.
   void widen(double share, double least) {
     const double room = std::fmax(share * (high - low), least);
     low -= room;

@@ -22,7 +22,7 @@ std::string with_thousands(long long number) {
   return digits;
 }
 
-// Decimals for three significant digits.
+// Returns the number of decimals that gives three significant digits.
 int decimals(double number) {
   const double magnitude = std::abs(number);
   return magnitude >= 99.95 ? 0 : magnitude >= 9.995 ? 1 : 2;
@@ -41,7 +41,7 @@ std::string shorten(std::string_view text, std::size_t characters) {
   if (starts.size() <= characters) {
     return whole;
   }
-  // The middle is removed: names often differ at their ends.
+  // Removes the middle, because names often differ at their ends.
   const std::size_t head = characters / 2, tail = characters - head - 1;
   return whole.substr(0, starts[head]) + "\xe2\x80\xa6" + (tail > 0 ? whole.substr(starts[starts.size() - tail]) : "");
 }
@@ -70,7 +70,7 @@ std::string plain_number(double number) {
   if (std::abs(number) >= 999.95) {
     return with_thousands(std::llround(number));
   }
-  constexpr double kShare = 0.99995;  // smaller values, such as accuracies, need more digits
+  constexpr double kShare = 0.99995;  // smaller values, such as accuracies, get more digits
   return format_decimal(number, std::abs(number) < kShare ? 4 : std::abs(number) < 99.995 ? 2 : 1);
 }
 

@@ -12,10 +12,10 @@
 namespace headroom::tokenizers {
 namespace {
 
-// Finds added tokens, such as "<|endoftext|>" or runs of blanks, in the text before it is split into words (a trie).
+// Finds added tokens, such as "<|endoftext|>" or runs of spaces, in a text before it is split into words (a trie).
 class AddedTokens {
  public:
-  // `content` must not be empty; of equal contents the last one counts.
+  // `content` must not be empty. If the same content is added twice, the last id counts.
   void add(std::string_view content, std::int32_t id) {
     begins_[static_cast<unsigned char>(content.front())] = true;
     std::size_t node = 0;
@@ -35,7 +35,7 @@ class AddedTokens {
     std::size_t begin = 0, end = 0;
     std::int32_t id = -1;  // -1: none found
   };
-  // The leftmost, longest token from `at` on.
+  // Returns the leftmost token from `at` on; of the tokens that begin there, the longest.
   Found find(std::string_view text, std::size_t at) const {
     for (; at < text.size(); ++at) {
       if (!begins_[static_cast<unsigned char>(text[at])]) {
@@ -81,7 +81,7 @@ class Bpe : public Tokenizer {
         bytes_(model.tokens.size()),
         size_(std::ssize(model.tokens) + model.spare_ids) {
     for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      // A token that is not a spelling of bytes is plain text.
+      // A token that does not spell bytes is plain text.
       if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
         bytes_[id] = bytes;
         if (model.whole_words_first) {
@@ -161,7 +161,7 @@ class Bpe : public Tokenizer {
     return false;
   }
 
-  // Appends the ids of the added tokens in `text` and calls use() for the text between them.
+  // Appends the ids of the added tokens in `text`, and calls use() for the text between them.
   template <class Use>
   static void between(const AddedTokens& added, std::string_view text, std::vector<std::int32_t>& ids, Use&& use) {
     if (added.empty()) {
@@ -214,13 +214,13 @@ class Bpe : public Tokenizer {
   std::string serialised_;
   WordPattern pattern_;
   bool composes_;
-  bool separable_ = true;  // no added token spans the end of a word
+  bool separable_ = true;  // false if an added token spans a word boundary
   Merges merges_;
-  std::vector<std::string> bytes_;  // by id, without spare ids
+  std::vector<std::string> bytes_;  // bytes of each token by id, without spare ids
   std::int64_t size_;
   std::unordered_map<std::string, std::int32_t, ViewHash, std::equal_to<>> whole_words_, added_ids_;
   std::array<std::int32_t, config::kByteValues> ids_of_bytes_{};
-  AddedTokens first_, later_;  // matched before and after NFC
+  AddedTokens first_, later_;  // matched before NFC, matched after NFC
 };
 
 }  // namespace

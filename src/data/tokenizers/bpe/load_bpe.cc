@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kLargestTokenizer = std::size_t{256} << 20;
 constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 
-// The path of `folder`/`name` or `folder`/`name`.gz; empty if neither exists.
+// Returns the path of `folder`/`name` or `folder`/`name`.gz; empty if neither exists.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   std::error_code ignored;
   for (const std::string& candidate : {name, name + ".gz"}) {
@@ -48,7 +48,7 @@ std::string read_whole(const fs::path& path) {
   }
 }
 
-// Loads a vocabulary with the merges beside it.
+// Loads a vocabulary and the merges in the same folder.
 std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
@@ -71,7 +71,7 @@ fs::path first_file(const fs::path& folder) {
   return file;
 }
 
-// By its name, or by an object "model": in a vocabulary every value is a number.
+// Recognised by file name, or by "model" being an object: in a vocabulary every value is a number.
 bool is_tokenizer_json(const std::string& text, const fs::path& path) {
   const SortedJson document = parse_sorted_json(text, path.string());
   const bool named = path.filename().string().starts_with("tokenizer.json");

@@ -22,7 +22,7 @@ Merges::Merges(const std::vector<Merge>& merges)
   }
 }
 
-// The slot of the pair, or the empty slot where it would be stored.
+// Returns the slot of the pair, or the empty slot where it would be stored.
 std::size_t Merges::place(std::int32_t left, std::int32_t right) const {
   constexpr std::uint64_t kMultiplier = 0x9e3779b97f4a7c15;
   const std::uint64_t key =
@@ -44,7 +44,7 @@ void Merges::apply(std::vector<std::int32_t>& symbols) const {
 }
 
 void Merges::apply_short(std::vector<std::int32_t>& symbols) const {
-  std::array<const Slot*, kShortWord> pairs{};  // each symbol with its successor
+  std::array<const Slot*, kShortWord> pairs{};  // merge of each symbol with its successor
   std::size_t n = symbols.size();
   for (std::size_t i = 0; i + 1 < n; ++i) {
     pairs[i] = find(symbols[i], symbols[i + 1]);
@@ -75,13 +75,13 @@ void Merges::apply_short(std::vector<std::int32_t>& symbols) const {
   symbols.resize(n);
 }
 
-// A priority queue of pairs over a linked list of symbols. Stale entries stay in the queue; their rank differs from
-// that of the pair now in their place.
+// Uses a priority queue of pairs over a linked list of symbols. Stale entries stay in the queue: the pair that is now
+// at their place has another rank.
 void Merges::apply_long(std::vector<std::int32_t>& symbols) const {
   using Entry = std::tuple<std::int32_t, std::size_t, std::int32_t>;  // rank, place, result
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   const std::size_t n = symbols.size();
-  std::vector<std::size_t> next(n), previous(n);  // n: none
+  std::vector<std::size_t> next(n), previous(n);  // n: no neighbour
   for (std::size_t i = 0; i < n; ++i) {
     next[i] = i + 1;
     previous[i] = i == 0 ? n : i - 1;

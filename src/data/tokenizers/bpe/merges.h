@@ -1,4 +1,4 @@
-// Byte-pair encoding of one word: adjacent symbols merge, the pair learnt first before all others.
+// Byte-pair encoding of one word: merges adjacent symbols, earliest-learnt pair first.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 namespace headroom::tokenizers {
 
 struct Merge {
-  std::int32_t left, right, result;  // ids
+  std::int32_t left, right, result;  // token ids
 };
 
 class Merges {
  public:
-  // `merges` in the order in which they were learnt. Of duplicate pairs the last one counts.
+  // `merges` must be in the order in which they were learnt. If a pair occurs twice, the last occurrence counts.
   explicit Merges(const std::vector<Merge>& merges);
 
-  // Merges the symbols of a word in place until no adjacent pair is known; of equal pairs the leftmost first. Takes
-  // O(n log n) time.
+  // Merges the symbols of a word in place until no adjacent pair is in the table. Equal pairs merge from left to right.
+  // Takes O(n log n) time.
   void apply(std::vector<std::int32_t>& symbols) const;
 
  private:
@@ -30,7 +30,7 @@ class Merges {
   void apply_short(std::vector<std::int32_t>& symbols) const;
   void apply_long(std::vector<std::int32_t>& symbols) const;
 
-  std::vector<Slot> slots_;  // a hash table: a power of two in size, at most half full
+  std::vector<Slot> slots_;  // hash table; its size is a power of two, and it is at most half full
 };
 
 }  // namespace headroom::tokenizers

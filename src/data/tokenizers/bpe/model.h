@@ -1,4 +1,4 @@
-// The contents of a byte-level BPE tokenizer, and the file formats that hold one.
+// The contents of a byte-level BPE tokenizer, and the file formats that store it.
 #pragma once
 
 #include <cstdint>
@@ -16,38 +16,39 @@ struct AddedToken {
   std::int32_t id = 0;
   std::string content;
   bool normalised = false;  // matched after normalisation instead of before
-  bool special = false;     // not used here; kept for other readers of the file
+  bool special = false;     // not used here; stored for other readers of the file
 };
 
 struct BpeModel {
-  // By id, every byte written as one printable character (character_of_byte()). Empty for ids of added tokens only.
+  // Indexed by id. Every byte is written as one printable character (character_of_byte()). Empty for ids that only an
+  // added token has.
   std::vector<std::string> tokens;
   std::vector<Merge> merges;
-  std::vector<AddedToken> added;  // by id
+  std::vector<AddedToken> added;  // sorted by id
   WordPattern pattern = WordPattern::gpt2;
   bool composes = false;           // text is normalised to NFC
   bool whole_words_first = false;  // a word that is a token becomes that token without merging
-  std::string post_processor;      // JSON; not used here
+  std::string post_processor;      // JSON; not used here, stored for other readers of the file
   std::int64_t spare_ids = 0;      // ids without text after the last token, for models with a larger vocabulary
 };
 
-// The parsers throw UserError, prefixed with the origin.
-// Parses a tokenizer.json; refuses unsupported settings by name. Ids must be 0 to n-1, each once.
+// Parses a tokenizer.json. Throws UserError, prefixed with the origin, for malformed input, for unsupported settings
+// (naming them), and unless the ids are 0 to n-1, each once.
 BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin);
-// Parses GPT-2's pair of files: a JSON object of tokens and ids, and lines of two tokens to merge. If "<|endoftext|>"
-// is in the vocabulary, it becomes an added token.
+// Parses GPT-2's pair of files: a JSON object that maps tokens to ids, and lines with the two tokens of each merge. If
+// "<|endoftext|>" is in the vocabulary, it becomes an added token. Throws UserError, prefixed with the origin.
 BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges, std::string_view origin,
                                      std::string_view merges_origin);
 
-// Writes a tokenizer.json, deterministically; parse_tokenizer_json() restores the model.
+// Writes a tokenizer.json. The output is deterministic, and parse_tokenizer_json() restores the model.
 std::string to_tokenizer_json(const BpeModel& model);
 
-// Words and their frequencies. Their order does not matter.
+// Words and their frequencies; the order of iteration does not matter.
 using WordCounts = std::unordered_map<std::string, std::int64_t>;
 
-// Learns BPE (Sennrich et al., 2016): starts with one token per byte, ordered by their characters, and repeatedly
-// merges the most frequent adjacent pair over all words, of equally frequent ones the pair with the smaller ids (as the
-// `tokenizers` package does). Stops at `vocabulary_size` tokens, or earlier when every word is a single token. Throws
+// Learns BPE (Sennrich et al., 2016). Starts with one token per byte, ordered by their characters, and repeatedly
+// merges the most frequent adjacent pair over all words; ties go to the pair with the smaller ids, as in the
+// `tokenizers` package. Stops at `vocabulary_size` tokens, or earlier when every word is a single token. Throws
 // InterruptedError on Ctrl-C.
 BpeModel learn_merges(const WordCounts& words, std::int64_t vocabulary_size);
 

@@ -1,4 +1,4 @@
-// Parses tokenizer.json and GPT-2's pair of files, which are untrusted.
+// Parses tokenizer.json and GPT-2's pair of files. Both are untrusted input.
 #include <algorithm>
 #include <unordered_map>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kLongestToken = 4096;  // bytes
 
-// A value in the document; errors name the file and the path of the key.
+// A value in the document. Errors name the file and the path of the key.
 class Setting {
  public:
   Setting(const SortedJson& value, std::string origin, std::string place)
@@ -24,7 +24,7 @@ class Setting {
   const SortedJson& value() const { return value_; }
   bool is_null() const { return value_.is_null(); }
 
-  // The member `key`, null if missing.
+  // Returns the member `key`; null if missing.
   Setting operator[](const std::string& key) const {
     static const SortedJson kNull;
     return {value_.is_object() && value_.contains(key) ? value_.at(key) : kNull, origin_,
@@ -114,7 +114,7 @@ class ModelReader {
   }
   BpeModel& model() { return model_; }
 
-  // Checks that the ids are 0 to n-1, each once.
+  // Checks that the ids are 0 to n-1, each once, and returns the model.
   BpeModel finish() && {
     auto& all = model_.added;
     std::sort(all.begin(), all.end(), [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
@@ -221,7 +221,7 @@ WordPattern known_pattern(const Setting& split) {
   split["pattern"].refuse("is none of the patterns that are known: GPT-2's, LLaMA 3's and Qwen2's");
 }
 
-// Either ByteLevel alone, or a known pattern followed by ByteLevel without its own pattern.
+// Accepts ByteLevel alone, or a known pattern followed by ByteLevel without its own pattern.
 void read_pre_tokenizer(const Setting& part, BpeModel& model) {
   if (part.is_null()) {
     part.refuse("is missing: only byte-level BPE is supported");
@@ -283,7 +283,7 @@ void read_model(const Setting& part, ModelReader& reader) {
   read_merges(part["merges"], reader);
 }
 
-// An unknown token for bytes would make encoding lossy.
+// Rejects an unknown token for bytes, which would make encoding lossy.
 void require_no_unknown(const Setting& part, const ModelReader& reader) {
   if (part.is_null()) {
     return;

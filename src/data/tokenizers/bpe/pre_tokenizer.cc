@@ -15,7 +15,7 @@
 namespace headroom::tokenizers {
 namespace {
 
-// Character classes of the patterns: \p{L}, \p{N}, \s (the property White_Space), and the rest.
+// Character classes used by the patterns: \p{L}, \p{N}, \s (the property White_Space), and all others.
 enum class CharacterClass { letter, number, space, other };
 
 struct Character {
@@ -50,7 +50,7 @@ CharacterClass kind_of(char32_t code) {
   }
 }
 
-// The character that begins at `at` < text.size().
+// Returns the character that begins at `at` < text.size().
 Character character_at(std::string_view text, std::size_t at) {
   const auto first = static_cast<unsigned char>(text[at]);
   if (first < kFirstBeyondAscii) {
@@ -60,7 +60,7 @@ Character character_at(std::string_view text, std::size_t at) {
   return {.code = code, .kind = kind_of(code), .size = std::max<std::size_t>(size, 1)};
 }
 
-// The character that ends at `at` > 0.
+// Returns the character that ends at `at` > 0.
 Character character_before(std::string_view text, std::size_t at) {
   --at;
   while (at > 0 && continues_character(text[at])) {
@@ -98,7 +98,7 @@ bool is_line_end(char32_t code) {
   return code == '\n' || code == '\r';
 }
 
-// End of the run of characters of class `kind` that begins at `at`; the run is cut after `most` characters.
+// Returns the end of the run of characters of class `kind` that begins at `at`, limited to `most` characters.
 std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind, std::size_t most = kNoLimit) {
   for (; at < text.size() && most > 0; --most) {
     const Character c = character_at(text, at);
@@ -110,12 +110,12 @@ std::size_t run_end(std::string_view text, std::size_t at, CharacterClass kind, 
   return at;
 }
 
-// Case folding for the letters of contractions, including U+017F (long s) to s.
+// Folds the case of the letters in contractions, including U+017F (long s) to s.
 char32_t folded(char32_t code) {
   return code == 0x17f ? 's' : code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code;
 }
 
-// Length in bytes of the contraction 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 if none.
+// Returns the length in bytes of the contraction 's, 't, 're, 've, 'm, 'll or 'd at `at`; 0 if there is none.
 std::size_t contraction(std::string_view text, std::size_t at, bool any_case) {
   if (text[at] != '\'' || at + 1 >= text.size()) {
     return 0;
@@ -135,8 +135,8 @@ std::size_t contraction(std::string_view text, std::size_t at, bool any_case) {
   return known ? 1 + first.size + second.size : 0;
 }
 
-// Length in bytes of the token that starts a run of white space [at, end): the whole run at the end of the text,
-// otherwise the run without its last character, which belongs to the next token.
+// Returns the length in bytes of the word that starts a run of white space [at, end): the whole run at the end of the
+// text, otherwise the run without its last character, which belongs to the next word.
 std::size_t blank_run(std::string_view text, std::size_t at, std::size_t end) {
   if (end == text.size()) {
     return end - at;
@@ -159,8 +159,8 @@ std::size_t gpt2_word(std::string_view text, std::size_t at) {
   return first.kind == CharacterClass::space ? blank_run(text, at, end) : end - at;
 }
 
-// Length in bytes of a white-space token in patterns that split at line ends: up to the last line end of the run, or as
-// blank_run() if the run has no line end.
+// Returns the length in bytes of a white-space word in patterns that split at line ends: up to the last line end of the
+// run. Without a line end, the same as blank_run().
 std::size_t blanks_and_lines(std::string_view text, std::size_t at) {
   const std::size_t end = run_end(text, at, CharacterClass::space);
   const std::size_t line_end = text.substr(at, end - at).find_last_of("\r\n");
@@ -256,7 +256,7 @@ std::size_t word_length(WordPattern pattern, std::string_view text, std::size_t 
   return text.size() - at;
 }
 
-// White space never continues a token of other characters, except that in llama3 and qwen2 line ends continue
+// White space never continues a word of other characters, with one exception: in llama3 and qwen2, line ends continue
 // punctuation.
 bool ends_word(WordPattern pattern, std::string_view text, std::size_t at) {
   const bool line_end = text[at] == '\n' || text[at] == '\r';

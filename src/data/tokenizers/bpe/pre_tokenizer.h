@@ -1,4 +1,4 @@
-// The pre-tokenizer of byte-level BPE: splits a text into words, inside which merges stay.
+// The pre-tokenizer of byte-level BPE: splits a text into words. Merges never cross a word boundary.
 #pragma once
 
 #include <cstddef>
@@ -8,34 +8,34 @@
 
 namespace headroom::tokenizers {
 
-// All texts below must be valid UTF-8.
+// All texts passed to the functions below must be valid UTF-8.
 
-// Canonical decomposition, then canonical composition.
+// Returns the NFC form: canonical decomposition, then canonical composition.
 std::string to_nfc(std::string_view text);
 
-// GPT-2's spelling of bytes: a printable Latin-1 byte is that character, any other byte one from U+0100 on.
+// Returns GPT-2's character for a byte: the byte itself for printable Latin-1, otherwise a character from U+0100 on.
 std::string character_of_byte(unsigned char byte);
-// Inverse: the bytes that a token spells; false if one of its characters spells none.
+// The inverse for a whole token: stores its bytes, or returns false if one of its characters stands for no byte.
 bool spelled_bytes(std::string_view token, std::string& bytes);
 
-// Supported patterns, by the tokenizers that introduced them.
+// The supported patterns, named after the tokenizers that introduced them.
 enum class WordPattern {
-  gpt2,    // contractions; runs of letters, digits or other characters, each with at most one leading blank; blanks
+  gpt2,    // contractions; runs of letters, digits or other characters, each with at most one leading space
   llama3,  // contractions in any case; letters with any one leading character; up to three digits; line ends separate
-  qwen2,   // as llama3, digits one by one
+  qwen2,   // as llama3, but each digit is a word
 };
 
 struct PatternText {
   WordPattern pattern;
-  std::string_view regex;  // as in a tokenizer.json
+  std::string_view regex;  // as spelled in a tokenizer.json
 };
 std::span<const PatternText> pattern_texts();
 
-// Length in bytes of the word that begins at `at` < text.size(). Words follow each other without gaps.
+// Returns the length in bytes of the word that begins at `at` < text.size(). Words follow each other without gaps.
 std::size_t word_length(WordPattern pattern, std::string_view text, std::size_t at);
 
-// Whether a word ends at `at` (0 < at < text.size()) whatever the context, so that both sides can be split separately.
-// True at least between a letter and an ASCII blank or line end.
+// Returns whether a word ends at `at` (0 < at < text.size()) in any context, so that both sides can be split
+// separately. True at least between a letter and an ASCII space or line end.
 bool ends_word(WordPattern pattern, std::string_view text, std::size_t at);
 
 }  // namespace headroom::tokenizers

@@ -1,5 +1,4 @@
-// Training of byte-level BPE. SentencePiece, which is linked, learns pieces but keeps no merges, which this tokenizer
-// needs.
+// Trains byte-level BPE. SentencePiece's trainer cannot be used: its models have pieces but no merges.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -33,11 +32,11 @@ struct CountedWord {
   std::int64_t count = 0;
 };
 
-// Occurrences of a pair of adjacent tokens.
+// The occurrences of a pair of adjacent tokens.
 struct Occurrences {
   std::int64_t count = 0;
-  std::vector<std::size_t> words;  // that contain the pair or did so earlier
-  bool merged = false;             // once merged, a pair comes back when another merge produces one of its tokens again
+  std::vector<std::size_t> words;  // indices of words that contain the pair or once did
+  bool merged = false;             // a merged pair reappears when another merge recreates one of its tokens
 };
 
 class Learner {
@@ -55,7 +54,7 @@ class Learner {
     offer_grown();
   }
 
-  // Performs the next merge; false if every word is a single token.
+  // Performs the next merge; returns false if every word is a single token.
   bool merge_once() {
     while (!queue_.empty()) {
       const auto [count, left, right] = queue_.top();
@@ -66,7 +65,7 @@ class Learner {
         merge(pair);
         return true;
       }
-      if (now > 0 && now < count) {  // a pair that has grown is in the queue again
+      if (now > 0 && now < count) {  // a pair whose count has grown was queued again
         queue_.emplace(now, left, right);
       }
     }
@@ -75,7 +74,7 @@ class Learner {
 
  private:
   std::array<std::int32_t, config::kByteValues> add_bytes() {
-    std::vector<std::pair<std::string, unsigned char>> characters;  // in UTF-8, whose order is that of the code points
+    std::vector<std::pair<std::string, unsigned char>> characters;  // UTF-8 strings sort by code point
     characters.reserve(static_cast<std::size_t>(config::kByteValues));
     for (int byte = 0; byte < static_cast<int>(config::kByteValues); ++byte) {
       characters.emplace_back(character_of_byte(static_cast<unsigned char>(byte)), static_cast<unsigned char>(byte));
@@ -88,7 +87,7 @@ class Learner {
     return ids;
   }
 
-  // Different pairs may produce the same token.
+  // Returns the id of a token, adding it if it is new. Different pairs may produce the same token.
   std::int32_t id_of(const std::string& token) {
     const auto [found, is_new] = ids_.try_emplace(token, static_cast<std::int32_t>(model_.tokens.size()));
     if (is_new) {
@@ -97,7 +96,7 @@ class Learner {
     return found->second;
   }
 
-  // Counts the pairs of a word; those with the token `fresh` have grown.
+  // Counts the pairs of a word. Pairs that contain the token `fresh` have grown.
   void add_pairs(std::size_t index, std::int32_t fresh) {
     const CountedWord& word = words_[index];
     for (std::size_t i = 0; i + 1 < word.symbols.size(); ++i) {
@@ -147,7 +146,7 @@ class Learner {
       i += both ? 1 : 0;
     }
     if (merged.size() == word.symbols.size()) {
-      return;  // the word no longer contains the pair
+      return;  // stale index: the word no longer contains the pair
     }
     for (std::size_t i = 0; i + 1 < word.symbols.size(); ++i) {
       pairs_[{word.symbols[i], word.symbols[i + 1]}].count -= word.count;
@@ -160,13 +159,14 @@ class Learner {
   std::vector<CountedWord> words_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::unordered_map<Pair, Occurrences, PairHash> pairs_;
-  std::vector<Pair> grown_;  // since the last offer_grown()
-  // Count and negated ids, so that smaller ids come first. Stale entries are recognised by their count.
+  std::vector<Pair> grown_;  // pairs whose count grew since the last offer_grown()
+  // Count and negated ids, so that ties go to the smaller ids. Stale entries are recognised by their count.
   std::priority_queue<std::tuple<std::int64_t, std::int32_t, std::int32_t>> queue_;
 };
 
 constexpr WordPattern kPattern = WordPattern::gpt2;
-// Longer words, such as a line of one repeated character, are counted in parts: every merge scans the whole word.
+// Longer words, such as a line of one repeated character, are counted in parts, because every merge scans the whole
+// word. In bytes.
 constexpr std::size_t kLongestWord = 1024;
 
 void add_words(std::string_view text, WordCounts& counts) {
@@ -178,7 +178,7 @@ void add_words(std::string_view text, WordCounts& counts) {
   }
 }
 
-// Start of the last word of the text, which the following text may continue.
+// Returns the start of the last word of the text, which the following text may continue.
 std::size_t begin_of_last_word(std::string_view text) {
   for (std::size_t at = text.size(); at > 1;) {
     if (ends_word(kPattern, text, --at)) {

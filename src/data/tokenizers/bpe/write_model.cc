@@ -6,7 +6,7 @@
 namespace headroom::tokenizers {
 namespace {
 
-// Quoted, as JSON.
+// Returns `text` as a JSON string with quotes.
 std::string json_text(std::string_view text) {
   return SortedJson(std::string(text)).dump();
 }

@@ -11,8 +11,9 @@
 
 namespace headroom::tokenizers {
 
-// Each line gets a pseudo-random rank from its number. Lines with a rank up to `bar_` are kept; the bar is halved
-// whenever the kept lines exceed `limit` bytes. One pass, without knowing the length of the text.
+// Each line gets a pseudo-random rank from its number. Lines with a rank up to `bar_` are kept, and `bar_` is halved
+// whenever the kept lines exceed `limit` bytes. This takes one pass and does not need the length of the text in
+// advance.
 class LineSample {
  public:
   explicit LineSample(std::size_t limit) : limit_(limit) {}

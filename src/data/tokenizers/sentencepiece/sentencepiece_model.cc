@@ -8,7 +8,7 @@
 namespace headroom::tokenizers {
 namespace {
 
-// Iterates over the fields of a serialised protocol buffer message. A view of the bytes, which are untrusted.
+// Iterates over the fields of a serialised protocol buffer message. The bytes are untrusted and not owned.
 class Message {
  public:
   explicit Message(std::string_view bytes) : rest_(bytes) {}
@@ -90,7 +90,7 @@ bool Message::take(std::uint64_t size) {
   return true;
 }
 
-// A serialised field of bytes.
+// Serialises a field of type bytes.
 std::string bytes_field(std::uint64_t number, std::string_view bytes) {
   constexpr std::uint64_t kOfBytes = 2;
   return serialised_varint(number << 3 | kOfBytes) + serialised_varint(bytes.size()) + std::string(bytes);
@@ -108,13 +108,13 @@ std::uint32_t word_at(std::string_view bytes, std::size_t index) {
 }
 
 // The format: the size in bytes of a double-array trie, the trie as 32-bit units, then the NUL-terminated strings that
-// its values point to. From unit i a search visits units (i ^ offset) ^ c for bytes c; if unit i has a leaf,
-// (i ^ offset) holds its value. A unit with the highest bit set is a value, from which no search continues, except for
+// its values point to. From unit i, a search for byte c visits unit (i ^ offset) ^ c. If unit i has a leaf, unit (i ^
+// offset) holds its value. A unit whose highest bit is set is a value; no search continues from it. The exception is
 // unit 0, where every search begins.
 bool is_safe_map(std::string_view map) {
   constexpr std::uint32_t kIsValue = 1U << 31, kHasLeaf = 1U << 8, kWide = 1U << 9, kAllBytes = 0xff;
   if (map.empty()) {
-    return true;  // nothing is mapped
+    return true;  // no normalisation
   }
   if (map.size() < sizeof(std::uint32_t) || word_at(map, 0) > map.size() - sizeof(std::uint32_t)) {
     return false;
@@ -152,7 +152,7 @@ bool has_safe_maps(std::string_view normalizer) {
   return true;
 }
 
-constexpr std::uint64_t kMarkerField = 7210;  // fields from 200 on are reserved for extensions
+constexpr std::uint64_t kMarkerField = 7210;  // sentencepiece_model.proto reserves fields from 200 on for extensions
 constexpr std::string_view kMarker = "headroom: lines together";
 
 VocabularyPiece parse_piece(std::string_view bytes) {

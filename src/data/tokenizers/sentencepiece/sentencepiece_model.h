@@ -1,4 +1,4 @@
-// Reads serialised SentencePiece models (sentencepiece_model.proto) without the library.
+// Reads serialised SentencePiece models (sentencepiece_model.proto) without the SentencePiece library.
 #pragma once
 
 #include <cstdint>
@@ -8,49 +8,49 @@
 
 namespace headroom::tokenizers {
 
-// The values are those of the file format.
+// Values as in the file format.
 enum class PieceType { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-// One entry of the vocabulary; its index is the id.
+// One entry of the vocabulary. Its index is the token id.
 struct VocabularyPiece {
   std::string text;
   float score = 0.0F;
   PieceType type = PieceType::normal;
 };
 
-// Default values are those of the file format.
+// Defaults as in the file format.
 struct SentencePieceModel {
   std::vector<VocabularyPiece> pieces;
   bool is_bpe = false;
-  bool blank_is_suffix = false;  // blanks belong to the word before them
+  bool blank_is_suffix = false;  // a space belongs to the word before it
   std::string required_characters;
   std::string character_map;  // normalisation table; empty: no normalisation
   bool adds_dummy_prefix = true, removes_extra_blanks = true, escapes_blanks = true;
 };
 
-// Never throws: malformed input gives the part that could be parsed.
+// Never throws: for malformed input, returns the part that could be parsed.
 SentencePieceModel parse_sentencepiece(std::string_view model);
 
-// SentencePiece trusts the normalisation table inside a model; a corrupt one makes it read out of bounds. Returns false
-// unless the model is a protocol buffer message whose normalisation tables are in bounds. The library checks the rest.
+// Returns false unless the model is a protocol buffer message whose normalisation tables are in bounds. SentencePiece
+// trusts these tables, so a corrupt one makes it read out of bounds; it checks the rest of the model itself.
 bool is_safe_model(std::string_view model);
 
-// Number of pieces in a model; cheaper than parse_sentencepiece().
+// Returns the number of pieces in a model. Cheaper than parse_sentencepiece().
 std::int64_t count_pieces(std::string_view model);
 
-// How text is cut before SentencePiece encodes it.
-//   separate:   line by line, with the piece <0x0A> for the line end and, if the model keeps blanks, a U+2581 in the
-//               text spelled in bytes. Tokenizers trained here use this.
+// How a text is cut before SentencePiece encodes it.
+//   separate:   line by line. Line ends become the piece <0x0A>; if the model keeps white space, a U+2581 in the text
+//               is encoded as bytes. Tokenizers trained by Headroom use this mode.
 //   whole_text: not at all, as in the `sentencepiece` package.
 enum class Lines { separate, whole_text };
 
-// A serialised tokenizer is a plain model (separate) or a model with a marker at its end (whole_text): an extension
-// field that SentencePiece ignores.
+// A serialised tokenizer is a plain model (separate), or a model followed by a marker (whole_text): an extension field
+// that SentencePiece ignores.
 Lines lines_of(std::string_view serialised);
 std::string_view without_marker(std::string_view serialised);
 
-// The serialised tokenizer for a model file: Lines::separate if its settings show that it was trained here, else
-// Lines::whole_text.
+// Returns the serialised tokenizer for a model file: Lines::separate if its settings show that Headroom trained it,
+// else Lines::whole_text.
 std::string serialised_from_file(std::string model);
 
 }  // namespace headroom::tokenizers

@@ -1,4 +1,4 @@
-// SentencePiece tokenizers: the calls into the library, and the two ways of cutting text before them (Lines).
+// SentencePiece tokenizers: the calls into the library, and the two ways to cut a text beforehand (Lines).
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace headroom::tokenizers {
 namespace {
 
-// SentencePiece's run time grows faster than linearly with the text: longer texts are cut where possible.
+// In bytes. SentencePiece's run time grows faster than linearly with the text, so longer texts are cut where possible.
 constexpr std::size_t kLongestText = std::size_t{64} << 10;
 
 class SentencePiece : public Tokenizer {
@@ -36,7 +36,7 @@ class SentencePiece : public Tokenizer {
   }
 
   std::int64_t decoded_bytes(std::string_view text, std::span<const std::int32_t> ids) const override {
-    std::vector<std::int32_t> known;  // unknown ids would decode to a placeholder
+    std::vector<std::int32_t> known;  // without unknown ids, which would decode to a placeholder
     std::copy_if(ids.begin(), ids.end(), std::back_inserter(known),
                  [this](std::int32_t id) { return !processor_.IsUnknown(id); });
     const std::int64_t unknown_bytes = known.size() == ids.size() ? 0 : unknown(text).bytes;
@@ -46,7 +46,7 @@ class SentencePiece : public Tokenizer {
  protected:
   static constexpr std::int32_t kNone = -1;
 
-  std::int32_t byte_piece(char byte) const {  // kNone if the model lacks it
+  std::int32_t byte_piece(char byte) const {  // kNone if the model has no such piece
     const std::int32_t id = id_of(fmt::format("<0x{:02X}>", static_cast<unsigned char>(byte)));
     return id != kNone && processor_.IsByte(id) ? id : kNone;
   }
@@ -77,7 +77,7 @@ class SentencePiece : public Tokenizer {
   }
 
   void add_unknown(std::string_view text, Unknown& unknown) const {
-    const auto encoded = processor_.EncodeAsImmutableProto(text);  // owns what the pieces view
+    const auto encoded = processor_.EncodeAsImmutableProto(text);  // must outlive its pieces, which are views
     for (const auto& piece : encoded.pieces()) {
       if (processor_.IsUnknown(static_cast<int>(piece.id()))) {
         unknown.tokens += 1;
@@ -102,7 +102,7 @@ class SentencePiece : public Tokenizer {
   sentencepiece::SentencePieceProcessor processor_;
 };
 
-// Lines::separate: tokenizers trained here, and models imported before files recorded the mode.
+// Lines::separate: for tokenizers trained by Headroom, and for models imported before files recorded the mode.
 class LineByLine : public SentencePiece {
  public:
   LineByLine(std::string model, std::string_view origin) : SentencePiece(std::move(model), origin) {
@@ -172,7 +172,7 @@ class LineByLine : public SentencePiece {
     encode_symbols(line, ids);
   }
 
-  // Spells a U+2581 of the text in bytes; otherwise it would decode to a blank.
+  // Encodes a U+2581 in the text as bytes; otherwise it would decode to a space.
   void encode_symbols(std::string_view line, std::vector<std::int32_t>& ids) const {
     std::size_t at = std::string_view::npos;
     while (escapes_ && (at = line.find(kBlankSymbol)) != std::string_view::npos) {
@@ -192,12 +192,12 @@ bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// Whether text[at] is a single blank between two letters.
+// Returns whether text[at] is a single space between two letters.
 bool parts_words(std::string_view text, std::size_t at) {
   return at > 0 && at + 1 < text.size() && text[at] == ' ' && is_letter(text[at - 1]) && is_letter(text[at + 1]);
 }
 
-// Whether a piece has a blank after another character, so that it may span two words.
+// Returns whether a piece has a space after another character, so that it may span two words.
 bool joins_words(const VocabularyPiece& piece) {
   const auto is_blank_at = [&](std::size_t at) {
     return piece.text[at] == ' ' || piece.text.compare(at, kBlankSymbol.size(), kBlankSymbol) == 0;
@@ -214,7 +214,7 @@ bool joins_words(const VocabularyPiece& piece) {
   return false;
 }
 
-// Lines::whole_text: the ids of the `sentencepiece` package.
+// Lines::whole_text: gives the ids of the `sentencepiece` package.
 class WholeText : public SentencePiece {
  public:
   WholeText(std::string serialised, std::string_view origin) : SentencePiece(std::move(serialised), origin) {
@@ -226,13 +226,14 @@ class WholeText : public SentencePiece {
         ids.insert(ids.end(), rest.begin(), rest.end());
         return ids == both;
       };
-      // The blank of the second word is prepended by SentencePiece (at_blank) or part of the text (before_blank).
+      // SentencePiece prepends the space of the second word (at_blank), or the space is part of the text
+      // (before_blank).
       cuts_ = gives_both("b") ? Cuts::at_blank : gives_both(" b") ? Cuts::before_blank : Cuts::none;
     }
     line_end_ = byte_piece('\n');
     const std::vector<std::int32_t> lines = ids_of("a\nb");
     if (std::count(lines.begin(), lines.end(), line_end_) != 1) {
-      line_end_ = kNone;  // normalised to a blank
+      line_end_ = kNone;  // line ends are normalised to spaces
     }
   }
 
@@ -281,7 +282,7 @@ class WholeText : public SentencePiece {
 
   Cut cut_at(std::size_t blank) const { return {.end = blank, .next = blank + (cuts_ == Cuts::at_blank ? 1 : 0)}; }
 
-  // The last cut up to `wanted`, else the first one after it.
+  // Returns the last cut up to `wanted`, else the first cut after it.
   Cut cut_near(std::string_view text, std::size_t wanted) const {
     const Cut before = separable(text.substr(0, wanted));
     for (std::size_t at = wanted; before.end == 0 && cuts_ != Cuts::none && at < text.size(); ++at) {

@@ -12,7 +12,7 @@
 namespace headroom::tokenizers {
 namespace {
 
-// Training text per piece of the vocabulary. A larger sample takes longer and hardly changes the result.
+// Bytes of training text per piece of the vocabulary. A larger sample takes longer and hardly changes the result.
 constexpr std::size_t kSampleBytesPerPiece = 2048;
 constexpr std::size_t kSmallestSample = std::size_t{4} << 20;
 constexpr std::size_t kLongestSentence = 4000;  // bytes; SentencePiece drops longer ones
@@ -52,13 +52,13 @@ std::vector<std::string> sample_lines(TextSource& text, std::size_t limit) {
   return sample.take();
 }
 
-// Strips the source location from SentencePiece's messages: "Internal: src/x.cc(56) [(a) > (0)] why".
+// Returns SentencePiece's message without the source location: "Internal: src/x.cc(56) [(a) > (0)] why".
 std::string_view reason_of(std::string_view why) {
   const std::size_t bracket = why.rfind("] ");
   return bracket == std::string_view::npos ? why : why.substr(bracket + 2);
 }
 
-// Recognises SentencePiece's message for a vocabulary too small to hold the single characters.
+// Throws UserError. Explains SentencePiece's message for a vocabulary too small for the single characters.
 [[noreturn]] void refuse(const config::TokenizerOptions& options, const std::string& why) {
   int asked = 0, needed = 0;
   const std::size_t at = why.find("required_chars. ");
@@ -81,7 +81,7 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
     user_error("tokenizer: the training text is empty");
   }
   const bool keep = options.keep_whitespace;
-  // Guarantees a piece for the space, without which spaces would be lost, even if the sample contains none.
+  // Ensures a piece for the space even if the sample has none; without it, spaces would be lost.
   lines.emplace_back(keep ? " " : ".");
   Sentences sentences(std::move(lines));
   const auto yes_no = [](bool value) { return std::string(value ? "true" : "false"); };

@@ -1,5 +1,5 @@
-// composition = "none"; "static": a learned map between heads (talking heads); "dynamic": maps computed from the
-// tokens, optionally with a static one (DCMHA).
+// composition = "none": heads are independent. "static": a learned map between heads (talking heads). "dynamic": maps
+// computed from the tokens, optionally with a static map (DCMHA).
 #include <algorithm>
 
 #include "foundation/config/checker.h"
@@ -8,12 +8,12 @@
 namespace headroom::config {
 namespace {
 
-// Number of stages with a composition: before the softmax, after it.
+// Returns the number of stages that are composed: before the softmax, after it.
 std::int64_t stages_of(const AttentionOptions& a) {
   return (a.composes("pre") ? 1 : 0) + (a.composes("post") ? 1 : 0);
 }
 
-// m, the neighbouring heads that mix with each other.
+// Returns m, the size of a group of neighbouring heads that mix with each other.
 Exact heads_of_group(const AttentionOptions& a) {
   return a.n_heads / a.compose_groups;
 }
@@ -63,20 +63,20 @@ class StaticMap : public CompositionPart {
                   a.compose_groups);
   }
 
-  // H m a stage.
+  // H m elements per stage.
   Sizes tensors(const AttentionOptions& a, Exact) const override {
     const auto stages = static_cast<std::size_t>(stages_of(a));
     return has_map(a) ? Sizes(stages, heads_of_group(a) * a.n_heads) : Sizes();
   }
-  // T S H m a stage.
+  // T S H m MACs per stage.
   Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
     return extent.queries * extent.sources * map_elements(a);
   }
-  // CT^2Hm MACs and another matrix of CT^2H floats a stage.
+  // Per stage: CT^2Hm MACs, and another matrix of CT^2H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     return {.macs = z.t * z.s * map_elements(a), .memory = z.t * z.s * a.n_heads * stages_of(a)};
   }
-  bool keeps_width() const override { return true; }  // as in the paper, which adds composition to unchanged heads
+  bool keeps_width() const override { return true; }  // the paper adds composition to unchanged heads
 
  private:
   virtual bool has_map(const AttentionOptions&) const { return true; }
@@ -117,8 +117,8 @@ class DynamicMaps : public StaticMap {
     return all;
   }
 
-  // A stage and side: the factors of T (query) or S (key side) tokens, and 2 R T S H for a low-rank map. Gates are
-  // elementwise.
+  // Per stage and side: the factors for T (query side) or S (key side) tokens, and 2 R T S H for a low-rank map. Gates
+  // are applied elementwise, which is not counted.
   Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
     Exact macs = 0;
     for (const auto& [side, tokens] : {std::pair("query", extent.queries), std::pair("key", extent.sources)}) {
@@ -128,8 +128,9 @@ class DynamicMaps : public StaticMap {
     return StaticMap::products(a, d, extent) + macs * stages_of(a);
   }
 
-  // A stage and side, besides the matrix: low rank, 2 R CT^2H MACs and R groups CT^2 floats; the factors of T (query)
-  // or CT (key side) tokens with I groups + 2 R H floats each, I = 2 R m; gates dH and H.
+  // Per stage and side, in addition to the matrix. Low-rank map: 2 R CT^2H MACs and R groups CT^2 floats. Factors for T
+  // (query side) or CT (key side) tokens: factor_tensors() MACs per token, and I groups + 2 R H floats, I = 2 R m.
+  // Gates: dH MACs and H floats per token.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms sides;
     const Exact pairs = z.t * z.s;
@@ -145,7 +146,7 @@ class DynamicMaps : public StaticMap {
     return StaticMap::paper(a, z) + PaperTerms{.macs = sides.macs * stages, .memory = sides.memory * stages};
   }
 
-  // Factors of the key side: 2 R H for the low-rank map and H for the gates, a stage (10 H with R = 2).
+  // Factors of the key side, per stage: 2 R H for the low-rank map and H for the gates (10 H with R = 2).
   Exact cache_elements(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
 
  private:
@@ -156,14 +157,14 @@ class DynamicMaps : public StaticMap {
   }
   static bool low_rank(const AttentionOptions& a, const char* side) { return contains(a.compose_low_rank, side); }
 
-  // Elements of one token's factors.
+  // Returns the elements of one token's factors.
   static Exact factors(const AttentionOptions& a, const char* side) {
     return Exact(a.n_heads) *
            ((low_rank(a, side) ? 2 * a.compose_rank : 0) + (contains(a.compose_gates, side) ? 1 : 0));
   }
 
-  // Elements of the tensors that compute the factors, and MACs per token: d I groups + 2 R I H with I = 2 R m; gates d
-  // H.
+  // Returns the elements of the tensors that compute the factors, which are also the MACs per token: d I groups + 2 R I
+  // H with I = 2 R m for a low-rank map, d H for gates.
   static Sizes factor_tensors(const AttentionOptions& a, Exact d, const char* side) {
     const Exact hidden = Exact(2) * a.compose_rank * heads_of_group(a);
     Sizes all;

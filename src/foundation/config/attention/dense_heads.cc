@@ -1,5 +1,5 @@
-// projection = "dense": one matrix for each head, or for each group of query heads that share keys and values.
-// projection = "gated_heads": the same with gates, of which the top_k of each token are not zero (SwitchHead Eq. 4-6).
+// projection = "dense": one matrix per head, or per group of query heads that share keys and values. projection =
+// "gated_heads": dense heads with gates, top_k of which are non-zero for each token (SwitchHead Eq. 4-6).
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -53,7 +53,7 @@ class GatedHeads : public detail::HeadProjections {
     return macs;
   }
 
-  // In addition to dense heads, HdT + HTe MACs and HT floats: the gates and their multiplication.
+  // The gates and the multiplication by them add HdT + HTe MACs and HT floats to dense heads.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact gates = z.t * a.n_heads;
     return HeadProjections::paper(a, z) + PaperTerms{.macs = gates * z.d + gates * a.d_head, .memory = gates};

@@ -1,5 +1,4 @@
-// score = "dot": the softmax of scaled dot products; optionally with a sink, a learned score of each head without a
-// value.
+// score = "dot": softmax of scaled dot products, optionally with a sink: a learned score per head that has no value.
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -25,7 +24,7 @@ class DotScore : public detail::ScoreMatrix {
     return {{"dot", [](AttentionOptions&) {}}, {"dot, sink", [](AttentionOptions& o) { o.sink = true; }}};
   }
 
-  // One element per head.
+  // One sink per head.
   Sizes tensors(const AttentionOptions& a, Exact) const override { return a.sink ? Sizes{a.n_heads} : Sizes(); }
 };
 

@@ -1,5 +1,5 @@
-// projection = "experts": any of q, k, v and o is a bank of experts for every head, and each token is routed to top_k
-// of them (SwitchHead).
+// projection = "experts": any of q, k, v and o is a bank of experts in every head, and each token is routed to top_k of
+// them (SwitchHead).
 #include <algorithm>
 
 #include "foundation/config/checker.h"
@@ -50,14 +50,14 @@ class ExpertHeads : public detail::HeadProjections {
     return std::find(a.experts.begin(), a.experts.end(), std::string(1, which)) != a.experts.end();
   }
 
-  // Elements of the routing matrices: d E H per side.
+  // The routing matrices: d E H elements per side.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
     return HeadProjections::other_tensors(a, d) +
            Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
   }
 
-  // Routing takes d E H multiply-accumulates per token, for S tokens on the source side and T on the destination side;
-  // once per token if the routing is shared and the queries are among the sources.
+  // Routing takes d E H MACs per token, for S tokens on the source side and T on the destination side. A token is
+  // routed only once if the routing is shared and the queries are among the sources.
   ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
     ProjectionProducts macs = HeadProjections::products(a, d, extent);
     const Exact source = a.selects_source() ? extent.sources : 0,
@@ -67,8 +67,9 @@ class ExpertHeads : public detail::HeadProjections {
     return macs;
   }
 
-  // MACs sum over q, k, v, o of (k (d + 1) if experts else d) H T e (k and v: G heads) + n_sel E d T C, floats
-  // 2(H + G)Te + n_sel E T C (SwitchHead Eq. 13, 14 as the printed tables were computed: the routing term has no H).
+  // MACs: the sum over q, k, v, o of (k (d + 1) if experts else d) H T e, with G instead of H for k and v, plus n_sel E
+  // d T C. Floats: 2(H + G)Te + n_sel E T C. These are SwitchHead Eq. 13, 14 as the printed tables were computed: the
+  // routing term has no H.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms terms;
     for (const char which : {'q', 'k', 'v', 'o'}) {
@@ -80,7 +81,7 @@ class ExpertHeads : public detail::HeadProjections {
     return terms + PaperTerms{.macs = selected * z.d, .memory = selected};
   }
 
-  // 2HdTe MACs and 2HTe floats: the printed tables have no C here. Without any bank of experts, the same as dense.
+  // 2HdTe MACs and 2HTe floats: the printed tables omit C here. Without any bank of experts, costs as for dense heads.
   PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
     if (a.n_selections() == 0) {
       return HeadProjections::paper_positions(a, z);

@@ -1,5 +1,5 @@
-// score = "gaussian_mixture": several keys at each position, scored by Gaussians of their distance or by dot products
-// (Transformer-MGK).
+// score = "gaussian_mixture": several keys per position, scored by Gaussians of their distance to the query or by dot
+// products (Transformer-MGK).
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -71,7 +71,7 @@ class GaussianMixture : public detail::ScoreMatrix {
     return ScoreMatrix::paper(a, z) + detail::more_keys(a, z);
   }
 
-  bool keeps_width() const override { return true; }  // its paper takes fewer heads of the same width
+  bool keeps_width() const override { return true; }  // the paper uses fewer heads of the same width
 };
 
 const Registration<GaussianMixture> kGaussianMixture;

@@ -1,7 +1,8 @@
-// projection = "latent": the keys and values of all heads are computed from one small vector per token, and a rotated
-// key is shared by all heads; decoding caches only these two (multi-head latent attention, DeepSeek-V2).
+// projection = "latent": multi-head latent attention (DeepSeek-V2). The keys and values of all heads are computed from
+// one small vector per token, and all heads share one rotated key. Decoding caches only these two vectors.
 //
-// Symbols besides those of attention_part.h: r kv_rank, q q_rank, p rotating channels, n = e - p others.
+// Symbols in addition to those of attention_part.h: r = kv_rank, q = q_rank, p = rotating channels, n = e - p other
+// channels.
 #include "foundation/config/checker.h"
 #include "headroom/config/attention_part.h"
 
@@ -67,7 +68,7 @@ class LatentHeads : public ProjectionPart {
   bool has_latent() const override { return true; }
   bool starts_truncated() const override { return true; }
 
-  // q's, d q and q H e, or d H e; d r, d p, r H n, r H w; H w d.
+  // Queries: d q and q H e (or d H e if uncompressed). Keys and values: d r, d p, r H n, r H w. Output: H w d.
   Sizes matrices(const AttentionOptions& a, Exact d) const override {
     const Exact heads = a.n_heads, r = a.kv_rank, p = rotary_channels(a), values = heads * value_width(a);
     const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
@@ -75,17 +76,17 @@ class LatentHeads : public ProjectionPart {
                        r * heads * (a.d_head - p.value()), r * values, values * d};
     return all + Sizes(a.q_rank > 0 ? 1 : 0, d * a.q_rank);
   }
-  // Gains of the norms of the latents.
+  // The gains of the norms of the latents.
   Sizes other_tensors(const AttentionOptions& a, Exact) const override {
     return Sizes{a.kv_rank} + Sizes(a.q_rank > 0 ? 1 : 0, a.q_rank);
   }
 
-  // Each matrix once per token: those of queries and output for T tokens, those of keys and values for S.
+  // Each matrix is applied once per token: queries and output for T tokens, keys and values for S tokens.
   ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
     return {.projections =
                 extent.queries * queries_and_output(a, d) + extent.sources * (latents(a, d) + keys_and_values(a))};
   }
-  // All matrices for T tokens; floats: the latents, q, k, v and o of T tokens.
+  // MACs: all matrices for T tokens. Floats: the latents, q, k, v and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = (Exact(a.d_head) + value_width(a)) * 2 * a.n_heads;
     return {.macs = z.t * sum_of(matrices(a, z.d)), .memory = z.t * (heads + a.q_rank + cache_elements(a))};
@@ -100,7 +101,7 @@ class LatentHeads : public ProjectionPart {
   std::int64_t least_d_head(const AttentionOptions& a) const override { return a.d_rotary > 0 ? a.d_rotary + 1 : 4; }
 
  private:
-  // d q + q H e, or d H e; H w d.
+  // d q + q H e (or d H e if uncompressed), plus H w d.
   Exact queries_and_output(const AttentionOptions& a, Exact d) const {
     const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
     return (a.q_rank > 0 ? d * a.q_rank : 0) + made_of * a.n_heads * a.d_head + d * a.n_heads * value_width(a);

@@ -1,5 +1,5 @@
-// score = "linear": feature maps instead of a softmax, with a recurrent state instead of scores (linear Transformers);
-// with one key or a mixture of keys at each position (MLK and sMLK of Transformer-MGK).
+// score = "linear": feature maps instead of a softmax, with a recurrent state instead of scores (linear Transformers).
+// There is one key or a mixture of keys per position (MLK and sMLK of Transformer-MGK).
 #include <algorithm>
 
 #include "foundation/config/checker.h"
@@ -59,9 +59,9 @@ class LinearScore : public ScorePart {
     return detail::key_mixture_tensors(a, sources);
   }
 
-  // Causal, in chunks of t <= kLinearChunk queries. A head: 2 t t e inside the chunk, t e e to read the state (which is
-  // empty before the first chunk without memory). A key/value head: t e e to update the state (not after the last
-  // chunk), and M e e for the memory. Not causal: T e e a head and S e e a key/value head.
+  // Causal, in chunks of t <= kLinearChunk queries. Per head: 2 t t e within the chunk, and t e e to read the state,
+  // which is empty before the first chunk if there is no memory. Per key/value head: t e e to update the state, except
+  // after the last chunk, and M e e for the memory. Not causal: T e e per head and S e e per key/value head.
   Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
     const Exact square = Exact(a.d_head) * a.d_head;
     if (!extent.causal) {
@@ -74,13 +74,13 @@ class LinearScore : public ScorePart {
     return (inside * a.d_head * 2 + reading * square) * a.n_heads + updates * square * a.computed_kv_heads();
   }
 
-  // (C + 1)THe^2 MACs; features and state: (C + 1)THe + He^2 floats.
+  // (C + 1)THe^2 MACs. Floats: (C + 1)THe for the features and He^2 for the state.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = Exact(a.n_heads) * a.d_head, features = (z.s + z.t) * heads;
     return detail::more_keys(a, z) + PaperTerms{.macs = features * a.d_head, .memory = features + heads * a.d_head};
   }
 
-  // G (e e + e), the R keys summed.
+  // G (e e + e): the state has the sum over the R keys.
   std::optional<Exact> state_elements(const AttentionOptions& a) const override {
     return Exact(a.computed_kv_heads()) * (Exact(a.d_head) * a.d_head + a.d_head);
   }

@@ -1,5 +1,5 @@
-// gate_output = "none"; "head" and "element": each head output is multiplied by the sigmoid of a linear map of the
-// query's token (gated attention, Qiu et al. 2025).
+// gate_output = "none": no gate. "head", "element": each head output is multiplied by the sigmoid of a linear map of
+// the query's token (gated attention, Qiu et al. 2025).
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {

@@ -1,13 +1,13 @@
-// position = "none"; "learned" and "sinusoidal" vectors added to the embeddings; "relative": Transformer-XL's term
-// q . p(distance) W_pos on the scores; "rope": pairs of a head's channels rotate by an angle proportional to the
-// position.
+// position = "none": no positions. "learned", "sinusoidal": vectors added to the embeddings. "relative":
+// Transformer-XL's term q . p(distance) W_pos is added to the scores. "rope": pairs of a head's channels rotate by an
+// angle proportional to the position.
 #include "foundation/config/checker.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
 namespace {
 
-// An option that several parts share; the first one adds it.
+// Adds an option that several parts share, unless another part has added it.
 void describe_wavelengths(Fields& fields, AttentionOptions& o) {
   if (!fields.has("rope_base")) {
     fields.add("rope_base", o.rope_base, above(1),
@@ -15,7 +15,7 @@ void describe_wavelengths(Fields& fields, AttentionOptions& o) {
   }
 }
 
-// May be odd.
+// Returns the number of rotating channels as configured, which may be odd.
 std::int64_t rotating_channels(const AttentionOptions& a) {
   return a.projection->rotary_channels(a);
 }
@@ -70,7 +70,7 @@ class RelativePosition : public PositionPart {
 
   bool has_distances() const override { return true; }
 
-  // W_pos: d e a head; u and v.
+  // W_pos has d e elements per head; the biases u and v have e each.
   Sizes tensors(const AttentionOptions& a, Exact d) const override {
     const Exact channels = Exact(a.projection->position_heads(a)) * a.d_head;
     return Sizes{d * channels} + Sizes(a.position_bias ? 2 : 0, channels);
@@ -80,7 +80,7 @@ class RelativePosition : public PositionPart {
     return a.projection->paper_positions(a, z);
   }
 
-  // To earlier keys, and to later ones unless the attention is causal.
+  // Distances to earlier keys and, unless the attention is causal, to later keys.
   Exact offsets(const AttentionExtent& extent) const override {
     return !extent.self ? 0 : extent.causal ? extent.sources : extent.sources + (extent.queries.value() - 1);
   }

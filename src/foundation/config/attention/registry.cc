@@ -8,7 +8,7 @@
 namespace headroom::config {
 namespace {
 
-// The key of model.attention that chooses a part of the kind.
+// The key of model.attention that selects a part of this kind.
 template <class Part>
 constexpr std::string_view kKey = "";
 template <>
@@ -22,7 +22,7 @@ constexpr std::string_view kKey<PositionPart> = "position";
 template <>
 constexpr std::string_view kKey<OutputGatePart> = "gate_output";
 
-// A function-local static: parts register themselves during static initialisation, in any order of files.
+// A function-local static, because parts register themselves during static initialisation, in unspecified order.
 template <class Part>
 std::vector<const Part*>& known() {
   static std::vector<const Part*> parts;

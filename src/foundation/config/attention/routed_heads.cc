@@ -1,5 +1,5 @@
-// projection = "routed_heads": a router selects the k = H of E query heads that a token uses; all share one key head
-// and one value head (MoA).
+// projection = "routed_heads": a router selects the k = H of E query heads that a token uses. All query heads share one
+// key head and one value head (MoA).
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -53,7 +53,7 @@ class RoutedHeads : public ProjectionPart {
     const Exact one = d * a.d_head;
     return {one * a.n_experts, one * a.key_projections(), one, one * a.n_experts};
   }
-  // Each head has its own output bias.
+  // Each of the E heads has a separate output bias.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
     const Exact e = a.d_head;
     return Sizes(a.noisy_routing ? 2 : 1, d * a.n_experts) +

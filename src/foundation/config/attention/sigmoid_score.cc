@@ -1,4 +1,4 @@
-// score = "sigmoid": an elementwise sigmoid of scaled dot products instead of the softmax.
+// score = "sigmoid": elementwise sigmoid of scaled dot products instead of the softmax.
 #include "foundation/config/checker.h"
 #include "shared.h"
 

@@ -22,7 +22,7 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
 
 constexpr const char* kTemporary = ".tmp-";
 
-// The count distinguishes several files of this process for one path.
+// Returns a new temporary name. The count distinguishes several files that this process writes for the same path.
 std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   static std::atomic<unsigned> count{0};
   std::filesystem::path temporary = path;
@@ -30,7 +30,7 @@ std::filesystem::path temporary_beside(const std::filesystem::path& path) {
   return temporary;
 }
 
-// Temporary files are locked by the process that writes them. The system releases the lock when the process ends.
+// Locks a temporary file for the process that writes it. The system releases the lock when the process exits.
 bool lock(int descriptor, int how) {
   int locked = -1;
   do {
@@ -39,7 +39,7 @@ bool lock(int descriptor, int how) {
   return locked == 0;
 }
 
-// Whether the text looks like "123-0".
+// Returns whether the text has only digits and hyphens, as in "123-0".
 bool is_numbers(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789-") == std::string_view::npos;
 }
@@ -56,10 +56,10 @@ void remove_unowned(const std::filesystem::path& path) {
   ::close(descriptor);
 }
 
-// Bytes of one write call at most, well below the system's limit.
+// Maximum number of bytes per write call, well below the system's limit.
 constexpr std::size_t kPiece = std::size_t{1} << 30;
 
-// Returns false and sets errno on failure.
+// Returns false and sets errno if a write fails.
 bool write_all(int descriptor, FileRange range) {
   while (!range.bytes.empty()) {
     const ssize_t count = ::pwrite(descriptor, range.bytes.data(), std::min(range.bytes.size(), kPiece),
@@ -117,13 +117,13 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   for (struct stat status{}; status.st_nlink == 0;) {
     temporary_ = temporary_beside(path_);
     descriptor_ = ::open(temporary_.c_str(), kFlags, 0666);
-    if (descriptor_ < 0 && errno == EEXIST) {  // a process of another machine with the same id writes here too
+    if (descriptor_ < 0 && errno == EEXIST) {  // a process with the same id on another machine writes here too
       continue;
     }
     if (descriptor_ < 0) {
       refuse("created");
     }
-    // Until it is locked, another process may remove it as a leftover; then it has no name any more.
+    // Until the file is locked, another process may remove it as a leftover; its link count is then 0.
     lock(descriptor_, LOCK_EX);
     if (::fstat(descriptor_, &status) != 0) {
       refuse("created");
@@ -188,7 +188,7 @@ void AtomicFile::commit() {
   if (::fsync(descriptor_) != 0) {
     refuse("written");
   }
-  // Renamed while still locked, so that no process removes it as a leftover in between.
+  // The file is renamed while still locked, so that no process can remove it as a leftover.
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     refuse("renamed");
   }

@@ -92,7 +92,7 @@ class GzipReader : public ByteReader {
     stream_.next_out = reinterpret_cast<Bytef*>(out);
     stream_.avail_out = static_cast<uInt>(std::min<std::size_t>(size, 1U << 30));
     const std::size_t wanted = stream_.avail_out;
-    while (stream_.avail_out == wanted) {  // until at least one byte is unpacked
+    while (stream_.avail_out == wanted) {  // until at least one byte is decompressed
       const bool more = refill();
       if (!inside_) {
         if (!more) {
@@ -144,11 +144,11 @@ class GzipReader : public ByteReader {
   std::unique_ptr<ByteReader> file_;
   std::vector<char> packed_;
   z_stream stream_{};
-  bool inside_ = false;      // a member has begun and not ended
-  std::int64_t member_ = 0;  // where the current member begins
+  bool inside_ = false;      // inside a member
+  std::int64_t member_ = 0;  // file offset of the current member
 };
 
-constexpr int kLargestWindow = 27;  // log2 of bytes
+constexpr int kLargestWindow = 27;  // log2 of the window size in bytes
 
 class ZstdReader : public ByteReader {
  public:
@@ -165,7 +165,7 @@ class ZstdReader : public ByteReader {
 
   std::size_t read(char* out, std::size_t size) override {
     ZSTD_outBuffer unpacked{out, size, 0};
-    while (unpacked.pos == 0) {  // until at least one byte is unpacked
+    while (unpacked.pos == 0) {  // until at least one byte is decompressed
       if (in_.pos == in_.size) {
         in_ = {packed_.data(), file_->read(packed_.data(), packed_.size()), 0};
         if (in_.size == 0 && !inside_) {
@@ -208,8 +208,8 @@ class ZstdReader : public ByteReader {
   std::vector<char> packed_;
   ZSTD_DStream* stream_;
   ZSTD_inBuffer in_{nullptr, 0, 0};
-  bool inside_ = false;      // a frame has begun and not ended
-  std::int64_t frames_ = 0;  // complete frames
+  bool inside_ = false;      // inside a frame
+  std::int64_t frames_ = 0;  // number of complete frames
 };
 
 template <class Reader>
@@ -217,7 +217,7 @@ std::unique_ptr<ByteReader> unpack(const std::filesystem::path& path, std::uniqu
   return std::make_unique<Reader>(path, std::move(file));
 }
 
-// A compression, recognised by the first bytes of a file; no text begins with these.
+// A compression format, recognised by the first bytes of a file. No text begins with these bytes.
 struct Packing {
   std::string_view name, ending, magic;
   std::unique_ptr<ByteReader> (*unpack)(const std::filesystem::path& path, std::unique_ptr<ByteReader> file);

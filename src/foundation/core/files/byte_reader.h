@@ -1,4 +1,4 @@
-// Sequential reading of a file, decompressed if it is gzip or zstd.
+// Reads a file sequentially, decompressing gzip and zstd.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,19 @@ namespace headroom {
 class ByteReader {
  public:
   virtual ~ByteReader() = default;
-  // Fills `out` with up to `size` > 0 bytes and returns their number, 0 only at the end. Throws UserError naming the
-  // file.
+  // Fills `out` with up to `size` > 0 bytes and returns their number, which is 0 only at the end. Throws UserError
+  // naming the file.
   virtual std::size_t read(char* out, std::size_t size) = 0;
-  virtual std::int64_t consumed() const = 0;  // bytes of the file as stored, compressed or not
+  virtual std::int64_t consumed() const = 0;  // bytes of the file read so far, before decompression
 };
 
-// Opens a regular file. Compression is recognised by the file's first bytes; a name ending in .gz or .zst without them
-// is a UserError. Several compressed members in a row are concatenated. Reading throws UserError for a truncated
-// member, a wrong checksum, other data after a member, and zstd data that needs more than 128 MiB of memory.
+// Opens a regular file. Compression is recognised by the first bytes of the file. Throws UserError if the name ends in
+// .gz or .zst and these bytes are missing. Several consecutive compressed members are concatenated. Reading throws
+// UserError for a truncated member, a wrong checksum, other data after a member, and zstd data that needs more than 128
+// MiB of memory.
 std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path);
 
-// `path` without .gz or .zst: its extension is that of the decompressed data.
+// Returns `path` without .gz or .zst, so that its extension describes the decompressed data.
 std::filesystem::path unpacked_name(const std::filesystem::path& path);
 
 }  // namespace headroom

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The process id that the holder has written, 0 if none yet.
+// Returns the process id that the lock holder has written; 0 if there is none yet.
 long holder_of(int descriptor) {
   char text[32];
   const ssize_t count = ::pread(descriptor, text, sizeof text, 0);
@@ -29,7 +29,7 @@ long holder_of(int descriptor) {
   return process;
 }
 
-// Does not wait. On failure sets errno.
+// Tries once, without waiting. Returns false and sets errno on failure.
 bool try_to_take(int descriptor, int kind) {
   int locked = -1;
   do {
@@ -38,7 +38,7 @@ bool try_to_take(int descriptor, int kind) {
   return locked == 0;
 }
 
-// Retries for a moment because is_held() takes the lock briefly.
+// Retries briefly, because is_held() takes the lock for a moment.
 bool take(int descriptor) {
   constexpr int kTries = 10;
   constexpr auto kPause = std::chrono::milliseconds(5);
@@ -89,17 +89,18 @@ FolderLock::FolderLock(const std::filesystem::path& folder) : folder_(folder), m
     throw InUseError(in_use(folder, who));
   }
   struct stat now {};
-  if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // the folder has just been removed
+  if (::fstat(descriptor_, &now) == 0 && now.st_nlink == 0) {  // another process has just removed the folder
     ::close(descriptor_);
     throw InUseError(in_use(folder, "another process"));
   }
-  // The process id is informative only: on a full disk the lock holds without it.
+  // The process id is only informative: the lock is valid even if a full disk prevents writing it.
   const std::string number = fmt::format("{}\n", ::getpid());
   [[maybe_unused]] const bool told =
       ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, number.data(), number.size(), 0) > 0;
 }
 
-// The lock file stays as long as the folder: another process may have opened it and would lock a removed file.
+// The lock file is removed only together with the folder: another process may have opened it and would then lock a
+// removed file.
 FolderLock::~FolderLock() {
   std::error_code ignored;
   const auto only_the_lock = [&] {

@@ -23,7 +23,7 @@ struct Descriptor {
   }
 };
 
-// O_NONBLOCK: do not wait for the writer of a named pipe.
+// O_NONBLOCK avoids waiting for the writer of a named pipe.
 Descriptor open_for_reading(const std::filesystem::path& path) {
   const int number = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (number < 0) {

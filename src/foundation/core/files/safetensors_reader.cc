@@ -17,12 +17,12 @@ using detail::Entry;
 
 constexpr std::size_t kHeaderDepth = 8;
 
-// Reads the header of one file; every error names the file.
+// Reads the header of a file. Every error names the file.
 class HeaderReader {
  public:
   explicit HeaderReader(const MappedFile& file) : bytes_(file.bytes()), path_(file.path().string()) {}
 
-  // Also sets `data`, the bytes after the header.
+  // Parses the header, and sets `data` to the bytes after it.
   SortedJson json(std::span<const std::byte>& data) const {
     if (bytes_.size() < detail::kHeaderStart) {
       user_error("{}: truncated: {} bytes, too short for a safetensors file", path_, bytes_.size());
@@ -81,7 +81,7 @@ class HeaderReader {
     return entry;
   }
 
-  // Throws unless the tensors cover the data exactly, in any order.
+  // Throws UserError unless the tensors cover the data exactly, in any order.
   void require_cover(const std::vector<Entry>& entries, std::size_t data_size) const {
     std::vector<const Entry*> order(entries.size());
     std::transform(entries.begin(), entries.end(), order.begin(), [](const Entry& entry) { return &entry; });

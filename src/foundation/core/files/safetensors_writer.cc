@@ -54,7 +54,7 @@ std::optional<DType> dtype_named(std::string_view name) {
 }
 
 std::optional<std::uint64_t> byte_size(DType dtype, const std::vector<std::int64_t>& shape) {
-  // Signed, so that StoredTensor::numel() cannot overflow.
+  // Signed arithmetic, so that StoredTensor::numel() cannot overflow either.
   std::int64_t numel = 1, bytes = 0;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(numel, extent, &numel)) {
@@ -71,7 +71,7 @@ std::string header_text(const std::vector<Entry>& entries, const std::map<std::s
                         std::size_t room, const std::string& path) {
   std::string json;
   try {
-    // Entry by entry: inserting into one large ordered object would take quadratic time.
+    // Written entry by entry, because insertion into one large ordered object takes quadratic time.
     if (!metadata.empty()) {
       json = Json(kMetadataKey).dump() + ":" + Json(metadata).dump();
     }
@@ -129,7 +129,7 @@ void SafetensorsWriter::insert(std::string name, StoredTensor tensor) {
   tensors_.emplace(std::move(name), std::move(tensor));
 }
 
-// By descending element size, then by name, so that every tensor is aligned to its element size.
+// Returns tensors by descending element size, then by name, so that each is aligned to its element size.
 std::vector<const std::pair<const std::string, StoredTensor>*> SafetensorsWriter::ordered() const {
   std::vector<const std::pair<const std::string, StoredTensor>*> order;
   for (const auto& tensor : tensors_) {

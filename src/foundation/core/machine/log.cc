@@ -19,13 +19,13 @@ constexpr char kEraseLine[] = "\r\x1b[K";
 std::atomic<LogLevel> level_now{LogLevel::info};
 std::atomic<int> fewer_lines{0};
 
-// Guards stderr and every Progress, which several threads may use.
+// Guards stderr and all Progress objects, which several threads may use.
 std::mutex& screen() {
   static std::mutex mutex;
   return mutex;
 }
 
-// The existing progress bars, innermost last; only the innermost is drawn.
+// All progress bars, innermost last. Only the innermost is drawn.
 std::vector<Progress*>& bars() {
   static std::vector<Progress*> stack;
   return stack;
@@ -90,7 +90,7 @@ Progress::Progress(std::string what, std::int64_t total, std::string unit)
       terminal_(detail::stderr_is_terminal()) {
   const std::lock_guard lock(screen());
   bars().push_back(this);
-  if (terminal_) {  // the first unit may take a long time
+  if (terminal_) {  // draw now, since the first unit may take a long time
     draw(false);
   }
 }
@@ -100,14 +100,14 @@ Progress::~Progress() {
   auto& stack = bars();
   const bool inner = stack.size() > 1;
   const bool failed_at_once = std::uncaught_exceptions() > 0 && done_ == started_at_;
-  // A short-lived inner bar leaves no trace, nor does a bar whose work failed before its first unit.
+  // A short-lived inner bar leaves no trace; neither does a bar whose work failed before its first unit.
   if (!failed_at_once && (!inner || (!terminal_ && drawn_ != start_))) {
     draw(true);
   } else if (terminal_ && !silent()) {
     put(kEraseLine);
   }
   std::erase(stack, this);
-  if (!stack.empty()) {  // the outer bar does not count the time of the inner one
+  if (!stack.empty()) {  // exclude the inner bar's time from the outer bar
     stack.back()->start_ += Clock::now() - born_;
   }
 }
@@ -144,7 +144,7 @@ void Progress::draw(bool last) {
       .last = last,
   };
   if (terminal_) {
-    // One column stays free: some terminals wrap a full line.
+    // One column is left free, because some terminals wrap a full line.
     const std::string bar = detail::progress_bar(state, detail::terminal_width() - 1, detail::terminal_shows_blocks());
     put(fmt::format("{}{}{}", kEraseLine, bar, last ? "\n" : ""));
   } else {

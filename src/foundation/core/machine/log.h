@@ -1,4 +1,4 @@
-// Log lines and a progress bar on stderr. Safe to use from several threads.
+// Log lines and a progress bar on stderr. Thread-safe.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ namespace headroom {
 enum class LogLevel { quiet, warning, info, debug };
 void set_log_level(LogLevel level);
 LogLevel log_level();
-void set_log_prefix(const std::string& prefix);  // in front of every later line
+void set_log_prefix(const std::string& prefix);  // prepended to every later line
 
-// Writes one line to stderr, above the progress bar if one is drawn.
+// Writes one line to stderr; if a progress bar is shown, the line appears above it.
 void log_line(LogLevel level, std::string_view text);
 
 template <class... Args>
@@ -33,7 +33,7 @@ void log_warning(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::warning, "warning: " + detail::message(format, fmt::make_format_args(args...)));
 }
 
-// While an object of this class is alive, lines of level info are suppressed; progress and warnings are shown.
+// While an object of this class exists, lines of level info are suppressed. Progress and warnings are still shown.
 class FewerLines {
  public:
   FewerLines();
@@ -42,10 +42,10 @@ class FewerLines {
   FewerLines& operator=(const FewerLines&) = delete;
 };
 
-// Progress of work with a known (or, with total 0, unknown) number of units. A terminal shows a bar with rate and time
-// left, redrawn at most ten times a second; elsewhere a plain line is written about every 10 seconds. Bars nest: only
-// the newest is drawn, and its duration does not count in the rate of the outer one. The destructor ends the line, or
-// erases it if an exception ended the work before its first unit.
+// Shows the progress of work with a known number of units, or an unknown one (total 0). On a terminal, shows a bar with
+// rate and remaining time, redrawn at most ten times per second; elsewhere, writes a plain line about every 10 seconds.
+// Bars nest: only the newest is drawn, and its duration is excluded from the rate of the outer bar. The destructor ends
+// the line, or erases it if an exception ended the work before its first unit.
 class Progress {
  public:
   Progress(std::string what, std::int64_t total, std::string unit);
@@ -53,9 +53,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` units so far; `note` is shown after it ("loss 3.21").
+  // Reports that `done` units are complete. `note` is shown after the bar ("loss 3.21").
   void update(std::int64_t done, std::string_view note = {});
-  // Units that an earlier process has done (a resumed run); they do not count in the rate.
+  // Sets the number of units that an earlier process completed (in a resumed run). They do not count in the rate.
   void start_at(std::int64_t done);
 
  private:

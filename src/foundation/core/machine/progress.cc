@@ -23,7 +23,7 @@ double rate_of(const ProgressState& s) {
   return s.seconds > 0 && done > 0 ? done / s.seconds : 0.0;
 }
 
-// Large counts are rounded; counts of steps stay exact, so that they can be looked up.
+// Rounds large counts. Counts of steps stay exact, so that they can be looked up.
 std::string count_of(std::int64_t number, std::int64_t largest) {
   return largest < 10'000'000 ? fmt::format("{}", number) : format_count(static_cast<double>(number));
 }
@@ -92,7 +92,7 @@ std::vector<std::string> parts_of(std::string_view note) {
 
 std::string progress_bar(const ProgressState& s, std::size_t columns, bool blocks) {
   std::string tail = amount(s);
-  // In order of importance; what does not fit is left out.
+  // Adds parts by importance, and omits those that do not fit.
   const std::size_t taken = display_width(s.what) + 2;
   const auto fits = [&](std::string_view separator, const std::string& part) {
     std::string longer = tail;

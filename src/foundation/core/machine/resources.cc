@@ -1,4 +1,4 @@
-// Cores, CPU features and memory that this process may use.
+// The cores, CPU features and memory that this process may use.
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -34,7 +34,7 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-// The logical CPUs that the scheduler may give to this process.
+// Returns the logical CPUs on which the scheduler may run this process.
 std::vector<int> allowed_cpus() {
   for (int size = 1024; size <= (1 << 20); size *= 2) {
     cpu_set_t* const set = CPU_ALLOC(size);
@@ -55,9 +55,9 @@ std::vector<int> allowed_cpus() {
   return {};
 }
 
-// Calls visit(folder, version) for each control group of this process that the controller ("cpu", "memory") limits, and
-// for the groups around it. In a container the paths are those of the host and may not exist; then the root of the
-// mount is the container's own group.
+// Calls visit(folder, version) for each control group of this process with the given controller ("cpu", "memory"), and
+// for its ancestors. In a container, the paths are the host's and may not exist; the root of the mount is then the
+// container's group.
 template <class Visit>
 void visit_groups(const std::string& controller, Visit visit) {
   std::ifstream groups("/proc/self/cgroup");  // "0::/path" (version 2) or "4:cpu,cpuacct:/path" (version 1)
@@ -81,11 +81,11 @@ void visit_groups(const std::string& controller, Visit visit) {
   }
 }
 
-// CPUs' worth of time that a control group may use; infinity without a limit.
+// Returns the CPU time per second that a control group may use; infinity if unlimited.
 double quota_of(const std::filesystem::path& group) {
   std::istringstream v2(first_line(group / "cpu.max"));
   double quota = 0, period = 0;
-  if (v2 >> quota >> period && period > 0) {  // no number: "max"
+  if (v2 >> quota >> period && period > 0) {  // "max" is not parsed: no limit
     return quota / period;
   }
   std::istringstream v1(first_line(group / "cpu.cfs_quota_us") + " " + first_line(group / "cpu.cfs_period_us"));
@@ -105,7 +105,7 @@ std::int64_t sum(std::int64_t a, std::int64_t b) {
   return a > kUnlimited - b ? kUnlimited : a + b;
 }
 
-// MemTotal or SwapTotal of /proc/meminfo, in bytes.
+// Returns MemTotal or SwapTotal from /proc/meminfo, in bytes.
 std::int64_t meminfo_bytes(const std::string& wanted, std::int64_t absent) {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -119,7 +119,7 @@ std::int64_t meminfo_bytes(const std::string& wanted, std::int64_t absent) {
   return absent;
 }
 
-// A file that holds a number of bytes, or "max".
+// Reads a file that contains a number of bytes or "max".
 std::int64_t limit_in(const std::filesystem::path& path, std::int64_t absent) {
   std::ifstream file(path);
   std::string text;
@@ -131,7 +131,7 @@ std::int64_t limit_in(const std::filesystem::path& path, std::int64_t absent) {
   return error == std::errc() ? bytes : kUnlimited;
 }
 
-// Memory and swap that the control groups grant; `swap`: the machine's.
+// Returns the bytes of memory and swap that the control groups permit. `swap`: the machine's swap.
 std::int64_t group_memory_limit(std::int64_t swap) {
   std::int64_t granted = kUnlimited;
   visit_groups("memory", [&](const std::filesystem::path& group, int version) {
@@ -153,7 +153,7 @@ std::int64_t address_space_limit() {
 }  // namespace
 
 int physical_cores() {
-  std::set<std::string> cores;  // a core is identified by the list of its threads
+  std::set<std::string> cores;  // a core is identified by the list of its hardware threads
   for (const int cpu : allowed_cpus()) {
     const std::string topology = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
     std::string threads = first_line(topology + "core_cpus_list");
@@ -191,7 +191,7 @@ std::string cpu_name() {
 std::vector<std::string> cpu_features() {
   __builtin_cpu_init();
   std::vector<std::string> features;
-  // These checks include that the system saves the wide registers.
+  // These checks include OS support for saving the wide registers.
   if (__builtin_cpu_supports("avx2")) {
     features.emplace_back("avx2");
   }
@@ -203,7 +203,7 @@ std::vector<std::string> cpu_features() {
   if (avx512 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0) {
     features.emplace_back("avx512_bf16");
   }
-  // AMX: bf16 matmuls and tiles, and the system saves both parts of the tile state (XCR0 bits 17 and 18).
+  // AMX requires bf16 and tile support, and an OS that saves both parts of the tile state (XCR0 bits 17 and 18).
   const bool xsave = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c >> 27 & 1) != 0;
   if (xsave && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0) {
     unsigned low = 0, high = 0;

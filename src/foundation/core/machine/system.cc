@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The value of a line such as "VmHWM:    1234 kB" of /proc/self/status in bytes; 0 if there is no such line.
+// Returns the value of a line such as "VmHWM:    1234 kB" in /proc/self/status, in bytes; 0 if there is no such line.
 std::int64_t status_bytes(std::string_view name) {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {
@@ -73,7 +73,7 @@ void in_parallel(std::size_t n, std::size_t threads, const std::function<void(st
       } catch (...) {
         const std::lock_guard lock(mutex);
         next = n;
-        if (i < failed) {  // calls start in order, so the lowest failing index has started by now
+        if (i < failed) {  // calls start in order, so the lowest failing index has started
           failed = i;
           error = std::current_exception();
         }
@@ -108,7 +108,7 @@ std::int64_t resident_memory_bytes() {
 void keep_freed_memory() {
 #if defined(__GLIBC__)
   ::mallopt(M_MMAP_THRESHOLD, std::numeric_limits<int>::max());
-  ::mallopt(M_TRIM_THRESHOLD, -1);  // never
+  ::mallopt(M_TRIM_THRESHOLD, -1);  // never trim
 #endif
 }
 
@@ -119,7 +119,7 @@ void reset_peak_memory() {
 #if defined(__GLIBC__)
   ::malloc_trim(0);
 #endif
-  std::ofstream("/proc/self/clear_refs") << "5";  // if the system refuses, the peak since the start remains
+  std::ofstream("/proc/self/clear_refs") << "5";  // on failure, the peak since the start remains
 }
 
 std::string allocator() {

@@ -14,7 +14,7 @@
 namespace headroom {
 namespace {
 
-// Picks the unit after rounding, so that 999.97 k is printed as 1.0 M.
+// Selects the unit after rounding, so that 999.97 k is printed as 1.0 M.
 std::string scaled(double number, double step, const char* const* units, std::size_t n_units) {
   std::size_t unit = 0;
   while (unit + 1 < n_units && std::abs(number) >= step - 0.05) {

@@ -1,4 +1,4 @@
-// Numbers, durations, tables and binary data as text, and numbers and durations read from text.
+// Formats numbers, durations, tables and binary data as text, and parses numbers and durations.
 #pragma once
 
 #include <charconv>
@@ -13,17 +13,18 @@ namespace headroom {
 std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
 std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
 std::string format_bytes(double bytes);       // "12.3 MiB"
-// With `digits` digits after the point. A number that rounds to zero has no sign: "0.00", never "-0.00".
+// Formats a number with `digits` decimals. A number that rounds to zero has no sign: "0.00", never "-0.00".
 std::string format_decimal(double number, int digits);
 
-// Lines of right-aligned columns, separated by two spaces, without trailing spaces; column i is left-aligned if left[i]
-// is true. There is at least one row, and all rows have the same number of cells, at least one.
+// Formats a table with columns separated by two spaces, without trailing spaces. Columns are right-aligned, except that
+// column i is left-aligned if left[i]. There must be at least one row, and all rows must have the same number of cells,
+// at least one.
 std::string text_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left);
 
-// RFC 4648, with padding.
+// Encodes Base64 (RFC 4648) with padding.
 std::string to_base64(std::string_view bytes);
 
-// The number that the whole of `text` spells ("0.1", "-3", "1e-4"), or nullopt.
+// Parses the whole of `text` as a number ("0.1", "-3", "1e-4"); returns nullopt if that fails.
 template <class T = double>
 std::optional<T> as_number(std::string_view text) {
   T number{};
@@ -31,14 +32,14 @@ std::optional<T> as_number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
 
-// The same for an integer of at least 0.
+// Parses the whole of `text` as an integer of at least 0; returns nullopt if that fails.
 inline std::optional<std::int64_t> whole_number(std::string_view text) {
   const auto number = as_number<std::int64_t>(text);
   return number && *number >= 0 ? number : std::nullopt;
 }
 
-// Seconds of "90s", "30m", "2h", "1.5h" or "1d". Throws UserError "<what>: ..." for other text, and for durations that
-// are not above 0 or are longer than 1000 days.
+// Parses a duration ("90s", "30m", "2h", "1.5h", "1d") to seconds. Throws UserError "<what>: ..." for other text, and
+// for durations that are not above 0 or exceed 1000 days.
 double parse_duration(std::string_view text, std::string_view what);
 
 }  // namespace headroom

@@ -16,7 +16,7 @@
 namespace headroom {
 namespace {
 
-constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;  // bytes: of one argument, of the message
+constexpr std::size_t kLongestQuote = 600, kLongestMessage = 4000;  // bytes: of one argument, of the whole message
 
 bool is_control(char32_t code) {
   return code < 0x20 || (code >= 0x7f && code < 0xa0);
@@ -43,7 +43,7 @@ std::string escaped(char32_t code) {
   }
 }
 
-// An argument of a message, made printable, if it is text.
+// Returns a message argument made printable; nullopt if it is not text.
 template <class Value>
 std::optional<std::string> text_of(const Value& value) {
   if constexpr (std::is_same_v<Value, char>) {
@@ -57,9 +57,9 @@ std::optional<std::string> text_of(const Value& value) {
   }
 }
 
-// Damerau-Levenshtein distance (optimal string alignment).
+// Returns the Damerau-Levenshtein distance (optimal string alignment).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table: transpositions need the last but one.
+  // Three rows of the table, since transpositions refer to the row before the last.
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) {
     row[j] = j;
@@ -83,7 +83,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string printable(std::string_view text, std::size_t longest) {
   std::string shown;
-  std::size_t fitting = 0;  // length of the prefix of `shown` that still leaves room for dots
+  std::size_t fitting = 0;  // length of the longest prefix of `shown` that leaves room for "..."
   constexpr std::string_view kDots = "...";
   while (!text.empty()) {
     const CodePoint character = first_code_point(text);
@@ -117,7 +117,7 @@ std::string nearest(std::string_view wrong, const std::vector<std::string>& cand
   if (wrong.size() > 200) {
     return {};
   }
-  // At most one wrong letter in three, and at most half the word.
+  // Accepts distances of up to a third of the length (or 2 if that is more), but at most half the length.
   std::size_t best = std::min(std::max<std::size_t>(2, wrong.size() / 3), wrong.size() / 2) + 1;
   std::string found;
   for (const std::string& candidate : candidates) {
@@ -138,7 +138,7 @@ std::string nearest(std::string_view wrong, const std::vector<std::string>& cand
 namespace detail {
 
 std::string message(fmt::string_view format, fmt::format_args arguments) {
-  std::deque<std::string> texts;  // a deque does not move its elements
+  std::deque<std::string> texts;  // elements must not move: arguments refer to them
   std::vector<fmt::basic_format_arg<fmt::context>> safe;
   for (int i = 0; const auto argument = arguments.get(i); ++i) {
     std::optional<std::string> text = argument.visit([](const auto& value) { return text_of(value); });

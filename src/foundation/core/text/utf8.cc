@@ -5,8 +5,8 @@
 
 namespace headroom {
 
-// Advances by one byte in the table of well-formed sequences (Unicode 3.9, Table 3-7): only the second byte has a range
-// of its own.
+// Advances by one byte through the table of well-formed sequences (Unicode 3.9, Table 3-7). Only the range of the
+// second byte depends on the first byte.
 bool Utf8Checker::step(unsigned char byte) {
   if (missing_ > 0) {
     if (byte < low_ || byte > high_) {
@@ -37,7 +37,7 @@ std::optional<std::uint64_t> Utf8Checker::feed(std::string_view bytes) {
     if (missing_ == 0 && i + sizeof eight <= bytes.size()) {
       std::memcpy(&eight, bytes.data() + i, sizeof eight);
     }
-    if ((eight & kHighBits) == 0) {  // most text is ASCII
+    if ((eight & kHighBits) == 0) {  // fast path: most text is ASCII
       i += sizeof eight;
       fed_ += sizeof eight;
       continue;
@@ -81,7 +81,7 @@ void append_code_point(std::string& text, char32_t code) {
     text += static_cast<char>(code);
     return;
   }
-  const int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // continuation bytes
+  const int tail = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;  // number of continuation bytes
   text += static_cast<char>((0xff00U >> (tail + 1)) | (code >> (6 * tail)));
   for (int shift = 6 * (tail - 1); shift >= 0; shift -= 6) {
     text += static_cast<char>(0x80U | ((code >> shift) & 0x3fU));

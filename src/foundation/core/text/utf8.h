@@ -10,7 +10,7 @@
 
 namespace headroom {
 
-// Some programs write it at the beginning of a file; it is not part of the text.
+// Some programs write a byte order mark at the start of a file. It is not part of the text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view without_byte_order_mark(std::string_view text) {
   return text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text;
@@ -18,13 +18,13 @@ constexpr std::string_view without_byte_order_mark(std::string_view text) {
 // U+FFFD, the replacement character.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// Validates text that arrives in chunks, which may end inside a character.
+// Validates text that arrives in chunks. A chunk may end inside a character.
 class Utf8Checker {
  public:
-  // Returns the offset of the first ill-formed character, counted from the first byte ever fed, or nullopt if there is
-  // none yet. Must not be called again after an error.
+  // Returns the offset of the first ill-formed character, counted from the first byte ever passed to feed(), or nullopt
+  // if there is none so far. Must not be called again after an error.
   std::optional<std::uint64_t> feed(std::string_view bytes);
-  // Ends the text: an incomplete character at its end is ill-formed too.
+  // Ends the text. An incomplete character at the end is ill-formed; returns its offset, or nullopt if there is none.
   std::optional<std::uint64_t> finish() const;
 
  private:
@@ -40,47 +40,47 @@ struct CodePoint {
   char32_t code = 0;
   std::size_t size = 0;  // bytes; 0: the text does not begin with a well-formed character
 };
-// The first character of a text that must not be empty.
+// Returns the first character of `text`, which must not be empty.
 CodePoint first_code_point(std::string_view text);
 
 void append_code_point(std::string& text, char32_t code);
 
-// Whether the byte is a continuation byte.
+// Returns whether the byte is a continuation byte.
 constexpr bool continues_character(char byte) {
   return (static_cast<unsigned char>(byte) & 0xc0U) == 0x80;
 }
 
-// Number of characters of valid UTF-8.
+// Returns the number of characters in `text`, which must be valid UTF-8.
 std::size_t count_characters(std::string_view text);
 
-// The largest offset <= `at` that is not inside a character of `text`; `at` itself if the text is not valid UTF-8
-// there.
+// Returns the largest offset <= `at` that is not inside a character of `text`; returns `at` itself if the text is not
+// valid UTF-8 there.
 std::size_t character_boundary(std::string_view text, std::size_t at);
 
-// Number of bytes at the end of `text` that begin a character without completing it.
+// Returns the number of bytes at the end of `text` that start a character without completing it.
 std::size_t unfinished_bytes(std::string_view text);
 
-// Replaces every byte that is not part of a well-formed character by U+FFFD.
+// Replaces every byte that is not part of a well-formed character with U+FFFD.
 std::string repair_utf8(std::string_view text);
 
-// Unicode's property White_Space.
+// Returns whether the character has Unicode's property White_Space.
 constexpr bool is_white_space(char32_t code) {
   return (code >= 0x09 && code <= 0x0d) || code == 0x20 || code == 0x85 || code == 0xa0 || code == 0x1680 ||
          (code >= 0x2000 && code <= 0x200a) || code == 0x2028 || code == 0x2029 || code == 0x202f || code == 0x205f ||
          code == 0x3000;
 }
 
-// Number of bytes of the white-space character that `text` begins with, 0 if it begins with none. As in Python's
-// str.split(), the four separators from 0x1c on are white space too.
+// Returns the size in bytes of the white-space character at the start of `text`; 0 if there is none. The four
+// separators from 0x1c on are also white space, as in Python's str.split().
 std::size_t leading_blank(std::string_view text);
 
-// As Python's str.rstrip().
+// Removes trailing white space, as Python's str.rstrip() does.
 std::string_view without_trailing_blanks(std::string_view text);
 
-// `text` without any of the characters `blanks` at either end.
+// Returns `text` without any of the characters `blanks` at either end.
 std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
 
-// ASCII letters in lower case, whatever the locale; other bytes are unchanged.
+// Converts an ASCII letter to lower case, independently of the locale; other bytes are unchanged.
 constexpr char lower_case(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
