@@ -17,7 +17,8 @@ namespace headroom::ops {
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                                 const at::Tensor& target, Implementation implementation = Implementation::automatic);
 
-// The losses of the M rows with a target >= 0, in order: [M] in nats, without gradients. The same dtype and errors.
+// Returns the losses of the M rows with a target >= 0, in order: [M] in nats, without gradients. Dtype and errors as
+// above.
 at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
                                const at::Tensor& target, Implementation implementation = Implementation::automatic);
 
