@@ -129,7 +129,7 @@ class Score {
 
 struct ScorePlace {
   std::int64_t n_positions = 0;     // maximum number of source tokens: memory and context
-  std::int64_t context_length = 0;  // queries in a whole sequence; 0: those of the call
+  std::int64_t context_length = 0;  // queries in a whole sequence; 0: as many as the call has
   std::optional<Rotary> rotary;     // rotation of queries and keys
 };
 

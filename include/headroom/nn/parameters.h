@@ -46,7 +46,7 @@ inline constexpr double kQkvGain = 0.70710678118654752;
 //   pythia   N(0, std^2), into the residual 0                 N(0, std^2)                     0
 //            stream N(0, stream_std^2)
 //
-// Pythia's deviations are those of Nguyen and Salazar ("small") and of Wang and Komatsuzaki ("wang").
+// Pythia's std follows Nguyen and Salazar ("small"), its stream_std Wang and Komatsuzaki ("wang").
 struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
   double std = 0.02, stream_std = 0.02;

@@ -1,7 +1,7 @@
 // Routing tokens to k experts: scores, top-k, gate weights (SwitchHead, section 2.2; sigma-MoE), and the losses that
 // balance the load.
 //
-// Letters: B batch, N = B T tokens, H heads, E experts a head, K routed experts.
+// Letters: B batch, N = B T tokens, H heads, E experts per head, K routed experts.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -201,7 +201,7 @@ namespace {
 // Waiting threads spin for some 30 microseconds, which bridges the gap between two parallel loops, and then sleep. By
 // default libgomp spins for milliseconds, and takes cores from other programs and even from the thread it waits for.
 // oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
-// cache would fill with shapes that never recur; those of one step's layers fit in 128.
+// cache would fill with shapes that never recur; 128 entries suffice for one step.
 void set_library_defaults() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("GOMP_SPINCOUNT", "2000", 0);

@@ -15,7 +15,7 @@
 
 namespace headroom::advise {
 
-// What the advice must leave unchanged (--keep).
+// Settings that the advice must not change (--keep).
 inline constexpr const char* kKeepSize = "size";
 inline constexpr const char* kKeepBatch = "batch";
 inline constexpr const char* kKeepVocabulary = "vocabulary";

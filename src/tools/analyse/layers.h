@@ -38,8 +38,8 @@ struct RoutedExperts {
 // Reads the routing from a layer's recorded values; undefined if there is none.
 RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer);
 
-// What each head adds to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output matrices. The sum
-// over heads is the output without biases.
+// Returns each head's contribution to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output
+// matrices. The sum over heads is the output without biases.
 at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
                         const RoutedExperts& routing);
 

@@ -1,4 +1,4 @@
-// Reads multiple-choice questions in the common format of evaluation suites and in those of the benchmarks' authors.
+// Reads multiple-choice questions in the common format of evaluation suites or in the original format of a benchmark.
 #include <algorithm>
 #include <cctype>
 #include <regex>

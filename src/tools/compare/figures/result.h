@@ -26,7 +26,7 @@ struct SampleText {
   std::string prompt, text;
 };
 
-// What a run logged (metrics.jsonl and samples.jsonl).
+// The contents of a run's metrics.jsonl and samples.jsonl.
 struct RunLog {
   std::vector<train::TrainingPoint> training = {};
   std::vector<train::ValidationPoint> validation = {};
