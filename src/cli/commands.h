@@ -1,6 +1,6 @@
 // The interface between the program (front/) and the engine (engine/): one struct for each command that needs tensors,
-// filled from the command line, and where its result is printed. The program loads libheadroom_engine.so, and with it
-// torch, only to run one of these.
+// filled from the command line, and the output to which it prints its result. The program loads libheadroom_engine.so,
+// and with it torch, only to run one of these commands.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +23,7 @@
 
 namespace headroom::cli {
 
-// Standard output has been closed by its reader, as in `headroom ... | head`.
+// The reader of standard output has closed it, as in `headroom ... | head`.
 class NoReaderError : public Error {
  public:
   using Error::Error;
@@ -41,7 +41,7 @@ class Output {
       ::isatty(STDOUT_FILENO) == 1 ? write(harmless(text)) : write(text);
     }
   }
-  // Prints the document if --json is given. Called at most once.
+  // Prints the document if --json is given. Call at most once.
   void document(const Json& document) const {
     if (json_) {
       write(to_json_line(document) + "\n");
@@ -62,21 +62,21 @@ class Output {
   bool json_;
 };
 
-// In all structs: an empty string or optional means that the option is not given; `set` holds "key=value" changes to
-// the configs; `device` is as train.device.
+// In all structs, an empty string or optional means that the option was not given; `set` holds "key=value" config
+// changes; `device` is as in train.device.
 struct Train {
-  std::string config, out;  // out: default runs/<name of the config>
+  std::string config, out;  // default for out: runs/<name of the config>
   std::vector<std::string> set;
   bool resume = false;
 };
 
-// Beam search of a translation model; the default is the run's config.
+// Beam search for a translation model; default: the run's config.
 struct Decoding {
   std::optional<std::int64_t> beam;
   std::optional<double> length_penalty;
 };
 
-// A trained model, and how it computes.
+// A trained model and the settings for running it.
 struct ModelChoice {
   std::string run;           // run folder or checkpoint
   std::int64_t average = 1;  // average the parameters of the run's newest N checkpoints
@@ -85,7 +85,7 @@ struct ModelChoice {
   std::string precision;  // default: the run's
 };
 
-// How a language model continues a text.
+// How a language model continues a prompt.
 struct Sampling {
   std::optional<std::int64_t> tokens, top_k;
   std::optional<double> temperature, top_p;
@@ -97,11 +97,11 @@ struct Evaluate {
   std::vector<std::string> data;    // files as in data.validation; empty: the run's validation data
   std::vector<std::string> target;  // translation: files parallel to `data`
   bool skip_bad_rows = false;
-  std::string task;  // a zero- or few-shot test; default: how well the text is predicted
+  std::string task;  // a zero- or few-shot benchmark; default: measure the loss on the text
   std::int64_t shots = 0;
   std::string shots_from;
   bool by_shots = false;
-  std::string begin;        // none, line_end or bos; default: as texts began in training
+  std::string begin;        // none, line_end or bos; default: as in training
   std::string items;        // file to write
   std::int64_t stride = 0;  // tasks::EvaluateOptions::stride
   std::int64_t batch_size = 16;
@@ -113,7 +113,7 @@ struct Generate {
   Sampling sampling;
 };
 
-// The defaults are those of serve::ServeOptions.
+// Defaults: serve::ServeOptions.
 struct Serve {
   std::vector<std::string> runs;
   std::string host = "127.0.0.1";
@@ -185,13 +185,13 @@ struct Golden {
 };
 
 struct Bench {
-  std::vector<std::string> names;  // default: all; after `generation` or `evaluate`: configs
+  std::vector<std::string> names;  // default: all; arguments after `generation` or `evaluate` are configs
   std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
   bool list = false;
   std::string plots;  // folder for plots
   std::vector<std::string> configs;
-  std::string serve;  // set: this process is a worker of another benchmark process
+  std::string serve;  // if set, this process is a worker of another benchmark process
 };
 
 struct Doctor {
@@ -207,7 +207,7 @@ struct CheckpointExport {
   std::string run, out, format = "headroom";
 };
 
-// A Hugging Face folder; `tokenizer`: default the folder's own.
+// A Hugging Face folder to import; `tokenizer`: default: the folder's own.
 struct Import {
   std::string folder, out, tokenizer;
 };
@@ -221,7 +221,7 @@ struct EngineRequest {
   Output output{false};
 };
 
-// The engine's only entry point: an extern "C" symbol of this name and type. Returns the exit status; throws Error.
+// Type of the engine's only entry point, an extern "C" symbol. Returns the exit status; throws Error.
 using EngineEntry = int (*)(const EngineRequest&);
 inline constexpr const char* kEngineEntry = "headroom_engine_run";
 

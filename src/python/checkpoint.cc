@@ -1,4 +1,4 @@
-// Tokenizers, checkpoints and Hugging Face folders for Python.
+// Python bindings for tokenizers, checkpoints and Hugging Face folders.
 #include <torch/custom_class.h>
 
 #include <memory>
@@ -66,7 +66,7 @@ at::Tensor decode(const tokenizers::Tokenizer& tokenizer, const at::Tensor& ids)
   return to_tensor(tokenizer.decode(narrow));
 }
 
-// Must precede all operators that take or return a tokenizer.
+// Must be registered before all operators that take or return a tokenizer.
 void register_tokenizer(torch::Library& library) {
   using State = std::tuple<std::string, at::Tensor>;
   library.class_<Tokenizer>("Tokenizer")
@@ -108,8 +108,8 @@ namespace fs = std::filesystem;
 using Tensors = std::vector<at::Tensor>;
 using MaybeTokenizer = std::optional<Handle>;
 
-// The model's kind, description and parameters in creation order, and the config (TOML), step and tokenizer, which
-// write_checkpoint() takes.
+// The model's kind, its description and its parameters in creation order; then the config (TOML), step and tokenizer,
+// which write_checkpoint() takes.
 using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer>;
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
@@ -117,7 +117,7 @@ Opened read_checkpoint(const std::string& run_or_checkpoint) {
   const auto model = store::build_model(checkpoint);
   Tensors values;
   for (const nn::Parameter& parameter : model->parameters().in_creation_order()) {
-    values.push_back(parameter.tensor.clone());  // not a view of the file
+    values.push_back(parameter.tensor.clone());  // a copy, not a view of the file
   }
   MaybeTokenizer tokenizer;
   if (checkpoint.tokenizer) {
@@ -151,11 +151,11 @@ void check_tokenizer(const tokenizers::Tokenizer* tokenizer, config::Config& con
   tokenizers::require_source_vocabulary(*tokenizer, model.source_vocabulary_size, "save_checkpoint");
   config.tokenizer.kind = tokenizer->kind();
   config.tokenizer.vocabulary_size = tokenizer->vocabulary_size();
-  config.tokenizer.model.clear();  // the checkpoint holds it
+  config.tokenizer.model.clear();  // the checkpoint contains it
   config.tokenizer.source_model.clear();
 }
 
-// `config`: from read_checkpoint(), or empty.
+// `config` is from read_checkpoint(), or empty.
 config::Config config_of(const Layer& layer, const std::string& config) {
   config::Config all;
   if (config.empty()) {
@@ -185,7 +185,7 @@ void write_checkpoint(const std::string& path, const std::string& description, c
   store::save_checkpoint(checkpoint, path);
 }
 
-// Imports a folder with a config.json, or exports a run or checkpoint. Returns the model_type.
+// Imports a folder that contains a config.json; exports a run or checkpoint. Returns the model_type.
 std::string convert(const std::string& source, const std::string& target, const std::string& tokenizer) {
   std::error_code ignored;
   if (fs::exists(fs::path(source) / "config.json", ignored)) {

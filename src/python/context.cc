@@ -50,7 +50,7 @@ void start_watch(const std::vector<std::string>& patterns, const std::string& sc
   current_watch().emplace(patterns, scope, values);
 }
 
-// Names and values of the call. Inference tensors are copied, so that autograd accepts them.
+// Returns the names and values observed in the call. Inference tensors are copied, so that autograd accepts them.
 std::tuple<std::vector<std::string>, std::vector<at::Tensor>> end_watch() {
   std::vector<std::string> names;
   std::vector<at::Tensor> values;

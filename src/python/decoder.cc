@@ -11,13 +11,13 @@ namespace {
 
 class Decoder : public torch::CustomClassHolder {
  public:
-  // `parameters` are shared with the Python model.
+  // Shares `parameters` with the Python model.
   Decoder(const std::string& layer, std::vector<at::Tensor> parameters, std::int64_t rows)
       : layer_(layer_of(layer)), model_(layer_.model, nn::ParameterSource(std::move(parameters))), rows_(rows) {
     restart();
   }
 
-  // The logits [B, V] after the last of each row's `tokens` [B, n]; tokens that are not `valid` [B, n] are skipped. A
+  // Returns the logits [B, V] after the last of each row's `tokens` [B, n]; skips tokens that are not `valid` [B, n]. A
   // row without valid tokens gets zeros.
   at::Tensor read(const at::Tensor& tokens, const std::optional<at::Tensor>& valid) {
     check(tokens, valid);
@@ -44,7 +44,7 @@ class Decoder : public torch::CustomClassHolder {
 
   void restart() { states_.assign(static_cast<std::size_t>(rows_), model_.start_decoding()); }
 
-  // Row i becomes a copy of row rows[i].
+  // Replaces row i by a copy of row rows[i].
   void reorder(const std::vector<std::int64_t>& rows) {
     for (const std::int64_t row : rows) {
       if (row < 0 || row >= std::ssize(states_)) {

@@ -17,7 +17,7 @@
 namespace headroom::python {
 namespace {
 
-// The model options that differ from the defaults, in the form of set_key().
+// Returns the model options that differ from the defaults, in the form of set_key().
 std::vector<std::string> settings_of(const config::Config& config) {
   const auto all = config::flatten(config), usual = config::flatten(config::Config{});
   std::vector<std::string> settings;
@@ -132,7 +132,7 @@ void check_tokens(const Layer& layer, const char* name, const at::Tensor& tokens
   }
 }
 
-// Throws Error unless t is [B, n, d_model] of the parameters' type, or of any floating type under autocast.
+// Throws Error unless t is [B, n, d_model] in the parameters' type, or in any floating type under autocast.
 void check_vectors(const Layer& layer, const char* name, const at::Tensor& t, const at::Tensor& x,
                    const nn::Context& context, at::ScalarType type) {
   if (t.dim() != 3 || t.sym_size(0) != x.sym_size(0) || t.sym_size(2) != layer.model.d_model) {
@@ -152,7 +152,7 @@ void check_mask(const Layer& layer, const char* name, const at::Tensor& mask, co
   }
 }
 
-// Checks the inputs of a layer that reads vectors.
+// Checks the inputs of a layer that takes vectors.
 void check(const Layer& layer, const Inputs& in, const nn::Builder& build, const nn::Context& context) {
   const at::ScalarType type = c10::typeMetaToScalarType(build.options().dtype());
   check_vectors(layer, "x", in.x, in.x, context, type);
@@ -274,7 +274,7 @@ std::vector<at::Tensor> run_embedding(const Layer& layer, const Inputs& in, cons
   return {context.observe("embedding", models::Embedding(layer.model, build)(in.x, 0, context))};
 }
 
-// The head of a language model. With tied embeddings its first parameter is the embedding matrix.
+// Returns the head of a language model. With tied embeddings its first parameter is the embedding matrix.
 models::VocabularyHead head_of(const Layer& layer, const nn::Builder& build) {
   const config::ModelOptions& o = layer.model;
   return {o, o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor(), build};

@@ -1,5 +1,5 @@
-// Layers and models as operators of torch's dispatcher. They are composites of operators with derivatives, through
-// which they are differentiated, compiled and exported.
+// Layers and models as operators of torch's dispatcher. They are composites of differentiable operators, which makes
+// them differentiable, compilable and exportable.
 #include <torch/library.h>
 
 #include "context.h"
@@ -46,7 +46,7 @@ void require_parameters(const Layer& layer, const Tensors& parameters) {
   }
 }
 
-// The sum of the balance losses with their coefficients; 0 without any.
+// Returns the sum of the balance losses with their coefficients; 0 without any.
 at::Tensor balance_loss(models::BalanceLosses losses, const Layer& layer, const at::Tensor& like) {
   const at::Tensor sum = models::with_balance({}, std::move(losses), layer.model, {}).regulariser;
   return sum.defined() ? sum : at::zeros({}, like.options());
@@ -75,7 +75,7 @@ struct LayerCall {
   }
 };
 
-// The result, then the memory for the next chunk (with `remember`), then the balance loss (with `balance`).
+// Returns the result, then the memory for the next chunk (with `remember`), then the balance loss (with `balance`).
 Results run_layer(const LayerCall& call) {
   const Layer& layer = layer_of(call.layer);
   require_parameters(layer, call.parameters);
@@ -96,7 +96,7 @@ Results run_layer(const LayerCall& call) {
 
 struct ModelCall {
   Tensors parameters, inputs;
-  std::string layer, names;  // names of the inputs, separated by commas
+  std::string layer, names;  // names: of the inputs, separated by commas
   bool loss = false;
   double label_smoothing = 0.0;
   CallOptions options;
@@ -140,7 +140,7 @@ at::Tensor logits_of(const models::Model& model, const models::Batch& batch, con
               context);
 }
 
-// The logits, or with `loss` the loss including balance losses.
+// Returns the logits or, with `loss`, the loss including balance losses.
 Results run_model(const ModelCall& call) {
   const Layer& layer = layer_of(call.layer);
   require_parameters(layer, call.parameters);
@@ -162,7 +162,7 @@ std::string describe_named(const std::string& kind, const std::string& origin, c
                         origin);
 }
 
-// All options of a layer's model as JSON, with values in TOML.
+// Returns all options of a layer's model as JSON, with values in TOML.
 std::string options_of(const std::string& text) {
   config::Config config;
   config.model = layer_of(text).model;
@@ -188,7 +188,7 @@ bool balances(const std::string& text) {
   return false;
 }
 
-// Name, shape and kind of each parameter as JSON, in creation order.
+// Returns the name, shape and kind of each parameter as JSON, in creation order.
 std::string parameters_of(const std::string& text) {
   nn::Parameters parameters;
   make_parameters(layer_of(text), parameters, nn::ParameterSource(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
@@ -199,7 +199,7 @@ std::string parameters_of(const std::string& text) {
   return to_json_line(list);
 }
 
-// Initial values in creation order.
+// Returns the initial values in creation order.
 Tensors initial_parameters(const std::string& text, std::int64_t seed) {
   nn::Parameters parameters;
   make_parameters(layer_of(text), parameters, nn::ParameterSource(static_cast<std::uint64_t>(seed)));
@@ -210,10 +210,10 @@ Tensors initial_parameters(const std::string& text, std::int64_t seed) {
   return values;
 }
 
-// The layers that a block or a model consists of, by the prefix of their parameters' names; Python makes them modules.
+// The layers of a block or a model, keyed by the prefix of their parameter names; Python wraps them in modules.
 using Children = std::vector<std::pair<std::string, Layer>>;
 
-// In the order in which a block makes its parameters.
+// In the order in which a block creates its parameters.
 Children children_of_block(const Layer& block) {
   const Layer norm{.kind = "norm", .model = block.model}, mlp{.kind = "mlp", .model = block.model};
   const Layer attention{.kind = "attention", .causal = block.causal, .index = block.index, .model = block.model};

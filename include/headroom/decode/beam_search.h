@@ -18,15 +18,15 @@ struct SearchOptions {
 
 struct Hypothesis {
   std::vector<std::int32_t> tokens;  // without begin and end
-  double log_probability = 0.0;      // sum over the tokens, and the end once finished
+  double log_probability = 0.0;      // sum over the tokens, including the end token once finished
   double score = 0.0;                // log_probability / (tokens + 1)^length_penalty, once finished
 };
 
-// The best hypothesis for each row of `source` [B, S] (including its end token; `valid_source` [B, S] bool or
-// undefined). Each step considers the 2 beam most likely continuations of a sentence's hypotheses: those that end and
-// are among the first `beam` are finished; of the others the first `beam` continue. A sentence is done when it has
-// `beam` finished hypotheses, and the one with the best score is its translation. Translations have between 1 and
-// source length + extra_length tokens, at most as many as the context holds. Rows are independent, apart from rounding;
+// Returns the best hypothesis for each row of `source` [B, S] (including its end token; `valid_source` is [B, S] bool
+// or undefined). Each step considers the 2 * beam most likely continuations of a sentence's hypotheses. Of the first
+// `beam`, those that end are finished; of the continuations that do not end, the first `beam` are kept. A sentence is
+// done when it has `beam` finished hypotheses, and the one with the best score is its translation. Translations have
+// between 1 and source length + extra_length tokens, limited by the context. Rows are independent, apart from rounding;
 // beam 1 is greedy search. Throws Error for options out of range.
 std::vector<Hypothesis> beam_search(const models::EncoderDecoder& model, const at::Tensor& source,
                                     const at::Tensor& valid_source, const SearchOptions& options,

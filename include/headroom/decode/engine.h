@@ -1,8 +1,8 @@
-// Continuous batching: serves requests that come and go, with one step of the model for all of them.
+// Continuous batching: serves requests that arrive and finish at different times with one forward pass per step for all
+// of them.
 //
-// A request's result does not depend on the other requests, bit for bit on the CPU: rows of one token are
-// batch-invariant, every prompt is split into the same chunks, and the prefix cache stores states at the ends of
-// chunks.
+// The result of a request does not depend on the other requests, bit for bit on the CPU: one-token rows are
+// batch-invariant, every prompt is split into the same chunks, and the prefix cache stores states at chunk boundaries.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ namespace headroom::decode {
 
 struct Request {
   std::vector<std::int64_t> prompt;  // token ids, at least one
-  std::int64_t max_tokens = 16;      // to add; 0: only read the prompt
+  std::int64_t max_tokens = 16;      // maximum number of tokens to add; 0: only read the prompt
   double temperature = 1.0;          // 0: greedy
   std::int64_t top_k = 0;            // sample from the k most likely tokens; 0: all
-  double top_p = 1.0;                // sample from the fewest most likely tokens that reach this probability
+  double top_p = 1.0;                // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
-  bool echo = false;           // emit events for the prompt's tokens too
-  std::int64_t logprobs = -1;  // number of most likely tokens to report; 0: the token alone; -1: no log-probabilities
-  bool routing = false;        // report the experts that each token is routed to
+  bool echo = false;  // emit events for the prompt's tokens too
+  // number of most likely tokens to report; 0: the chosen token only; -1: no log-probabilities
+  std::int64_t logprobs = -1;
+  bool routing = false;  // report the experts that each token is routed to
 };
 
 struct Alternative {
@@ -33,7 +34,7 @@ struct Alternative {
   double logprob = 0.0;
 };
 
-// A layer's routing of one token: K experts for each of n_heads heads, head by head.
+// The routing of one token in one layer: K experts for each of n_heads heads, head by head.
 struct TokenRoute {
   std::string name;  // "layer3.attention.select_in", see nn/observer.h
   std::int64_t n_heads = 1;
@@ -46,9 +47,9 @@ struct TokenEvent {
   // With logprobs: under the model's own distribution (temperature 1, no cut-off), in nats. NaN for the first token of
   // a prompt, with an empty `top`.
   double logprob = 0.0;
-  // In decreasing probability; ties: this token first, then the smaller id.
+  // In descending order of probability; ties: this token first, then the smaller id.
   std::vector<Alternative> top;
-  std::vector<TokenRoute> routes;  // with routing, of this token
+  std::vector<TokenRoute> routes;  // the routing of this token, if requested
 };
 
 enum class Finish {
@@ -65,7 +66,7 @@ struct Ending {
 
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests served at the same time
-  std::int64_t prompt_chunk = 128;       // most tokens of a prompt that are read at once
+  std::int64_t prompt_chunk = 128;       // maximum number of prompt tokens read at once
   double prompt_share = 2.0;             // time a step spends on prompts, relative to decoding; 0: one chunk
   std::int64_t prefix_cache_tokens = 0;  // size of the prefix cache; 0: none
   nn::Context context;
@@ -75,13 +76,13 @@ struct EngineCounts {
   std::int64_t waiting = 0, running = 0;  // requests now
   std::int64_t prefix_held = 0;           // tokens in the prefix cache now
   std::int64_t cache_elements = 0;        // elements of the running requests' KV caches now
-  // Since the engine was made:
+  // Since the engine was created:
   std::int64_t steps = 0;
-  std::int64_t finished = 0;       // requests, for any reason
+  std::int64_t finished = 0;       // requests that ended for any reason
   std::int64_t prompt_tokens = 0;  // including those found in the prefix cache
   std::int64_t generated_tokens = 0;
   std::int64_t prefix_tokens = 0;    // found in the prefix cache
-  std::int64_t prefix_requests = 0;  // with tokens found in the prefix cache
+  std::int64_t prefix_requests = 0;  // requests with tokens found in the prefix cache
 };
 
 // Not thread-safe. Callbacks run inside step() and may call add() and cancel().
@@ -100,11 +101,11 @@ class Engine {
   // Queues a request, first come, first served. Throws UserError for options out of range, an empty prompt, or an id
   // outside the vocabulary.
   Handle add(Request request, OnToken on_token, OnFinish on_finish);
-  // Ends the request: at once, or at the end of the step if called from a callback. Has no effect on finished requests.
+  // Ends the request immediately, or at the end of the step if called from a callback. Ignored for finished requests.
   void cancel(Handle handle);
   // Decodes one token for each request whose prompt has been read, then reads chunks of prompts in the order of
-  // arrival: one chunk if nothing was decoded, otherwise for prompt_share times as long as decoding took. At 2.0
-  // reading a prompt takes at most half as long again as alone. Returns false if there was nothing to do.
+  // arrival: one chunk if nothing was decoded, otherwise for prompt_share times the decoding time. At the default 2.0,
+  // other requests slow the reading of a prompt by at most half. Returns false if there was nothing to do.
   bool step();
 
   EngineCounts counts() const;

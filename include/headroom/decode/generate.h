@@ -14,10 +14,10 @@
 namespace headroom::decode {
 
 struct GenerateOptions {
-  std::int64_t tokens = 100;  // to add
+  std::int64_t tokens = 100;  // number of tokens to add
   double temperature = 1.0;   // 0: greedy
   std::int64_t top_k = 0;     // sample from the k most likely tokens; 0: all
-  double top_p = 1.0;         // sample from the fewest most likely tokens that reach this probability
+  double top_p = 1.0;         // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
   nn::Context context;
   std::function<void(std::string_view)> on_text;  // called as text becomes available, in whole code points
@@ -30,27 +30,27 @@ struct Generation {
   std::int64_t cache_elements = 0;  // elements of the KV cache
 };
 
-// Throws UserError, which begins with `what`, if the model and the tokenizer differ in the number of tokens.
+// Throws UserError starting with `what` if the vocabulary sizes of the model and the tokenizer differ.
 void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenizer& tokenizer, std::string_view what);
 
-// Throws UserError, which begins with `what`, if the prompt is not UTF-8 or the tokenizer cannot encode it.
+// Throws UserError starting with `what` if the prompt is not UTF-8 or the tokenizer cannot encode it.
 void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt, std::string_view what);
 
-// Continues the prompt. An empty prompt stands for a line end. Throws UserError like the two functions above, and for
-// options out of range.
+// Continues the prompt; an empty prompt is replaced by a line end. Throws UserError if the two functions above do, and
+// for options out of range.
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);
 
-// Decodes tokens to text one at a time, though a code point may span several tokens and a token's text may depend on
-// the one before it.
+// Decodes tokens to text one at a time. Handles code points that span several tokens and tokens whose text depends on
+// the previous token.
 class TextStream {
  public:
-  // `context`: the tokens before the stream, whose text is not part of it. `tokenizer` must outlive the stream.
+  // `context`: the tokens before the stream; their text is not returned. `tokenizer` must outlive the stream.
   TextStream(const tokenizers::Tokenizer& tokenizer, std::vector<std::int32_t> context);
 
-  // The text that this token completes: valid UTF-8, possibly empty.
+  // Returns the text that this token completes: valid UTF-8, possibly empty.
   std::string push(std::int32_t id);
-  // The rest of the text, with incomplete code points replaced by U+FFFD.
+  // Returns the rest of the text, with incomplete code points replaced by U+FFFD.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// Models that classify, and the Transformer encoder that classifies sequences or pairs of them (the Long Range Arena
-// models of Transformer-MGK).
+// Classification models, and the Transformer encoder that classifies sequences or pairs of sequences (the Long Range
+// Arena models of Transformer-MGK).
 //
 // Shapes: B batch, T tokens, C classes.
 #pragma once
@@ -14,7 +14,7 @@ namespace headroom::models {
 
 class ClassModel : public Model {
  public:
-  // [B, n_classes]. A row's result does not depend on the other rows or on its padding.
+  // Returns [B, n_classes]. The result of a row does not depend on other rows or on padding.
   virtual at::Tensor class_logits(const Batch& batch, const nn::Context& context) const = 0;
   // Smoothed cross-entropy with the batch's "label" [B] int64, and the balance losses. If the rows are mixtures, the
   // batch has "other_label" [B] int64 and "label_share" [B], and the loss is
@@ -30,7 +30,7 @@ class ClassModel : public Model {
 // b].
 class Classifier : public ClassModel {
  public:
-  // Throws UserError for another kind of model.
+  // Throws UserError unless the options describe this kind of model.
   Classifier(const config::ModelOptions& options, const nn::ParameterSource& source);
   Classifier(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : Classifier(options, nn::ParameterSource(seed, tensor_options)) {}
@@ -38,7 +38,8 @@ class Classifier : public ClassModel {
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
   // Batch: "tokens" and, if paired, "second". The mean is over context_length positions, whatever the batch's width.
   at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
-  // `tokens` and, if paired, `second` [B, T] int64, T up to context_length; logits [B, C]. The mean is over T.
+  // Returns logits [B, C]. `tokens` and, if paired, `second` are [B, T] int64, T up to context_length. The mean is over
+  // T.
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& second, const nn::Context& context) const;
 
  private:

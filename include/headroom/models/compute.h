@@ -12,25 +12,25 @@
 
 namespace headroom::models {
 
-// The devices that torch can use: the CPU, then the GPUs.
+// Returns the devices that torch can use: the CPU, then the GPUs.
 std::vector<at::Device> devices();
 
-// The device that train.device or --device names; "auto" is the first GPU, or the CPU if there is none. Throws
+// Returns the device for train.device or --device; "auto" is the first GPU, or the CPU if there is none. Throws
 // UserError if torch cannot use the device.
 at::Device resolve(const std::string& device);
 
-// `automatic` becomes bf16 if the device multiplies faster in it (GPUs, CPUs with AMX or AVX-512 BF16), otherwise fp32.
-// Runs write the result into their config, so that they resume in the same precision elsewhere.
+// Resolves `automatic` to bf16 if the device multiplies faster in it (GPUs, CPUs with AMX or AVX-512 BF16), otherwise
+// to fp32. Runs write the result into their config, so that they resume in the same precision elsewhere.
 config::Precision resolve(config::Precision precision, at::Device device);
 
-// The context of all forward passes of a run: implementation and compute type (bf16, or fp32 like the parameters).
-// Parameters, optimizer state, norms, softmax and losses are always fp32.
+// Returns the context of all forward passes of a run: implementation and compute type (bf16, or fp32 like the
+// parameters). Parameters, optimizer state, norms, softmax and losses are always fp32.
 nn::Context make_context(const config::TrainOptions& options, at::Device device);
 
 // Waits for all work queued on the device.
 void synchronize(at::Device device);
 
-// Sets the number of threads of this process; 0: one for each of own_cores().
+// Sets the number of threads of this process; 0: one per core in own_cores().
 void set_threads(std::int64_t threads);
 
 }  // namespace headroom::models

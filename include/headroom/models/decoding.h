@@ -19,16 +19,16 @@ namespace headroom::models {
 
 // The decoding state of one sequence, made by a model's start_decoding(). Copies are cheap: caches are copied on write.
 struct DecodeState {
-  std::int64_t position = 0;                     // of the next token in its chunk
-  std::int64_t read_again = 0;                   // leading tokens of the chunk that came from the chunk before
-  std::vector<nn::AttentionCache> caches;        // one a layer
-  std::vector<nn::AttentionCache> cross_caches;  // encoder-decoders: one a layer, of the source
-  std::vector<std::int64_t> chunk;               // tokens of the chunk, if some may be read again
+  std::int64_t position = 0;                     // of the next token within its chunk
+  std::int64_t read_again = 0;                   // leading tokens of the chunk that were reread from the previous chunk
+  std::vector<nn::AttentionCache> caches;        // one per layer
+  std::vector<nn::AttentionCache> cross_caches;  // encoder-decoders: one per layer, for the source
+  std::vector<std::int64_t> chunk;               // tokens of the chunk, if some may be reread
 
-  // Discards the last `count` tokens of the chunk; the result equals, bit for bit, the state after the tokens before
-  // them. Returns false, and changes nothing, if a cache cannot rewind.
+  // Discards the last `count` tokens of the chunk; the resulting state is bit-identical to the state before them.
+  // Returns false and changes nothing if a cache cannot rewind.
   bool rewind(std::int64_t count);
-  // Elements that the caches have room for; after the first token, cost::decoding_cache_elements().
+  // Returns the capacity of the caches in elements; after the first token, cost::decoding_cache_elements().
   std::int64_t cache_elements() const;
 };
 
@@ -38,26 +38,26 @@ struct DecodeRow {
   std::span<const std::int64_t> tokens;
 };
 
-// A row for each state, from `tokens` [N, n] int64, contiguous on the CPU, which the rows point into. Throws Error for
+// Returns one row per state. `tokens` is [N, n] int64, contiguous on the CPU; the rows point into it. Throws Error for
 // other tensors.
 std::vector<DecodeRow> decode_rows(const at::Tensor& tokens, std::span<DecodeState> states);
 
-// states[indices[0]], states[indices[1]], ...; an index may be repeated or missing. States passed by move whose index
-// occurs once are moved, so they are not copied when written to.
+// Returns states[indices[0]], states[indices[1]], ...; indices may be repeated or missing. To avoid copies on write,
+// pass the states by move: those whose index occurs once are then moved.
 std::vector<DecodeState> gather_states(std::vector<DecodeState> states, std::span<const std::int64_t> indices);
 
-// `context` for rows that are computed together: batch-invariant unless it is `batched`.
+// Returns `context` for rows that are computed together: batch-invariant unless it is `batched`.
 nn::Context decode_context(const nn::Context& context);
 
-// A model's forward pass for rows: [N, 1, d] after the last token of each.
+// A model's forward pass for rows; returns [N, 1, d] after the last token of each.
 using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const nn::Context& context)>;
 
-// [N, 1, d]: rows of one token in one call of `together`, except those for which `alone` is true; all others one by one
-// by `by_itself`. Throws Error for no rows, a row without tokens, and a state that occurs twice.
+// Returns [N, 1, d]. One-token rows are computed by one call of `together`, except those for which `alone` is true; all
+// others by one call of `by_itself` each. Throws Error for no rows, a row without tokens, or a repeated state.
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context);
 
-// For models: the rows' tokens [N, n], all of one length, their positions, and their caches of a layer.
+// For models: the rows' tokens [N, n], all of one length, their positions, and their caches for one layer.
 at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device);
 std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows);
 std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,

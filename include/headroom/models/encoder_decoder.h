@@ -14,8 +14,8 @@
 
 namespace headroom::models {
 
-// Inputs of the encoder and of the decoder; the target begins with a start token. Masks are false for padding;
-// undefined: no padding.
+// Inputs of the encoder and the decoder; the target starts with a start token. Masks are false for padding; undefined
+// means no padding.
 struct SequencePair {
   at::Tensor source;        // [B, S] int64 below Vs (V if the vocabulary is shared), S up to context_length
   at::Tensor valid_source;  // [B, S] bool
@@ -30,31 +30,31 @@ struct SequencePair {
 // self-attention.
 class EncoderDecoder : public Model {
  public:
-  // Throws UserError for another kind of model.
+  // Throws UserError unless the options describe this kind of model.
   EncoderDecoder(const config::ModelOptions& options, const nn::ParameterSource& source);
   EncoderDecoder(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : EncoderDecoder(options, nn::ParameterSource(seed, tensor_options)) {}
 
-  // All functions throw Error on other shapes than those documented.
+  // All functions throw Error for shapes other than those documented.
 
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
-  // Batch: "source", "valid_source", "target", "valid_target" (masks by default all), "next" and label_smoothing, as
-  // below.
+  // Batch: "source", "valid_source", "target", "valid_target" (default masks: all valid), "next" and label_smoothing,
+  // as below.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
-  // Output of the encoder [B, S, d].
+  // Returns the output of the encoder, [B, S, d].
   at::Tensor encode(const at::Tensor& source, const at::Tensor& valid_source, const nn::Context& context) const;
-  // Logits [B, T, V] of the token after each target token.
+  // Returns the logits [B, T, V] of the token after each target token.
   at::Tensor logits(const SequencePair& pair, const nn::Context& context) const;
-  // `next` [B, T] int64: the token after each target token; below 0: does not count. Label smoothing as in
+  // `next` is [B, T] int64: the token after each target token; negative values are ignored. Label smoothing as in
   // VocabularyHead::cross_entropy().
   Loss loss(const SequencePair& pair, const at::Tensor& next, double label_smoothing, const nn::Context& context) const;
 
-  // Decoding: a state for each source of [B, S] (`valid_source` [B, S] bool, undefined: all), which is encoded once and
-  // on its own.
+  // Decoding: returns a state for each source in [B, S]; each is encoded once and separately. `valid_source` is [B, S]
+  // bool; undefined: all.
   std::vector<DecodeState> start_decoding(const at::Tensor& source, const at::Tensor& valid_source,
                                           const nn::Context& context) const;
-  // Each row reads one or more target tokens: logits [N, V] after the last of each. Equals logits() without target
-  // padding. Throws Error beyond context_length, before anything is read.
+  // Reads one or more target tokens per row and returns logits [N, V] after the last of each. Equals logits() without
+  // target padding. Throws Error beyond context_length, before anything is read.
   at::Tensor decode(std::span<const DecodeRow> rows, const nn::Context& context) const;
 
  private:
@@ -62,7 +62,7 @@ class EncoderDecoder : public Model {
   const Layers& layers() const;
 };
 
-// `model` as an encoder-decoder. Throws UserError, which begins with `what` ("generate"), for another kind.
+// Returns `model` as an encoder-decoder. Throws UserError starting with `what` ("generate") for another kind.
 const EncoderDecoder& as_encoder_decoder(const Model& model, std::string_view what);
 
 }  // namespace headroom::models

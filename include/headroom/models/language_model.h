@@ -16,13 +16,13 @@ namespace headroom::models {
 
 struct TokenScores {
   at::Tensor log_probability;  // [N] float64, in nats
-  at::Tensor likeliest;        // [N] bool: all other tokens are less likely
+  at::Tensor likeliest;        // [N] bool: the target is the most likely token
 };
 
-// The memory holds each layer's inputs of the previous chunk, [B, M, d].
+// A causal language model. Its memory holds each layer's inputs from the previous chunk, [B, M, d].
 class LanguageModel : public Model {
  public:
-  // Throws UserError for another kind of model.
+  // Throws UserError unless the options describe this kind of model.
   LanguageModel(const config::ModelOptions& options, const nn::ParameterSource& source);
   LanguageModel(const config::ModelOptions& options, std::uint64_t seed, at::TensorOptions tensor_options = at::kFloat)
       : LanguageModel(options, nn::ParameterSource(seed, tensor_options)) {}
@@ -30,25 +30,26 @@ class LanguageModel : public Model {
   MemoryShape memory_shape() const override;
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
 
-  // Batch: "tokens" [B, T+1], as below; or "tokens" [B, T] with "targets" [B, T], those below 0 not counting.
+  // Batch: "tokens" [B, T+1], as below; or "tokens" [B, T] with "targets" [B, T], of which negative ones are ignored.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
-  // `tokens` [B, T+1] int64: inputs are the first T columns, targets the last T; targets below 0 do not count.
-  // Reads `memory` and replaces it by this chunk's, if options().memory_length > 0.
+  // `tokens` is [B, T+1] int64: the inputs are the first T columns, the targets the last T; negative targets are
+  // ignored. Reads `memory` and replaces it with this chunk's if options().memory_length > 0.
   Loss loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const;
-  // `inputs` [B, T] -> logits [B, T, V].
+  // Returns the logits [B, T, V] for `inputs` [B, T].
   at::Tensor logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const;
-  // Scores of the N `targets` [B, T] that are at least 0, in row-major order; `inputs` [B, T] and `memory` as for
-  // logits(). Logits are computed for these places only, a block at a time.
+  // Returns the scores of the N non-negative `targets` [B, T] in row-major order; `inputs` [B, T] and `memory` as for
+  // logits(). Computes logits for these positions only, one block at a time.
   TokenScores score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
                     const nn::Context& context) const;
 
-  // Decoding: the state of an empty sequence.
+  // Decoding: returns the state of an empty sequence.
   DecodeState start_decoding() const;
-  // Each row reads one or more tokens: logits [N, V] after the last of each. Equals logits() over consecutive chunks of
-  // context_length with carried memory. Without memory, a full context slides: its last half is read again as the start
-  // of a new one.
+  // Reads one or more tokens per row and returns logits [N, V] after the last of each. Equals logits() over consecutive
+  // chunks of context_length with carried memory. Without memory, a full context slides: its second half is reread as
+  // the start of a new one.
   at::Tensor decode(std::span<const DecodeRow> rows, const nn::Context& context) const;
-  // decode() of one row, with the logits after each of its n tokens: [n, V]. The last are decode()'s bit for bit.
+  // Like decode() for one row, with the logits after each of its n tokens: [n, V]. The last row is bit-identical to
+  // decode()'s.
   at::Tensor decode_each(const DecodeRow& row, const nn::Context& context) const;
   // decode() without the logits.
   void read(const DecodeRow& row, const nn::Context& context) const;
@@ -58,7 +59,7 @@ class LanguageModel : public Model {
   const Layers& layers() const;
 };
 
-// `model` as a language model. Throws UserError, which begins with `what` ("generate"), for another kind.
+// Returns `model` as a language model. Throws UserError starting with `what` ("generate") for another kind.
 const LanguageModel& as_language_model(const Model& model, std::string_view what);
 
 }  // namespace headroom::models

@@ -15,21 +15,21 @@ namespace headroom::models {
 // activation, norm, logits. The caller hides tokens.
 class MaskedLanguageModel : public Model {
  public:
-  // Throws UserError for another kind of model.
+  // Throws UserError unless the options describe this kind of model.
   MaskedLanguageModel(const config::ModelOptions& options, const nn::ParameterSource& source);
   MaskedLanguageModel(const config::ModelOptions& options, std::uint64_t seed,
                       at::TensorOptions tensor_options = at::kFloat)
       : MaskedLanguageModel(options, nn::ParameterSource(seed, tensor_options)) {}
 
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
-  // Batch: "tokens", "valid" (by default all), "hidden" [B, T] int64: the original tokens of hidden places, -1
+  // Batch: "tokens", "valid" (default: all), "hidden" [B, T] int64: the original tokens at hidden positions, -1
   // elsewhere.
   Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const override;
-  // `tokens` [B, T] int64, T up to context_length; `valid` [B, T] bool, false for padding, undefined: all. Logits
-  // [B, T, V]. Throws Error on other shapes.
+  // Returns logits [B, T, V]. `tokens` is [B, T] int64, T up to context_length; `valid` is [B, T] bool, false for
+  // padding; undefined: all. Throws Error for other shapes.
   at::Tensor logits(const at::Tensor& tokens, const at::Tensor& valid, const nn::Context& context) const;
-  // `targets` [B, T] int64: the original tokens of hidden places, below 0 elsewhere. Logits are computed for hidden
-  // places only.
+  // `targets` is [B, T] int64: the original tokens at hidden positions, negative elsewhere. Computes logits for hidden
+  // positions only.
   Loss loss(const at::Tensor& tokens, const at::Tensor& valid, const at::Tensor& targets,
             const nn::Context& context) const;
 

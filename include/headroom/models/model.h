@@ -19,35 +19,35 @@ namespace headroom::models {
 // The training objective: cross-entropy plus balance losses.
 struct Loss {
   at::Tensor cross_entropy;  // scalar, mean over targets >= 0, in nats
-  at::Tensor regulariser;    // scalar: balance losses with their coefficients; undefined without any
+  at::Tensor regulariser;    // scalar: weighted balance losses; undefined if there are none
   at::Tensor total() const { return regulariser.defined() ? cross_entropy + regulariser : cross_entropy; }
 };
 
-// Examples, one a row: the first axis of every tensor. Each model documents the tensors that it reads at its loss().
+// Examples, one per row (the first axis of every tensor). Each model documents the tensors that it reads at its loss().
 struct Batch {
   std::map<std::string, at::Tensor, std::less<>> tensors;
   std::vector<std::int64_t> targets;  // number of targets in each row; the loss is their mean
-  std::int64_t tokens = 0;            // positions read in all rows, for measuring speed
-  double label_smoothing = 0.0;       // share of each target's probability that is spread evenly
-  bool resets_memory = false;         // no row continues the previous batch: carried memory must be discarded
+  std::int64_t tokens = 0;            // positions read in all rows, for speed measurements
+  double label_smoothing = 0.0;       // share of each target's probability that is spread evenly over the vocabulary
+  bool resets_memory = false;         // no row continues the previous batch, so carried memory must be discarded
 
-  const at::Tensor& at(std::string_view name) const;  // throws Error naming it
-  at::Tensor find(std::string_view name) const;       // undefined if absent
+  const at::Tensor& at(std::string_view name) const;  // throws Error naming the missing tensor
+  at::Tensor find(std::string_view name) const;       // undefined if missing
   std::int64_t rows() const;
   std::int64_t n_targets() const;
   Batch narrow(std::int64_t begin, std::int64_t count) const;  // rows [begin, begin + count)
   Batch to(at::Device device) const;
 };
 
-// What a model carries from one batch to the next, for each layer [B, tokens, d], detached; empty: nothing.
+// The state that a model carries from one batch to the next: [B, tokens, d] per layer, detached; empty: none.
 struct Memory {
   std::vector<at::Tensor> layers;
   void reset() { layers.clear(); }
   Memory narrow(std::int64_t begin, std::int64_t count) const;  // rows [begin, begin + count)
-  static Memory join(std::vector<Memory> parts);                // the rows of all parts, in order
+  static Memory join(std::vector<Memory> parts);                // concatenates the rows of all parts
 };
 
-// Largest memory of a row: `layers` tensors of up to `length` tokens of `width` elements.
+// Maximum memory per row: `layers` tensors of up to `length` tokens of `width` elements.
 struct MemoryShape {
   std::int64_t layers = 0, length = 0, width = 0;
 };
@@ -61,10 +61,10 @@ class Model {
   const nn::Parameters& parameters() const { return parts_->parameters; }
   at::Device device() const { return parameters().all().front().tensor.device(); }
 
-  // Models with memory read `memory` and replace it by this batch's. Throws Error if the batch lacks a tensor.
+  // Models with memory read `memory` and replace it with this batch's. Throws Error if the batch lacks a tensor.
   virtual Loss loss(const Batch& batch, Memory& memory, const nn::Context& context) const = 0;
   virtual MemoryShape memory_shape() const { return {}; }
-  // Random values of the right shapes on the model's device, for benchmarks; the same for the same seed.
+  // Returns random values of the right shapes on the model's device, for benchmarks; a function of the seed.
   virtual Batch example(std::int64_t rows, std::uint64_t seed) const = 0;
 
  protected:
@@ -74,14 +74,14 @@ class Model {
     config::ModelOptions options;
     nn::Parameters parameters;
   };
-  // Throws UserError if the options are of another kind than `kind`.
+  // Throws UserError unless options.kind is `kind`.
   Model(std::unique_ptr<Parts> parts, const config::ModelOptions& options, config::ModelKind kind);
   Model(Model&&) noexcept = default;
 
   std::unique_ptr<Parts> parts_;
 };
 
-// The model of the kind that the options name. Throws UserError for options without an implementation.
+// Creates a model of the kind in the options. Throws UserError for options without an implementation.
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn::ParameterSource& source);
 std::unique_ptr<Model> make_model(const config::ModelOptions& options, std::uint64_t seed,
                                   at::TensorOptions tensor_options = at::kFloat);

@@ -16,8 +16,8 @@ namespace headroom::models {
 // over patches; with d_head_hidden tanh(x W + b); a head initialised to 0.
 class VisionTransformer : public ClassModel {
  public:
-  // Throws UserError for another kind of model, for a patch_size that does not divide image_size, and for fixed
-  // positions if d_model is not a multiple of 4.
+  // Throws UserError unless the options describe this kind of model, for a patch_size that does not divide image_size,
+  // and for fixed positions if d_model is not a multiple of 4.
   VisionTransformer(const config::ModelOptions& options, const nn::ParameterSource& source);
   VisionTransformer(const config::ModelOptions& options, std::uint64_t seed,
                     at::TensorOptions tensor_options = at::kFloat)
@@ -26,15 +26,15 @@ class VisionTransformer : public ClassModel {
   Batch example(std::int64_t rows, std::uint64_t seed) const override;
   // Batch: "images".
   at::Tensor class_logits(const Batch& batch, const nn::Context& context) const override;
-  // `images` [B, C, image_size, image_size]; logits [B, n_classes]. Throws Error on other shapes.
+  // Returns logits [B, n_classes] for `images` [B, C, image_size, image_size]. Throws Error for other shapes.
   at::Tensor logits(const at::Tensor& images, const nn::Context& context) const;
 
  private:
   struct Layers;
 };
 
-// Positions of a `side` x `side` grid, row by row, [side^2, d]: the quarters sin(x w), cos(x w), sin(y w), cos(y w) of
-// column x and row y, with d / 4 frequencies w from 1 to 1 / base, evenly spaced in their logarithm.
+// Returns the positions of a `side` x `side` grid in row-major order, [side^2, d]: the quarters sin(x w), cos(x w),
+// sin(y w), cos(y w) of column x and row y, with d / 4 logarithmically spaced frequencies w from 1 to 1 / base.
 at::Tensor grid_sinusoids(std::int64_t side, std::int64_t d_model, double base, at::TensorOptions options);
 
 }  // namespace headroom::models

@@ -15,15 +15,15 @@
 
 namespace headroom::nn {
 
-// Where in a model the layer stands.
+// The layer's place in a model.
 struct AttentionPlace {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;  // scales the initialisation
   bool causal = true;
   bool cross = false;               // keys and values come from another sequence
-  std::int64_t window = 0;          // visible keys, the query's own included; 0: all
-  std::int64_t context_length = 0;  // queries of a whole sequence
-  std::int64_t memory_length = 0;   // tokens of memory before them
+  std::int64_t window = 0;          // visible keys, including the query's own; 0: all
+  std::int64_t context_length = 0;  // queries in a whole sequence
+  std::int64_t memory_length = 0;   // memory tokens before them
 };
 
 struct AttentionInput {
@@ -31,11 +31,11 @@ struct AttentionInput {
   at::Tensor source;                        // [B, S, d] keys and values, ending with x; undefined: x itself
   at::Tensor source_value;                  // [B, S, d] values; undefined: source
   std::optional<at::Tensor> valid_keys;     // [B, S] bool
-  std::optional<at::Tensor> valid_queries;  // [B, T] bool: others are routed to no head, their output is 0
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool; other queries are routed to no head and output 0
   std::optional<at::Tensor> router_noise;   // see ProjectionInput
   std::optional<at::Tensor> router_slots;   // see ProjectionInput
-  // Decoding: a cache for each row, which the row's tokens continue. Cross-attention reads what read_source() stored
-  // there and ignores `source` and `valid_keys`.
+  // Decoding: one cache per row, which the row's tokens continue. Cross-attention reads what read_source() stored there
+  // and ignores `source` and `valid_keys`.
   std::span<AttentionCache* const> caches;
 };
 
@@ -43,12 +43,13 @@ class Attention {
  public:
   // Throws UserError for cross-attention with relative or rotary positions, a causal mask or a window.
   Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build);
-  // [B, T, d] in the compute type. Throws Error if a layer that is not causal is given caches.
+  // Returns [B, T, d] in the compute type. Throws Error if a layer that is not causal is given caches.
   at::Tensor operator()(const AttentionInput& input, const Context& context) const;
 
-  // An empty cache for decoding one sequence, with room for memory and one chunk of context_length tokens.
+  // Returns an empty cache for decoding one sequence, with room for memory and one chunk of context_length tokens.
   AttentionCache make_cache() const;
-  // Cross-attention: stores keys and values of a source [1, S, d] in the cache; `valid` [1, S] bool, by default all.
+  // Cross-attention: stores the keys and values of a source [1, S, d] in the cache; `valid` is [1, S] bool, default:
+  // all.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, AttentionCache& cache,
                    const Context& context) const;
 
@@ -57,8 +58,8 @@ class Attention {
   struct KeysValues {
     std::vector<at::Tensor> keys;        // see Heads
     at::Tensor v;                        // see Heads
-    at::Tensor factors;                  // [B, 1, S, F] of the composition's key side; undefined without one
-    at::Tensor features;                 // [B, 1, S, F] of the position scheme; undefined: none
+    at::Tensor factors;                  // [B, 1, S, F] key factors of the composition; undefined without one
+    at::Tensor features;                 // [B, 1, S, F] key features of the position scheme; undefined: none
     std::vector<at::Tensor*> tensors();  // those that are defined
   };
 
@@ -73,14 +74,14 @@ class Attention {
   Heads project(const AttentionInput& input, const at::Tensor& source, const Context& context) const;
   KeysValues keys_values(const Heads& heads, const at::Tensor& source, const Context& context) const;
   void normalise_and_rotate(Heads& heads, std::span<AttentionCache* const> caches, const Context& context) const;
-  // The three return head outputs [B, H, T, w].
+  // The three functions below return head outputs [B, H, T, w].
   at::Tensor attend(const Queries& queries, KeysValues tokens, const Context& context) const;
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   at::Tensor attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const;
-  // Whether one call of the operator serves one token of each row: the rows differ in keys and values alone.
+  // Whether one operator call can compute one token for every row: the rows may differ only in keys and values.
   bool can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const;
   ScoreCall score_call(const Queries& queries) const;
-  // Appends `tokens` to the cache and returns all that it holds; sets the position of the first key in `call`.
+  // Appends `tokens` to the cache and returns all cached tokens; sets the position of the first key in `call`.
   KeysValues append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const;
   // `operands`: queries, keys and values after expand().
   ops::AttentionInputs operator_inputs(const Queries& queries, const Heads& operands, const KeysValues& tokens,

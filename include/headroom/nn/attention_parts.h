@@ -34,23 +34,23 @@ namespace headroom::nn {
 // Projection: tokens to queries, keys and values, and head outputs to the layer's output.
 
 struct ProjectionInput {
-  at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention.
-                                            // Undefined: only keys and values are projected
+  at::Tensor x;                             // [B, T, d] queries; the last T tokens of `source` in self-attention;
+                                            // undefined: only keys and values are projected
   at::Tensor source;                        // [B, S, d] keys. Undefined: only queries are projected
   at::Tensor source_value;                  // [B, S, d] values
   bool cross = false;                       // source is another sequence
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: other tokens are routed to no head
-  std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal, replaces the drawn noise
-  std::optional<at::Tensor> router_slots;   // [B, T, k] the routed experts in the order that switch_slots counts
+  std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal; replaces the drawn noise
+  std::optional<at::Tensor> router_slots;   // [B, T, k] routed experts in the slot order of switch_slots
 };
 
-// Filled by project(). The layer then normalises and rotates q and keys, puts the cached keys and values before the
-// new ones, and calls expand().
+// Filled by project(). The layer then normalises and rotates q and keys, prepends the cached keys and values, and calls
+// expand().
 struct Heads {
   at::Tensor q;                          // [B, H, T, e]; undefined without queries
-  std::vector<at::Tensor> keys;          // one for each key projection, [B, G, S, e]; empty without a source
+  std::vector<at::Tensor> keys;          // one per key projection, [B, G, S, e]; empty without a source
   at::Tensor v;                          // [B, G, S, w]; undefined without a source or if expand() computes it
-  std::optional<Routing> query_routing;  // routing of the queries' tokens, for combine()
+  std::optional<Routing> query_routing;  // routing of the query tokens, for combine()
   at::Tensor gate;                       // [B, H, T, 1 or w], multiplies the head outputs; undefined: 1
   bool absorbed = false;                 // expand() folded a projection into q; results() applies the value projection
 };
@@ -58,34 +58,36 @@ struct Heads {
 class Projection {
  public:
   virtual ~Projection() = default;
-  // `keys` and `v` of the result are what a decoding cache stores of each source token.
+  // Returns queries, and in `keys` and `v` the tensors that a decoding cache stores per source token.
   virtual Heads project(const ProjectionInput& input, const Context& context) const = 0;
-  // From the cached form of all visible tokens to the operands of attention; by default they are the same. `decoding`:
-  // the keys come from a cache, so per-key work would be repeated for every query.
+  // Converts the cached form of all visible tokens to the operands of attention; the default keeps them unchanged.
+  // `decoding`: the keys come from a cache, so per-key work would be repeated for every query.
   virtual void expand(Heads& /*heads*/, bool /*decoding*/, const Context& /*context*/) const {}
   virtual bool expands() const { return false; }
-  // Head outputs [B, H, T, w] from the weighted sums of the values that expand() gave.
+  // Returns head outputs [B, H, T, w] for the weighted sums of the values from expand().
   virtual at::Tensor results(const at::Tensor& o, const Heads& /*heads*/, const Context& /*context*/) const {
     return o;
   }
-  // Gated head outputs [B, H, T, w] to [B, T, d].
+  // Projects gated head outputs [B, H, T, w] to [B, T, d].
   virtual at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const = 0;
 };
 
-// Position: rotations and relative terms inside a layer. Position vectors added to the embeddings have no part here.
+// Position: rotations and relative terms inside a layer. Position vectors that are added to the embeddings do nothing
+// here.
 
 // RoPE: rotates the first `channels` of each head in pairs (c, c + channels/2) by the angle
 // position * base^(-2c/channels).
 struct Rotary {
   std::int64_t channels = 0;
   double base = 10000.0;
-  // `x` [B, H, n, e]; row i of n has position first + i.
+  // Rotates `x` [B, H, n, e]; row i of n has position first + i.
   at::Tensor operator()(const at::Tensor& x, const c10::SymInt& first) const;
-  // With a first position for each of the B rows.
+  // Like operator(), with a separate first position for each of the B rows.
   at::Tensor rotate_rows(const at::Tensor& x, at::IntArrayRef first) const;
 };
 
-// [n, width]: column 2a is sin(position * base^(-2a/width)), column 2a + 1 the cosine, for n positions from `first`.
+// Returns [n, width] for n positions from `first`: column 2a is sin(position * base^(-2a/width)), column 2a + 1 the
+// cosine.
 at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
                      at::TensorOptions options);
 
@@ -94,13 +96,13 @@ class Position {
   virtual ~Position() = default;
   // The rotation of queries and keys, if any.
   virtual std::optional<Rotary> rotary() const = 0;
-  // False: the layer may pass cached keys in any order.
+  // If false, the layer may pass cached keys in any order.
   virtual bool depends_on_key_order() const { return true; }
-  // Features of the source tokens x [B, n, d] that add_to() needs, [B, 1, n, F]; computed once a token and cached while
-  // decoding. Undefined: none.
+  // Returns the features of the source tokens x [B, n, d] that add_to() needs, [B, 1, n, F]; undefined if none.
+  // Computed once per token and cached during decoding.
   virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
-  // Adds the position term to `in`; `key_features` [B, 1, S, F]. `cache`, if decoding, may store what depends on
-  // distances alone.
+  // Adds the position term to `in`; `key_features` is [B, 1, S, F]. During decoding, `cache` may store values that
+  // depend on distances alone.
   virtual void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* cache,
                       const Context& context) const = 0;
 };
@@ -108,40 +110,39 @@ class Position {
 // Score: the weight that a query gives each key, and the weighted sum of the values.
 
 struct ScoreCall {
-  std::vector<at::Tensor> more_keys;        // a mixture's own keys: components 2 .. R, [B, G, S, e] each
-  std::int64_t first_index = 0;             // index of key 0 in the whole source, for priors per key position
+  std::vector<at::Tensor> more_keys;        // a mixture's further keys: components 2 .. R, [B, G, S, e] each
+  std::int64_t first_index = 0;             // index of key 0 in the whole source, for per-position priors
   std::int64_t first_position = 0;          // position of key 0, for rotations
-  ops::LinearState* linear = nullptr;       // decoding with a state of constant size
-  std::optional<at::Tensor> valid_queries;  // [B, T] bool; if not set, the last T of the valid keys
+  ops::LinearState* linear = nullptr;       // decoding with a constant-size state
+  std::optional<at::Tensor> valid_queries;  // [B, T] bool; default: the last T of the valid keys
 };
 
 class Score {
  public:
   virtual ~Score() = default;
-  // `in` has q [B, H, T, e], k and v [B, G, S, e], mask, relative positions and head maps; the score adds the rest.
-  // Returns the weighted sums of the values, [B, H, T, w].
+  // Returns the weighted sums of the values, [B, H, T, w]. `in` has q [B, H, T, e], k and v [B, G, S, e], mask,
+  // relative positions and head maps; the score adds the rest.
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
-  // Whether `in.sequences` (keys and values of each row on their own) is supported in the place of k and v.
+  // Whether `in.sequences` (separate keys and values per row) is supported instead of k and v.
   virtual bool supports_sequences() const { return false; }
 };
 
 struct ScorePlace {
-  std::int64_t n_positions = 0;     // most source tokens: memory and context
-  std::int64_t context_length = 0;  // queries of a whole sequence; 0: those of the call
+  std::int64_t n_positions = 0;     // maximum number of source tokens: memory and context
+  std::int64_t context_length = 0;  // queries in a whole sequence; 0: as many as the call has
   std::optional<Rotary> rotary;     // rotation of queries and keys
 };
 
-// Helpers for scores.
-// The learned scale [1]; undefined if the scale is fixed.
+// Helpers for scores. make_scale() returns the learned scale [1]; undefined if the scale is fixed.
 at::Tensor make_scale(const config::AttentionOptions& options, const Builder& build);
 // Sets in.scale to `fixed`, or multiplies the queries by the learned scale.
 void apply_scale(ops::AttentionInputs& in, const at::Tensor& learned, double fixed, const Context& context);
-// Dropout of weights [B, H, T, S] with probability p, while training.
+// Applies dropout with probability p to weights [B, H, T, S] in training.
 at::Tensor drop_weights(const at::Tensor& weights, double p, const Context& context);
-// Passes scores and weights to the observer; empty if it wants none of them.
+// Returns a function that passes scores and weights to the observer; empty if the observer wants none of them.
 ops::Visit pair_values(const Context& context);
-// Attention of `in`. Takes the reference if scores or weights of pairs are wanted (by the observer or by `visit`) or
-// weights are dropped; throws UserError if the context asks for the fused operator then.
+// Computes the attention of `in`. Uses the reference if the observer or `visit` wants scores or weights of pairs, or if
+// weights are dropped; throws UserError if the context requests the fused operator in that case.
 at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const Context& context,
                          const ops::Visit& visit = {});
 
@@ -152,22 +153,22 @@ class Composition {
  public:
   virtual ~Composition() = default;
 
-  // Factors of the key side [B, 1, n, F]; computed once a token and cached while decoding.
+  // Returns the key-side factors [B, 1, n, F]; computed once per token and cached during decoding.
   virtual at::Tensor key_factors(const at::Tensor& source, const Context& context) const = 0;
 
   struct Maps {
     std::optional<ops::HeadMap> pre, post;
   };
-  // The maps for queries x [B, T, d] and keys with the factors [B, 1, S, F].
+  // Returns the maps for queries x [B, T, d] and for keys with the factors [B, 1, S, F].
   virtual Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const = 0;
 };
 
 enum class MapSide { query, key };
-// The fixed map, the identity and one side's factors as matrices [from head, to head]: [B, n, stages, H, H], n = T for
-// the query side, S for the key side.
+// Returns the sum of the fixed map, the identity and one side's factors as matrices [from head, to head]: [B, n,
+// stages, H, H], n = T for the query side, S for the key side.
 at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
-// One side's low-rank map and gates as separate matrices, without the fixed map and the identity:
-// [B, n, stages, 2, H, H]; 0 if the side lacks one.
+// Returns one side's low-rank map and gates as separate matrices, without the fixed map and the identity: [B, n,
+// stages, 2, H, H]; 0 where the side lacks one.
 at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
 
 // Output gate: multiplies the head outputs before the output projection.
@@ -175,7 +176,7 @@ at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t 
 class OutputGate {
  public:
   virtual ~OutputGate() = default;
-  // Gates [B, H, T, 1 or w] of the queries x [B, T, d], in the compute type.
+  // Returns the gates [B, H, T, 1 or w] for the queries x [B, T, d], in the compute type.
   virtual at::Tensor operator()(const at::Tensor& x, const Heads& heads, const Context& context) const = 0;
 };
 
@@ -188,14 +189,14 @@ using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOption
                                                    const Builder& build);
 using MakeScore = std::unique_ptr<Score> (*)(const config::AttentionOptions& options, const ScorePlace& place,
                                              const Builder& build);
-// Null if heads are not composed.
+// Returns null if heads are not composed.
 using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,
                                                          const Builder& build);
-// Null without a gate.
+// Returns null without a gate.
 using MakeOutputGate = std::unique_ptr<OutputGate> (*)(const config::AttentionOptions& options, const LayerInit& init,
                                                        const Builder& build);
 
-// One table for each of the types above. Instantiated in attention.cc.
+// One table per Make type above. Instantiated in attention.cc.
 template <class Make>
 std::map<std::string, Make, std::less<>>& factories();
 
@@ -211,7 +212,7 @@ std::unique_ptr<Part> make_part(Arguments... arguments) {
   return std::make_unique<Layer>(arguments...);
 }
 
-// Throws Error for a part without a layer.
+// Returns the factory of a part. Throws Error for a part without a layer.
 template <class Make>
 Make factory_of(std::string_view part) {
   const auto found = factories<Make>().find(part);

@@ -14,7 +14,7 @@
 
 namespace headroom::nn {
 
-// How often each expert was routed to: "layer3.attention.select_in" -> counts [n_heads * n_experts] int64.
+// How many tokens were routed to each expert: "layer3.attention.select_in" -> counts [n_heads * n_experts] int64.
 using ExpertUsage = std::map<std::string, at::Tensor>;
 
 // buffer <- sum / (count + epsilon) where count > 0. A forward pass reports sums and counts; the training step applies
@@ -27,16 +27,16 @@ struct BufferUpdate {
 };
 using BufferUpdates = std::map<std::string, BufferUpdate>;  // by name of the buffer
 
-// Adds the sum and count of a part of the batch.
+// Adds the sum and count of one part of the batch.
 void report(BufferUpdates& updates, const std::string& name, const BufferUpdate& update);
 // Writes the buffers.
 void apply(const BufferUpdates& updates);
 
-// Source of the random numbers of a call; see src/engine/nn/random.h.
+// Source of the random numbers in a call; see src/engine/nn/random.h.
 struct Randomness {
-  std::uint64_t seed = 0;      // of (train.seed, step)
-  std::int64_t first_row = 0;  // of the global batch
-  std::int64_t rows = 1;       // of this call: the size of the leading axis or axes of its tensors
+  std::uint64_t seed = 0;      // derived from (train.seed, step)
+  std::int64_t first_row = 0;  // index in the global batch
+  std::int64_t rows = 1;       // number of rows in this call: the size of its tensors' leading axis or axes
 };
 
 struct Context {
@@ -44,12 +44,12 @@ struct Context {
   std::optional<Randomness> random;  // required while training with dropout or noise
   bool from_generator = false;       // draw from torch's global generator instead of `random`
   config::Implementation implementation = config::Implementation::automatic;
-  // Type of matrix multiplications; norms, softmax, residuals and losses stay in the parameters' type.
+  // Type of matrix multiplications; norms, softmax, residuals and losses use the parameters' type.
   std::optional<at::ScalarType> compute_dtype;
-  // Decoding: rows are sequences, and each gets bit for bit (on the CPU) what it would get alone.
+  // Decoding: each row (sequence) gets bit for bit (on the CPU) the result that it would get alone.
   bool batch_invariant = false;
-  // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but rounding depends on their
-  // number.
+  // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but the rounding depends on
+  // their number.
   bool batched = false;
   std::string scope;  // prefix of the names below: "layer3.attention."
 
@@ -58,7 +58,7 @@ struct Context {
                                                         // ("entropy"), summed over layers
   at::Tensor* token_losses = nullptr;                   // evaluation: cross-entropy of each target in nats [N]
   ExpertUsage* usage = nullptr;
-  BufferUpdates* updates = nullptr;  // while training
+  BufferUpdates* updates = nullptr;  // only in training
   Observer* observer = nullptr;
 
   Context in(const std::string& child) const {

@@ -18,7 +18,8 @@ namespace headroom::nn {
 class Mlp {
  public:
   virtual ~Mlp() = default;
-  // [B, T, d] to [B, T, d] in the compute type. hidden_dropout applies to the hidden layer of dense and gated MLPs.
+  // Maps [B, T, d] to [B, T, d] in the compute type. hidden_dropout applies to the hidden layer of dense and gated
+  // MLPs.
   virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const = 0;
 };
 

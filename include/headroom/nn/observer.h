@@ -51,25 +51,25 @@ namespace headroom::nn {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // Whether observe() is called for this name. Must always give the same answer.
+  // Whether observe() is called for this name. Must always return the same answer for a name.
   virtual bool wants(std::string_view name) const = 0;
-  // Returns the value that the forward pass continues with: `value`, or one of the same shape, type and device.
+  // Returns the value with which the forward pass continues: `value`, or one of the same shape, type and device.
   virtual at::Tensor observe(std::string_view name, at::Tensor value) = 0;
 };
 
-// The values of query-key pairs.
+// The values that have one element per query-key pair.
 inline constexpr std::array<std::string_view, 4> kPairValues = {"scores", "scores_composed", "probs", "probs_composed"};
 
-// Whether `name` matches `pattern`, in which * matches any characters but dots: "layer*.attention.probs".
+// Whether `name` matches `pattern`, in which * matches any characters except dots: "layer*.attention.probs".
 bool matches(std::string_view pattern, std::string_view name);
 
-// Records the values that match one of its patterns, the last of each name.
+// Records the values that match one of its patterns; a later value replaces an earlier one of the same name.
 class Recorder : public Observer {
  public:
   explicit Recorder(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {}
   bool wants(std::string_view name) const override;
   at::Tensor observe(std::string_view name, at::Tensor value) override;
-  const at::Tensor& at(std::string_view name) const;  // throws Error naming it
+  const at::Tensor& at(std::string_view name) const;  // throws Error naming the missing value
 
   std::map<std::string, at::Tensor, std::less<>> values;
 

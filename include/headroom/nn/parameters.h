@@ -19,14 +19,14 @@ namespace headroom::nn {
 struct Distribution {
   enum class Law { normal, truncated_normal, uniform };  // truncated at 2 deviations, then rescaled to `scale`
   Law law = Law::normal;
-  double scale = 1.0;  // standard deviation; uniform: between -scale and scale
+  double scale = 1.0;  // standard deviation; uniform: values are in [-scale, scale]
 
   static Distribution normal(double std) { return {Law::normal, std}; }
   static Distribution truncated_normal(double std) { return {Law::truncated_normal, std}; }
   static Distribution uniform(double bound) { return {Law::uniform, bound}; }
 };
 
-// Fan-in and fan-out of a matrix; heads and experts that replace one matrix count together.
+// Fan-in and fan-out of a matrix; heads and experts that together replace one matrix count as one.
 struct Fan {
   std::int64_t in = 1, out = 1;
   double gain = 1.0;         // glorot: multiplies the bound
@@ -46,19 +46,19 @@ inline constexpr double kQkvGain = 0.70710678118654752;
 //   pythia   N(0, std^2), into the residual 0                 N(0, std^2)                     0
 //            stream N(0, stream_std^2)
 //
-// Pythia's deviations are those of Nguyen and Salazar ("small") and of Wang and Komatsuzaki ("wang").
+// Pythia's std follows Nguyen and Salazar ("small"), its stream_std Wang and Komatsuzaki ("wang").
 struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
   double std = 0.02, stream_std = 0.02;
-  double embedding_std = 0.0;  // above 0: of embeddings and learned positions, under any rule
+  double embedding_std = 0.0;  // above 0: for embeddings and learned positions, under any rule
 
   Distribution matrix(const Distribution& scaled, const Fan& fan) const;
   Distribution embedding(const Distribution& scaled, std::int64_t d_model) const;
-  // Not set: zeros.
+  // Returns nullopt for zeros.
   std::optional<Distribution> bias(const std::optional<Distribution>& scaled, std::int64_t fan_in) const;
 };
 
-// Which axes of a parameter form a batch of matrices: first the batch's axes, then the rows', then the columns'.
+// How the axes of a parameter form a batch of matrices: first the batch axes, then the row axes, then the column axes.
 struct MatrixAxes {
   std::int64_t batch = 0, rows = 1;
 };
@@ -68,17 +68,17 @@ struct Parameter {
   at::Tensor tensor;                      // leaf, requires_grad
   bool matmul_only = false;               // a matrix that is only ever read in the compute type
   bool buffer = false;                    // has no gradient; the training step writes it (BufferUpdate)
-  std::optional<MatrixAxes> hidden = {};  // matrices from one hidden vector of a layer to another
+  std::optional<MatrixAxes> hidden = {};  // set for matrices between hidden vectors of a layer
 };
 
 // Where a model's parameters come from.
 struct ParameterSource {
-  // Initialised with `with_seed`, in the type and on the device of `of`.
+  // Initialises parameters with the seed `with_seed`, in the type and on the device of `of`.
   explicit ParameterSource(std::uint64_t with_seed, at::TensorOptions of = at::kFloat) : seed(with_seed), options(of) {}
-  // Given in creation order, all of one type on one device.
+  // Uses given tensors in creation order, all of one type and on one device.
   explicit ParameterSource(std::vector<at::Tensor> tensors);
-  // Looked up: find(wanted) returns a tensor of the name and shape of `wanted`, or throws. `wanted.tensor` is on the
-  // meta device.
+  // Looks parameters up: find(wanted) returns a tensor with the name and shape of `wanted`, or throws. `wanted.tensor`
+  // is on the meta device.
   using Find = std::function<at::Tensor(const Parameter& wanted)>;
   ParameterSource(Find with_find, at::TensorOptions of) : options(of), find(std::move(with_find)) {}
 
@@ -93,19 +93,20 @@ class Parameters {
  public:
   at::Tensor add(std::string name, at::Tensor value, bool matmul_only = false, std::optional<MatrixAxes> hidden = {});
   at::Tensor add_buffer(std::string name, at::Tensor value);
-  // A tensor with another owner, unchanged.
+  // Adds a tensor that has another owner, unchanged.
   at::Tensor adopt(Parameter parameter);
   const std::vector<Parameter>& all() const { return all_; }                    // without buffers
   std::vector<Parameter> stored() const;                                        // parameters, then buffers
   const std::vector<Parameter>& in_creation_order() const { return created_; }  // parameters and buffers
-  at::Tensor at(std::string_view name) const;                                   // throws Error naming it
-  std::int64_t count() const;                                                   // elements of all parameters
-  void zero_grad();                                                             // discards gradients
-  // A copy in the compute type of a parameter that is read in its own type as well (a tied embedding). Empty until
+  // throws Error naming the missing parameter
+  at::Tensor at(std::string_view name) const;
+  std::int64_t count() const;  // elements of all parameters
+  void zero_grad();            // discards gradients
+  // Returns a copy in the compute type of a parameter that is also read in its own type (a tied embedding). Empty until
   // cache_weights_in() fills it.
   at::Tensor add_cached_copy(const at::Tensor& parameter);
-  // Converts matmul_only matrices to `type` once, so that decoding need not cast them for every token; results are the
-  // same bit for bit. Not for training.
+  // Converts matmul_only matrices to `type` once, so that decoding need not cast them for every token; the results are
+  // bit-identical. Not for training.
   void cache_weights_in(at::ScalarType type);
 
  private:
@@ -116,8 +117,8 @@ class Parameters {
   std::vector<CachedCopy> copies_;
 };
 
-// Makes parameters under a name prefix, with one random generator for the whole model. Values are drawn on the CPU and
-// moved to the device, so a seed gives the same model on every device. On the meta device nothing is drawn or
+// Creates parameters under a name prefix, with one random generator for the whole model. Values are drawn on the CPU
+// and copied to the device, so a seed gives the same model on every device. On the meta device nothing is drawn or
 // allocated.
 class Builder {
  public:
@@ -128,26 +129,26 @@ class Builder {
         options_(options),
         initialisation_(initialisation) {}
   Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation = {});
-  Builder in(std::string_view child) const;   // "layer0" -> names "layer0.*"
-  Builder for_matmul() const;                 // for parameters that are read by to_compute() and linear() alone
-  Builder for_hidden(MatrixAxes axes) const;  // for_matmul(), for matrices from hidden vectors to hidden vectors
+  Builder in(std::string_view child) const;   // prefix "layer0" gives names "layer0.*"
+  Builder for_matmul() const;                 // for parameters that only to_compute() and linear() read
+  Builder for_hidden(MatrixAxes axes) const;  // for_matmul(), for matrices between hidden vectors
 
-  // By the model's rule; `scaled` is the part's own distribution.
+  // Follows the model's rule; `scaled` is the part's own distribution.
   at::Tensor matrix(std::string_view name, at::IntArrayRef shape, const Distribution& scaled, const Fan& fan) const;
   at::Tensor embedding(std::string_view name, at::IntArrayRef shape, const Distribution& scaled) const;  // [n, d_model]
   at::Tensor bias(std::string_view name, at::IntArrayRef shape, std::int64_t fan_in,
                   const std::optional<Distribution>& scaled = {}) const;
-  // Independent of the rule.
+  // These functions ignore the model's rule.
   at::Tensor random(std::string_view name, at::IntArrayRef shape, const Distribution& distribution) const;
   at::Tensor constant(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor custom(std::string_view name, at::IntArrayRef shape, const std::function<at::Tensor()>& make) const;
   at::Tensor buffer(std::string_view name, at::IntArrayRef shape, double value) const;
   at::Tensor cached_copy(const at::Tensor& parameter) const { return parameters_->add_cached_copy(parameter); }
-  // Values for custom(), on the CPU.
+  // Draws values for custom() on the CPU.
   at::Tensor draw(at::IntArrayRef shape, const Distribution& distribution) const;
   const Initialisation& initialisation() const { return initialisation_; }
   const at::TensorOptions& options() const { return options_; }
-  // Throws Error if more tensors were given than parameters were made.
+  // Throws Error if more tensors were given than parameters were created.
   void require_all_taken() const;
 
  private:
@@ -155,11 +156,11 @@ class Builder {
     std::vector<at::Tensor> tensors;
     std::size_t next = 0;
   };
-  // A tensor that fill(tensor) filled on the CPU; on the meta device without values.
+  // Returns a tensor that fill(tensor) has filled on the CPU; on the meta device it has no values.
   template <class Fill>
   at::Tensor drawn(at::IntArrayRef shape, at::ScalarType type, const Fill& fill) const;
   at::Tensor draw_truncated(at::IntArrayRef shape, double std) const;
-  // The parameter from the source: given, found, or made by make().
+  // Returns the parameter from the source: given, found, or created by make().
   template <class Make>
   at::Tensor parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const;
   at::Tensor next_given(const std::string& name, at::IntArrayRef shape) const;
@@ -176,12 +177,12 @@ class Builder {
   std::optional<MatrixAxes> hidden_;
 };
 
-// A layer's place in the model, on which its parts' initialisation depends.
+// A layer's place in the model, on which the initialisation of its parts depends.
 struct LayerInit {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;
-  // Deviation under the `scaled` rule of a matrix with this fan-in: sqrt(2 / (n_layers fan_in)) (SwitchHead, section
-  // 2.2).
+  // Returns the standard deviation of a matrix with this fan-in under the `scaled` rule: sqrt(2 / (n_layers fan_in))
+  // (SwitchHead, section 2.2).
   double scaled(std::int64_t fan_in) const;
 };
 

@@ -1,7 +1,7 @@
 // Routing tokens to k experts: scores, top-k, gate weights (SwitchHead, section 2.2; sigma-MoE), and the losses that
 // balance the load.
 //
-// Letters: B batch, N = B T tokens, H heads, E experts a head, K routed experts.
+// Letters: B batch, N = B T tokens, H heads, E experts per head, K routed experts.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,14 +17,14 @@ namespace headroom::nn {
 
 struct Routing {
   at::Tensor score;   // [N, H, E], in the parameters' type
-  at::Tensor index;   // [N, H, K] int64, expert within its head, in decreasing score
-  at::Tensor weight;  // [N, H, K] gate weights in the parameters' type; differentiable
+  at::Tensor index;   // [N, H, K] int64, expert within its head, in descending order of score
+  at::Tensor weight;  // [N, H, K] gate weights, in the parameters' type; differentiable
 
-  // Indices into a bank of all heads' experts, [H * E, ...].
+  // Returns indices into a bank of all heads' experts, [H * E, ...].
   at::Tensor bank_index() const;
-  // Rows [begin, begin + count) of a [B, rows] batch.
+  // Returns rows [begin, begin + count) of a [B, rows] batch.
   Routing narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const;
-  // The routing in the order of `other` [N, H, K]; experts in it that are not routed to have weight 0.
+  // Returns the routing in the order of `other` [N, H, K]; experts in `other` that are not routed to have weight 0.
   Routing in_order_of(const at::Tensor& other) const;
 };
 
@@ -37,8 +37,8 @@ struct RoutingOptions {
   std::int64_t n_heads = 1, n_experts = 1, top_k = 1;
   config::Gate gate = config::Gate::sigmoid;
   double expert_dropout = 0.0;
-  bool zero_dropped = false;        // sigma-MoE: a dropped expert that is routed to nevertheless has weight 0
-  std::optional<at::Tensor> valid;  // [N] bool: other tokens have weights 0
+  bool zero_dropped = false;        // sigma-MoE: a dropped expert that is routed to anyway has weight 0
+  std::optional<at::Tensor> valid;  // [N] bool; other tokens have weight 0
 };
 
 // Gate weights [N, H, K] of the routed experts `index`, with scores s:
@@ -48,11 +48,11 @@ struct RoutingOptions {
 //   softmax_renormalised  p_e / (sum of the routed p + 1e-6), the sum a constant in the derivative (MoA Eq. 9)
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate);
 
-// Routes by scores [N, H, E]. The top-k indices have no derivative, the weights have. Counts are added to context.usage
-// under `name`; the observer gets score, index and weight.
+// Routes by scores [N, H, E]. The weights are differentiable; the top-k indices are not. Counts are added to
+// context.usage under `name`; the observer gets score, index and weight.
 Routing route_scores(const at::Tensor& score, const RoutingOptions& options, const Context& context,
                      const std::string& name);
-// Routes by the scores x w, x [N, d], w [d, H, E], in the parameters' precision or more.
+// Routes by the scores x w, with x [N, d] and w [d, H, E], in at least the parameters' precision.
 Routing route_tokens(const at::Tensor& x, const at::Tensor& w, const RoutingOptions& options, const Context& context,
                      const std::string& name);
 
@@ -70,7 +70,7 @@ at::Tensor cv_loss(const at::Tensor& weights);                                  
 at::Tensor z_loss(const at::Tensor& score);                                                         // [N, E]
 at::Tensor entropy_loss(const at::Tensor& score);                                                   // [N, E]
 
-// The number of valid tokens routed to each expert, [E].
+// Returns the number of valid tokens routed to each expert, [E].
 at::Tensor tokens_per_expert(const Routing& routing, const std::optional<at::Tensor>& valid);
 
 // Adds the losses whose coefficient is above 0 to context.losses, under the names above (entropy: "routing_entropy").

@@ -31,7 +31,7 @@ struct AttentionMask {
 // R keys at each position (Transformer-MGK, Eq. 7-13): s_r = -c_r |q_i - k_jr|^2, or scale * q_i . k_jr;
 //   content_ij = log sum_r prior_r(j) exp(s_r), computed without overflow, or max_r s_r.
 struct Mixture {
-  // Either more_keys or shift.
+  // Set either more_keys or shift.
   std::vector<at::Tensor> more_keys;      // separate keys of components 2 .. R, each of k's shape
   std::optional<at::Tensor> shift;        // k_jr = k_j - shift[r], [R, G, S or 1, e]
   std::optional<at::Tensor> coefficient;  // c_r, [R]; if not set: scaled dot products
@@ -55,20 +55,19 @@ struct AttentionInputs {
   at::Tensor v;  // [B, G, S, w]
   double scale = 1.0;
   AttentionMask mask;
-  // The relative term: set both or neither.
+  // The relative term; set both or neither.
   std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
   std::optional<at::Tensor> r;     // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
   std::optional<at::Tensor> bias;  // added to the scores, [B or 1, H, T or 1, S]
   std::optional<at::Tensor> sink;  // b, [H]
   std::optional<Mixture> mixture;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
-  // Batched decoding: B sequences with one query and separate keys and values each, of any lengths. k and v must then
-  // be those of a longest sequence; each sequence uses the last rows of r. Batch-invariant: each result has the same
-  // bits as alone. Not differentiable.
+  // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must then
+  // belong to a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
   std::vector<SequenceKeys> sequences = {};
 };
 
-// [B, H, T, w], differentiable in every tensor but the mask. Throws Error on shapes that do not match.
+// Returns [B, H, T, w], differentiable in every tensor except the mask. Throws Error if shapes do not match.
 at::Tensor attention(const AttentionInputs& inputs, Implementation implementation = Implementation::automatic);
 
 // Intermediate values of the reference, [B, H, T, S] each, in order of computation.
@@ -79,7 +78,7 @@ enum class AttentionStage {
   probs,            // p_ij
   probs_composed,   // post(p_ij); p_ij without composition
 };
-// Returns the value to continue with: the given one, or another of its shape and dtype.
+// Returns the value with which to continue: the given one, or another of its shape and dtype.
 using Visit = std::function<at::Tensor(AttentionStage stage, at::Tensor value)>;
 
 // attention() in plain tensor operations. Calls `visit`, if set, at every stage.
@@ -89,7 +88,7 @@ at::Tensor attention_reference(const AttentionInputs& inputs, const Visit& visit
 // [B, 1, T, S], or undefined if every query sees every key.
 using Weigh = std::function<at::Tensor(const at::Tensor& scores, const at::Tensor& visible)>;
 
-// The reference with `weigh` in place of the softmax.
+// attention_reference() with `weigh` in place of the softmax.
 at::Tensor weighted_attention(const AttentionInputs& inputs, const Weigh& weigh, const Visit& visit = {});
 
 }  // namespace headroom::ops

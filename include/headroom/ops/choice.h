@@ -1,4 +1,4 @@
-// The choice between an operator's implementations, and counters of the choices made.
+// Chooses between the implementations of an operator, and counts the choices.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ class NoFusedError : public UserError {
   using UserError::UserError;
 };
 
-// Returns `reference` or `fused`, never `automatic`, and counts the choice. `refusal` is why no fused implementation
-// applies, empty if one does, in which case `backend` is its name. Throws NoFusedError if `wanted` is fused and
-// `refusal` is not empty.
+// Returns `reference` or `fused`, never `automatic`, and counts the choice. `refusal` is the reason why no fused
+// implementation applies; if it is empty, `backend` is the name of the one that does. Throws NoFusedError if `wanted`
+// is fused and `refusal` is not empty.
 Implementation choose(std::string_view op, Implementation wanted, const std::string& refusal,
                       const std::string& backend = "");
 
-// The implementation of that name. Throws UserError for an unknown name.
+// Returns the implementation with this name. Throws UserError for an unknown name.
 Implementation implementation_named(std::string_view name);
 
 struct ImplementationCounts {
-  std::int64_t fused = 0, reference = 0;         // numbers of calls
+  std::int64_t fused = 0, reference = 0;         // number of calls
   std::map<std::string, std::int64_t> backends;  // fused calls by backend
-  std::string refusal;                           // the last reason why `automatic` took the reference
+  std::string refusal;                           // the last reason why `automatic` used the reference
 };
 
-// Counters by operator since the start or the last reset. Thread-safe.
+// Returns the counters by operator since the start or the last reset. Thread-safe.
 std::map<std::string, ImplementationCounts> implementation_counts();
 void reset_implementation_counts();
 

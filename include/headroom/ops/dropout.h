@@ -14,12 +14,14 @@ struct DropoutOptions {
   double p = 0.0;          // in [0, 1)
   std::uint64_t seed = 0;  // the same seed drops the same elements
   bool relu = false;       // apply max(x, 0) first; backward then needs only the result
-  // Row of x[0] in the batch; the first axis of x counts rows. Makes a part of a batch drop what the whole batch drops.
+  // Index of x[0] in the batch, whose rows are the first axis of x. With it, a part of a batch drops the same elements
+  // as the whole batch.
   std::int64_t first_row = 0;
 };
 
-// x of any shape; differentiable. The fused version supports float32 and bfloat16 on the CPU; otherwise `automatic`
-// uses the reference, which drops the same elements, and `fused` throws UserError. Throws Error for p outside [0, 1).
+// Returns a tensor shaped like x, which may have any shape; differentiable. The fused version supports float32 and
+// bfloat16 on the CPU; otherwise `automatic` uses the reference, which drops the same elements, and `fused` throws
+// UserError. Throws Error for p outside [0, 1).
 at::Tensor dropout(const at::Tensor& x, const DropoutOptions& options,
                    Implementation implementation = Implementation::automatic);
 

@@ -22,9 +22,9 @@ struct ExpertLinearInputs {
   bool sum_heads = false;            // result [N, d_out] instead of [N, H, d_out]
 };
 
-// [N, H, d_out], or [N, d_out] with sum_heads, of the input's dtype. Differentiable in input, bank and weight. On
-// devices other than CPU and CUDA `automatic` uses the reference and `fused` throws UserError. Throws Error on shapes
-// that do not match.
+// Returns [N, H, d_out], or [N, d_out] with sum_heads, in the input's dtype. Differentiable in input, bank and weight.
+// On devices other than CPU and CUDA `automatic` uses the reference and `fused` throws UserError. Throws Error if
+// shapes do not match.
 at::Tensor expert_linear(const ExpertLinearInputs& inputs, Implementation implementation = Implementation::automatic);
 
 }  // namespace headroom::ops

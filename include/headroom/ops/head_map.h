@@ -17,7 +17,7 @@
 
 namespace headroom::ops {
 
-// The factors of n tokens on one side, T queries or S keys, concatenated as one projection computes them.
+// The factors of n tokens on one side (T queries or S keys), concatenated into one projection's output.
 struct HeadMapSide {
   at::Tensor factors;     // [B, n, F]: u [R, H], w [R, H], then the gate [H]; undefined: none
   std::int64_t rank = 0;  // R; 0: neither u nor w
@@ -36,14 +36,14 @@ struct HeadMap {
   HeadMapSide query, key;
 };
 
-// Maps `a` [B, H, T, S]; the result has its shape and dtype. Throws Error on shapes that do not match.
+// Maps `a` [B, H, T, S]; the result has its shape and dtype. Throws Error if shapes do not match.
 at::Tensor apply_head_map(const HeadMap& map, const at::Tensor& a);
 
 // Epsilon of the RMS normalisation of u.
 inline constexpr double kFactorEpsilon = 1e-6;
 
-// The weights that compute one side's factors from its tokens (DCMHA, Eq. 6-8), for one or several stages with the same
-// parts.
+// The weights that compute one side's factors from its tokens (DCMHA, Eq. 6-8), for one or more stages of the same
+// structure.
 //
 // Letters: N tokens, d d_model, H heads in C groups of m, R rank, I hidden width (2 R m in DCMHA).
 struct HeadMapWeights {

@@ -26,15 +26,15 @@ struct LinearAttentionInputs {
   double epsilon = 0.0;  // used with normalise only
 };
 
-// The recurrent state: sums over the keys so far; undefined before the first.
+// The recurrent state: sums over the keys so far; undefined before the first key.
 struct LinearState {
   at::Tensor kv;  // sum_j k_j v_j^T [B, G, e, w]
   at::Tensor k;   // sum_j k_j [B, G, e]
 };
 
-// [B, H, T, w] in v's dtype, differentiable in q, k and v. With a `state` (causal only), the keys continue the sequence
-// that the state summarises, and it is advanced past them. Sums have at least float32. Throws Error on shapes that do
-// not match.
+// Returns [B, H, T, w] in v's dtype, differentiable in q, k and v. With a `state` (causal only), the keys continue the
+// sequence summarised by the state, which is updated. Sums are in float32 or wider. Throws Error if shapes do not
+// match.
 at::Tensor linear_attention(const LinearAttentionInputs& inputs,
                             Implementation implementation = Implementation::automatic, LinearState* state = nullptr);
 

@@ -16,7 +16,7 @@ struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.0;
-  double gradient_scale = 1.0;  // gradients are multiplied by it first (clipping)
+  double gradient_scale = 1.0;  // gradients are multiplied by this first (clipping)
   Implementation implementation = Implementation::automatic;
 };
 
@@ -27,17 +27,17 @@ void adamw_step(const std::vector<at::Tensor>& parameters, const std::vector<at:
                 const std::vector<at::Tensor>& m, const std::vector<at::Tensor>& v, std::int64_t step,
                 const AdamWOptions& options);
 
-// Euclidean norm over all gradients; undefined ones are skipped. On the CPU it does not depend on the number of
-// threads. On other devices it synchronises once.
+// Returns the Euclidean norm over all gradients; undefined ones are skipped. On the CPU it does not depend on the
+// number of threads. On other devices it synchronises once.
 double global_norm(const std::vector<at::Tensor>& gradients);
 
-// Sums of squares of a CPU gradient in blocks of kSquareBlock elements and of the remainder, in order. global_norm()
-// adds them in this order, so that ranks that own shards starting at multiples of kSquareBlock can reproduce its bits;
-// an empty remainder contributes 0.0.
+// square_blocks() returns the sums of squares of a CPU gradient in blocks of kSquareBlock elements and of the
+// remainder, in order. global_norm() adds them in this order, so ranks whose shards start at multiples of kSquareBlock
+// can reproduce it bit for bit; an empty remainder contributes 0.0.
 inline constexpr std::int64_t kSquareBlock = 1 << 15;
 std::vector<double> square_blocks(const at::Tensor& gradient);
 
-// The sum of squares of each CPU gradient. global_norm()^2 is their sum in order.
+// Returns the sum of squares of each CPU gradient. global_norm()^2 is their sum in order.
 std::vector<double> square_sums(const std::vector<at::Tensor>& gradients);
 
 // Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024) over batches of matrices:
@@ -49,7 +49,7 @@ struct MuonOptions {
   double learning_rate = 1e-3;
   double momentum = 0.95;
   double weight_decay = 0.0;
-  double gradient_scale = 1.0;  // gradients are multiplied by it first (clipping)
+  double gradient_scale = 1.0;  // gradients are multiplied by this first (clipping)
   bool bfloat16 = false;        // run the iteration's matrix multiplications in bfloat16
   Implementation implementation = Implementation::automatic;
 };

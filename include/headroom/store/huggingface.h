@@ -1,4 +1,4 @@
-// Import and export of Hugging Face folders (config.json, safetensors, tokenizer files), and the special tokens of
+// Imports and exports Hugging Face folders (config.json, safetensors, tokenizer files), and reads the special tokens of
 // imported models.
 #pragma once
 
@@ -30,37 +30,38 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
 
-// Special tokens of a model, for its texts' begin and end.
+// Special tokens of a model that mark the start and end of a text.
 struct SpecialTokens {
   Json config = Json::object();  // keys of config.json that are present: bos_token_id, eos_token_id, pad_token_id
   Json tokenizer =
       Json::object();     // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
-  bool in_front = false;  // the tokenizer puts bos in front of every text
+  bool in_front = false;  // the tokenizer prepends bos to every text
 
-  std::string name(const char* key) const;  // of "bos_token"; empty: none
-  // The id of "bos_token" in `tokenizer`, by its name, or without a name by config.json. -1 if the tokenizer lacks it.
+  std::string name(const char* key) const;  // for "bos_token"; empty: none
+  // Returns the id of "bos_token" in `tokenizer`, found by its name or, without a name, from config.json. -1 if the
+  // tokenizer lacks it.
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
 };
 
 // Reads the special tokens of a Hugging Face folder, whose config.json is `config`. Throws UserError naming the file
-// and a key of a wrong type.
+// and a key that has a wrong type.
 SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SortedJson& config,
                                   const tokenizers::Tokenizer& tokenizer);
 
-// The key of the special tokens in a checkpoint's metadata.
+// Metadata key of the special tokens in a checkpoint.
 inline constexpr const char* kSpecialTokens = "special_tokens";
 void store_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint);
-// Not set if the model was trained by Headroom, or imported by an earlier version.
+// Returns nullopt if the model was trained by Headroom, or imported by an earlier version.
 std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint);
 
-// Special tokens to export for a model that Headroom trained, whose texts begin after a line end: tokens that no text
-// contains and that the model has never read, for programs that require some.
+// Returns special tokens for exporting a model that Headroom trained, whose texts start after a line end. No text
+// contains them and the model has never read them; they serve programs that require special tokens.
 SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer);
-// The stored special tokens, or the defaults of the checkpoint's tokenizer.
+// Returns the stored special tokens, or the defaults for the checkpoint's tokenizer.
 SpecialTokens special_tokens_of(const Checkpoint& checkpoint);
 
-// Writes the tokenizer files alone: tokenizer.json, tokenizer_config.json and, for SentencePiece, tokenizer.model, with
-// `tokens` or else the defaults. A tokenizer of words has no equivalent: logs a warning and writes nothing.
+// Writes only the tokenizer files: tokenizer.json, tokenizer_config.json and, for SentencePiece, tokenizer.model, with
+// `tokens` or the defaults. A word tokenizer has no equivalent: logs a warning and writes nothing.
 void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t context_length,
                       const std::filesystem::path& folder, const std::optional<SpecialTokens>& tokens = {});
 

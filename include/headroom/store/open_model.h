@@ -1,4 +1,4 @@
-// Building the model of a checkpoint.
+// Builds the model of a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,21 @@
 
 namespace headroom::store {
 
-// The checkpoint's model with its own copies of the parameters on `device`, for training. Throws UserError if a
-// parameter is missing or has another shape than the config asks for.
+// Returns the checkpoint's model with its own copies of the parameters on `device`, for training. Throws UserError if a
+// parameter is missing or its shape does not match the config.
 std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at::Device device);
 
-// The checkpoint's model for inference. On the CPU its parameters are the checkpoint's tensors, without copying; they
-// must not be written to. If `decoding_type` is set, weights of matmuls are cached in that type
-// (nn::Parameters::cache_weights_in), which is faster if every token uses all of them. Throws like build_trainable().
+// Returns the checkpoint's model for inference. On the CPU its parameters are the checkpoint's own read-only tensors,
+// without a copy. If `decoding_type` is set, matmul weights are cached in that type (nn::Parameters::cache_weights_in),
+// which is faster if every token uses all of them. Throws what build_trainable() throws.
 std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Device device = at::kCPU,
                                            std::optional<at::ScalarType> decoding_type = {});
 
 struct OpenOptions {
   std::int64_t average = 1;                    // number of newest checkpoints of a run folder to average
-  std::string device;                          // as train.device; empty: the run's device
+  std::string device;                          // as in train.device; empty: the run's device
   std::int64_t threads = 0;                    // 0: the run's number of threads
-  std::optional<config::Precision> precision;  // by default the run's
+  std::optional<config::Precision> precision;  // default: the run's
   bool writes = false;                         // the model decodes token by token
 };
 

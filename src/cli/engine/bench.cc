@@ -1,4 +1,4 @@
-// bench, golden.
+// The commands bench and golden.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace headroom::cli {
 
 namespace {
 
-// The arguments after these benchmarks are configs.
+// Whether the arguments after these benchmarks are configs.
 bool takes_configs(const std::vector<std::string>& names) {
   return !names.empty() && (names.front() == "generation" || names.front() == "evaluate");
 }

@@ -1,4 +1,4 @@
-// checkpoint info and export, import.
+// The commands checkpoint info, checkpoint export and import.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ std::string dtype_of(const at::Tensor& tensor) {
   return name == "float" ? "float32" : name;
 }
 
-// The bytes of each part: "model", "optimizer", ..., the first word of the tensors' names.
+// Returns the bytes of each part: "model", "optimizer", ..., the first component of the tensor names.
 std::map<std::string, std::int64_t> bytes_by_part(const store::Checkpoint& checkpoint) {
   std::map<std::string, std::int64_t> bytes;
   for (const auto& [name, tensor] : checkpoint.tensors) {
@@ -87,7 +87,7 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
   return text;
 }
 
-// Whether training can resume from the file: it has the optimizer's state.
+// Whether training can resume from the file: it contains the optimizer state.
 bool is_resumable(const SafetensorsFile& file) {
   const auto& tensors = file.tensors();
   return std::any_of(tensors.begin(), tensors.end(),
@@ -98,7 +98,7 @@ std::filesystem::path parent_of(const std::string& path) {
   return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).parent_path();
 }
 
-// Parameters without training state must not overwrite a file that holds more, nor be added to the checkpoints of a
+// Refuses to overwrite a file that also has training state, or to add parameters without it to the checkpoints of a
 // run.
 void require_replaceable_checkpoint(const std::string& out, const char* command) {
   const std::filesystem::path folder = parent_of(out);

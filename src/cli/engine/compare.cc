@@ -1,4 +1,4 @@
-// compare, sweep, advise, report, demo.
+// The commands compare, sweep, advise, report and demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"

@@ -1,4 +1,4 @@
-// A command on several ranks: errors are printed once and end all ranks.
+// Runs a command on several ranks. An error is printed once and stops all ranks.
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
@@ -24,12 +24,12 @@ namespace headroom::cli {
 namespace {
 
 constexpr int kFailed = 1, kUserError = 2;
-constexpr std::size_t kLongest = 4096;  // bytes of a printed message
+constexpr std::size_t kLongest = 4096;  // maximum bytes of a printed message
 // torchrun stops the other ranks when one has exited, and reports the first exit that it sees. The rank that prints the
 // error must therefore exit first.
 constexpr auto kExitDelay = std::chrono::seconds(2);
 
-// The first line of torch's messages has the error; a description of several paragraphs follows.
+// The first line of torch's messages contains the error; several paragraphs of description follow.
 std::string_view first_line(std::string_view text) {
   return text.substr(0, text.find('\n'));
 }
@@ -38,13 +38,13 @@ std::string_view first_line(std::string_view text) {
 template <class Command>
 constexpr bool kDistributed =
     std::is_same_v<Command, Train> || std::is_same_v<Command, Evaluate> || std::is_same_v<Command, Compare> ||
-    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // whose workers are ranks
+    std::is_same_v<Command, Sweep> || std::is_same_v<Command, Bench>;  // workers of a benchmark are ranks
 
 struct End {
   int status = kFailed;
   std::string message;
-  bool local = false;  // an error of this rank alone, as far as it knows
-  bool final = false;  // would recur: torchrun must not retry
+  bool local = false;  // as far as known, an error of this rank only
+  bool final = false;  // would recur, so torchrun must not retry
 };
 
 End end_of(const std::exception_ptr& thrown) {
@@ -69,7 +69,7 @@ End end_of(const std::exception_ptr& thrown) {
   }
 }
 
-// torchrun prints the content of this file as the reason of a failure.
+// torchrun prints the content of this file as the reason for a failure.
 void write_torchrun_error(const std::string& message) {
   const char* const file = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (file == nullptr) {

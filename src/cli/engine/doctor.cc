@@ -25,7 +25,7 @@ constexpr const char* kCompiler = __VERSION__;
 constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
 
-// The config, made small where that does not change which operators run.
+// Returns the config, reduced in size where that does not change which operators run.
 config::Config small_config(const Doctor& command) {
   config::Config config = config::load_config(command.config, command.set);
   config::ModelOptions& model = config.model;
@@ -49,7 +49,7 @@ void try_step(const config::Config& config, at::Device device, std::optional<at:
   train::train_step(*model, model->example(1, 1), state, config.train, context);
 }
 
-// "fused: " and the backends that ran.
+// Returns "fused: " and the backends that ran.
 std::string names_of(const ops::ImplementationCounts& choices) {
   std::string text;
   for (const auto& [backend, calls] : choices.backends) {
@@ -58,7 +58,7 @@ std::string names_of(const ops::ImplementationCounts& choices) {
   return "fused" + text;
 }
 
-// {"attention": {"cpu fp32": "fused: kernels", "cpu bf16": "reference: kernels: only float32"}, ...}
+// Returns {"attention": {"cpu fp32": "fused: kernels", "cpu bf16": "reference: kernels: only float32"}, ...}.
 Json implementations(const config::Config& config) {
   Json all = Json::object();
   for (const at::Device& device : models::devices()) {
@@ -78,7 +78,7 @@ std::string word(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// "key: value", lists on one line, inner objects indented.
+// Formats as "key: value", with lists on one line and nested objects indented.
 std::string render(const Json& object, int indent = 0) {
   std::string text;
   for (const auto& [key, value] : object.items()) {
@@ -95,7 +95,7 @@ std::string render(const Json& object, int indent = 0) {
   return text;
 }
 
-// The folder of prepared data, or the reason that there is none.
+// Returns the folder of prepared data, or the reason why there is none.
 std::string cache_or_why() {
   try {
     return cache_folder();

@@ -1,4 +1,4 @@
-// The commands that need tensors, and what they share. Each run() returns the exit status.
+// The commands that need tensors, and their shared helpers. Each run() returns the exit status.
 #pragma once
 
 #include <functional>
@@ -30,17 +30,17 @@ int run(const Import& command, const EngineRequest& request);
 
 inline constexpr int kInterrupted = 130;  // the exit status that shells give a process ended by Ctrl-C
 
-// The `--set` changes of a command, then its `--threads`.
+// Returns the command's `--set` changes, followed by its `--threads`.
 std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request);
 
-// Throws UserError naming `option` if the file cannot be created, or if one exists that does not begin with `begins`:
+// Throws UserError naming `option` if the file cannot be created, or if it exists and does not start with `begins`:
 // "evaluate: --items: a.txt exists and <difference>".
 void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
                               std::string_view difference);
 
 // Joins the process group if torchrun started this process, and calls `run`. An error on any rank is printed once, with
-// the rank, and stops all ranks; torchrun does not retry an error that would recur. Throws what `run` throws if there
-// is one rank, EndedError on the other ranks, and Error for torch's exceptions.
+// the rank, and stops all ranks; torchrun does not retry an error that would recur. With one rank, throws what `run`
+// throws; otherwise throws EndedError on the other ranks, and Error for torch's exceptions.
 int run_distributed(const EngineRequest& request, const std::function<int()>& run);
 
 }  // namespace headroom::cli

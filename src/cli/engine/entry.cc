@@ -1,4 +1,4 @@
-// The engine's entry point, and what its commands share.
+// The engine's entry point, and helpers shared by its commands.
 #include "engine.h"
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace headroom::cli {
 
 namespace {
 
-// How often each operator ran fused, and why it did not.
+// Logs how often each operator ran fused, and why it did not.
 void log_operator_choices() {
   for (const auto& [name, chosen] : ops::implementation_counts()) {
     log_debug("{}: fused {} times, reference {} times{}", name, chosen.fused, chosen.reference,

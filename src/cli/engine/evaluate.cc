@@ -19,7 +19,7 @@ namespace headroom::cli {
 
 namespace {
 
-// What texts begin with: as --begin says, or as they did in training.
+// Returns the prefix of every text: as in --begin, or as in training.
 tasks::Prefix beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
   const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
@@ -50,7 +50,7 @@ void write_items(const std::vector<Json>& items, const std::string& path) {
   write_text_file(path, lines);
 }
 
-// A zero- or few-shot test.
+// Runs a zero- or few-shot benchmark.
 int run_test(const Evaluate& command, const EngineRequest& request) {
   zero_shot::check_zero_shot_task(command.task);
   const bool generated = command.task == "composition" && command.data.empty();
@@ -102,7 +102,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
   return 0;
 }
 
-// Options for data that is not a test.
+// Refuses options that do not apply to benchmarks.
 void refuse_with_task(const Evaluate& command) {
   if (command.stride > 0) {
     user_error("evaluate: --stride: must be 0 with --task");

@@ -31,7 +31,8 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
   options.top_p = given.top_p.value_or(options.top_p);
   options.seed = given.seed.value_or(options.seed);
   options.context = opened.context;
-  // The prompt is printed with the first piece of its continuation, so not at all if the options are refused.
+  // The prompt is printed with the first piece of its continuation, so that nothing is printed if the options are
+  // invalid.
   bool begun = false;
   options.on_text = [&](std::string_view piece) {
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));

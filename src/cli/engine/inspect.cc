@@ -1,4 +1,4 @@
-// analyse, inspect.
+// The commands analyse and inspect.
 #include <filesystem>
 #include <system_error>
 
@@ -20,7 +20,8 @@ namespace headroom::cli {
 
 namespace {
 
-constexpr std::int64_t kMaxPageBytes = 14'000'000;  // of packed values; the page has 20 MB with base64 and all else
+// packed values; with base64 and all other content, the page has 20 MB
+constexpr std::int64_t kMaxPageBytes = 14'000'000;
 constexpr std::int64_t kMaxTextBytes = 16 << 20;
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
@@ -32,7 +33,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
       user_error("inspect: --text: must name a file, {} does not exist", printable(command.text));
     }
     std::string text(without_byte_order_mark(read_text_file(command.text, kMaxTextBytes)));
-    if (classifies) {  // its texts end without a line end
+    if (classifies) {  // texts of classifiers end without a line end
       text.erase(text.find_last_not_of("\r\n") + 1);
     }
     std::vector<std::int32_t> ids;
@@ -59,7 +60,7 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
   return ids;
 }
 
-// The name of a run's folder, also for one of its checkpoints.
+// Returns the name of the run's folder, also for one of its checkpoints.
 std::string run_of(const std::string& path) {
   const std::filesystem::path checkpoints = std::filesystem::path(path).parent_path();
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path().filename().string()

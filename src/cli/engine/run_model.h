@@ -11,7 +11,7 @@
 
 namespace headroom::cli {
 
-// An option that applies to one kind of model only.
+// An option that applies to only one kind of model.
 struct GivenOption {
   const char* name;
   bool given;
@@ -20,15 +20,15 @@ struct GivenOption {
 
 struct Opening {
   const ModelChoice& choice;
-  std::initializer_list<GivenOption> options;  // of the command
+  std::initializer_list<GivenOption> options;  // options of the command
   bool writes = false;                         // store::OpenOptions::writes
 };
 
-// Opens the model with the request's threads and puts the choice's decoding settings into its config. Throws UserError
-// if one of the options is given and the model is of another kind; Error if a parameter is not finite.
+// Opens the model with the request's threads and copies the decoding settings into its config. Throws UserError if one
+// of the options is given and the model is of another kind; Error if a parameter is not finite.
 store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
 
-// The models, or with --checkpoints all every checkpoint of every run, oldest first.
+// Returns the models; with `--checkpoints all`, every checkpoint of every run, oldest first.
 std::vector<ModelChoice> choices_of(const SeveralModels& models);
 
 // Adds "threads" and "precision" (fp32 or bf16) to a document.

@@ -44,7 +44,7 @@ store::OpenedModel open_newest(const ModelChoice& choice, const EngineRequest& r
 
 int run(const Serve& command, const EngineRequest& request) {
   serve::names_of(command.runs);
-  serve::Server server(options_of(command));  // reports a wrong address before models are loaded
+  serve::Server server(options_of(command));  // reports an invalid address before models are loaded
   std::vector<serve::NamedModel> models;
   for (const std::string& run : command.runs) {
     const ModelChoice choice{

@@ -1,4 +1,4 @@
-// golden, bench, doctor: check correctness, speed and installation.
+// The commands golden, bench and doctor, which check correctness, speed and the installation.
 #include <memory>
 
 #include "program.h"

@@ -7,7 +7,7 @@ namespace headroom::cli {
 
 namespace {
 
-// The values in "a|b|c". One with a capital letter, as "cuda:N", is a placeholder.
+// Returns the values in "a|b|c". A value with a capital letter, such as "cuda:N", is a placeholder.
 std::vector<std::string> choices_of(const std::string& value) {
   if (value.find('|') == std::string::npos) {
     return {};

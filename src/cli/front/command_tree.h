@@ -1,4 +1,4 @@
-// The commands and options as data, and what is generated from them: shell completion and the manual page.
+// The commands and options as data, from which shell completion and the manual page are generated.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@ namespace headroom::cli {
 struct OptionText {
   std::vector<std::string> names;    // "-q", "--quiet"; the name of a positional argument
   std::string value;                 // "FILE", "a|b|c"; empty for a flag
-  std::vector<std::string> choices;  // all values, if they can be listed
+  std::vector<std::string> choices;  // all values, if they can be enumerated
   std::string about;
   bool positional = false;
   bool repeats = false;
@@ -21,17 +21,17 @@ struct CommandText {
   std::vector<std::string> path;  // "tokenizer", "train"; empty for the program
   std::string about, footer;
   std::vector<OptionText> options;
-  std::vector<std::string> inner;  // subcommands
+  std::vector<std::string> inner;  // names of the subcommands
 };
 
-// The program, then every command, in the order of the help.
+// Returns the program, then every command, in the order of the help.
 std::vector<CommandText> command_tree(const CLI::App& root);
 
-// The words, separated by spaces or `between`.
+// Joins the words with `between`.
 std::string joined(const std::vector<std::string>& words, const std::string& between = " ");
 
-// A completion script for "bash", "zsh" or "fish". `keys`: the config keys for options of the form KEY=VALUE. The
-// script runs `headroom recipes` to complete recipe names.
+// Returns a completion script for "bash", "zsh" or "fish". `keys`: the config keys for options of the form KEY=VALUE.
+// The script runs `headroom recipes` to complete recipe names.
 std::string completion_script(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
                               std::string_view shell);
 

@@ -1,4 +1,4 @@
-// compare, sweep, advise, report, demo: train several models and report on them.
+// The commands compare, sweep, advise, report and demo, which train several models and report on them.
 #include <memory>
 
 #include "foundation/core/text/format.h"

@@ -1,4 +1,4 @@
-// Scripts for shell completion of commands, options, their values, files and recipes.
+// Scripts for the shell completion of commands, options and their values, files and recipes.
 #include "command_tree.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kRecipes =
     "headroom recipes --json 2>/dev/null | tr '{' '\\n' | sed -n 's/^\"name\":\"\\([^\"]*\\)\".*/\\1/p'";
 
-// In single quotes, for a shell.
+// Quotes text in single quotes for a shell.
 std::string in_single_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
@@ -23,7 +23,7 @@ std::string in_single_quotes(std::string_view text) {
   return out + "'";
 }
 
-// The beginning of a help text, for one line.
+// Shortens a help text to one line.
 std::string brief(const std::string& about) {
   constexpr std::size_t kLongest = 70;
   std::string text = about.substr(0, std::min(about.find_first_of(";\n"), about.size()));
@@ -57,7 +57,7 @@ std::vector<std::string> all_names(const CommandText& command) {
   return names;
 }
 
-// Two case statements of bash: by the word before the current one, and by the command.
+// Returns two case statements of bash: one on the word before the current one, one on the command.
 std::string for_bash(const std::vector<CommandText>& commands, const std::vector<std::string>& keys) {
   std::string known, words, values;
   for (const CommandText& command : commands) {
@@ -201,13 +201,13 @@ _headroom_keys() {{
   return text + "_headroom \"$@\"\n";
 }
 
-// The fish condition that the words of a command have been typed.
+// Returns the fish condition that the words of a command have been typed.
 std::string fish_condition(const std::vector<std::string>& path, const std::vector<std::string>& groups) {
   std::string text;
   for (const std::string& word : path) {
     text += (text.empty() ? "" : "; and ") + fmt::format("__fish_seen_subcommand_from {}", word);
   }
-  // `tokenizer train` is not `train`.
+  // `tokenizer train` must not match `train`.
   const bool alone = path.size() == 1 && std::find(groups.begin(), groups.end(), path[0]) == groups.end();
   return alone ? text + "; and not __fish_seen_subcommand_from " + joined(groups) : text;
 }

@@ -1,4 +1,4 @@
-// cost, match, recipes, papers: work on configs, without building a model.
+// The commands cost, match, recipes and papers, which read configs without building a model.
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -27,7 +27,7 @@ struct CostOptions {
   cost::Devices devices;
 };
 
-// The config, with the model's keys that it does not set taken from the config of train.start_from. Reads no tensors.
+// Loads the config; model keys that it does not set come from the config of train.start_from. Reads no tensors.
 config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
   config::Config config = config::load_config(name, set);
   const std::filesystem::path start = config.train.start_from;
@@ -124,14 +124,14 @@ struct MatchOptions {
   bool full = false;
 };
 
-// A name of the config that does not depend on the current folder: a recipe's name, or an absolute path.
+// Returns a name for the config that does not depend on the current folder: a recipe's name, or an absolute path.
 std::string portable_name(const std::string& config) {
   namespace fs = std::filesystem;
   std::error_code error;
   return fs::is_regular_file(config, error) ? fs::absolute(config).lexically_normal().string() : config;
 }
 
-// The lines as comments of TOML.
+// Returns the lines as TOML comments.
 std::string as_comments(const std::string& lines) {
   std::istringstream stream(lines);
   std::string text;
@@ -173,7 +173,7 @@ struct RecipesOptions {
   bool resolved = false;
 };
 
-// The recipe of this name, or all of them if it is empty.
+// Returns the recipe of this name, or all recipes if the name is empty.
 std::vector<cost::Recipe> recipes_named(const std::string& name) {
   std::vector<cost::Recipe> recipes = cost::list_recipes();
   if (name.empty()) {

@@ -16,7 +16,7 @@ std::string last_part(const std::string& text, char separator) {
   return text.substr(text.rfind(separator) + 1);
 }
 
-// The position of each value on the x axis: increasing numbers at their value, other values one after the other.
+// The position of each value on the x axis: increasing numbers at their value, other values at equal distances.
 struct Places {
   std::vector<double> x;
   std::vector<std::string> names;  // labels, if the values are not numbers

@@ -1,4 +1,4 @@
-// tokenizer, data: make tokenizers, and turn text into token ids and token files.
+// The commands tokenizer and data, which create tokenizers and convert text to token ids and token files.
 #include <fmt/ranges.h>
 
 #include <filesystem>
@@ -27,7 +27,7 @@ constexpr const char* kTokenizerFile =
     "file written by `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or their "
     "folder";
 
-// A file may be overwritten if it is empty or `open` reads it as one of the same kind.
+// Allows overwriting a file if it is empty or `open` can read it as a file of the same kind.
 template <class Open>
 void require_replaceable(const std::string& out, const char* command, const char* kind, const Open& open) {
   require_writable(out, fmt::format("{}: --out", command));
@@ -73,7 +73,7 @@ struct TokenizerTrain {
   std::string kind = "sentencepiece", out;
 };
 
-// Replaces the names of config keys in a message by those of the options that set them here.
+// Replaces the names of config keys in a message by the command's options that set them.
 std::string with_option_names(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kOptions[] = {
       {"tokenizer.vocabulary_size", "--vocabulary-size"},
@@ -87,7 +87,7 @@ std::string with_option_names(std::string text) {
   return text;
 }
 
-// Runs `work`; its errors name this command and its options.
+// Runs `work` and rewrites its errors to name this command and its options.
 template <class Work>
 int run_naming_options(std::string_view command, Work&& work) {
   try {
@@ -155,7 +155,7 @@ void add_tokenizer_train(Program& program, CLI::App& group) {
                    "sentencepiece: preserve spaces and line ends exactly");
 }
 
-// An existing tokenizer.
+// The command-line choice of an existing tokenizer.
 struct TokenizerChoice {
   std::string file, side = "target";
 
@@ -165,7 +165,7 @@ struct TokenizerChoice {
   }
 };
 
-// Adds the argument or option `name`, with `type` for its value in the help.
+// Adds the argument or option `name`; `type` names its value in the help.
 void add_tokenizer(CLI::App& command, TokenizerChoice& tokenizer, const std::string& name, const std::string& type) {
   command.add_option(name, tokenizer.file, kTokenizerFile)->required()->type_name(type);
   add_choice(command, "--side", tokenizer.side, {"source", "target"},
@@ -218,7 +218,7 @@ struct Prepare {
   std::string out;
   double validation_fraction = 0.0;
 
-  // "book.validation.tokens" of "book.tokens".
+  // Returns "book.validation.tokens" for "book.tokens".
   std::string validation_out() const {
     const std::filesystem::path path(out);
     return (path.parent_path() / path.stem()).string() + ".validation" + path.extension().string();
@@ -236,7 +236,7 @@ struct Prepare {
 
 void require_token_file(const std::string& out) {
   const bool must_be_valid =
-      !out.ends_with(".tokens");  // an extension of token files only, so a damaged one may be overwritten
+      !out.ends_with(".tokens");  // only token files have this extension, so even a corrupt one may be overwritten
   require_replaceable(out, "data prepare", "token file", [&] {
     if (must_be_valid) {
       data::TokenFile{out};

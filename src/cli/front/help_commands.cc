@@ -1,4 +1,4 @@
-// completion, man.
+// The commands completion and man.
 #include <fmt/format.h>
 
 #include <memory>
@@ -44,12 +44,12 @@ std::string options_of(const CommandText& command) {
   return text;
 }
 
-// Lines as they are: footers hold examples.
+// Keeps the lines unchanged, because footers contain examples.
 std::string verbatim(const std::string& footer) {
   return footer.empty() ? "" : fmt::format(".PP\n.nf\n{}\n.fi\n", plain(footer));
 }
 
-// headroom(1), in the macros of man.
+// Returns headroom(1) in the man macros of roff.
 std::string manual_page(const std::vector<CommandText>& commands, std::string_view version) {
   const CommandText& program = commands.front();
   std::string text = fmt::format(

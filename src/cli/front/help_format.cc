@@ -11,7 +11,7 @@ namespace headroom::cli {
 namespace {
 
 constexpr std::size_t kElsewhere = 80, kNarrowest = 56;
-constexpr std::size_t kNames = 34;  // columns of an option's names and value
+constexpr std::size_t kNames = 34;  // width in columns of an option's names and value
 
 class HelpFormatter : public CLI::Formatter {
  public:

@@ -1,4 +1,4 @@
-// analyse, inspect, checkpoint, import: look into models, and exchange their parameters.
+// The commands analyse, inspect, checkpoint and import, which examine models and exchange their parameters.
 #include <memory>
 
 #include "program.h"

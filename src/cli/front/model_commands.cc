@@ -1,4 +1,4 @@
-// train, evaluate, generate, serve: train a model and use it.
+// The commands train, evaluate, generate and serve, which train a model and use it.
 #include <memory>
 
 #include "headroom/config/config.h"
@@ -8,7 +8,7 @@ namespace headroom::cli {
 
 namespace {
 
-// Adds the options for opening a model. add_run() adds the argument that names it.
+// Adds the options for opening a model. add_run() adds the argument that names the model.
 void add_model(CLI::App& command, ModelChoice& model) {
   add_value(command, "--average", model.average, "N", whole_number(1, 1 << 20),
             "average the parameters of the run's newest N checkpoints");

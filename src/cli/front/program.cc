@@ -29,7 +29,7 @@ int report_error(std::string_view what, int status) {
   return status;
 }
 
-// The command line, quoted for a shell.
+// Returns the command line, quoted for a shell.
 std::string quoted(int argc, const char* const* argv) {
   std::string line = "headroom";
   for (int i = 1; i < argc; ++i) {
@@ -201,7 +201,7 @@ namespace {
 // Waiting threads spin for some 30 microseconds, which bridges the gap between two parallel loops, and then sleep. By
 // default libgomp spins for milliseconds, and takes cores from other programs and even from the thread it waits for.
 // oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
-// cache would fill with shapes that never recur; those of one step's layers fit in 128.
+// cache would fill with shapes that never recur; 128 entries suffice for one step.
 void set_library_defaults() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("GOMP_SPINCOUNT", "2000", 0);
@@ -211,8 +211,8 @@ void set_library_defaults() {
   }
 }
 
-// If a standard stream is closed, the next file that is opened gets its number and would receive its data. /dev/null,
-// opened the wrong way round, takes its place: reading and writing fail as they do on a closed stream.
+// If a standard stream is closed, the next opened file gets its number and would receive its data. Opens /dev/null with
+// the opposite access mode instead, so that reading and writing fail as on a closed stream.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) < 0) {
@@ -225,7 +225,7 @@ void occupy_standard_streams() {
 
 int Program::run_engine(const EngineRequest& request) {
   set_library_defaults();
-  // Found by the program's run path. It is never unloaded: torch does not support that.
+  // Found through the program's run path. Never unloaded, because torch does not support that.
   void* library = dlopen("libheadroom_engine.so", RTLD_NOW);
   if (library == nullptr) {
     fail("libheadroom_engine.so: cannot be loaded, {}", dlerror());
@@ -239,7 +239,7 @@ int Program::run_engine(const EngineRequest& request) {
 
 int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
-  // A reader that closes the pipe (`headroom ... | head`) must not end a training: writing fails with EPIPE instead.
+  // A reader that closes the pipe (`headroom ... | head`) must not kill a training run: writes fail with EPIPE instead.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {

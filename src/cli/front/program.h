@@ -1,4 +1,4 @@
-// The command line: its commands and options, and how errors are reported.
+// The command line: commands, options and error reporting.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -23,15 +23,15 @@ class Program {
   // Runs the command and returns the exit status. Errors are reported on stderr, in one line.
   int run(int argc, const char* const* argv);
 
-  // Adds a command below `parent`, with an example for its help. `run` is called if the command line names it.
+  // Adds a command below `parent`, with an example for its help. `run` is called if the command line names the command.
   CLI::App& add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
                 std::function<int()> run);
-  // Adds a command that only has subcommands.
+  // Adds a command that has only subcommands.
   CLI::App& add_group(const std::string& name, const std::string& about, const std::string& example);
   CLI::App& root() { return app_; }
 
   Output output() const { return Output(json_); }
-  // Loads the engine and runs the command there, with the options that all of its commands share.
+  // Loads the engine and runs the command there, with the options shared by all of its commands.
   template <class Command>
   int engine(const Command& command) const {
     return run_engine({.command = command, .threads = threads_, .command_line = command_line_, .output = output()});
@@ -59,20 +59,20 @@ void add_data_commands(Program& program);        // tokenizer, data
 void add_checking_commands(Program& program);    // golden, bench, doctor
 void add_help_commands(Program& program);        // completion, man
 
-// Arguments and options that several commands share.
+// Arguments and options shared by several commands.
 // RUN, required: a run folder or a checkpoint file.
 void add_run(CLI::App& command, std::string& run);
 // RUN, one or more.
 void add_runs(CLI::App& command, std::vector<std::string>& runs, const std::string& about);
 // --out, required.
 void add_out(CLI::App& command, std::string& out, const std::string& what, const std::string& type);
-// --device, as train.device.
+// --device, as in train.device.
 void add_device(CLI::App& command, std::string& device);
-// --precision; if empty, the default is the run's.
+// --precision; default: the run's.
 void add_precision(CLI::App& command, std::string& precision);
 // --set key=value, repeatable.
 void add_set(CLI::App& command, std::vector<std::string>& set);
-// Validators; their messages name what is expected and what was typed.
+// Validators. Their messages name the expected value and the typed one.
 // An integer from `low` to `high`.
 CLI::Validator whole_number(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max());
 // A number from `low` to `high`.
@@ -82,8 +82,8 @@ CLI::Validator one_of(std::vector<std::string> names);
 // Any text that is not empty.
 CLI::Validator not_empty();
 
-// Options and arguments with a value; `type` names it in the help, which shows the default of a number or text unless
-// `about` does.
+// Adds an option or argument with a value. `type` names the value in the help, which shows the default of a number or
+// text unless `about` does.
 template <class T>
 CLI::Option* add_value(CLI::App& command, const std::string& name, T& value, const std::string& type,
                        const CLI::Validator& check, const std::string& about) {
@@ -103,13 +103,14 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, T& value, cons
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value,
                         const std::vector<std::string>& names, const std::string& about);
 
-// The command that the command line names.
+// Returns the command that the command line names.
 const CLI::App& innermost(const CLI::App& root);
 
-// Describes a wrong command line in one sentence: "train: unknown option --resum; did you mean --resume?"
+// Describes an invalid command line in one sentence: "train: unknown option --resume; did you mean --resume?"
 std::string describe_user_error(const CLI::App& root, const CLI::ParseError& error);
 
-// Text as one line for stderr: line ends become spaces, and control characters are escaped (core/text/message.h).
+// Returns text as one line for stderr: line ends become spaces, and control characters are escaped
+// (core/text/message.h).
 std::string one_line(std::string_view text);
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// Describes a wrong command line in one sentence.
+// Describes an invalid command line in one sentence.
 #include <algorithm>
 
 #include "foundation/core/text/message.h"
@@ -10,7 +10,7 @@ namespace headroom::cli {
 
 namespace {
 
-// "train", "tokenizer encode"; empty for the program.
+// Returns "train", "tokenizer encode"; empty for the program.
 std::string path_of(const CLI::App* app) {
   std::string path;
   for (; app->get_parent() != nullptr; app = app->get_parent()) {
@@ -49,7 +49,7 @@ std::string suggestion(std::string_view typed, const std::vector<std::string>& k
   return name.empty() ? "" : "; did you mean " + name + "?";
 }
 
-// For "--steps 500" and "train.steps=500": how to change a key of the config.
+// For "--steps 500" or "train.steps=500", suggests how to change a config key.
 std::string set_suggestion(const CLI::App& command, std::string typed) {
   if (command.get_option_no_throw("--set") == nullptr) {
     return {};
@@ -62,7 +62,7 @@ std::string set_suggestion(const CLI::App& command, std::string typed) {
   return key.empty() ? "" : "; to change a key of the config: --set " + key + "=VALUE";
 }
 
-// For "--set train.steps 500".
+// Returns a message for a --set value without "=", as in "--set train.steps 500"; empty if there is none.
 std::string missing_value(const CLI::App& command) {
   const CLI::Option* const set = command.get_option_no_throw("--set");
   const std::vector<std::string> typed = set == nullptr ? std::vector<std::string>() : set->results();

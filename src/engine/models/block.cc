@@ -6,7 +6,7 @@
 namespace headroom::models {
 namespace {
 
-// The mask of the queries, which are the last of the keys.
+// Returns the mask of the queries, which are the last T keys.
 std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   if (!input.valid_keys) {
     return std::nullopt;

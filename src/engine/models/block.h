@@ -1,4 +1,4 @@
-// One Transformer layer, and the stack of layers of an encoder.
+// One Transformer layer, and an encoder's stack of layers.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -42,7 +42,7 @@ class Block {
   at::Tensor operator()(const BlockInput& input, const nn::Context& context) const;  // [B, T, d]
   nn::AttentionCache make_cache() const { return attention_.make_cache(); }
   nn::AttentionCache make_cross_cache() const { return cross_->attention.make_cache(); }
-  // Stores cross-attention's keys and values of a source [1, S, d]; `valid` [1, S] bool, by default all.
+  // Stores the keys and values of a source [1, S, d] for cross-attention; `valid` is [1, S] bool, default: all.
   void read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid, nn::AttentionCache& cross_cache,
                    const nn::Context& context) const;
 
@@ -68,17 +68,17 @@ class Block {
   std::unique_ptr<nn::Mlp> mlp_;
 };
 
-// A layer's memory for the next chunk: the last `keep` tokens of `memory` (undefined: none) and the layer's input `h`
-// [B, T, d], detached.
+// Returns a layer's memory for the next chunk: the last `keep` tokens of `memory` (undefined: none) followed by the
+// layer's input `h` [B, T, d], detached.
 at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep);
 
 // A stack of blocks without causal mask.
 class Encoder {
  public:
-  // Parameters "layer0.*", ... and, with `final_norm`, "norm_f.*". Windows do not apply, as they are causal.
+  // Parameters "layer0.*", ... and, with `final_norm`, "norm_f.*". Ignores windows, which are causal.
   Encoder(const config::ModelOptions& options, bool final_norm, const nn::Builder& build);
-  // [B, T, d] to [B, T, d]. Tokens that are not `valid` [B, T] (undefined: all are) are masked and not routed; their
-  // outputs are meaningless.
+  // Maps [B, T, d] to [B, T, d]. Tokens that are not `valid` [B, T] (undefined: all are) are masked and not routed;
+  // their outputs have no meaning.
   at::Tensor operator()(at::Tensor h, const at::Tensor& valid, const nn::Context& context) const;
 
  private:

@@ -40,7 +40,8 @@ struct Classifier::Layers : Parts {
   std::optional<Encoder> encoder;
   nn::Linear up, down;
 
-  // [B, d]: mean over `length` positions of the final norm's output; positions beyond the tokens are padding.
+  // Returns [B, d]: the mean over `length` positions of the final norm's output. Positions beyond the tokens are
+  // padding.
   at::Tensor features(const at::Tensor& tokens, std::int64_t length, const nn::Context& context) const {
     const at::Tensor valid = tokens.ne(options.padding_token);
     const at::Tensor h = (*encoder)((*embedding)(tokens, 0, context), valid, context);
@@ -57,7 +58,7 @@ struct Classifier::Layers : Parts {
     if (options.paired) {
       nn::Context other = context;
       if (other.random) {
-        other.random->seed = mix(other.random->seed, "second");  // different dropout masks
+        other.random->seed = mix(other.random->seed, "second");  // gives the second text other dropout masks
       }
       const at::Tensor g = features(second, lengths[1], other);
       f = at::cat({f, g, f * g, f - g}, 1);

@@ -32,7 +32,7 @@ struct EncoderDecoder::Layers : Parts {
     return decoder_norm ? context.observe("norm_f", (*decoder_norm)(h)) : h;
   }
 
-  // [B, T, d] of target tokens.
+  // Returns [B, T, d] for target tokens.
   at::Tensor decoder_output(const SequencePair& pair, const at::Tensor& encoded, const nn::Context& context) const {
     check_tokens(kName, pair.target, pair.valid_target);
     if (pair.target.size(0) != encoded.size(0)) {
@@ -55,7 +55,7 @@ struct EncoderDecoder::Layers : Parts {
     return final_norm(input.h, inner);
   }
 
-  // The state of an empty target. Padding after the source is cut off.
+  // Returns the state of an empty target. Padding after the source is cut off.
   DecodeState begin(at::Tensor tokens, const at::Tensor& valid, const nn::Context& context) const {
     std::optional<at::Tensor> mask;
     if (valid.defined()) {
@@ -77,7 +77,7 @@ struct EncoderDecoder::Layers : Parts {
     return state;
   }
 
-  // [N, 1, d] after the last token of each row, before the final norm.
+  // Returns [N, 1, d] after the last token of each row, before the final norm.
   at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
     const nn::Context inner = context.in("decoder");
     BlockInput input;

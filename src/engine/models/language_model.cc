@@ -22,7 +22,7 @@ struct LanguageModel::Layers : Parts {
     return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
   }
 
-  // The final norm's output [B, T, d] of one chunk; replaces `memory` by this chunk's.
+  // Returns the final norm's output [B, T, d] for one chunk; replaces `memory` with this chunk's.
   at::Tensor hidden(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
     const std::int64_t keep = options.memory_length;
     at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
@@ -59,7 +59,7 @@ struct LanguageModel::Layers : Parts {
     return options.memory_length == 0 && state.position == options.context_length;
   }
 
-  // [N, n, d] before the final norm, for rows of n tokens, which must fit into the chunk.
+  // Returns [N, n, d] before the final norm, for rows of n tokens, which must fit into the chunk.
   at::Tensor read(std::span<const DecodeRow> rows, const nn::Context& context) const {
     for (const DecodeRow& row : rows) {
       if (row.state->position == options.context_length) {
@@ -84,14 +84,14 @@ struct LanguageModel::Layers : Parts {
     return h;
   }
 
-  // read() of one row and any number of tokens, chunk by chunk; unless `each` is set, for the last token alone.
+  // Like read() for one row and any number of tokens, chunk by chunk. Returns only the last token unless `each` is set.
   at::Tensor read_on(const DecodeRow& row, bool each, const nn::Context& context) const {
     std::vector<std::int64_t> pending(row.tokens.begin(), row.tokens.end());
     std::vector<at::Tensor> pieces;
-    std::int64_t again = 0;  // leading pending tokens that have been read before
+    std::int64_t again = 0;  // number of leading pending tokens that are reread
     for (std::int64_t read_so_far = 0; read_so_far < std::ssize(pending);) {
       if (slides(*row.state)) {
-        // The last half of the context is read again as the start of a new one.
+        // The second half of the context is reread as the start of a new one.
         const std::vector<std::int64_t>& chunk = row.state->chunk;
         pending.insert(pending.begin() + read_so_far, chunk.end() - options.context_length / 2, chunk.end());
         begin_chunk(*row.state);
@@ -114,7 +114,7 @@ struct LanguageModel::Layers : Parts {
     return pieces.size() == 1 ? pieces[0] : at::cat(pieces, 1);
   }
 
-  // [N, 1, d] after the last token of each row, before the final norm.
+  // Returns [N, 1, d] after the last token of each row, before the final norm.
   at::Tensor last_of(std::span<const DecodeRow> rows, const nn::Context& context) const {
     return read_rows(
         rows, [&](const DecodeRow& row) { return slides(*row.state); },
@@ -125,7 +125,7 @@ struct LanguageModel::Layers : Parts {
         context);
   }
 
-  // Logits [N, V] from the result of last_of().
+  // Returns the logits [N, V] for the result of last_of().
   at::Tensor next_logits(const at::Tensor& h, const nn::Context& context) const {
     const nn::Context rows_context = decode_context(context);
     return head->logits(final_norm(h, rows_context).squeeze(1), rows_context);
@@ -193,7 +193,7 @@ at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const
 
 TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
                                  const nn::Context& context) const {
-  constexpr std::int64_t kBlock = 1024;  // places whose logits are computed at once
+  constexpr std::int64_t kBlock = 1024;  // positions whose logits are computed at once
   const at::Tensor h = layers().hidden(inputs, memory, context).reshape({-1, layers().options.d_model});
   const at::Tensor all = targets.reshape({-1}), places = all.ge(0).nonzero().squeeze(1);
   TokenScores scores{.log_probability = at::empty(places.sizes(), h.options().dtype(at::kDouble)),

@@ -37,7 +37,7 @@ MaskedLanguageModel::MaskedLanguageModel(const config::ModelOptions& o, const nn
 }
 
 Batch MaskedLanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
-  constexpr std::int64_t kEvery = 7;  // hides about 15% of the places
+  constexpr std::int64_t kEvery = 7;  // hides about 15% of the positions
   const config::ModelOptions& o = parts_->options;
   const at::Tensor tokens = random_ids(o.vocabulary_size, {rows, o.context_length}, seed);
   const at::Tensor place = at::arange(o.context_length, at::kLong);

@@ -17,7 +17,7 @@ struct VisionTransformer::Layers : Parts {
   std::optional<Encoder> encoder;
   nn::Linear patch, up, down;
 
-  // [B, C, image, image] to [B, N, C P P].
+  // Cuts [B, C, image, image] into [B, N, C P P].
   at::Tensor patches(const at::Tensor& images) const {
     const std::int64_t p = options.patch_size, n = options.image_size / p, c = options.image_channels;
     return images.to(patch.w.scalar_type())

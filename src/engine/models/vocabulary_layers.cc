@@ -39,7 +39,7 @@ at::Tensor AdaptiveSoftmax::negative_log_likelihood(const at::Tensor& x, const a
                                                     const nn::Context& context) const {
   const auto n = static_cast<std::int64_t>(cutoffs.size());
   const at::Tensor first = head(x, context);
-  at::Tensor column = target.clone();  // in the head
+  at::Tensor column = target.clone();  // column of the target in the head
   std::vector<at::Tensor> rows, values;
   for (std::int64_t i = 1; i <= n; ++i) {
     const std::int64_t begin = cutoffs[static_cast<std::size_t>(i - 1)];
@@ -193,8 +193,8 @@ at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& 
   return label_smoothing > 0.0 ? sharp + smoothing(x, target) * label_smoothing : sharp;
 }
 
-// The target's logit minus the mean of all logits, by which a smoothed loss exceeds cross-entropy, without the N x V
-// logits.
+// Returns the target's logit minus the mean of all logits, without forming the N x V logits. Times the label
+// smoothing, this is the difference between the smoothed loss and cross-entropy.
 at::Tensor VocabularyHead::smoothing(const at::Tensor& x, const at::Tensor& target) const {
   const at::Tensor counted = target.ge(0).nonzero().squeeze(1), right = target.index_select(0, counted);
   const at::Tensor by_token = matrix().t();  // [V, d]

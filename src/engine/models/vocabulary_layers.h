@@ -16,13 +16,13 @@
 
 namespace headroom::models {
 
-// norm(scale * embed[token] + position), then dropout. Only masked language models have the norm. The scale is 1, in
-// encoder-decoders sqrt(d) (Vaswani et al., section 3.4).
+// Computes norm(scale * embed[token] + position), then dropout. Only masked language models have the norm. The scale is
+// 1, in encoder-decoders sqrt(d) (Vaswani et al., section 3.4).
 class Embedding {
  public:
   // Parameters "embed" [V, d], with learned positions "position" [context_length, d], and "norm_embed.*".
   Embedding(const config::ModelOptions& options, const nn::Builder& build);
-  // With the given `matrix` [V, d] and its own positions.
+  // Uses the given `matrix` [V, d] with its own positions.
   Embedding(const config::ModelOptions& options, at::Tensor matrix, const nn::Builder& build);
   // Parameter "embed" [V, d], or [vocabulary_size, d].
   static at::Tensor make_matrix(const config::ModelOptions& options, const nn::Builder& build) {
@@ -31,11 +31,11 @@ class Embedding {
   static at::Tensor make_matrix(const config::ModelOptions& options, std::int64_t vocabulary_size,
                                 const nn::Builder& build);
 
-  // [B, n] tokens to [B, n, d]; `first` is the position of the first token. Throws Error beyond context_length.
+  // Embeds [B, n] tokens as [B, n, d]; `first` is the position of the first token. Throws Error beyond context_length.
   at::Tensor operator()(const at::Tensor& tokens, std::int64_t first, const nn::Context& context) const {
     return (*this)(tokens, at::IntArrayRef(first), context);
   }
-  // With a first position for each row, or one for all.
+  // `first` holds one first position per row, or one for all rows.
   at::Tensor operator()(const at::Tensor& tokens, at::IntArrayRef first, const nn::Context& context) const;
   const at::Tensor& matrix() const { return embed_; }
 
@@ -46,18 +46,19 @@ class Embedding {
   std::optional<nn::NormLayer> norm_;
 };
 
-// Adaptive softmax (Grave et al.): an output layer for large vocabularies, in bands of falling token frequency. The
-// most frequent tokens share a softmax with one entry for each rarer band. Cutoffs c_1 < ... < c_n give the bands [0,
-// c_1), [c_1, c_2), ..., [c_n, V).
+// Adaptive softmax (Grave et al.): an output layer for large vocabularies, in bands of decreasing token frequency. The
+// most frequent tokens share a softmax (the head) with one entry for each rarer band. Cutoffs c_1 < ... < c_n give the
+// bands [0, c_1), [c_1, c_2), ..., [c_n, V).
 struct AdaptiveSoftmax {
   at::Tensor w, b;                  // [d, V], [V] or undefined
   at::Tensor w_cluster, b_cluster;  // [d, n], [n] or undefined like b
   std::vector<std::int64_t> cutoffs;
   bool reversed = true;  // the entry of band i in the head is c_1 + n - i instead of c_1 + i - 1
 
-  // -log p(target) of each row, [N]; only the targets' bands are computed. `x` [N, d], `target` [N] int64 in [0, V).
+  // Returns -log p(target) of each row, [N]; computes only the targets' bands. `x` is [N, d], `target` [N] int64 in [0,
+  // V).
   at::Tensor negative_log_likelihood(const at::Tensor& x, const at::Tensor& target, const nn::Context& context) const;
-  // log p of every token, [N, V].
+  // Returns log p of every token, [N, V].
   at::Tensor log_probabilities(const at::Tensor& x, const nn::Context& context) const;
 
  private:
@@ -73,11 +74,11 @@ class VocabularyHead {
   // adaptive softmax "w_cluster" [d, n] and "b_cluster" [n].
   VocabularyHead(const config::ModelOptions& options, const at::Tensor& embedding, const nn::Builder& build);
 
-  // Scores of all tokens up to a constant: [..., V] of x [..., d].
+  // Returns the scores of all tokens up to a constant: [..., V] for x [..., d].
   at::Tensor logits(const at::Tensor& x, const nn::Context& context) const;
-  // Mean over targets >= 0 in nats, a scalar; `x` [N, d], `target` [N] int64. With label smoothing s the target has
-  // probability 1 - s, and s is spread evenly over all V tokens. Throws Error unless s is in [0, 1), and 0 with an
-  // adaptive softmax.
+  // Returns the mean over targets >= 0 in nats, a scalar; `x` is [N, d], `target` [N] int64. With label smoothing s,
+  // the target has probability 1 - s, and s is spread evenly over all V tokens. Throws Error unless s is in [0, 1), and
+  // 0 with an adaptive softmax.
   at::Tensor cross_entropy(const at::Tensor& x, const at::Tensor& target, double label_smoothing,
                            const nn::Context& context) const;
 

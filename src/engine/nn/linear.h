@@ -15,19 +15,19 @@
 
 namespace headroom::nn {
 
-// `tensor` in the context's compute type; unchanged if none is set.
+// Returns `tensor` in the context's compute type; unchanged if none is set.
 at::Tensor to_compute(const at::Tensor& tensor, const Context& context);
 
-// rows [N, i] times matrix [i, o], by kernels that are batch-invariant if the context asks for it.
+// Multiplies rows [N, i] by matrix [i, o]; batch-invariant if the context requests it.
 at::Tensor matmul_rows(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
                        const Context& context);
 at::Tensor expert_matmul(const ops::ExpertLinearInputs& inputs, const Context& context);
-// torch's matmul (batch-invariant likewise), which the routers of heads use.
+// torch's matmul, used by the routers of heads; batch-invariant if the context requests it.
 at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const Context& context);
 
-// Makes an elementwise function batch-invariant: vectorised loops round the last elements of a tensor differently.
-// Calls make(part) once for all N rows, or once a row if the context is batch-invariant; part(tensor) gives the rows of
-// a tensor [N, ...] that the call computes.
+// Makes an elementwise function batch-invariant, since vectorised loops round the last elements of a tensor
+// differently. Calls make(part) once for all N rows, or once per row if the context is batch-invariant; part(tensor)
+// returns the rows of a tensor [N, ...] that the call computes.
 template <class Make>
 at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& make) {
   if (!context.batch_invariant || !like.is_cpu() || like.size(0) == 1) {
@@ -40,8 +40,8 @@ at::Tensor by_rows(const at::Tensor& like, const Context& context, const Make& m
   return at::cat(rows);
 }
 
-// x [..., i] times w plus bias, [..., o]. The first `in_axes` axes of w are folded to i and the others to o: w [i, o]
-// or [d_model, H, e] with `in_axes` 1, [H, e, d_model] with 2. The bias may be undefined.
+// Returns x [..., i] times w plus bias, [..., o]. The first `in_axes` axes of w are flattened to i and the others to o:
+// `in_axes` is 1 for w [i, o] or [d_model, H, e], and 2 for [H, e, d_model]. The bias may be undefined.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
                   std::int64_t in_axes = 1);
 
@@ -49,7 +49,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
 struct Linear {
   struct Options {
     std::int64_t in = 0, out = 0;
-    Distribution init;                           // of the matrix under the `scaled` rule
+    Distribution init;                           // for the matrix under the `scaled` rule
     std::optional<Distribution> bias_init = {};  // by default zeros
     bool bias = true;
     bool into_stream = false;  // see Fan
@@ -66,15 +66,16 @@ struct Linear {
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 
-// Dropout with probability p, while training. The mask is a function of context.random and `use`, a name that is unique
-// within the scope (see random.h); the leading axis of x is the batch's rows.
+// Applies dropout with probability p in training. The mask is a function of context.random and `use`, a name that is
+// unique within the scope (see random.h). The leading axis of x must be the batch's rows.
 at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::string_view use);
 
-// activate(), then dropout; with relu one fused pass that saves its result only.
+// Applies activate(), then dropout. With relu, both are one fused pass that saves only its result.
 at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
                     std::string_view use);
 
-// Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) * scale. Last axis.
+// Normalises the last axis. Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) *
+// scale.
 class NormLayer {
  public:
   NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build);

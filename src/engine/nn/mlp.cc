@@ -38,7 +38,7 @@ class DenseMlp : public Mlp {
   Linear gate_, up_, down_;
 };
 
-// `matrix` with columns of equal norm and the same overall deviation.
+// Returns `matrix` with columns of equal norm and the same overall standard deviation.
 at::Tensor with_equal_columns(const at::Tensor& matrix) {
   const auto spread = [](const at::Tensor& m) { return (m - m.mean()).square().sum().sqrt(); };
   const at::Tensor unit = matrix / matrix.norm(2, at::IntArrayRef{0}, /*keepdim=*/true);
@@ -69,7 +69,7 @@ class ExpertMlp : public Mlp {
     if (context.losses != nullptr) {
       add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1)));
     }
-    // Each routed expert becomes a slot: [N, 1, k] -> [N, k, 1].
+    // Each routed expert becomes a slot: [N, 1, k] to [N, k, 1].
     const at::Tensor slot = routed.index.transpose(1, 2);
     const at::Tensor hidden =
         expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);

@@ -226,10 +226,10 @@ at::Tensor Builder::draw(at::IntArrayRef shape, const Distribution& distribution
   });
 }
 
-// The inverse distribution function between -2 and 2 standard deviations, rescaled to the deviation `std`.
+// Applies the inverse distribution function between -2 and 2 standard deviations, and rescales to the deviation `std`.
 at::Tensor Builder::draw_truncated(at::IntArrayRef shape, double std) const {
   const double edge = std::erf(2.0 / std::sqrt(2.0));
-  // Deviation of a standard normal cut at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
+  // Deviation of a standard normal distribution truncated at +-2: sqrt(1 - 4 phi(2) / erf(sqrt 2)).
   const double density = std::exp(-2.0) / std::sqrt(2.0 * M_PI);
   const double cut = std::sqrt(1.0 - 4.0 * density / edge);
   const at::Tensor value = drawn(shape, at::kDouble, [&](at::Tensor& uniform) {
@@ -256,7 +256,7 @@ at::Tensor Builder::bias(std::string_view name, at::IntArrayRef shape, std::int6
                          const std::optional<Distribution>& scaled) const {
   const std::optional<Distribution> distribution = initialisation_.bias(scaled, fan_in);
   Builder build = *this;
-  build.hidden_.reset();  // a bias is no matrix
+  build.hidden_.reset();  // a bias is not a matrix
   return distribution ? build.random(name, shape, *distribution) : build.constant(name, shape, 0.0);
 }
 

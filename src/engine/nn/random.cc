@@ -9,7 +9,7 @@
 namespace headroom::nn {
 namespace {
 
-// 32 random bits for each element of `like`.
+// Returns 32 random bits for each element of `like`.
 at::Tensor bits(const at::Tensor& like, const Context& context, std::string_view use) {
   const std::uint64_t seed = use_seed(context, use);
   const Randomness& random = *context.random;
@@ -48,7 +48,7 @@ at::Tensor normal(const at::Tensor& like, const Context& context, std::string_vi
   if (context.from_generator) {
     return at::randn_like(like);
   }
-  // sqrt 2 erfinv(u) of u in (-1, 1), an odd multiple of 2^-32.
+  // sqrt 2 erfinv(u) for u in (-1, 1), an odd multiple of 2^-32.
   const at::Tensor u = bits(like, context, use).to(at::kDouble).mul_(2.0).sub_(0x1p32 - 1.0).mul_(0x1p-32);
   return at::erfinv(u).mul_(std::sqrt(2.0) * 0x1p16).round_().mul_(0x1p-16).to(like.scalar_type());
 }

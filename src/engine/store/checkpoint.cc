@@ -24,7 +24,7 @@ constexpr std::string_view kFormat = "headroom.checkpoint.1";
 constexpr const char* kChecksums = "checksums";
 constexpr const char* kTokenizer = "tokenizer";
 
-// Opens the file and checks that it is a checkpoint. Throws UserError naming it.
+// Opens the file and checks that it is a checkpoint. Throws UserError naming the file.
 SafetensorsFile open_checkpoint(const fs::path& path) {
   SafetensorsFile file(path);
   const auto format = file.metadata().find("format");
@@ -35,12 +35,12 @@ SafetensorsFile open_checkpoint(const fs::path& path) {
   return file;
 }
 
-// Models with classes read bytes, symbols or images as they are.
+// Models with classes have no tokenizer, because they read bytes, symbols or images directly.
 bool has_tokenizer(const config::ModelOptions& model) {
   return !model.has_classes();
 }
 
-// The tokenizer, which must have as many tokens as the model.
+// Returns the tokenizer, whose vocabulary size must equal the model's.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile& file, const config::Config& config) {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::read_tokenizer(file);
   const std::int64_t special = config::n_special_tokens(config.model.kind);
@@ -52,7 +52,7 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
   return tokenizer;
 }
 
-// The first rank whose message is not empty, and its message; -1: none. The same on all ranks.
+// Returns the first rank whose message is not empty, and its message; rank -1 if there is none. Identical on all ranks.
 std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup& peers) {
   const std::vector<std::string> all = peers.gather(mine);
   for (int rank = 0; rank < peers.size(); ++rank) {
@@ -63,14 +63,14 @@ std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup&
   return {-1, ""};
 }
 
-// Throws the first rank's message on all ranks, unless all are empty.
+// Throws the first rank's message on all ranks, unless all messages are empty.
 void throw_on_all(const std::string& message, ProcessGroup& peers) {
   if (const auto [rank, first] = first_message(message, peers); rank >= 0) {
     throw SharedError(fmt::format("{}: {}", peers.name_of(rank), first));
   }
 }
 
-// The tensors and shards that this rank owns. Throws NotFiniteError on all ranks.
+// Returns the tensors and shards that this rank owns. Throws NotFiniteError on all ranks.
 std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
   std::vector<OwnedBytes> owned;
   std::string refused;
@@ -229,7 +229,7 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
     built = models::make_model(model, nn::ParameterSource(find, options.dtype(at::kFloat)));
   } catch (const c10::Error& error) {
     if (options.device().is_cuda()) {
-      throw;  // out of memory, for example
+      throw;  // for example, out of memory
     }
     user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
   }

@@ -10,11 +10,12 @@ namespace {
 std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint, const std::string& origin,
                                                    at::Device device) {
   return build(checkpoint, origin, device, [&](const at::Tensor& stored) {
-    return stored.to(device).detach();  // a handle of its own: caching weights in another type leaves `stored` alone
+    // a separate handle, so that caching weights in another type does not change `stored`
+    return stored.to(device).detach();
   });
 }
 
-// The named device; the CPU if it is not available, which resolve() reports later.
+// Returns the named device, or the CPU if it is not available; resolve() reports that later.
 at::Device available(const std::string& device) {
   try {
     return models::resolve(device);

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step_", kSuffix = ".safetensors";
 
-// The step of "step_<n>.safetensors"; not set for other names.
+// Returns the step of "step_<n>.safetensors"; nullopt for other names.
 std::optional<std::int64_t> step_of(const fs::path& file) {
   const std::string name = file.filename().string();
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix) || name.size() <= kPrefix.size() + kSuffix.size()) {
@@ -27,7 +27,7 @@ std::optional<std::int64_t> step_of(const fs::path& file) {
   return whole_number(std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size()));
 }
 
-// Checkpoint files of a folder, newest (largest step) first.
+// Returns the checkpoint files of a folder, newest (largest step) first.
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   std::error_code error;
@@ -44,14 +44,14 @@ std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   return files;
 }
 
-// The folder "checkpoints" of a run folder; any other folder itself.
+// Returns the folder "checkpoints" of a run folder, or any other folder unchanged.
 fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
   std::error_code error;
   const fs::path inside = run_or_folder / "checkpoints";
   return fs::is_directory(inside, error) ? inside : run_or_folder;
 }
 
-// The file name in `latest`; empty if it cannot be read.
+// Returns the file name in `latest`; empty if it cannot be read.
 std::string read_latest(const fs::path& folder) {
   try {
     std::string name = read_text_file(folder / "latest", 4096);
@@ -72,8 +72,8 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
   }
 }
 
-// Checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the newest first. A
-// file is returned as it is. Throws UserError if there is none.
+// Returns the checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the
+// newest first. A file is returned unchanged. Throws UserError if there is none.
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {

@@ -50,7 +50,7 @@ at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std
     }
     return copy;
   }
-  void* data = const_cast<std::byte*>(stored.data.data());  // from_blob takes no const pointer
+  void* data = const_cast<std::byte*>(stored.data.data());  // from_blob does not accept const pointers
   return at::from_blob(
       data, stored.shape, [file](void*) {}, at::TensorOptions(type));
 }
@@ -61,7 +61,7 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
 
 namespace {
 
-// Blocks of a large tensor are computed in parallel; combining them gives the CRC of the whole.
+// Computes blocks of a large tensor in parallel and combines them into the CRC of the whole.
 uLong crc32_of(const at::Tensor& tensor) {
   constexpr std::int64_t kBlock = std::int64_t{1} << 22;
   const auto* bytes = static_cast<const Bytef*>(tensor.const_data_ptr());
@@ -85,8 +85,8 @@ std::string hex(uLong sum) {
   return fmt::format("{:08x}", sum);
 }
 
-// Whether `was` is the CRC of several copies of the tensor, as earlier versions wrote it for buffers that all ranks
-// held.
+// Returns whether `was` is the CRC of several copies of the tensor. Earlier versions wrote this for buffers that all
+// ranks held.
 bool is_repeated(uLong sum, std::size_t size, const std::string& was) {
   constexpr int kMostRanks = 1024;
   uLong joined = sum;

@@ -1,4 +1,4 @@
-// Tensors of safetensors files as torch tensors, and their checksums.
+// Converts the tensors of safetensors files to torch tensors, and computes their checksums.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,10 +14,10 @@
 
 namespace headroom::store {
 
-// Throws Error naming the tensor for types that cannot be stored.
+// Throws Error naming the tensor if its type cannot be stored.
 DType stored_type(at::ScalarType type, const std::string& name);
 
-// A read-only view of the mapped file, which stays open as long as the tensor lives; a copy if the bytes are
+// Returns a read-only view of the mapped file, which stays open as long as the tensor lives; a copy if the bytes are
 // misaligned. Throws UserError naming file and tensor for a type that torch lacks.
 at::Tensor view_of(const std::shared_ptr<const SafetensorsFile>& file, const std::string& name,
                    const StoredTensor& stored);
@@ -31,15 +31,15 @@ struct OwnedBytes {
   at::Tensor values;      // contiguous, on the CPU
 };
 
-// The CRC-32 of each as JSON, for join_checksums().
+// Returns the CRC-32 of each element as JSON, for join_checksums().
 std::string checksums_of(const std::vector<OwnedBytes>& owned);
-// The CRC-32 of each whole tensor as JSON, {"model.embed": "1f2e3d4c", ...}, from the checksums_of() all ranks. `sizes`
-// are in bytes. Throws SharedError unless each byte is owned by exactly one rank.
+// Returns the CRC-32 of each whole tensor as JSON, {"model.embed": "1f2e3d4c", ...}, from the checksums_of() of all
+// ranks. `sizes` are in bytes. Throws SharedError unless each byte is owned by exactly one rank.
 std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes);
 
-// Checks all tensors against `stored`, the JSON above. Throws UserError naming `origin` and the first tensor that does
-// not match or has no checksum. Earlier versions wrote the checksum of several copies of a buffer when they trained on
-// several ranks; such checksums of `buffers` cause a warning.
+// Checks all tensors against `stored`, the JSON above. Throws UserError naming `origin` and the first tensor whose
+// checksum is missing or does not match. Earlier versions that trained on several ranks wrote the checksum of several
+// copies of a buffer; such checksums of `buffers` cause a warning instead.
 void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const std::set<std::string>& buffers,
                       const std::string& stored, const std::string& origin);
 

@@ -1,4 +1,4 @@
-// Advice from end to end: measure the machine, fit the size and the batch, train pilot runs, write the config.
+// `headroom advise`: measures the machine, fits the model size and batch size, trains pilot runs and writes the config.
 #include "advise.h"
 
 #include <fmt/format.h>
@@ -30,8 +30,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kPilotShare = 0.1;      // of the budget, for everything before the run
-constexpr double kMeasuringShare = 0.1;  // of that, for measuring speeds
+constexpr double kPilotShare = 0.1;      // share of the budget spent before the advised run
+constexpr double kMeasuringShare = 0.1;  // share of that spent on measuring speeds
 constexpr const char* kAdvisedFile = "advised.toml";
 
 class Adviser {
@@ -61,8 +61,8 @@ class Adviser {
   void fit_batch();
   void run_pilots();
   void run_stage(PilotRuns& pilots, Stage stage, bool last_preferred, const char* preference);
-  double units() const;  // time of all pilot runs, relative to one of a first round
-  double unit() const { return (1.0 - kMeasuringShare) * pilot_seconds() / units(); }  // seconds
+  double units() const;  // time of all pilot runs, relative to one first-round run
+  double unit() const { return (1.0 - kMeasuringShare) * pilot_seconds() / units(); }  // seconds per first-round run
   void set_run_length();
   void finish();
 
@@ -71,9 +71,9 @@ class Adviser {
   const tasks::Task& task_;
   Budget budget_;
   compare::Runs runs_;
-  config::Config config_;                   // as decided so far
+  config::Config config_;                   // with all decisions made so far
   std::vector<std::int64_t> vocabularies_;  // candidates
-  TextSize text_;                           // in the tokens of config_
+  TextSize text_;                           // in tokens of config_'s tokenizer
   FitSummary fit_;
   Advice advice_;
 };
@@ -88,7 +88,7 @@ bool trains_tokenizer(const config::Config& config) {
          !tokens(config.data.validation);
 }
 
-// The size of the training text; stops counting at `most`.
+// Returns the size of the training text in bytes; stops counting at `most`.
 double text_bytes(const config::DataOptions& data, double most) {
   const std::unique_ptr<tokenizers::TextSource> text = data::open_split(data, data::Split::train);
   double bytes = 0.0;
@@ -108,16 +108,16 @@ bool fits_machine(const config::Config& config) {
 }
 
 double Adviser::measuring() const {
-  constexpr double kSpeeds = 12.0, kMost = 5.0;  // about the number of speeds measured; seconds for each
+  constexpr double kSpeeds = 12.0, kMost = 5.0;  // expected number of measurements; maximum seconds for each
   return std::min(kMost, kMeasuringShare * pilot_seconds() / kSpeeds);
 }
 
-// The stages before the vocabulary's use the config's own size or, if the text is too small for it, the largest
-// candidate.
+// Stages that run before the vocabulary is chosen use the config's own vocabulary size or, if the text is too small for
+// it, the largest candidate.
 void Adviser::choose_vocabularies() {
   const std::int64_t own = asked_.tokenizer.vocabulary_size;
   if (trains_tokenizer(asked_) && !keeps(kKeepVocabulary)) {
-    constexpr double kEnough = 1000.0;  // bytes per token, more than vocabulary_sizes() asks for
+    constexpr double kEnough = 1000.0;  // bytes per token, more than vocabulary_sizes() requires
     vocabularies_ = vocabulary_sizes(own, text_bytes(asked_.data, kEnough * static_cast<double>(own)));
   }
   if (!vocabularies_.empty()) {
@@ -155,7 +155,7 @@ void Adviser::fit_size() {
     }
   }
   std::size_t at = static_cast<std::size_t>(std::find(factors.begin(), factors.end(), 1.0) - factors.begin());
-  constexpr int kRounds = 3;  // because a model of another size may run at another rate
+  constexpr int kRounds = 3;  // repeated because the speed changes with the model size
   for (int round = 0; round < kRounds; ++round) {
     const double macs_a_second = 3.0 * forward[at] * rate(sizes[at]);
     const std::size_t fits =
@@ -202,7 +202,7 @@ void Adviser::fit_batch() {
     }
   }
   std::size_t fits = best_batch(rates);
-  constexpr double kRoom = 1.3;  // for a pilot run's overhead
+  constexpr double kRoom = 1.3;  // safety factor for a pilot run's overhead
   while (fits > 0 && kRoom * static_cast<double>(kFewestSteps) * step_tokens(batches[fits]) / rates[fits] > unit()) {
     --fits;
   }
@@ -235,7 +235,7 @@ void Adviser::run_pilots() {
   Stage rates{
       .name = "learning_rate", .title = "Learning rate", .candidates = learning_rate_candidates(config_), .own = 2};
   if (const double least = pilots.shortest_run_seconds(rates.candidates[rates.own]); unit() < least) {
-    // A larger budget also means a larger model, whose steps take longer by the square root of the factor.
+    // A larger budget also allows a larger model, whose step time grows with the square root of the budget.
     const double more = least / unit();
     const double budget = request_.budget * (fit_.size_kept ? more : more * more);
     user_error(

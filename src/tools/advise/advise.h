@@ -1,4 +1,4 @@
-// Advice on what to train in a given time: tries models within a tenth of the budget and ends with a config that fits
+// Recommends what to train in a given time: tries models within a tenth of the budget and returns a config that fits
 // the rest.
 #pragma once
 
@@ -15,14 +15,14 @@
 
 namespace headroom::advise {
 
-// What the advice must not change (--keep).
+// Settings that the advice must not change (--keep).
 inline constexpr const char* kKeepSize = "size";
 inline constexpr const char* kKeepBatch = "batch";
 inline constexpr const char* kKeepVocabulary = "vocabulary";
 
 // The speed of training with a config on this machine.
 struct Measured {
-  double step_seconds = 0.0;   // first quartile of the timed steps, because other programs only slow steps down
+  double step_seconds = 0.0;   // first quartile of the timed steps, since interference can only slow steps down
   double start_seconds = 0.0;  // until the first step: opening the data, creating the model
 };
 
@@ -32,10 +32,10 @@ struct AdviseRequest {
   double budget = 0.0;                 // seconds, for pilot runs and the advised run
   std::vector<std::string> variants;   // attention variants to try at the same size: zoo recipes, recipes, TOML files
   bool heads = false;                  // try other numbers of heads and experts at the same size
-  std::set<std::string> keep;          // any of the constants above
+  std::set<std::string> keep;          // kKeepSize, kKeepBatch
   std::filesystem::path out, cache;
   std::string command;  // the command line, shown on the page
-  // Replaces timing steps on this machine, so that pilot runs have the same lengths everywhere. Optional.
+  // Optional replacement for timing steps on this machine; makes the lengths of pilot runs reproducible.
   std::function<Measured(const config::Config&)> measure;
 };
 
@@ -49,20 +49,20 @@ struct Round {
 // One of the values that a stage compares.
 struct Candidate {
   std::string name;           // "0.004"
-  config::Config config;      // with the value
+  config::Config config;      // with this value
   double step_seconds = 0.0;  // measured before the pilot runs
   std::int64_t parameters = 0;
-  std::vector<Round> rounds;  // that it took part in
+  std::vector<Round> rounds;  // the rounds it took part in
   double score() const;       // mean over the seeds of its last round; NaN if it has none
 };
 
-// One decision, made by successive halving: all candidates are trained briefly, the better half for twice as long, and
-// so on.
+// One decision, made by successive halving: all candidates are trained briefly, then the better half for twice as long,
+// and so on.
 struct Stage {
   std::string name, title;            // "learning_rate", "Learning rate"
   std::vector<Candidate> candidates;  // in their natural order
   std::size_t own = 0, taken = 0;     // indices: the config's own value, and the advised one
-  bool open = false;                  // several seeds did not show which of the two finalists is better
+  bool open = false;                  // repeating with several seeds did not separate the two finalists
   std::string sentence;               // the result
 };
 
@@ -70,11 +70,11 @@ struct Advice {
   std::string source;                // the config of the request
   double budget = 0.0, spent = 0.0;  // seconds; spent: on measurements and pilot runs
   config::Config config;             // the advised one
-  std::filesystem::path file;        // with the advised config
+  std::filesystem::path file;        // contains the advised config
   std::int64_t parameters = 0;
   double tokens_per_second = 0.0;     // of the advised training
   double tokens = 0.0, epochs = 0.0;  // of the advised training
-  bool dropout_added = false;         // because the config has none and there are many epochs
+  bool dropout_added = false;         // because the text is repeated often and the config has no dropout
   std::string machine;
   std::string command;
   std::vector<Stage> stages;
@@ -82,19 +82,19 @@ struct Advice {
   std::filesystem::path report;
 };
 
-// Measures, trains pilot runs, and writes out/advised.toml, out/advice.json and out/report.html. Measurements and pilot
-// runs of the same request in `out` are reused, so an interrupted request resumes and a repeated one gives the same
-// result. Throws UserError for configs of tasks other than language modelling, for a budget that is too small for the
-// shortest pilot runs, and for a folder that holds something else; InterruptedError on Ctrl-C.
+// Measures, trains pilot runs, and writes out/advised.toml, out/advice.json and out/report.html. Reuses measurements
+// and pilot runs of the same request in `out`, so an interrupted request resumes and a repeated one gives the same
+// result. Throws UserError if the config's task is not language modelling, if the budget is too small for the shortest
+// pilot runs, or if the folder holds something else; InterruptedError on Ctrl-C.
 Advice advise(const AdviseRequest& request);
 
-// Aligned plain text: one line per candidate.
+// Returns aligned plain text with one line per candidate.
 std::string render_table(const Advice& advice);
-// Self-contained HTML without scripts.
+// Returns self-contained HTML without scripts.
 std::string render_report(const Advice& advice);
-// `config` (the whole as TOML text), `file`, `runs` (for every pilot run the keys of `train` and name, stage, arm (the
-// candidate), round, seed, bits_per_byte, taken), `budget_seconds`, `tokens`, `tokens_per_second`, `sentences`,
-// `report`.
+// Keys: `config` (complete, as TOML text), `file`, `runs` (for every pilot run, the keys of `train` and name, stage,
+// arm (the candidate), round, seed, bits_per_byte, taken), `budget_seconds`, `tokens`, `tokens_per_second`,
+// `sentences`, `report`.
 Json to_json(const Advice& advice);
 
 }  // namespace headroom::advise

@@ -90,7 +90,7 @@ double positive(const Json& json, const char* key) {
   return number;
 }
 
-// How two requests differ: "budget_seconds is 60.0 there, 90.0 here"; empty if they do not.
+// Describes how two requests differ: "budget_seconds is 60.0 there, 90.0 here". Empty if they are equal.
 std::string request_difference(const Json& there, const Json& here) {
   const std::string text = there.at("config").get<std::string>();
   if (std::string difference =

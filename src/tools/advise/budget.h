@@ -1,5 +1,5 @@
-// The request, the measured speeds and the time spent, stored in out/advice.json. The lengths of pilot runs follow from
-// these, so a repeated request has the same pilot runs.
+// The request, the measured speeds and the time spent, stored in out/advice.json. The lengths of pilot runs are derived
+// from these, so a repeated request has the same pilot runs.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,12 @@ namespace headroom::advise {
 
 class Budget {
  public:
-  // Resumes from request.out/advice.json if it exists. Throws UserError if that is of another request or invalid.
-  // `asked` is the loaded config of the request.
+  // Resumes from request.out/advice.json if it exists. Throws UserError if that file is invalid or belongs to another
+  // request. `asked` is the loaded config of the request.
   Budget(const AdviseRequest& request, const config::Config& asked);
 
-  // The speed of the config: as measured before, or measured now for about `seconds`. Throws UserError for unusable
-  // data or too little memory, InterruptedError on Ctrl-C.
+  // Returns the config's training speed, which is measured for about `seconds` unless it is already stored. Throws
+  // UserError for unusable data or too little memory, InterruptedError on Ctrl-C.
   Measured measure(const config::Config& config, double seconds);
   void spend(double seconds);
   double spent() const { return spent_; }

@@ -43,7 +43,7 @@ Origin origin_of(const std::string& variant) {
           .dense_heads = static_cast<double>(config::load_config("zoo/dense").model.attention.n_heads)};
 }
 
-// The config with the variant's attention. Windows stay the config's own, and so do positions unless `positions` is
+// Returns the config with the variant's attention. Keeps the config's windows, and its positions unless `positions` is
 // set.
 config::Config with_attention(const config::Config& config, const Origin& origin, bool positions) {
   const config::AttentionOptions& own = config.model.attention;

@@ -26,8 +26,8 @@ double round_score(const Candidate& candidate, std::size_t round) {
   return compare::mean(candidate.rounds[round].scores);
 }
 
-// " The config's own, 0.001, ends at 2.769 after 30 steps, where 0.004 has 2.500.", from the last round with both of
-// them.
+// Returns a sentence from the last round with both values: " The config's own, 0.001, ends at 2.769 after 30 steps,
+// where 0.004 has 2.500."
 std::string own_comparison(const Stage& stage) {
   const Candidate &own = stage.candidates[stage.own], &taken = stage.candidates[stage.taken];
   if (stage.own == stage.taken || own.rounds.empty()) {
@@ -100,8 +100,8 @@ std::string reach_sentence(const Advice& advice) {
       longest, advice.config.train.steps);
 }
 
-// A warning if other programs used the machine during the pilot runs, so that the measured speeds did not hold and
-// candidates were not trained equally long; else empty.
+// Returns a warning if other programs slowed the pilot runs, so that measured speeds did not hold and candidates did
+// not get equal training; else empty.
 std::string noise_sentence(const Advice& advice) {
   constexpr double kQuiet = 0.7;
   double slowest = std::numeric_limits<double>::infinity(), fastest = 0.0;

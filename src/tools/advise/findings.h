@@ -1,4 +1,4 @@
-// What the advice reports: sentences, a table of each stage, and the advised config as a file.
+// The findings of the advice: sentences, a table per stage, and the advised config as a file.
 #pragma once
 
 #include <filesystem>
@@ -11,28 +11,28 @@
 
 namespace headroom::advise {
 
-// The result of a stage. `preference` is the reason for the choice if the finalists could not be separated: "longer
+// Describes the result of a stage. `preference` explains the choice if the finalists could not be separated: "longer
 // runs want lower rates".
 std::string stage_sentence(const Stage& stage, std::string_view preference);
 
-// What the size, the batch and the length of the run follow from.
+// The inputs that determine the size, the batch and the length of the run.
 struct FitSummary {
-  double rate = 0.0;         // tokens per second of the config as given, with the tried vocabulary
-  double text_tokens = 0.0;  // of the training text, with the advised vocabulary
+  double rate = 0.0;         // tokens per second with the requested config and the trial vocabulary
+  double text_tokens = 0.0;  // in the training text, with the advised vocabulary
   double size_factor = 1.0;  // width of the advised model relative to the config
   double macs = 0.0;         // forward multiply-accumulates per token of the advised model
   bool size_kept = false, batch_kept = false;
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const FitSummary& fit);
 
-// As measured before the pilot runs.
+// Measured before the pilot runs.
 double tokens_per_second(const Candidate& candidate);
 
 // "1.234 ± 0.005", or "diverged".
 std::string score_text(const Round& round);
 
-// One row per candidate: its name, parameters and tokens per second if the candidates differ in these, and the score of
-// each round; empty if it was not in the round.
+// One row per candidate: its name, its parameters and tokens per second if these differ between candidates, and its
+// score in each round, empty if it did not take part.
 struct StageColumn {
   std::string name, note;  // "round 1", "12 steps"
 };
@@ -46,8 +46,8 @@ struct StageTable {
 };
 StageTable table_of(const Stage& stage);
 
-// Writes `config` as a file that has the file or recipe `source` as its base and sets what differs; if that would not
-// give the same config, writes all of it. `remark`: comment lines at the top.
+// Writes `config` as a file that names the file or recipe `source` as its base and sets only what differs. Writes the
+// complete config if that would not reproduce it. `remark`: comment lines at the top.
 void write_advised(const config::Config& config, const std::string& source, const std::string& remark,
                    const std::filesystem::path& file);
 

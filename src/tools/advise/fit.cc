@@ -11,9 +11,9 @@
 namespace headroom::advise {
 namespace {
 
-constexpr std::int64_t kLeastWidth = 32;        // d_model of models smaller than the config
-constexpr std::int64_t kLeastVocabulary = 500;  // enough for bytes and letters
-constexpr double kBytesPerToken = 200.0;        // of text, for each token of the vocabulary
+constexpr std::int64_t kLeastWidth = 32;        // minimum d_model of models scaled down from the config
+constexpr std::int64_t kLeastVocabulary = 500;  // covers all bytes and common letters
+constexpr double kBytesPerToken = 200.0;        // minimum text per token of the vocabulary
 
 std::int64_t rounded_to(double width, std::int64_t step) {
   return std::max(step, step * std::lround(width / static_cast<double>(step)));
@@ -55,7 +55,7 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
       return std::nullopt;
     }
   }
-  config::Config latents = other;  // also scales widths that only some layers have
+  config::Config latents = other;  // also scales widths that exist in only some layers
   widen(latents.model.attention.kv_rank, factor);
   widen(latents.model.attention.q_rank, factor);
   widen(latents.model.attention.d_rotary, factor);

@@ -34,7 +34,7 @@ std::size_t rounds_of(const Stage& stage) {
   return most;
 }
 
-// "15 steps", or "13 to 15 steps": candidates of a round are trained for the same time, not the same number of steps.
+// Returns "15 steps", or "13 to 15 steps": candidates of a round are trained for equal time, not for equal steps.
 std::string steps_text(const Stage& stage, std::size_t round) {
   std::int64_t least = 0, most = 0;
   for (const Candidate& candidate : stage.candidates) {
@@ -144,7 +144,7 @@ namespace {
 draw::LineChart stage_chart(const Stage& stage) {
   draw::LineChart chart{.title = "Bits per byte: " + stage.title, .x_label = stage.title};
   std::vector<draw::Line> rounds;
-  constexpr std::size_t kRoom = 5, kNameLength = 16;  // names, and characters of a name, that fit on a phone's screen
+  constexpr std::size_t kRoom = 5, kNameLength = 16;  // names, and characters per name, that fit on a phone's screen
   const std::size_t every = stage.candidates.size() > kRoom ? 2 : 1;
   for (std::size_t place = 0; place < stage.candidates.size(); ++place) {
     const Candidate& candidate = stage.candidates[place];
@@ -242,7 +242,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The lines of the config's TOML with these keys, under their table headings.
+// Returns the lines of the config's TOML that set these keys, under their table headings.
 std::string lines_with(const config::Config& config, const std::set<std::string>& keys) {
   std::istringstream lines(config::to_toml(config));
   std::string text, table, heading;
@@ -271,7 +271,7 @@ std::set<std::string> changed_keys(const config::Config& config, const config::C
 }
 
 std::string quoted(const std::string& text) {
-  return Json(text).dump();  // also a TOML string if it is a path or a name
+  return Json(text).dump();  // a valid TOML string too, for a path or a name
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the steps, if the config has no warm-up.
+// The share of the steps used for warm-up if the config has none.
 constexpr double kWarmupShare = 0.1;
 
 double bits_per_byte(const compare::TrainedRun& run) {
@@ -88,8 +88,8 @@ std::string lower_case_first(std::string text) {
   return text;
 }
 
-// Trains without the log lines at the start of a run. The folder of all pilot runs is locked, so no other process
-// trains this one.
+// Trains without the log lines at the start of a run. The parent folder is locked, so no other process can train this
+// run.
 const compare::TrainedRun& train_pilot(compare::Runs& runs, const compare::PlannedRun& run, const std::string& title) {
   const FewerLines brief;
   const compare::TrainedRun* const trained = runs.train(run, title);
@@ -162,14 +162,14 @@ void PilotRuns::measure(Candidate& candidate) {
   candidate.parameters = cost::count_parameters(candidate.config.model);
 }
 
-// Covers the same part of the text with every tokenizer.
+// Every tokenizer gets the same part of the text.
 std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
   return std::lround(
       std::ceil(options_.validation_fraction * static_cast<double>(text_of(candidate.config).validation)));
 }
 
 double PilotRuns::overhead(const Candidate& candidate) {
-  constexpr double kForward = 1.0 / 3.0;  // of the time of a step
+  constexpr double kForward = 1.0 / 3.0;  // share of a training step's time
   const config::Config& config = candidate.config;
   const auto tokens = static_cast<double>(config.train.batch_size * config.model.context_length);
   const double token_seconds = candidate.step_seconds / tokens;
@@ -204,7 +204,7 @@ void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t see
   }
   if (!known) {
     std::error_code ignored;
-    fs::remove_all(run.folder / "checkpoints", ignored);  // only the figures are needed
+    fs::remove_all(run.folder / "checkpoints", ignored);  // only the logged figures are needed
     budget_.spend(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   candidate.rounds.back().trained.push_back(trained);
@@ -241,7 +241,7 @@ void PilotRuns::run(Stage& stage, bool last_preferred) {
   done_ = done_then;
 }
 
-// Takes the better one of the finalists, with several seeds if they are close.
+// Chooses the better of the finalists, with several seeds if their scores are close.
 void PilotRuns::settle(Stage& stage, std::vector<std::size_t> finalists, bool last_preferred) {
   if (last_preferred) {
     std::swap(finalists[0], finalists[1]);

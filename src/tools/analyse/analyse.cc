@@ -66,7 +66,7 @@ void run_pass(std::vector<RunningAnalysis>& all, const ModelRunner& runner, cons
   }
 }
 
-// At most `n` indices below `available`, evenly spread from 0.
+// Returns up to `n` evenly spaced indices in [0, available), starting with 0.
 std::set<std::int64_t> spread(std::int64_t n, std::int64_t available) {
   std::set<std::int64_t> samples;
   n = std::min(n, available);
@@ -76,7 +76,7 @@ std::set<std::int64_t> spread(std::int64_t n, std::int64_t available) {
   return samples;
 }
 
-// An analysis gets the same samples whichever other analyses run.
+// The samples of an analysis do not depend on which other analyses run.
 void run_samples(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputText& text) {
   std::vector<std::set<std::int64_t>> wanted;
   std::set<std::int64_t> any;
@@ -126,7 +126,7 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-// The requested analyses, or all that apply to the model, in the order of the page.
+// Returns the requested analyses in the order of the page; if `what` is empty, all that apply to the model.
 std::vector<const AnalysisKind*> select_analyses(const std::vector<std::string>& what, const config::ModelOptions& o,
                                                  const std::string& model) {
   std::vector<const AnalysisKind*> all;

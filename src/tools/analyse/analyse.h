@@ -19,7 +19,7 @@
 
 namespace headroom::analyse {
 
-// A chart, a table or a map of the report.
+// A chart, table or heat map in the report.
 struct Figure {
   std::string caption, remark;  // plain text
   std::string markup;           // HTML or SVG
@@ -33,13 +33,13 @@ struct Findings {
   std::string summary;  // one line, for the terminal
 };
 
-// An analysis receives the intermediate values of forward passes one at a time, as layers compute them, and accumulates
-// what it reports. Names and shapes of values are listed in nn/observer.h.
+// Receives the intermediate values of forward passes one at a time, as layers compute them, and accumulates its
+// statistics. nn/observer.h lists the names and shapes of the values.
 class Analysis {
  public:
   virtual ~Analysis() = default;
-  // The number of sample sequences to run one by one; pair values [H, T, S] are available for these only. The first
-  // sample is the start of the text, the others are spread evenly over it.
+  // The number of sample sequences to run one by one. Pair values [H, T, S] are available only in these passes. The
+  // first sample is the start of the text; the others are evenly spaced.
   virtual std::int64_t samples() const { return 0; }
   // Whether to run the whole text, several sequences in a batch.
   virtual bool wants_all_text() const { return false; }
@@ -47,15 +47,16 @@ class Analysis {
   virtual bool wants(std::string_view /*name*/, const InputBatch& /*input*/) const { return false; }
   virtual void observe_value(std::string_view /*name*/, const at::Tensor& /*value*/, const InputBatch& /*input*/) {}
   virtual void end_pass(const InputBatch& /*input*/) {}
-  // Called once, after all passes. An analysis of parameters, or of generated sequences, does all its work here.
+  // Called once, after all passes. An analysis that reads only parameters or generates its own input does all its work
+  // here.
   virtual Findings finish(const ModelRunner& runner) = 0;
 };
 
 struct AnalysisKind {
   std::string_view name;   // as in --what
-  int order;               // on the page
+  int order;               // position on the page, ascending
   std::string_view about;  // one sentence for the page
-  // Why the analysis does not apply to these options; empty if it does.
+  // Returns the reason why the analysis does not apply to these options; empty if it applies.
   std::string (*refusal)(const config::ModelOptions& options);
   std::unique_ptr<Analysis> (*make)(const ModelRunner& runner);
 };
@@ -84,7 +85,7 @@ struct AnalyseRequest {
 };
 
 struct ModelFindings {
-  std::string name;  // of the run, or of one of its checkpoints
+  std::string name;  // of the run or checkpoint
   std::int64_t step = 0;
   std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
 };
@@ -94,14 +95,14 @@ struct ModelFindings {
 void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
                       const std::string& model);
 
-// Throws UserError as require_analyses() does, and if the text cannot be read.
+// Throws UserError if require_analyses() does or if the text cannot be read.
 ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
 
 // Writes analysis.json, report.html and analysis.safetensors to the folder `out`. Returns the document of
 // analysis.json, {"analyses": {name: metrics}, ...}, with the path of the page under "report".
 Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest& request,
                     const std::filesystem::path& out);
-// Throws UserError if `out` is a file, or a folder with another command's report.html.
+// Throws UserError if `out` is a file, or a folder that contains another command's report.html.
 void check_output_folder(const std::filesystem::path& out);
 
 }  // namespace headroom::analyse

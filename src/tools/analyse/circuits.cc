@@ -1,9 +1,10 @@
 // The effect of heads on the output: the tokens that a head's value-output circuit maps a token to (DCMHA, Eq. 12), and
-// each head's contribution to the last token by integrated gradients (Sundararajan et al. 2017; DCMHA, Appendix G.1).
+// each head's contribution to the logit of the last token by integrated gradients (Sundararajan et al. 2017; DCMHA,
+// Appendix G.1).
 //
-// Eq. 12: x = embed(t), x += MLP_0(norm(x)), logits = unembed(norm_l(x) W_V W_O). For any kind of layer this is a
-// forward pass over a single token with its attention weight set to 1. Without setting it, composed heads would
-// multiply the value by the composed weight of a single token, which may be negative.
+// Eq. 12: x = embed(t), x += MLP_0(norm(x)), logits = unembed(norm_l(x) W_V W_O). For any kind of layer, this is a
+// forward pass over a single token with its attention weight set to 1. The weight must be set explicitly, because
+// composed heads would scale the value by the composed weight, which may be negative.
 #include <ATen/core/grad_mode.h>
 
 #include <fmt/ranges.h>
@@ -22,8 +23,8 @@ namespace {
 
 constexpr std::int64_t kCircuitTokens = 24;
 constexpr std::int64_t kTopTokens = 10;
-constexpr std::int64_t kAnswerContext = 128;  // at most so many tokens before the answer
-constexpr std::int64_t kSteps = 20;           // of the integration
+constexpr std::int64_t kAnswerContext = 128;  // maximum number of tokens before the answer
+constexpr std::int64_t kSteps = 20;           // integration steps
 
 class CircuitsAnalysis : public Analysis {
  public:
@@ -43,7 +44,7 @@ class CircuitsAnalysis : public Analysis {
   }
 
  private:
-  // Distinct tokens of the text that begin with a letter.
+  // Returns the distinct tokens of the text that begin with a letter.
   std::vector<std::int64_t> words_of(const ModelRunner& runner) const {
     std::vector<std::int64_t> all;
     std::set<std::int64_t> seen;
@@ -80,7 +81,7 @@ class CircuitsAnalysis : public Analysis {
       replacer.instead[fmt::format("{}.{}", name, kFinalWeights)] = at::ones({1});
       models::Memory none;
       runner.forward(single, none, replacer);
-      // Without the output gate, which depends on the query.
+      // The output gate is left out because it depends on the query.
       const at::Tensor value =
           replacer.at(name + (replacer.values.contains(name + ".value_sum") ? ".value_sum" : ".o"));
       const at::Tensor written =
@@ -96,7 +97,8 @@ class CircuitsAnalysis : public Analysis {
                              .full_width = true});
   }
 
-  // A table for each head: the tokens of the highest logits for each token, and how often it is among them itself.
+  // An HTML table per head: for each token, the tokens with the highest logits. Also reports how often a token is among
+  // its own top tokens.
   static std::string list_top(const ModelRunner& runner, const std::string& layer,
                               const std::vector<std::int64_t>& tokens, const at::Tensor& logits, Findings& found) {
     const at::Tensor top = std::get<1>(logits.topk(std::min(kTopTokens, logits.size(2)), -1)).contiguous();
@@ -125,7 +127,7 @@ class CircuitsAnalysis : public Analysis {
     return markup;
   }
 
-  // ln p(answer) of the token after `before`.
+  // Returns ln p(answer | before).
   static at::Tensor log_probability(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
                                     nn::Observer& observer) {
     return runner.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
@@ -184,7 +186,7 @@ class CircuitsAnalysis : public Analysis {
   }
 
   // Integrated gradients along the straight path from 0 to a layer's head outputs `o` [1, H, T, w], by the midpoint
-  // rule, [H, T].
+  // rule. Returns [H, T].
   static at::Tensor integrated(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
                                const std::string& name, const at::Tensor& o) {
     const at::AutoGradMode with_graph(true);

@@ -21,16 +21,16 @@ at::Tensor composed_terms(const StageMaps& maps, const at::Tensor& a) {
 namespace {
 
 constexpr std::int64_t kComposedSamples = 4;
-constexpr double kTermMap = 300.0;  // width
+constexpr double kTermMap = 300.0;  // width in pixels
 
-// Accumulated over samples, for one stage of one layer.
+// Sums over the samples, for one stage of one layer.
 struct StageSums {
-  at::Tensor size;  // [5], the sum of |term|
+  at::Tensor size;  // [5], sum of |term|
   double composed = 0.0, pairs = 0.0;
-  double residual = 0.0;  // the largest difference between the sum of terms and the composed value
+  double residual = 0.0;  // largest |sum of terms - composed value|
 };
 
-// One pair of the first sample, for one stage of one layer: the last query and `key`.
+// One stage of one layer for one pair of the first sample: the last query and `key`.
 struct StageExample {
   std::int64_t key = 0;
   at::Tensor columns;  // [H, 7]: before, the five terms, after
@@ -57,7 +57,7 @@ class CompositionAnalysis : public Analysis {
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string what(value_of(name));
     values_[what] = value[0].to(at::kFloat);
-    if (what == "probs_composed") {  // the last of a layer
+    if (what == "probs_composed") {  // the last value of a layer
       add_layer(layer_of(name));
       values_.clear();
     }
@@ -112,7 +112,7 @@ class CompositionAnalysis : public Analysis {
     }
   }
 
-  // Takes the last query, and the key whose weight changes most by composition.
+  // Selects the last query and the key whose weight composition changes most.
   void keep_example(const std::string& name, const std::string& layer, std::size_t stage, const StageMaps& maps,
                     const at::Tensor& before, const at::Tensor& after) {
     const at::Tensor changed = (values_.at("probs_composed") - values_.at("probs")).abs();
@@ -134,7 +134,7 @@ class CompositionAnalysis : public Analysis {
     examples_[name] = std::move(example);
   }
 
-  // The factor u of the keys' low-rank map, for each token: the heads it reads from.
+  // Returns the factor u of the keys' low-rank map for each token: how much it reads from each head.
   at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
     const config::AttentionOptions& o = options_.attention;
     if (std::find(o.compose_low_rank.begin(), o.compose_low_rank.end(), "key") == o.compose_low_rank.end() ||
@@ -149,7 +149,7 @@ class CompositionAnalysis : public Analysis {
     return all.narrow(1, 0, o.compose_rank * o.n_heads).t().to(at::kCPU).contiguous();
   }
 
-  // Mean size of each term of a stage by layer, [L, 5].
+  // Returns the mean size of each term of a stage, per layer: [L, 5].
   at::Tensor term_sizes(const ModelRunner& runner, std::size_t stage, Findings& found) const {
     std::vector<at::Tensor> rows;
     std::vector<std::string> names;
@@ -166,7 +166,7 @@ class CompositionAnalysis : public Analysis {
     }
     const at::Tensor all = at::stack(rows);
     found.tensors["mean_size." + stages_[stage]] = all;
-    // Shares within each layer, so that layers with small scores are visible.
+    // Normalised per layer, so that layers with small scores remain visible.
     const at::Tensor shares = all / all.sum(1, /*keepdim=*/true).clamp_min(1e-30);
     found.figures.push_back(
         {.caption = stages_[stage] == "pre" ? "terms before the softmax" : "terms after the softmax",

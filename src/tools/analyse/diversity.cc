@@ -12,11 +12,11 @@
 namespace headroom::analyse {
 namespace {
 
-// C C^T [d, d], where C is the concatenation of all matrices.
+// Returns C C^T [d, d], where C is the concatenation of all matrices.
 at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
   at::Tensor sum;
   for (const Circuit& head : heads) {
-    at::Tensor inner;  // the sum of r^T r
+    at::Tensor inner;  // sum of r^T r
     for (const at::Tensor& r : head.right) {
       const at::Tensor square = r.t().mm(r);
       inner = inner.defined() ? inner + square : square;
@@ -29,7 +29,7 @@ at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
   return sum;
 }
 
-// The dot products of all matrices, taken as vectors, [n, n].
+// Returns the dot products of all pairs of flattened matrices, [n, n].
 at::Tensor dot_products(const std::vector<Circuit>& heads) {
   std::vector<at::Tensor> left, right;
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
@@ -80,7 +80,7 @@ double diversity(const std::vector<Circuit>& heads) {
 
 namespace {
 
-constexpr std::size_t kMostPoints = 120;  // of a curve
+constexpr std::size_t kMostPoints = 120;  // per curve
 
 // The circuits of each head of an attention layer.
 class LayerCircuits {
@@ -116,7 +116,7 @@ class LayerCircuits {
     return runner_.parameter(name_ + "." + name).to(at::kCPU, at::kDouble);
   }
 
-  // A head's matrices for one projection, [d, e] ([e, d] for "o"): a single one, or one per expert.
+  // Returns a head's matrices for one projection, [d, e] ([e, d] for "o"): one matrix, or one per expert.
   std::vector<at::Tensor> side(char which, std::int64_t head, std::int64_t copy) const {
     if (options_.projection->has_latent()) {
       return {latent(which, head)};
@@ -131,7 +131,7 @@ class LayerCircuits {
     if (w.dim() == 2) {
       return {w};  // shared by all heads
     }
-    const bool first = which == 'o' || routes_heads(options_);  // whether heads are the first axis
+    const bool first = which == 'o' || routes_heads(options_);  // whether dimension 0 is the head
     return {w.select(first ? 0 : 1, shared_by(which, head))};
   }
 
@@ -140,7 +140,7 @@ class LayerCircuits {
     return keys ? head / (options_.n_heads / options_.computed_kv_heads()) : head;
   }
 
-  // The projection through the latent, including the scale of the latent's norm but not its division.
+  // Returns the projection through the latent. Includes the scale of the latent's norm but not its division by the RMS.
   at::Tensor latent(char which, std::int64_t head) const {
     if (which == 'o') {
       return matrix("w_o")[head];
@@ -195,7 +195,7 @@ class DiversityAnalysis : public Analysis {
         found.metrics["mean"][kNames[which]]["diversity"] = sum / static_cast<double>(sizes[which].size());
       }
       found.metrics["mean"][kNames[which]]["components_for_90_percent"] = mean.lt(0.9).sum().item<std::int64_t>() + 1;
-      // The mean of the curve: 1 if a single component explains all variance.
+      // The mean of the curve is 1 if a single component explains all variance.
       found.metrics["mean"][kNames[which]]["captured_variance"] = mean.mean().item<double>();
     }
     found.figures.push_back(

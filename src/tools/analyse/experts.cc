@@ -1,5 +1,5 @@
-// The use of experts: their load (MoA, Figures 3 and 4), the tokens and kinds of token routed to them, and the words
-// most specific to them (MoA, Table 4) by pointwise mutual information, log2 of p(word, expert) / (p(word) p(expert)).
+// Expert usage: the load (MoA, Figures 3 and 4), the tokens and token kinds routed to each expert, and the words most
+// specific to it (MoA, Table 4) by pointwise mutual information, log2 of p(word, expert) / (p(word) p(expert)).
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -19,13 +19,13 @@ namespace headroom::analyse {
 namespace {
 
 constexpr std::int64_t kListed = 10;  // tokens and words per expert
-constexpr double kMinCount = 5.0;     // of a word for an estimate of its mutual information
+constexpr double kMinCount = 5.0;     // minimum word count for estimating its mutual information
 constexpr std::int64_t kInitialRows = 1024;
 
-// How often each token, word or kind was routed to each expert.
+// Counts how often each token, word or token kind was routed to each expert.
 class Counts {
  public:
-  // items: [n], -1 is ignored; experts: [n, m], each below `width`.
+  // `items` is [n], with -1 ignored; `experts` is [n, m], each element below `width`.
   void add(const at::Tensor& items, const at::Tensor& experts, std::int64_t width) {
     const at::Tensor known = items.ge(0).nonzero().squeeze(1);
     if (known.numel() == 0) {
@@ -44,7 +44,7 @@ class Counts {
     const at::Tensor cells = (rows.unsqueeze(1) * width + experts.index_select(0, known)).reshape({-1});
     counts_.view({-1}).scatter_add_(0, cells, at::ones(cells.sizes(), at::kInt));
   }
-  // [n, width] float64; undefined if nothing was counted.
+  // Returns [n, width] float64; undefined if nothing was counted.
   at::Tensor table(std::int64_t n) const {
     return counts_.defined() ? counts_.narrow(0, 0, std::min(n, counts_.size(0))).to(at::kDouble) : at::Tensor();
   }
@@ -57,7 +57,7 @@ class Counts {
 struct Router {
   std::int64_t n_heads = 1, n_experts = 1;
   at::Tensor count, gate_sum;  // [H, E]: tokens routed to each expert, and the sum of their gates
-  at::Tensor index;            // [n, H, K]: routed experts whose gates have not been observed yet
+  at::Tensor index;            // [n, H, K]: routed experts whose gates are still to be observed
   std::int64_t calls = 0;      // in the current pass
   Counts tokens, words, kinds;
 };
@@ -85,7 +85,7 @@ class ExpertsAnalysis : public Analysis {
     if (name.find(".select") == std::string_view::npos || (value != "index" && value != "weight")) {
       return false;
     }
-    // A routing shared by both sides is counted once.
+    // Routing that both projections share is counted once.
     return !(options_.attention.shared_selection && name.find(".cross.") == std::string_view::npos &&
              name.find(".select_out.") != std::string_view::npos);
   }
@@ -104,7 +104,7 @@ class ExpertsAnalysis : public Analysis {
     router.calls += value_of(name) == "index" ? 1 : 0;
     const Indices& read = indices_for(name, router);
     const std::int64_t b = input.tokens.size(0), n = read.token.numel();
-    // Without memory, which precedes these tokens and was counted before.
+    // Drops the memory, which precedes these tokens and has already been counted.
     const at::Tensor own = value.view({b, -1, value.size(1), value.size(2)})
                                .narrow(1, value.size(0) / b - n / b, n / b)
                                .flatten(0, 1)
@@ -167,7 +167,7 @@ class ExpertsAnalysis : public Analysis {
     return router;
   }
 
-  // The sequence that is routed. A classifier of pairs encodes its two texts one after the other.
+  // Returns the indices of the sequence being routed. A classifier of pairs encodes its two texts one after the other.
   const Indices& indices_for(std::string_view name, const Router& router) const {
     if (options_.kind == config::ModelKind::classifier) {
       return router.calls > 1 && target_ ? *target_ : source_;
@@ -180,7 +180,7 @@ class ExpertsAnalysis : public Analysis {
 
   Json metrics_of(const Router& router, const at::Tensor& load) const {
     Json metrics = Json::object();
-    // As a share of log E: 1 for an even load.
+    // Divided by log E, so that a balanced load gives 1.
     const double even = std::log(static_cast<double>(std::max<std::int64_t>(router.n_experts, 2)));
     metrics["entropy"] = to_vector(at::special_entr(load).sum(-1) / even);
     metrics["unused"] = router.count.eq(0.0).sum().item<std::int64_t>();
@@ -215,8 +215,8 @@ class ExpertsAnalysis : public Analysis {
         {"head", x / router.n_experts}, {"expert", x % router.n_experts}, {"share", load.view({-1})[x].item<double>()}};
   }
 
-  // The `kListed` texts of the largest `value` [n] among those with a count of at least `least`, in decreasing order;
-  // ties go to the more frequent text.
+  // Returns the `kListed` texts with the largest `value` [n] among those that occur at least `least` times, in
+  // descending order. Ties go to the more frequent text.
   static std::vector<RankedText> largest(const at::Tensor& value, const at::Tensor& counts, const TextIndex& texts,
                                          double least) {
     constexpr double kTieBreak = 1e-9;
@@ -240,7 +240,7 @@ class ExpertsAnalysis : public Analysis {
     return largest(counts / counts.sum().clamp_min(1.0), counts, vocabulary_.tokens(), 1.0);
   }
 
-  // Texts by their pointwise mutual information with the expert, among the experts of its head.
+  // Ranks texts by their pointwise mutual information with the expert, relative to the other experts of its head.
   std::vector<RankedText> by_information(const Router& router, const Counts& of, const TextIndex& texts,
                                          std::int64_t x) const {
     const at::Tensor table = of.table(texts.size());
@@ -257,7 +257,7 @@ class ExpertsAnalysis : public Analysis {
     return largest(information, counts, texts, kMinCount);
   }
 
-  // Routers by kind: "attention.select_in", "attention.select", "ffn.select".
+  // Groups the routers by kind: "attention.select_in", "attention.select", "ffn.select".
   void draw_loads(Findings& found) const {
     std::map<std::string, std::vector<std::string>> kinds;
     for (const auto& [name, router] : routers_) {
@@ -269,7 +269,7 @@ class ExpertsAnalysis : public Analysis {
     }
   }
 
-  // MoA, Figures 3 and 4.
+  // The load curves of MoA, Figures 3 and 4.
   Figure load_curves(const std::string& kind, const std::vector<std::string>& names) const {
     draw::LineChart chart{.title = "load by expert", .x_label = "experts by load", .lines = {}};
     chart.y = draw::YScale::from_zero;
@@ -290,7 +290,7 @@ class ExpertsAnalysis : public Analysis {
             .markup = draw::line_chart(chart)};
   }
 
-  // "encoder.layer3" of "encoder.layer3.attention.select_in".
+  // Extracts "encoder.layer3" from "encoder.layer3.attention.select_in".
   static std::string layer_name(const std::string& router) {
     return router.substr(0, router.find('.', router.find("layer")));
   }
@@ -313,7 +313,7 @@ class ExpertsAnalysis : public Analysis {
                                       .column_label = "expert"})};
   }
 
-  // MoA, Table 4, for each router.
+  // The word tables of MoA, Table 4, one per router.
   void draw_tables(Findings& found) const {
     std::string markup;
     for (const auto& [name, router] : routers_) {

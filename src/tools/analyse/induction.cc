@@ -11,7 +11,7 @@
 namespace headroom::analyse {
 namespace {
 
-// Each head's weight from query n + i to key i + 1, the token after its previous occurrence: [H, n].
+// Returns each head's weight from query n + i to key i + 1, the token after its previous occurrence: [H, n].
 at::Tensor prefix_by_query(const at::Tensor& weights, std::int64_t n) {
   return weights.narrow(1, n, n).narrow(2, 1, n).diagonal(0, 1, 2);
 }
@@ -31,11 +31,11 @@ at::Tensor copying(const at::Tensor& logits, const at::Tensor& attended) {
 namespace {
 
 constexpr std::int64_t kSequences = 8;
-constexpr std::int64_t kLengths[] = {10, 64};  // tokens before the repetition, a short and a long distance
+constexpr std::int64_t kLengths[] = {10, 64};  // tokens before the repetition: a short and a long distance
 constexpr std::uint64_t kSeed = 1;
 constexpr std::int64_t kListedHeads = 12;
 
-// Sums over each head's queries, [heads] float64. `count` is the number of queries; routed heads have fewer.
+// Sums over each head's queries, [heads] float64. `count` is the number of queries, which is smaller for routed heads.
 struct InductionSums {
   at::Tensor prefix, copy, count;
 };
@@ -77,7 +77,7 @@ class InductionAnalysis : public Analysis {
   }
 
  private:
-  // All tokens but the line end, which marks the start of unrelated text.
+  // All tokens except the line end, which separates unrelated texts.
   static std::vector<std::int64_t> tokens_to_draw(const ModelRunner& runner) {
     std::vector<std::int64_t> all;
     for (std::int64_t id = 0; id < runner.tokenizer().vocabulary_size(); ++id) {
@@ -88,7 +88,7 @@ class InductionAnalysis : public Analysis {
     return all;
   }
 
-  // n different random tokens, repeated once: [1, 2 n].
+  // Returns n different random tokens followed by the same n tokens: [1, 2 n].
   static at::Tensor repeated(std::int64_t n, std::vector<std::int64_t> tokens, std::uint64_t seed) {
     Random random(seed);
     for (std::int64_t i = 0; i < n; ++i) {
@@ -116,7 +116,7 @@ class InductionAnalysis : public Analysis {
         routing = {routing.index.narrow(0, n, n), routing.weight.narrow(0, n, n)};
       }
       const at::Tensor logits = head_outputs(runner, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
-      // Sum of the weights on both occurrences of a token.
+      // The summed weight on both occurrences of each token.
       const at::Tensor attended = weights.narrow(1, n, n).unflatten(2, {2, n}).sum(2);
       add(runner, layer.name, prefix_by_query(weights, n), copying_by_query(logits, attended), routing);
       if (shown_.find(layer.name) == shown_.end()) {
@@ -212,7 +212,7 @@ class InductionAnalysis : public Analysis {
 
   void show_best(const ModelRunner& runner, const HeadScores& best, const std::string& back, Findings& found) const {
     if (routes_heads(runner.options().attention)) {
-      return;  // each query is routed to other heads
+      return;  // the routed heads differ from query to query
     }
     const at::Tensor weights = shown_.at(best.layer + ".attention")[best.head];
     found.figures.push_back(

@@ -14,11 +14,11 @@
 namespace headroom::analyse {
 namespace {
 
-constexpr std::int64_t kMaxSampleTokens = 256;       // the size of pair values grows with the square
-constexpr std::int64_t kBatchTokens = 4096;          // at most, per batch
-constexpr std::int64_t kBatchRows = 16;              // at most, per batch
-constexpr std::int64_t kValidationTokens = 1 << 16;  // read of the run's validation data
-constexpr std::int64_t kMaxFileBytes = 64 << 20;     // of a file with one example a line
+constexpr std::int64_t kMaxSampleTokens = 256;       // pair values grow with the square of the length
+constexpr std::int64_t kBatchTokens = 4096;          // maximum per batch
+constexpr std::int64_t kBatchRows = 16;              // maximum per batch
+constexpr std::int64_t kValidationTokens = 1 << 16;  // maximum read from the run's validation data
+constexpr std::int64_t kMaxFileBytes = 64 << 20;     // for a file with one example per line
 
 // A stream of tokens, cut into chunks of the model's context length.
 class TokenStream : public InputText {
@@ -159,7 +159,7 @@ std::vector<std::string> lines_of(const TextInput& source) {
   return lines;
 }
 
-// Encodes at most `limit` tokens. Sets `cut` if there are more.
+// Encodes up to `limit` tokens and sets `cut` if the text has more.
 std::vector<std::int64_t> encode_up_to(std::int64_t limit, const tokenizers::Tokenizer& tokenizer,
                                        std::string_view text, std::string_view where, bool& cut) {
   std::vector<std::int32_t> ids;
@@ -174,7 +174,7 @@ std::vector<std::int64_t> encode_up_to(std::int64_t limit, const tokenizers::Tok
   return wide;
 }
 
-// One example a line.
+// Reads one example per line.
 std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const TextInput& source) {
   const config::ModelOptions& o = opened.config().model;
   const bool pairs = o.kind == config::ModelKind::encoder_decoder;
@@ -213,7 +213,7 @@ std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const Te
   return std::make_unique<ExampleList>(runner, std::move(all));
 }
 
-// Labelled sequences: all of `file`, or the start of the run's validation data if `file` is empty.
+// Opens labelled sequences: all of `file`, or the start of the run's validation data if `file` is empty.
 std::unique_ptr<InputText> open_labelled(const store::OpenedModel& opened, const std::string& file) {
   std::vector<std::string> files;
   if (!file.empty()) {

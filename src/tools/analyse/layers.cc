@@ -13,7 +13,7 @@ namespace headroom::analyse {
 
 namespace {
 
-// "0.25", "-3", "12.5%", and "\u2013" for an unknown number.
+// Accepts "0.25", "-3", "12.5%", and "\u2013" for an unknown number.
 bool is_number(std::string_view cell) {
   return cell == "\u2013" || cell.find_first_not_of("0123456789.-+%") == std::string_view::npos;
 }
@@ -67,7 +67,7 @@ at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, con
   if (!routing.index.defined()) {
     fail("{}: the outputs of routed heads or experts need the routing", layer);
   }
-  // By token: [N, H, w].
+  // One row per token: [N, H, w].
   const at::Tensor rows = o.transpose(1, 2).reshape({b * t, h, -1});
   at::Tensor sum;
   if (!experts) {  // slot h holds the h-th routed head

@@ -1,4 +1,4 @@
-// What several analyses need to know of a model's layers.
+// Layer helpers shared by several analyses.
 //
 // Shapes: B sequences, T queries, S keys, H heads, w width of a head's output, d d_model, E experts, K selected
 // experts.
@@ -18,14 +18,14 @@ namespace headroom::analyse {
 // Throws InterruptedError after Ctrl-C.
 void stop_if_interrupted();
 
-// The parts of a value's name, "layer3.attention.probs": "layer3.attention" and "probs".
+// Splits the name of a value: "layer3.attention.probs" into "layer3.attention" and "probs".
 std::string layer_of(std::string_view value);
 std::string_view value_of(std::string_view name);
 
 // The attention weights that multiply the values, after all compositions.
 inline constexpr std::string_view kFinalWeights = "probs_composed";
 
-// Why a model has no attention matrices, or does not read text from left to right; empty if it does.
+// Return the reason why a model has no attention matrices, or does not read text from left to right; empty if it does.
 std::string refuse_without_scores(const config::ModelOptions& options);
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
@@ -35,11 +35,11 @@ struct RoutedExperts {
   at::Tensor index, weight;
 };
 
-// From recorded values of a layer; undefined if there are none.
+// Reads the routing from a layer's recorded values; undefined if there is none.
 RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer);
 
-// What each head adds to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output matrices. The sum
-// over heads is the output without biases.
+// Returns each head's contribution to the layer's output, [B, H, T, d]: `o` [B, H, T, w] times the head's output
+// matrices. The sum over heads is the output without biases.
 at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
                         const RoutedExperts& routing);
 
@@ -47,12 +47,12 @@ at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, con
 // final norm, but not its division.
 at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm);
 
-// Whether each token is routed to some of many heads. Then H counts the slots of a token.
+// Whether each token is routed to a subset of the heads. H then counts a token's routed slots.
 bool routes_heads(const config::AttentionOptions& options);
-// The weight of each head or expert, 0 if not selected, [n, H, E]. `routing` is [n, H, K].
+// Scatters gates to [n, H, E], 0 for heads or experts that are not selected. `routing` is [n, H, K].
 at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts);
 
-// Records the values that match its patterns, and replaces those in `instead`.
+// Records the values that match its patterns and substitutes those in `instead`.
 class Replacer : public nn::Recorder {
  public:
   explicit Replacer(std::vector<std::string> patterns) : nn::Recorder(std::move(patterns)) {}
@@ -63,15 +63,15 @@ class Replacer : public nn::Recorder {
 
 draw::Cells cells_of(const at::Tensor& matrix);
 std::vector<double> to_vector(const at::Tensor& vector);
-// The text of each token of a sequence [T].
+// Returns the text of each token of a sequence [T].
 std::vector<std::string> token_texts(const ModelRunner& runner, const at::Tensor& tokens,
                                      TextSide side = TextSide::target);
-// A token for labels: line ends and tabs as symbols, without its leading blank.
+// Formats a token as a label: without its leading blank, with symbols for line ends and tabs.
 std::string display_text(std::string_view token);
 
-// A titled map in a grid of maps. Its shades range to the largest absolute value.
+// A titled map for a grid of maps. The colour scale ends at the largest absolute value.
 std::string small_map(draw::HeatMap map, const at::Tensor& values);
-// An HTML table. Cells are markup; columns of numbers are right-aligned.
+// An HTML table. Cells are markup; numeric columns are right-aligned.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace headroom::analyse

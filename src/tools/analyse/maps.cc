@@ -1,6 +1,6 @@
 // Attention maps of the start of the text (SwitchHead, appendix, Figures 2-6): each head, with the weights of output
-// experts on the left and of value experts below, and the maximum over heads. With relative positions also the content
-// and position terms of the scores.
+// experts on the left and of value experts below, and the maximum over heads. Models with relative positions also show
+// the content and position terms of the scores.
 #include <algorithm>
 #include <cmath>
 
@@ -58,7 +58,8 @@ class MapsAnalysis : public Analysis {
   }
 
  private:
-  // By head: the entropy of the weights, and the mean weight of the first, the query's own and the previous token.
+  // Per head: the entropy of the weights, and the mean weight on the first token, on the query's own token and on the
+  // previous one.
   static Json metrics_of(const at::Tensor& weights, const AttentionLayer& layer) {
     Json metrics = Json::object();
     const at::Tensor entropy = at::special_entr(weights).sum(-1).mean(-1);
@@ -126,7 +127,7 @@ class MapsAnalysis : public Analysis {
     return remark + (out || in || heads ? " (darkest shade: 1)" : "");
   }
 
-  // [T, H, E]; undefined if the layer has no such router.
+  // Returns [T, H, E]; undefined if the layer has no such router.
   at::Tensor router_weights(const std::string& name, Findings& found) const {
     const auto routing = routings_.find(name);
     if (routing == routings_.end()) {
@@ -137,14 +138,14 @@ class MapsAnalysis : public Analysis {
     return weights;
   }
 
-  // Routed heads: the weight of each head in slot h, [T, E].
+  // For routed heads, returns the gate of each head in slot h, [T, E].
   at::Tensor slot_weights(const std::string& layer, std::int64_t h) const {
     const RoutedExperts& routing = routings_.at(layer + ".select");
     return dense_gates({routing.index.narrow(2, h, 1), routing.weight.narrow(2, h, 1)}, router_width(layer + ".select"))
         .squeeze(1);
   }
 
-  // The number of heads or experts to choose from.
+  // The number of heads or experts that the router selects from.
   std::int64_t router_width(const std::string& name) const {
     const config::AttentionOptions& o = options_.attention;
     return name.ends_with(".select") ? o.projection->all_heads(o) : o.n_experts;
@@ -163,8 +164,8 @@ class MapsAnalysis : public Analysis {
     return texts;
   }
 
-  // With its keys set to 0, a layer's scores are the position term. One layer at a time, so that the queries are
-  // unchanged.
+  // If a layer's keys are set to 0, its scores equal the position term. Layers are processed one at a time so that the
+  // queries do not change.
   void add_score_terms(const ModelRunner& runner, Findings& found) const {
     for (const AttentionLayer& layer : runner.attention_layers()) {
       if (layer.cross) {

@@ -1,4 +1,4 @@
-// The quantities that analyses report, as functions of plain tensors. Each is defined in the file of its analysis.
+// The quantities that analyses report, as functions of plain tensors. Each is defined in its analysis's source file.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -10,33 +10,34 @@
 
 namespace headroom::analyse {
 
-// rank.cc. The number of singular values >= `threshold` of each matrix [.., m, n], computed in float64; shape [..].
+// rank.cc. Returns the number of singular values >= `threshold` of each matrix [.., m, n], computed in float64; shape
+// [..].
 at::Tensor matrix_ranks(const at::Tensor& matrices, double threshold);
 
 // induction.cc. The two scores of an induction head (Olsson et al. 2022; SwitchHead, section 4). The input is a
 // sequence of n different tokens, repeated once.
 //
-// The mean attention weight from a token of the second half to the token after its first occurrence, [H], in 0..1.
-// `weights` is [H, 2 n, 2 n].
+// Returns the mean attention weight from a token of the second half to the token after its first occurrence, [H], in
+// 0..1. `weights` is [H, 2 n, 2 n].
 at::Tensor prefix_matching(const at::Tensor& weights, std::int64_t n);
-// The share of a head's positive effect on the logits that falls on the tokens it attends to, [H]. `logits` [H, n, n]
-// are the head's contributions to the logits of the n tokens at each query of the second half; they are centred and cut
-// at 0. `attended` [H, n, n] is each query's weight on each token. 1: the head raises only what it attends to; 1 / n:
-// its effect does not depend on what it attends to.
+// Returns the share of a head's positive effect on the logits that falls on the tokens it attends to, [H]. `logits` [H,
+// n, n] are the head's contributions to the logits of the n tokens at each query of the second half; they are centred
+// and negative values are clamped to 0. `attended` [H, n, n] is each query's weight on each token. A score of 1 means
+// that the head raises only tokens it attends to; 1 / n means that its effect is independent of its attention.
 at::Tensor copying(const at::Tensor& logits, const at::Tensor& attended);
 
-// diversity.cc. How different the circuits of a layer's heads are (DCMHA, Figure 5; Cordonnier et al. 2020).
+// diversity.cc. Measures how much the circuits of a layer's heads differ (DCMHA, Figure 5; Cordonnier et al. 2020).
 //
-// The matrices of one head: l r^T for every l of `left` and r of `right`, [d, e] each.
+// The matrices of one head are l r^T for every l of `left` and r of `right`, [d, e] each.
 struct Circuit {
   std::vector<at::Tensor> left, right;
 };
-// The cumulative share of the variance of all matrices, concatenated to [d, n d], that their first principal components
-// explain, [d].
+// Returns the cumulative share of variance explained by the principal components of all matrices, concatenated to [d, n
+// d]: [d].
 at::Tensor captured_variance(const std::vector<Circuit>& heads);
-// 0 if all matrices are multiples of one; 1 if they are orthogonal to each other. Each of the n matrices is taken as a
-// vector of length 1; the result is the variance that the first principal component does not explain, divided by its
-// maximum 1 - 1/n. NaN for a single matrix.
+// Returns 0 if all matrices are multiples of one matrix, and 1 if they are mutually orthogonal. Each of the n matrices
+// is flattened and normalised to length 1; the result is the variance that the first principal component does not
+// explain, divided by its maximum 1 - 1/n. NaN for a single matrix.
 double diversity(const std::vector<Circuit>& heads);
 
 // composition.cc. The five terms of a composed score or weight (DCMHA, Eq. 7). `base` is the identity plus the static
@@ -48,7 +49,7 @@ struct StageMaps {
   at::Tensor base;        // [H, H], from head, to head
   at::Tensor query, key;  // [T, 2, H, H], [S, 2, H, H]: low-rank map, gates
 };
-// The terms, [5, H, T, S]. Their sum is the composed value.
+// Returns the five terms, [5, H, T, S]. Their sum is the composed value.
 at::Tensor composed_terms(const StageMaps& maps, const at::Tensor& a);
 
 }  // namespace headroom::analyse

@@ -9,9 +9,9 @@
 namespace headroom::analyse {
 namespace {
 
-constexpr std::int64_t kShownKeys = 100;  // tokens, as in the paper
+constexpr std::int64_t kShownKeys = 100;  // tokens shown, as in the paper
 constexpr std::int64_t kMixtureSamples = 4;
-constexpr double kKeyMap = 200.0;  // width
+constexpr double kKeyMap = 200.0;  // width in pixels
 
 class MixtureAnalysis : public Analysis {
  public:
@@ -74,7 +74,7 @@ class MixtureAnalysis : public Analysis {
 
   static void add(at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; }
 
-  // 0 for "k", 1 for "k2", ...; -1 for values other than keys.
+  // Returns 0 for "k", 1 for "k2", and so on; -1 for values other than keys.
   static std::int64_t component_of(std::string_view value) {
     if (value == "k") {
       return 0;
@@ -83,7 +83,8 @@ class MixtureAnalysis : public Analysis {
     return numbered ? value[1] - '1' : -1;
   }
 
-  // [R, heads]; a prior shared by heads is repeated, one by position is averaged. Undefined without a prior.
+  // Returns [R, heads]; undefined without a prior. A prior shared by all heads is repeated; a per-position prior is
+  // averaged.
   at::Tensor prior_of(const ModelRunner& runner, const std::string& layer) const {
     if (!options_.has_prior()) {
       return {};
@@ -93,7 +94,7 @@ class MixtureAnalysis : public Analysis {
       return at::full({r, heads}, 1.0 / static_cast<double>(r));
     }
     at::Tensor table = runner.parameter(layer + ".prior").to(at::kCPU, at::kFloat);
-    if (options_.prior_update == config::PriorUpdate::soft_e) {  // stores all but the last; they sum to 1
+    if (options_.prior_update == config::PriorUpdate::soft_e) {  // all but the last are stored; they sum to 1
       table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
     } else if (options_.prior_clamp) {
       table = table.clamp(0.0, 1.0);
@@ -103,7 +104,8 @@ class MixtureAnalysis : public Analysis {
                               : table;
   }
 
-  // The keys of the first sample, [R, G, n, e]; undefined if none were recorded. Computes shifted keys.
+  // Returns the keys of the first sample, [R, G, n, e]; undefined if none were recorded. Shifted keys are computed
+  // here.
   at::Tensor keys_of(const ModelRunner& runner, const std::string& layer) const {
     const auto at = keys_.find(layer);
     if (at == keys_.end()) {
@@ -129,7 +131,7 @@ class MixtureAnalysis : public Analysis {
     return cosine.mean().item<double>();
   }
 
-  // The key matrices of a component, [heads, d, e]; undefined for experts.
+  // Returns the key matrices of a component, [heads, d, e]; undefined for experts.
   static at::Tensor key_matrices(const ModelRunner& runner, const std::string& layer, std::int64_t r,
                                  const config::AttentionOptions& o) {
     at::Tensor w = runner.parameter(layer + ".w_k").to(at::kCPU, at::kFloat);
@@ -165,7 +167,7 @@ class MixtureAnalysis : public Analysis {
                              .full_width = true});
   }
 
-  // Table 7.
+  // The mixing coefficients of Transformer-MGK, Table 7.
   void draw_priors(const ModelRunner& runner, Findings& found) const {
     std::vector<std::vector<std::string>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {
@@ -200,9 +202,9 @@ class MixtureAnalysis : public Analysis {
 
   config::AttentionOptions options_;
   at::Tensor weights_;  // of the current layer, until its responsibilities are observed
-  // Sums over all pairs, by layer: each component's share of the weights [R, H], and the weights [H].
+  // Sums over all pairs, per layer: each component's share of the weights [R, H], and the weights [H].
   std::map<std::string, at::Tensor> component_sums_, weight_sums_;
-  std::map<std::string, std::vector<at::Tensor>> keys_;  // by layer and component, [G, n, e]
+  std::map<std::string, std::vector<at::Tensor>> keys_;  // per layer and component, [G, n, e]
 };
 
 std::string refuse_without_mixture(const config::ModelOptions& options) {

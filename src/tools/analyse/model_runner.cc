@@ -58,7 +58,7 @@ void ModelRunner::forward(const InputBatch& input, models::Memory& memory, nn::O
   nn::Context inner = context();
   inner.observer = &observer;
   if (const auto* language = dynamic_cast<const models::LanguageModel*>(&model())) {
-    // Targets of -1 count for nothing, so that the output layer is skipped.
+    // Targets of -1 are ignored, so no logits are computed.
     language->score(input.tokens, at::full_like(input.tokens, -1), memory, inner);
     return;
   }
@@ -96,7 +96,7 @@ std::string ModelRunner::token_text(std::int64_t id, TextSide side) const {
   if (id >= spelling.vocabulary_size()) {
     return fmt::format("<{}>", id);  // a special token of the model
   }
-  // Decoded after another token: a token loses its leading blank at the start of a text.
+  // Decoded after another token, because tokenizers drop the leading blank at the start of a text.
   std::vector<std::int32_t> before;
   try {
     before = spelling.encode("a");

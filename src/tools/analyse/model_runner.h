@@ -1,4 +1,4 @@
-// Forward passes of a trained model, of any kind that reads tokens, and the texts that analyses run it on.
+// Forward passes of a trained model of any kind that reads tokens, and the input texts of analyses.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ struct InputBatch {
   std::int64_t n_tokens() const { return tokens.numel() + (target.defined() ? target.numel() : 0); }
 };
 
-// Selects the tokenizer of a translation model. Other models have one tokenizer, whichever side is given.
+// Selects a tokenizer of a translation model. Other models have one tokenizer and ignore the side.
 enum class TextSide { source, target };
 
 struct AttentionLayer {
@@ -34,7 +34,7 @@ struct AttentionLayer {
   bool encoder = false;  // part of the encoder of an encoder-decoder
 };
 
-// The tokenizer of the checkpoint or, for a classifier, of its task. Null for models of images.
+// Returns the tokenizer of the checkpoint or, for a classifier, of its task. Null for image models.
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedModel& opened);
 
 // `opened` must outlive the runner and its copies.
@@ -50,15 +50,16 @@ class ModelRunner {
     return side == TextSide::source ? tokenizer().for_sources() : tokenizer().for_targets();
   }
   const nn::Context& context() const { return opened_->context; }
-  at::Tensor parameter(std::string_view parameter) const;  // throws Error if there is none of this name
+  at::Tensor parameter(std::string_view parameter) const;  // throws Error if there is no parameter of this name
   std::vector<AttentionLayer> attention_layers() const;
 
-  // Runs one pass without gradients and reads and updates `memory`. Skips the output layer of a language model.
+  // Runs one pass without gradients; reads and updates `memory`. Skips the output layer of a language model.
   void forward(const InputBatch& input, models::Memory& memory, nn::Observer& observer) const;
-  // Logits [B, T, V], or [B, C] of a classifier, without memory. `observer` may be null.
+  // Returns the logits [B, T, V], or [B, C] for a classifier, computed without memory. `observer` may be null.
   at::Tensor logits(const InputBatch& input, nn::Observer* observer) const;
 
-  // A token as it appears inside a text, with its leading blank. Bytes that are not UTF-8 are written as \xE2.
+  // Returns a token's text as it appears inside a sentence, with its leading blank. Invalid UTF-8 bytes are written as
+  // \xE2.
   std::string token_text(std::int64_t id, TextSide side = TextSide::target) const;
 
  private:
@@ -67,8 +68,8 @@ class ModelRunner {
 };
 
 // The text to run a model on: `text` if not empty, else the file `data` if not empty, else the start of the run's
-// validation data. `data` has the format that the run was validated on. `text` for a translation model or a classifier
-// has one example a line; a tab separates source and target, or the two texts of a pair.
+// validation data. `data` has the format of the run's validation data. For a translation model or a classifier, `text`
+// has one example per line; a tab separates source and target, or the two texts of a pair.
 struct TextInput {
   std::string text, data;
   std::string name() const { return !text.empty() ? "--text" : data.empty() ? "the run's validation data" : data; }
@@ -77,11 +78,11 @@ struct TextInput {
 class InputText {
  public:
   virtual ~InputText() = default;
-  virtual std::int64_t samples() const = 0;  // the number of single sequences
-  virtual std::int64_t tokens() const = 0;   // of the whole text
-  // Sequence i. Sets `memory` to what the preceding tokens leave.
+  virtual std::int64_t samples() const = 0;  // number of single sequences
+  virtual std::int64_t tokens() const = 0;   // in the whole text
+  // Returns sequence i and sets `memory` to the state after the preceding tokens.
   virtual InputBatch sample(std::int64_t i, models::Memory& memory) const = 0;
-  // Calls `use` for the whole text in batches, with the memory of what precedes each.
+  // Calls `use` for the whole text in batches, each with the memory of the preceding tokens.
   using UseBatch = std::function<void(const InputBatch& input, models::Memory& memory)>;
   virtual void for_each_batch(const UseBatch& use) const = 0;
 };

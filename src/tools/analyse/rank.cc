@@ -79,11 +79,11 @@ class RankAnalysis : public Analysis {
 
  private:
   struct LayerRanks {
-    std::vector<at::Tensor> ranks, shares;  // [H] per sample; shares of full rank
+    std::vector<at::Tensor> ranks, shares;  // [H] per sample; shares: rank / full rank
     std::int64_t full = 0;                  // full rank
   };
 
-  // A histogram of shares of full rank, [kBins], normalised to sum 1.
+  // Returns a histogram of rank / full rank, [kBins], normalised to sum to 1.
   static at::Tensor distribution(const at::Tensor& shares) {
     const at::Tensor bins = shares.mul(kBins).floor().clamp(0, kBins - 1).to(at::kLong).reshape({-1});
     return at::bincount(bins, {}, kBins).to(at::kDouble) / static_cast<double>(bins.numel());

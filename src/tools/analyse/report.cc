@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char *kDocument = "analysis.json", *kReport = "report.html", *kTensors = "analysis.safetensors";
 
-// Added to the style of all pages.
+// Appended to the stylesheet shared by all pages.
 constexpr const char* kAnalysisStyle = R"css(
 h2 { overflow-wrap: anywhere; } h2 small { color: var(--faint); font-weight: 400; font-size: .8em; }
 section { margin-bottom: 2.2rem; } section > h3 { font-size: 1.1rem; margin-top: 1.6rem; }

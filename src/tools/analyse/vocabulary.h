@@ -30,15 +30,15 @@ class TextIndex {
 
 inline constexpr std::array<std::string_view, 6> kTokenKinds = {"blank",       "number",     "punctuation",
                                                                 "capitalised", "lower case", "other"};
-// An index into kTokenKinds, determined by the token's first non-blank character.
+// Returns an index into kTokenKinds, determined by the token's first non-blank character.
 std::int64_t token_kind(std::string_view token);
 
 class Vocabulary {
  public:
   explicit Vocabulary(const ModelRunner& runner);
-  // For each of the tokens [B, T] in row-major order: its index, the index of its word, and its kind. Words are
-  // separated by blanks and stripped of punctuation. The word is -1 for blanks, punctuation, and words that may be cut
-  // off at the ends of a row.
+  // Indices for the tokens [B, T] in row-major order: the token, its word, and its kind. Words are separated by blanks
+  // and stripped of punctuation. The word index is -1 for blanks, punctuation, and words that may be cut off at the
+  // ends of a row.
   struct Indices {
     std::vector<std::int64_t> token, word, kind;
   };

@@ -64,7 +64,7 @@ double seconds_of(const Work& work, at::Device device) {
 std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options) {
   const at::Device device(options.device);
   std::vector<std::vector<double>> times(work.size());
-  for (std::int64_t round = -2; round < options.repeats; ++round) {  // two rounds to warm up
+  for (std::int64_t round = -2; round < options.repeats; ++round) {  // the first two rounds are warm-up
     for (std::size_t i = 0; i < work.size(); ++i) {
       if (!work[i]) {
         continue;

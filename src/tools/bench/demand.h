@@ -1,4 +1,4 @@
-// The least that a call of an operator must do: memory traffic and multiply-accumulates.
+// The minimum work of an operator call: memory traffic and multiply-accumulates.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -8,14 +8,14 @@
 namespace headroom::bench {
 
 struct Demand {
-  double bytes = 0.0;  // every tensor that is read or written, counted once
+  double bytes = 0.0;  // each tensor read or written counts once
   double flops = 0.0;  // of matrix multiplications, 2 per multiply-accumulate; 0 for other operators
   Demand& operator+=(const Demand& other);
   Demand& operator-=(const Demand& other);
 };
 
-// A call, created in the callback at its beginning with the inputs and ended in the callback at its end with the
-// outputs: the callbacks must ask for both. Views move nothing.
+// Measures a call: created in the operator's start callback with the inputs and finished in its end callback with the
+// outputs, so the callbacks must request both. Views move no bytes.
 class Call {
  public:
   explicit Call(const at::RecordFunction& begun);
@@ -24,7 +24,7 @@ class Call {
  private:
   bool in_place_ = false;
   std::vector<const void*> storages_;
-  double read_ = 0.0, first_ = 0.0, flops_ = 0.0;  // read_: bytes of all inputs; first_: of the first one
+  double read_ = 0.0, first_ = 0.0, flops_ = 0.0;  // read_: bytes of all inputs; first_: bytes of the first
 };
 
 }  // namespace headroom::bench

@@ -1,5 +1,5 @@
-// Single attention layers: gated, with a sink, and latent against plain and grouped ones; and a SwitchHead layer called
-// from C++, from headroom_torch, and written in plain PyTorch.
+// Benchmarks of single attention layers: gated, sink and latent attention against plain and grouped attention; and a
+// SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ struct InputSize {
   std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
 };
 
-// Forward and backward pass.
+// Times a forward and a backward pass.
 Work layer_training(const AttentionOptions& o, const InputSize& z, const BenchOptions& options) {
   const auto built = std::make_shared<Built>(o, z.d_model, z.tokens, options);
   const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
@@ -70,9 +70,9 @@ Work layer_training(const AttentionOptions& o, const InputSize& z, const BenchOp
   };
 }
 
-constexpr std::int64_t kSteps = 4;  // decoded tokens per measurement
+constexpr std::int64_t kSteps = 4;  // decoded tokens per timed run
 
-// Decodes tokens of a sequence with `cached` tokens in its cache.
+// Decodes tokens of a sequence that already has `cached` tokens in its cache.
 Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t d_model, const BenchOptions& options) {
   const at::NoGradGuard no_grad;
   const std::int64_t capacity = cached + kSteps * (options.repeats + 2);
@@ -99,7 +99,7 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t
   };
 }
 
-// One row per layer; the first layer is the reference. Times are multiplied by `share`.
+// Returns one row per layer; the first layer is the reference. Times are multiplied by `share`.
 template <class Make>
 void compare_layers(const std::string& what, const std::vector<NamedLayer>& layers, double share, const Make& make,
                     const BenchOptions& options, std::vector<Row>& rows) {
@@ -128,7 +128,7 @@ std::vector<Row> neighbours(const BenchOptions& options) {
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
         options, rows);
   }
-  // Both cache 256 values per token.
+  // Both layers cache 256 values per token.
   const std::vector<NamedLayer> small_caches = {
       changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
       changed("latent, 224 and 32", heads(16, 96), [](AttentionOptions& o) {
@@ -152,7 +152,7 @@ std::vector<Row> neighbours(const BenchOptions& options) {
 
 namespace {
 
-constexpr std::int64_t kTimes = 20;  // passes per turn, so that asking the process costs nothing
+constexpr std::int64_t kTimes = 20;  // passes per turn, to make the cost of the request negligible
 
 struct LayerSize {
   std::int64_t batch, context_length, d_model, n_heads, d_head, n_experts, top_k;
@@ -166,7 +166,7 @@ struct LayerSize {
 };
 
 std::vector<std::string> layer_command(const LayerSize& size, const char* layer) {
-  // The package lies beside this program's folder.
+  // The package is in a sibling of this program's folder.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   std::vector<std::string> command = python_yardstick("python", "python_layer.py");
   command.insert(command.end(), {"--package", program.parent_path().parent_path() / "python", "--layer", layer,
@@ -223,7 +223,7 @@ void add_layer_rows(const LayerSize& size, const BenchOptions& options, std::vec
     return process.ask(fmt::format("run {}", kTimes)).get<std::vector<double>>();
   };
   std::vector<double> times[3];
-  for (std::int64_t round = -1; round < options.repeats; ++round) {  // one round to warm up
+  for (std::int64_t round = -1; round < options.repeats; ++round) {  // the first round is warm-up
     const std::vector<double> now[] = {ours.run(), ask(module), ask(plain)};
     for (std::size_t i = 0; i < 3 && round >= 0; ++i) {
       times[i].insert(times[i].end(), now[i].begin(), now[i].end());

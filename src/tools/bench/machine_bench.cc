@@ -1,4 +1,4 @@
-// The machine's limits: rates of matrix multiplications and of reading memory.
+// Measures the machine's limits: the rates of matrix multiplication and of reading memory.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -54,7 +54,7 @@ std::vector<Row> machine(const BenchOptions& options) {
   for (const std::int64_t n : {256, 512, 1024, 2048}) {
     const double flops = 2.0 * static_cast<double>(n * n * n);
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
-      // Some CPUs are so slow in bf16 that a large product takes minutes without telling more than a small one.
+      // Some CPUs are so slow in bf16 that a large matmul takes minutes and adds nothing to the result of a small one.
       if (rates.contains(precision) && flops > kLongestProduct * rates[precision] * 1e9) {
         continue;
       }

@@ -1,5 +1,5 @@
-// Whole models, each in a child process, timed in turn: training steps and decoding of the papers' models against their
-// dense baselines, and losses and generation of any configs.
+// Benchmarks of whole models, each in a child process and timed in turn: training steps and decoding of the papers'
+// models against their dense baselines, and losses and generation of any configs.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@
 namespace headroom::bench {
 namespace {
 
-// Starts a child process for each workload, with the options' precision and device.
+// Starts a child process for each workload, with the precision and device of the options.
 std::vector<std::unique_ptr<BenchProcess>> started(const std::vector<WorkloadSpec>& specs,
                                                    const BenchOptions& options) {
   std::vector<std::unique_ptr<BenchProcess>> processes;
@@ -43,9 +43,9 @@ struct TimedModel {
   double macs = 0.0;  // per timed unit of work
 };
 
-// One row per model; the first model is the reference.
+// Returns one row per model; the first model is the reference.
 std::vector<Row> compare_models(const std::vector<TimedModel>& models, const BenchOptions& options) {
-  machine_limits(options);  // measured before the models take memory
+  machine_limits(options);  // measured before the models allocate memory
   std::vector<WorkloadSpec> specs;
   for (const TimedModel& model : models) {
     specs.push_back(model.spec);
@@ -68,8 +68,8 @@ TimedModel training_step(const std::string& name, const WorkloadSpec& spec) {
   return {name, spec, static_cast<double>(cost::executed_cost(spec.model(), spec.batch).step_macs)};
 }
 
-// Values read to decode one token: each weight once, and the cache of `keys` tokens. Weights are counted by the
-// multiply-accumulates of a one-token context, in which each weight takes part in exactly one.
+// Returns the number of values read to decode one token: each weight once, and the cache of `keys` tokens. Weights are
+// counted by the multiply-accumulates of a one-token context, which uses each weight exactly once.
 double values_read(config::ModelOptions o, std::int64_t keys) {
   const auto cached = static_cast<double>(cost::decoding_cache_elements(o));
   const auto room = static_cast<double>(o.memory_length + o.context_length);
@@ -88,7 +88,7 @@ struct TokenTimes {
 
 constexpr std::int64_t kRounds = 8, kTokensPerRound = 8;
 
-// Times token-by-token decoding. The models take turns, kTokensPerRound tokens each.
+// Times token-by-token decoding. The models take turns of kTokensPerRound tokens.
 std::vector<TokenTimes> token_times(const std::vector<WorkloadSpec>& specs, const BenchOptions& options) {
   const auto processes = started(specs, options);
   for (const auto& process : processes) {
@@ -179,7 +179,7 @@ std::vector<Row> decoding(const BenchOptions& options) {
 
 namespace {
 
-// The configs of the command line; `otherwise` if it names none.
+// Returns the configs on the command line, or `otherwise` if there are none.
 std::vector<WorkloadSpec> specs_of(const BenchOptions& options, const std::vector<WorkloadSpec>& otherwise) {
   std::vector<WorkloadSpec> specs = otherwise;
   if (!options.configs.empty()) {
@@ -237,7 +237,7 @@ std::vector<Row> generation(const BenchOptions& options) {
   }
   const auto processes = started(specs, options);
   std::vector<std::vector<double>> prompts(specs.size()), tokens(specs.size());
-  for (std::int64_t round = -1; round < options.repeats; ++round) {  // one round to warm up
+  for (std::int64_t round = -1; round < options.repeats; ++round) {  // the first round is warm-up
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const double prompt = processes[i]->ask("prompt").get<double>();
       const auto each = processes[i]->ask(fmt::format("run {}", options.tokens)).get<std::vector<double>>();

@@ -1,5 +1,5 @@
-// Single operators at the sizes of their tables of cases, against their references and PyTorch; attention with composed
-// heads and mixtures of keys also against plain attention.
+// Benchmarks of single operators, at the sizes in their case tables, against their references and PyTorch. Attention
+// with composed heads and with mixtures of keys is also compared with plain attention.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -24,7 +24,7 @@ ops::Setting setting_of(const BenchOptions& options) {
   return {c10::typeMetaToScalarType(type.dtype()), type.device()};
 }
 
-// Forward and backward pass with gradients of all leaves.
+// Times a forward and backward pass with gradients of all leaves.
 Work forward_backward(ops::Problem problem, Implementation implementation) {
   for (at::Tensor& leaf : problem.leaves) {
     leaf = leaf.detach().requires_grad_(true);
@@ -35,7 +35,7 @@ Work forward_backward(ops::Problem problem, Implementation implementation) {
   };
 }
 
-// The same with the fused implementation; empty if there is none for the problem on this device.
+// Like forward_backward() with the fused implementation; empty if there is none for the problem on this device.
 Work fused_forward_backward(const ops::Problem& problem) {
   try {
     return forward_backward(problem, Implementation::fused);
@@ -55,7 +55,7 @@ void append(std::vector<Row>& rows, const std::vector<Row>& more) {
 
 void attention_rows(const ops::AttentionCase& z, const BenchOptions& options, std::vector<Row>& rows) {
   const ops::Problem problem = z.problem(setting_of(options));
-  // Visible pairs only: 2 matmuls forward, 5 backward (and 1 + 3 for positions), 2 operations per MAC.
+  // Counts visible pairs only: 2 matmuls forward, 5 backward (and 1 + 3 for positions), 2 operations per MAC.
   const double pairs = static_cast<double>(z.b * z.h) * static_cast<double>(z.t) *
                        (static_cast<double>(z.s) - 0.5 * static_cast<double>(z.t - 1));
   const double flops = 2.0 * pairs * static_cast<double>(z.e) * (z.relative ? 11.0 : 7.0);
@@ -168,7 +168,7 @@ std::vector<Row> composition(const BenchOptions& options) {
   return rows;
 }
 
-// Two keys per position with half the heads against plain attention with all heads.
+// Compares two keys per position with half the heads against plain attention with all heads.
 std::vector<Row> mixture(const BenchOptions& options) {
   std::vector<Row> rows;
   for (const ops::AttentionCase& half : ops::attention_cases(ops::Role::timed)) {

@@ -1,4 +1,4 @@
-// Child processes that do timed work: they answer every line they are sent with one line of JSON.
+// Child processes for timed work, which respond to each line of input with one line of JSON.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace headroom::bench {
 
-// The command that runs a script of bench/ with the Python that has torch and the current number of threads. Throws
-// Error naming the benchmark if there is no such Python.
+// Returns the command that runs a script of bench/ with the Python that has torch and the current number of threads.
+// Throws Error naming the benchmark if there is no such Python.
 std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script);
 
 class BenchProcess {
  public:
   using Environment = std::vector<std::pair<std::string, std::string>>;
-  // Throws Error if the program cannot be started. `environment` is added to this process's own.
+  // Throws Error if the program cannot be started. `environment` is added to this process's environment.
   explicit BenchProcess(const std::vector<std::string>& command, const Environment& environment = {});
   ~BenchProcess();  // sends "quit" and waits
   BenchProcess(const BenchProcess&) = delete;
@@ -34,20 +34,20 @@ class BenchProcess {
   int pid_ = -1, to_ = -1, from_ = -1;
 };
 
-// Starts the program and lets it work once. Returns null, with `missing` as a warning, if that fails: the yardstick is
-// not installed.
+// Starts the program and runs one unit of work. If that fails, the baseline is not installed: returns null and logs
+// `missing` as a warning.
 std::unique_ptr<BenchProcess> start_if_available(const std::vector<std::string>& command, const std::string& missing);
 
-// The ranks of a distributed program, which work at the same time.
+// The ranks of a distributed program, which work simultaneously.
 class BenchRanks {
  public:
   BenchRanks(const std::vector<std::string>& command, int ranks);
-  ~BenchRanks();  // tells all ranks to quit before it waits for one, because they end together
+  ~BenchRanks();  // signals all ranks to quit before waiting for any, because they exit together
   BenchRanks(const BenchRanks&) = delete;
   BenchRanks& operator=(const BenchRanks&) = delete;
 
-  void run();             // one piece of work
-  std::int64_t memory();  // peak bytes of the rank that needs most
+  void run();             // runs one unit of work
+  std::int64_t memory();  // peak bytes of the rank that uses most
 
  private:
   std::vector<Json> ask(const std::string& line);

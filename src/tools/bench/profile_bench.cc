@@ -1,5 +1,5 @@
-// Time of training steps and decoded tokens by operator: the time in each operator without the operators it calls,
-// summed by name, against the time that its memory traffic and matmuls need at the machine's limits.
+// Profiles training steps and decoded tokens by operator: the time in each operator without the operators it calls,
+// summed by name, against the time that its memory traffic and matmuls take at the machine's limits.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
@@ -34,7 +34,7 @@ void each_tensor(const c10::IValue& value, const std::function<void(const at::Te
   }
 }
 
-// Bytes in memory, which are fewer for an expanded tensor.
+// Returns the bytes in memory, which are fewer than the elements suggest for an expanded tensor.
 double bytes_of(const at::Tensor& tensor) {
   if (!tensor.has_storage()) {
     return 0.0;
@@ -46,12 +46,12 @@ const void* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().data() : nullptr;
 }
 
-// The arguments of a call, by their places in the operator's schema.
+// The arguments of a call, accessed by name through the operator's schema.
 class Arguments {
  public:
   explicit Arguments(const at::RecordFunction& function)
       : name_(*function.operator_name()), values_(function.inputs()) {}
-  // Of the argument of that name.
+  // Returns the index of the argument with this name.
   std::size_t place(const char* name) const {
     const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name_.name.c_str(), "");
     return static_cast<std::size_t>(op.schema().argumentIndexWithName(name).value());
@@ -62,7 +62,7 @@ class Arguments {
   bool given(std::size_t i) const { return values_.at(i).isTensor() && tensor(i).defined(); }
   bool flag(std::size_t i) const { return values_.at(i).toBool(); }
   std::int64_t integer(std::size_t i) const { return values_.at(i).toInt(); }
-  // Of all tensors in a list.
+  // Returns the number of elements of all tensors in a list.
   double numel_of_all(std::size_t i) const {
     double sum = 0.0;
     each_tensor(values_.at(i), [&](const at::Tensor& tensor) { sum += static_cast<double>(tensor.numel()); });
@@ -77,8 +77,8 @@ class Arguments {
   c10::ArrayRef<const c10::IValue> values_;
 };
 
-// Matmuls over all visible pairs of a query and a key. Forward: one for each key, one for the relative term, one for
-// the values. Backward: the scores again, and two for each of these.
+// Counts matmuls over all visible query-key pairs. Forward: one per key, one for the relative term, one for the values.
+// Backward: the scores again, and two for each of these.
 double attention_flops(const Arguments& a, bool backward) {
   const at::Tensor& q = a.tensor(a.place("q"));
   const std::int64_t t = q.size(2), s = a.tensor(a.place("k")).size(2), window = a.integer(a.place("window"));
@@ -178,7 +178,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A running operator of this thread, with the time of the operators that it calls.
+// A running operator of this thread, with the accumulated time of the operators that it calls.
 struct Open : at::ObserverContext {
   explicit Open(const at::RecordFunction& function) : name(function.name()), call(function) {}
   std::string name;
@@ -224,7 +224,7 @@ void end(const at::RecordFunction& function, at::ObserverContext* context) {
   ++total.calls;
 }
 
-// A row for the whole work, then rows for the operators that take most of its time.
+// Returns a row for the whole workload, then rows for the operators that take most of its time.
 std::vector<Row> profile_of(const std::string& name, const Work& work, std::int64_t repeats, const Limits& limits) {
   work();
   work();
@@ -269,7 +269,7 @@ std::vector<WorkloadSpec> models_of_papers() {
           {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers(), .work = "decode"}};
 }
 
-// Sequences in a micro-batch, counted as full-length if the batch is given in tokens.
+// Returns the sequences per micro-batch; a batch given in tokens is converted at full length.
 std::int64_t rows_of_batch(const config::Config& config) {
   return config.whole_sequences() / config.train.accumulate;
 }

@@ -1,4 +1,4 @@
-// Time and memory of one attention layer, forward and backward, against the number of tokens, heads and experts.
+// Measures time and memory of one attention layer, forward and backward, over the number of tokens, heads and experts.
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -19,7 +19,7 @@ struct Variant {
   std::string name;
   config::AttentionOptions attention;
   Implementation implementation = Implementation::automatic;
-  std::int64_t most = 8192;  // tokens that are measured
+  std::int64_t most = 8192;  // largest measured number of tokens
 };
 
 struct LayerCost {

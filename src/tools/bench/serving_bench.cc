@@ -1,5 +1,5 @@
-// The serving engine: eight requests against one, one against a plain loop, the first token of a long prompt while
-// other requests are decoded, and eight requests against transformers' generate().
+// Benchmarks of the serving engine: eight requests against one, one against a plain loop, the first token of a long
+// prompt while other requests are decoded, and eight requests against transformers' generate().
 #include <fmt/format.h>
 
 #include "headroom/config/config.h"
@@ -50,7 +50,7 @@ struct Served {
     }
   }
 
-  // The same for one request without an engine.
+  // Generates the same number of tokens for one request without an engine.
   void loop() const {
     models::DecodeState state = model.start_decoding();
     std::vector<std::int64_t> tokens = prompt(kServedPrompt, 0);
@@ -61,7 +61,7 @@ struct Served {
   }
 };
 
-// The time to the first token of a long prompt while `others` requests are being decoded.
+// Measures the time to the first token of a long prompt while `others` requests are being decoded.
 class FirstToken {
  public:
   FirstToken(const Served& served, std::int64_t others)
@@ -121,7 +121,7 @@ void add_switchhead_rows(const BenchOptions& options, std::vector<Row>& rows) {
   rows.push_back({.name = fmt::format("a step of those {}", kServedTogether - 1), .seconds = times[5]});
 }
 
-// The shape of an imported Llama of 51 million parameters.
+// The shape of an imported Llama with 51 million parameters.
 config::ModelOptions llama() {
   config::ModelOptions o;
   o.vocabulary_size = 50257;
@@ -161,7 +161,7 @@ void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {
   const config::ModelOptions o = llama();
   const Served served(o, options);
   for (const std::int64_t requests : {std::int64_t{1}, kServedTogether}) {
-    const std::unique_ptr<BenchProcess> theirs =  // transformers is not part of the set-up
+    const std::unique_ptr<BenchProcess> theirs =  // null if transformers is not installed
         start_if_available(transformers_command(o, options, requests),
                            "serve: transformers is not installed in the yardstick's Python; left out");
     std::vector<Work> work = {[&] { served.serve(requests); }};

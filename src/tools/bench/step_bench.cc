@@ -1,5 +1,5 @@
-// Training steps against PyTorch: of one process, eager and compiled, and of several ranks with one thread each against
-// PyTorch's DistributedDataParallel.
+// Benchmarks of training steps against PyTorch: one process against eager and compiled PyTorch, and several ranks with
+// one thread each against PyTorch's DistributedDataParallel.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
@@ -48,7 +48,7 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
   return command;
 }
 
-// Null without a C++ compiler and Python's headers, which torch.compile needs.
+// Returns null if there is no C++ compiler or no Python headers, which torch.compile needs.
 std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
   return start_if_available(pytorch_command(o, options, true),
                             "step: torch.compile does not work on this machine; left out");
@@ -58,7 +58,7 @@ std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, co
 
 std::vector<Row> step(const BenchOptions& options) {
   const config::ModelOptions o = model_options();
-  machine_limits(options);  // measured before the models take memory
+  machine_limits(options);  // measured before the models allocate memory
   BenchProcess eager(pytorch_command(o, options, false));
   const std::unique_ptr<BenchProcess> compiled = compiled_pytorch(o, options);
 
@@ -98,10 +98,10 @@ struct DistributedCase {
   int ranks = 1;
   std::int64_t threads = 1;
   WorkloadSpec spec;
-  std::size_t reference = 0;  // index of the case that this one is compared with
+  std::size_t reference = 0;  // index of the case to compare with
 };
 
-// The model of `bench step` with more layers, which PyTorch's script can build as well.
+// The model of `bench step` with more layers, which PyTorch's script can also build.
 std::vector<std::string> plain_model() {
   return {"model.vocabulary_size=8000",
           "tokenizer.vocabulary_size=8000",
@@ -120,7 +120,7 @@ std::vector<std::string> plain_model() {
           "model.mlp.activation=\"gelu\""};
 }
 
-// PyTorch's step of plain_model() with DistributedDataParallel; every rank has `batch` sequences.
+// Returns the command for PyTorch's step of plain_model() with DistributedDataParallel, `batch` sequences per rank.
 std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
   const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
                      {"d_model", 512},          {"context_length", 256}, {"batch", batch}};

@@ -1,4 +1,4 @@
-// The harness that all benchmarks share: timing, the machine's limits, and the list of benchmarks.
+// The harness shared by all benchmarks: timing, the machine's limits, and the list of benchmarks.
 #pragma once
 
 #include <c10/core/TensorOptions.h>
@@ -17,40 +17,40 @@ namespace headroom::bench {
 using Work = std::function<void()>;
 
 double median(std::vector<double> values);
-// The options' device and precision.
+// Returns the device and precision of the options.
 inline at::TensorOptions type_of(const BenchOptions& options) {
   return at::TensorOptions(at::Device(options.device)).dtype(options.precision == "bf16" ? at::kBFloat16 : at::kFloat);
 }
 
 using models::synchronize;
-// Includes waiting for the device.
+// Runs `work` and returns its seconds, including the wait for the device.
 double seconds_of(const Work& work, at::Device device = at::kCPU);
 
-// Medians of several pieces of work that run in turn, A B A B ..., so that a machine whose speed drifts favours none of
-// them. NaN for an empty one.
+// Returns the medians of several workloads that run in turn, A B A B ..., so that drift in the machine's speed affects
+// all equally. NaN for an empty one.
 std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOptions& options);
 
-// One of several pieces of work that are compared with each other.
+// One of several workloads that are compared with each other.
 struct Contender {
   std::string name;
   Work work;                  // may be empty
-  double flops = 0.0;         // of the work, on matrix multiplications; 0: not counted
-  std::size_t reference = 0;  // index of the contender that it is compared with
+  double flops = 0.0;         // matmul operations of the work; 0: not counted
+  std::size_t reference = 0;  // index of the contender to compare with
 };
 
-// Times the contenders in turn; one row each. An empty one has a row without a time.
+// Times the contenders in turn and returns one row each; the row of an empty contender has no time.
 std::vector<Row> compare(const std::vector<Contender>& contenders, const BenchOptions& options);
 
 // The device's limits, measured once with the current number of threads.
 struct Limits {
-  double product_gflops = 0.0;  // the best of a large library matmul and many small tile products
+  double product_gflops = 0.0;  // the better of one large library matmul and many small tile matmuls
   double bandwidth_gb = 0.0;    // 10^9 bytes read per second, median
 };
 const Limits& machine_limits(const std::string& precision, at::Device device);
 const Limits& machine_limits(const BenchOptions& options);  // with its precision
 
-// Exponent b of the power law y = a x^b fitted to the last `n` points (0: all) by least squares of the logarithms. All
-// coordinates must be positive.
+// Returns the exponent b of the power law y = a x^b, fitted to the last `n` points (0: all) by least squares of the
+// logarithms. All coordinates must be positive.
 double growth_exponent(const std::vector<draw::Point>& points, std::size_t n = 0);
 
 // The benchmarks.

@@ -53,9 +53,9 @@ void TrainingStep::operator()() {
 
 namespace {
 
-constexpr std::int64_t kPrompt = 64;  // tokens read before decoding is timed, by default
+constexpr std::int64_t kPrompt = 64;  // default number of tokens read before decoding is timed
 
-// Decodes one token after another.
+// Decodes tokens one by one.
 class DecodingLoop {
  public:
   DecodingLoop(const config::ModelOptions& options, std::int64_t batch, std::int64_t prompt, const nn::Context& context,
@@ -82,7 +82,7 @@ class DecodingLoop {
     model_.decode(models::decode_rows(token_, states_), context_);
   }
 
-  // 10^9 bytes per second when every weight is read once, from the memory that decoding reads.
+  // Returns the rate of reading every weight once, in 10^9 bytes per second, from the memory that decoding reads.
   double bandwidth() const {
     if (const at::Device device = model_.device(); !device.is_cpu()) {
       return machine_limits("fp32", device).bandwidth_gb;
@@ -95,7 +95,7 @@ class DecodingLoop {
     std::vector<Chunk> chunks;
     double bytes = 0.0;
     for (const nn::Parameter& p : model_.parameters().all()) {
-      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // of any type
+      const auto words = static_cast<std::int64_t>(p.tensor.nbytes() / sizeof(float));  // for any type
       for (std::int64_t at = 0; at < words; at += kChunk) {
         chunks.push_back({static_cast<const float*>(p.tensor.const_data_ptr()) + at, std::min(kChunk, words - at)});
         bytes += static_cast<double>(chunks.back().n) * sizeof(float);
@@ -121,7 +121,7 @@ class DecodingLoop {
   std::vector<models::DecodeState> states_;
 };
 
-// The loss of a batch as in an evaluation: no gradients, parameters stored as for decoding.
+// Computes the loss of a batch as in an evaluation: no gradients, parameters stored as for decoding.
 class ForwardPass {
  public:
   ForwardPass(const config::ModelOptions& options, std::int64_t batch, const nn::Context& context, at::Device device)

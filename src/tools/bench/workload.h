@@ -1,5 +1,5 @@
-// The work that benchmarks of whole models time: training steps, decoded tokens, losses of a batch. Each model runs in
-// a child process, so that several can be timed in turn and their memory measured separately.
+// Workloads for benchmarks of whole models: training steps, decoded tokens, losses of a batch. Each model runs in a
+// child process, so that several can be timed in turn and their memory measured separately.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct StepShape {
   at::Device device = at::kCPU;
 };
 
-// The trainer's step without files, on the same random batch every time. Shared with the other ranks of
-// parallel::default_group().
+// The trainer's step without file output, on the same random batch every time. The ranks of parallel::default_group()
+// share it.
 class TrainingStep {
  public:
   TrainingStep(const config::ModelOptions& options, const StepShape& shape);
@@ -50,22 +50,22 @@ struct Workload {
 
 struct WorkloadSpec {
   std::string recipe;            // or a path
-  std::vector<std::string> set;  // "key=value" changes to it
+  std::vector<std::string> set;  // config changes, "key=value"
   std::string work = "step";     // "step", "decode" (tokens one by one) or "forward" (losses)
   std::int64_t batch = 1;
   std::string precision = "fp32", device = "cpu";
-  std::int64_t accumulate = 1;  // micro-batches of a training step
-  std::int64_t prompt = 0;      // decode: tokens of a prompt; 0: 64, or half of the context if that is less
+  std::int64_t accumulate = 1;  // micro-batches per training step
+  std::int64_t prompt = 0;      // decode: tokens of the prompt; 0: 64, or half of the context if that is less
 
   config::ModelOptions model() const;  // throws UserError
   Workload begin() const;              // creates the model
   Json to_json() const;
 };
 
-// Changes that make a large model four layers deep, with a vocabulary small enough not to dominate its time.
+// Config changes that make a large model four layers deep, with a vocabulary small enough not to dominate its time.
 std::vector<std::string> four_layers();
 
-// The command that runs serve() of this program for the workload.
+// Returns the command that runs this program's serve() with the workload.
 std::vector<std::string> workload_command(const WorkloadSpec& spec, std::int64_t threads);
 
 }  // namespace headroom::bench

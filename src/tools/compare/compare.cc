@@ -1,4 +1,4 @@
-// compare and sweep: plan the runs, train them, summarise them, generate sample texts, write the page.
+// compare and sweep: plan the runs, train them, summarise the results, generate sample texts and write the page.
 #include "compare.h"
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The continuation of each prompt by the model of a run folder.
+// Returns each prompt's continuation by the model of a run folder.
 std::vector<std::string> generate_samples(const fs::path& folder, const std::vector<std::string>& prompts,
                                           const CompareRequest& request) {
   std::vector<std::string> texts;
@@ -53,7 +53,7 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
   return texts;
 }
 
-// Sets the record's prompts, sampling options and the samples of all models.
+// Sets the record's prompts and sampling options, and the samples of all models.
 void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& runs, const tasks::Task& task) {
   record.prompts = request.prompts;
   if (record.prompts.empty()) {
@@ -73,8 +73,8 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   }
 }
 
-// Locks the comparison's folder. Waits while another process of the same command holds the lock, which each of them
-// does only briefly: they share the runs.
+// Locks the comparison's folder. Waits for other processes of the same command, which hold this lock only briefly
+// because they share the runs.
 std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view command) {
   constexpr auto kRetryInterval = std::chrono::milliseconds(100);
   for (bool logged = false;; logged = true) {
@@ -97,8 +97,8 @@ struct Destination {
   parallel::GlooGroup* group;  // may be null
 };
 
-// Trains the record's plan, then calls `finish`, which may add to the record, and writes the page. With several ranks
-// all of them train, and the leading one does the rest.
+// Trains the record's plan, calls `finish`, which may add to the record, and writes the page. With several ranks, all
+// of them train; the leading rank does the rest.
 template <class Finish>
 CompareResult run_study(ComparisonRecord record, const std::vector<std::string>& prompts,
                         const Destination& destination, const Finish& finish) {
@@ -115,7 +115,7 @@ CompareResult run_study(ComparisonRecord record, const std::vector<std::string>&
   check_folders(record.plan);
   if (leads) {
     if (!is_finished(record.plan, runs, task)) {
-      check_runs(record.plan, prompts, task, cache);  // before the runs, whose time and memory are measured
+      check_runs(record.plan, prompts, task, cache);  // not during the runs, whose time and memory are measured
     }
     write_record(record, out);
   }

@@ -1,5 +1,5 @@
-// Trains several models, or one model with several values of its keys, under the same budget and compares them in a
-// table, a page and a few sentences.
+// Trains several models, or one model with several values of its keys, under the same budget, and compares them in a
+// table, on a page and in a few sentences.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,35 @@
 namespace headroom::compare {
 
 struct NamedConfig {
-  std::string name;  // also the name of its run folder: unique, without '/'
+  std::string name;  // unique and without '/', because it is also the name of the run folder
   config::Config config;
-  std::string family = {};  // the family of model sizes it belongs to (scaling.h); empty: none
+  std::string family = {};  // the family of model sizes (scaling.h); empty: none
 };
 
 // Loads each config with config::load_config and names it after its file: "recipes/demo/dense_h8.toml" and
-// "demo/dense_h8" are both "dense_h8". Files of the same name get their folder's name as well: "a.dense", "b.dense".
+// "demo/dense_h8" both become "dense_h8". Files of the same name are prefixed with their folder's name: "a.dense",
+// "b.dense".
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,
                                       const std::vector<std::string>& overrides = {});
 
-// The same for families of model sizes, each "NAME=CONFIG,CONFIG,...".
+// Like load_configs(), for families of model sizes, each "NAME=CONFIG,CONFIG,...".
 std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
                                        const std::vector<std::string>& overrides = {});
 
 struct CompareRequest {
-  // The first one is the baseline. With families there must be at least two, each with at least two different amounts
-  // of training compute.
+  // The first config is the baseline. Families: at least two, each with at least two different amounts of training
+  // compute.
   std::vector<NamedConfig> configs;
   std::int64_t seeds = 1;            // runs per model, with train.seed, train.seed + 1, ...
-  std::vector<Variation> tune;       // every model is tuned over all combinations of these values
+  std::vector<Variation> tune;       // tune each model over all combinations of these values
   std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
   std::filesystem::path cache;       // prepared data
-  std::vector<std::string> prompts;  // of the sample texts; empty: the beginning of the validation data
+  std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
   std::int64_t sample_tokens = 120;
   double sample_temperature = 0.8;
   std::uint64_t sample_seed = 1;
   std::string title = "Comparison";
-  std::string about;    // what is compared, shown on the page
+  std::string about;    // description of the comparison, shown on the page
   std::string command;  // the command line, shown on the page
   Kind kind = Kind::comparison;
   parallel::GlooGroup* group = nullptr;  // ranks that train each run together; null: this process alone
@@ -48,7 +49,7 @@ struct CompareRequest {
 
 struct SweepRequest {
   NamedConfig config;
-  std::vector<Variation> vary;  // one run for every combination of their values
+  std::vector<Variation> vary;  // one run for each combination of values
   std::int64_t seeds = 1;       // runs per combination
   std::filesystem::path out, cache;
   std::string command;
@@ -63,18 +64,18 @@ struct DemoRequest {
   std::string command;
 };
 
-// Trains every model with its first seed and every combination of tuned values, and takes the combination with the best
-// headline figure at the last validation. Then trains all models with the second seed, and so on. With the same seed
-// all models see the data in the same order. Finished runs in `out` (with a result.json) are reused, unfinished ones
-// resume from their newest checkpoint, so seeds and values can be added later.
-// A run that diverges sets the result's `failure`, except while tuning, where its values are not taken. Families are
-// compared by the compute they need to reach a loss.
-// Throws UserError for missing or badly named configs, for keys and values that cannot be tuned, for runs that cannot
-// be compared (different task, text or tokenizer), and for a folder that holds a run of another configuration.
+// Trains every model with its first seed and every combination of tuned values, and selects the combination with the
+// best headline figure at the last validation. Then trains all models with the second seed, and so on. Runs with the
+// same seed see the data in the same order. Finished runs in `out` (with a result.json) are reused and unfinished ones
+// resume from their newest checkpoint, so seeds and values can be added later. A run that diverges sets the result's
+// `failure`; during tuning, its values are only excluded. Families are compared by the compute they need to reach a
+// loss. Throws UserError for missing or invalid config names, for keys and values that cannot be tuned, for runs that
+// cannot be compared (different task, text or tokenizer), and for a folder that contains a run of another
+// configuration.
 CompareResult compare(const CompareRequest& request);
 
-// Trains `config` with every combination of the values: all with the first seed, then all with the second, and so on.
-// Reuses and resumes runs as compare() does. The result is sorted, best first; runs that diverged come last.
+// Trains `config` with every combination of values: all with the first seed, then all with the second, and so on.
+// Reuses and resumes runs like compare(). The result is sorted, best first; diverged runs come last.
 CompareResult sweep(const SweepRequest& request);
 
 // The demo: SwitchHead with 2 attention matrices per layer against dense Transformer-XLs of the same size with 8 and
@@ -85,41 +86,39 @@ CompareResult demo(const DemoRequest& request);
 // so that they have as many parameters as the first.
 std::vector<NamedConfig> demo_configs(const std::vector<std::string>& overrides = {});
 
-// Writes the page of a comparison, a sweep or a single training run again from the files in its folder, without
-// training. Unfinished runs of a comparison are left out. Throws UserError if the folder holds none of these, or no
-// finished run.
+// Rewrites the page of a comparison, a sweep or a single training run from the files in its folder, without training.
+// Omits unfinished runs of a comparison. Throws UserError if the folder contains none of these, or no finished run.
 CompareResult report(const std::filesystem::path& folder);
 
-// Like report(), but rewrites the page whenever something new has been logged, and makes it reload itself in the
-// browser. Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
+// Like report(), but rewrites the page whenever new values have been logged, and makes it reload itself in the browser.
+// Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
-// Throws UserError if the figures of the configs cannot be compared. Returns the other differences in data, budget and
-// training as sentences, except for the keys in `expected`.
+// Throws UserError if the figures of the configs cannot be compared. Returns the remaining differences in data, budget
+// and training as sentences, except for the keys in `expected`.
 std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
                                         const std::set<std::string>& expected = {});
 
-// Names the run with the best headline figure, its distance from the first run (if the first is best, that of the
-// runner-up) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes
-// zero.
+// Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
+// best) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes zero.
 Conclusion conclude(const std::vector<ComparedRun>& runs);
 
-// The same for a sweep's runs, best first.
+// Like conclude(), for a sweep's runs, best first.
 Conclusion conclude_sweep(const std::vector<ComparedRun>& runs);
 
-// The same for the demo's three runs: SwitchHead against both dense models.
+// Like conclude(), for the demo's three runs: SwitchHead against both dense models.
 Conclusion conclude_demo(const std::vector<ComparedRun>& runs);
 
-// Aligned plain text, one line per run; relative figures are relative to the first run.
+// Returns aligned plain text with one line per run; relative figures are relative to the first run.
 std::string render_table(const CompareResult& result);
 
-// Aligned plain text, one line per model of the families; empty without families.
+// Returns aligned plain text with one line per model of the families; empty without families.
 std::string render_scaling(const CompareResult& result);
 
-// The page: self-contained HTML without scripts.
+// Returns the page: self-contained HTML without scripts.
 std::string render_report(const CompareResult& result);
 
-// The keys of `train`, and the task's figures.
+// Returns the keys of `train` and the task's figures.
 Json to_json(const train::TrainResult& result, const tasks::Task& task);
 
 // `runs`, for each model: name, the keys of `train` and the task's headline figure (first seed), `seeds` (the keys of

@@ -25,7 +25,7 @@ std::string matrices(const ComparedRun& run) {
                      run.config.model.attention.n_heads == 1 ? "matrix" : "matrices");
 }
 
-// A sentence with the matched sizes of the models, for the page and the terminal.
+// Returns a sentence with the matched sizes of the models, for the page and the terminal.
 std::string describe_sizes(const std::vector<NamedConfig>& configs) {
   std::vector<std::string> sizes;
   for (const NamedConfig& named : configs) {
@@ -37,11 +37,10 @@ std::string describe_sizes(const std::vector<NamedConfig>& configs) {
                      enumerated({sizes.begin() + 1, sizes.end()}));
 }
 
-// A sentence on the perplexity that a dense model loses with fewer heads, or on the lack of a clear difference: models
-// this small need not show one. Empty if a perplexity is not finite.
+// Returns a sentence on the perplexity that a dense model loses with fewer heads, or on the absence of a clear
+// difference, which is possible with models this small. Empty if a perplexity is not finite.
 std::string effect_of_heads(const ComparedRun& many, const ComparedRun& few) {
-  constexpr double kShows =
-      0.02;  // relative difference in perplexity that counts for a single seed, which has no interval
+  constexpr double kShows = 0.02;  // minimum relative difference in perplexity for a single seed, which has no interval
   const double lost = few.headline() / many.headline() - 1.0;
   if (!std::isfinite(lost)) {
     return "";

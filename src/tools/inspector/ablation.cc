@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kField = "switched_off";
 
-// -1 if the key is absent.
+// Returns the index stored under `key`, or -1 if the key is missing.
 std::int64_t index_in(const SortedJson& object, const char* key, std::int64_t size, const char* what) {
   const auto found = object.find(key);
   if (found == object.end()) {
@@ -78,7 +78,7 @@ void require_in_model(const Ablation& off, const config::AttentionOptions& a) {
   }
 }
 
-// Routing weights [N, H, K] with those of one head's expert set to 0.
+// Returns the routing weights [N, H, K] with those of one head's expert set to 0.
 at::Tensor without_expert(at::Tensor weight, const at::Tensor& index, std::int64_t head, std::int64_t expert) {
   at::Tensor hit = index.eq(expert);
   if (index.size(1) > 1) {
@@ -91,7 +91,7 @@ bool is_query_term(const std::string& term) {
   return term.starts_with("query");
 }
 
-// The index of the term's map in query_terms and key_terms.
+// Returns the index of the term's map in query_terms and key_terms.
 std::int64_t map_index(const std::string& term) {
   return term.ends_with("gate") ? 1 : 0;
 }
@@ -151,7 +151,7 @@ bool AblationObserver::concerns(const Ablation& off, std::string_view what) cons
   if (off.output_expert >= 0) {
     return what == "select_out.index" || what == "select_out.weight";
   }
-  // Linear attention ignores changes of its weights; its head outputs are changed instead.
+  // Linear attention ignores changes of its weights, so its head outputs are changed instead.
   return options_.score->has_scores() ? what == "probs_composed"
                                       : what == "probs" || what == "o" || what == "value_sum";
 }
@@ -167,7 +167,7 @@ at::Tensor AblationObserver::ablate(const Ablation& off, std::string_view what, 
   if (!off.stage.empty()) {
     const bool before = off.stage == "before";
     if (what == "query_terms" || what == "key_terms") {
-      // The third axis has one or both stages.
+      // Dimension 2 holds one or both stages.
       const std::int64_t stage = before ? 0 : value.size(2) - 1;
       value = value.clone();
       value.select(2, stage).select(2, map_index(off.term)).zero_();

@@ -1,4 +1,4 @@
-// Ablation of parts of attention layers during a forward pass: heads, experts, terms of a composition, single attention
+// Ablates parts of attention layers during a forward pass: heads, experts, terms of a composition, single attention
 // weights. An ablated part contributes 0; the remaining weights are not renormalised.
 #pragma once
 
@@ -28,12 +28,12 @@ struct Ablation {
 
 inline constexpr std::string_view kAblatedTerms[] = {"query, low rank", "query, gate", "key, low rank", "key, gate"};
 
-// Parses a list of objects with these fields. Throws UserError, naming the field, if it does not fit a model with these
+// Parses a list of objects with these fields. Throws UserError naming the field if it is invalid for a model with these
 // options and a text of `n_tokens`.
 std::vector<Ablation> parse_ablations(const SortedJson& list, const config::ModelOptions& options,
                                       std::int64_t n_tokens);
 
-// Applies ablations. For forward passes of whole sequences, one at a time; not for decoding.
+// Applies ablations to forward passes of whole sequences, one sequence at a time; does not support decoding.
 class AblationObserver : public nn::Observer {
  public:
   AblationObserver(std::vector<Ablation> off, const config::AttentionOptions& options);
@@ -46,7 +46,7 @@ class AblationObserver : public nn::Observer {
 
   std::vector<Ablation> off_;
   const config::AttentionOptions& options_;
-  // Of the current layer, before ablation.
+  // Values of the current layer before ablation.
   at::Tensor query_terms_, key_terms_;
   at::Tensor scores_, probs_;  // before heads compose
   at::Tensor index_;           // of the current router

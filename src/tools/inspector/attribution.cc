@@ -16,7 +16,7 @@ bool composes_at(const config::AttentionOptions& o, const char* stage) {
   return o.composes(stage) && !o.composition->tensors(o, 1).empty();
 }
 
-// Undefined if there is none.
+// Returns the parameter; undefined if the layer has none of this name.
 at::Tensor find_layer_parameter(const LayerInfo& layer, std::string_view name) {
   const std::string full = layer.scope + std::string(name);
   for (const nn::Parameter& parameter : layer.parameters.in_creation_order()) {
@@ -43,13 +43,13 @@ const at::Tensor& required_value(const LayerValues& values, std::string_view nam
   return found->second;
 }
 
-// Of the first sequence; undefined if there is none.
+// Returns the value for the first sequence; undefined if there is none.
 at::Tensor optional_value(const LayerValues& values, std::string_view name) {
   const auto found = values.find(name);
   return found == values.end() ? at::Tensor() : found->second.select(0, 0);
 }
 
-// Index and weight [H, n, K] of the experts that the first sequence's n tokens are routed to.
+// Returns index and weight [H, n, K] of the experts that the first sequence's n tokens are routed to.
 std::pair<at::Tensor, at::Tensor> routing_in(const LayerValues& values, const std::string& name, std::int64_t n) {
   const auto rows = [&](const char* what) {
     return required_value(values, name + what).narrow(0, 0, n).transpose(0, 1);
@@ -114,7 +114,7 @@ void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& lay
   }
 }
 
-// `stage` is the index among the stages that the layer has.
+// `stage` is an index into the stages that the layer has.
 CompositionTerms composition_terms(const LayerValues& values, const LayerInfo& layer, const char* name,
                                    std::int64_t stage) {
   const at::Tensor query = required_value(values, "query_terms").select(0, 0).select(1, stage);  // [T, 2, H, H]
@@ -280,9 +280,9 @@ at::Tensor visible_keys(const Attribution& a, std::int64_t begin, std::int64_t c
   return a.window > 0 ? sees.logical_and(key.gt(query - a.window)) : sees;
 }
 
-// Computes the weights of scores other than the layer's. The layer's scores `full` gave `probs`. If the weights are a
-// softmax that sums to less than 1 (a sink, an epsilon in the denominator), the missing share is kept as the score of
-// an additional key.
+// Computes the attention weights for modified scores. The layer's own scores `full` gave the weights `probs`. If the
+// weights are a softmax that sums to less than 1 (a sink, an epsilon in the denominator), the missing share becomes the
+// score of an additional key.
 class WeightsOfScores {
  public:
   WeightsOfScores(const Attribution& a, const at::Tensor& full, const at::Tensor& probs, std::int64_t begin)
@@ -304,7 +304,7 @@ class WeightsOfScores {
   }
 
  private:
-  static constexpr double kRounding = 1e-5;  // of the sum of weights, in float32
+  static constexpr double kRounding = 1e-5;  // tolerance of the sum of weights, in float32
 
   at::Tensor masked(const at::Tensor& scores) const {
     return scores.masked_fill(hidden_, -std::numeric_limits<double>::infinity());

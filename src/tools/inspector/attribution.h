@@ -24,25 +24,25 @@
 
 namespace headroom::inspector {
 
-// The observed values of one layer, by their name within the layer: "probs_composed", "select_out.index".
+// The observed values of one layer, keyed by their name within the layer: "probs_composed", "select_out.index".
 using LayerValues = std::map<std::string, at::Tensor, std::less<>>;
 
-// The values that attribute() needs from a layer with these options, as patterns of nn::Observer within the layer's
-// scope. Some are pair values [H, T, S].
+// Returns the values that attribute() needs from a layer with these options, as nn::Observer patterns within the
+// layer's scope. Some are pair values [H, T, S].
 std::vector<std::string> attributed_values(const config::AttentionOptions& options);
 
 struct LayerInfo {
   const config::AttentionOptions& options;
   const nn::Parameters& parameters;
-  std::string scope;  // of the layer's parameters: "layer3.attention."
+  std::string scope;  // prefix of the layer's parameters: "layer3.attention."
   bool causal = true;
-  std::int64_t window = 0;  // keys including self; 0: all
+  std::int64_t window = 0;  // visible keys, including the query's own; 0: all
 };
 
-// The composition of heads at one stage: a sum of terms, each a matrix from head, to head.
+// The composition of heads at one stage: a sum of terms, each a matrix [from head, to head].
 struct CompositionTerms {
   std::vector<std::string> names;
-  std::vector<at::Tensor> maps;  // [H, H], or [T, 1, H, H] by query, or [1, S, H, H] by key
+  std::vector<at::Tensor> maps;  // [H, H]; per query [T, 1, H, H]; per key [1, S, H, H]
 };
 
 struct Attribution {
@@ -56,12 +56,12 @@ struct Attribution {
   at::Tensor output_expert;          // [H, T, O] int64; -1: none
   at::Tensor gate;                   // [H, T, 1 or w]; undefined: 1
 
-  // Composition and mixtures; undefined or empty if the layer has none.
+  // Composition and mixtures; not set or undefined if the layer has none.
   std::optional<CompositionTerms> pre, post;
   at::Tensor probs;             // [H, T, S] the weights before heads compose
   at::Tensor scores;            // [H, T, S] with `pre`: unmasked, before heads compose
   at::Tensor responsibilities;  // [R, H, T, S]
-  bool is_normalised = true;    // whether the weights are a softmax of the scores, rather than elementwise sigmoids
+  bool is_normalised = true;    // true: the weights are a softmax of the scores; false: elementwise sigmoids
   bool causal = true;
   std::int64_t window = 0;
 
@@ -69,19 +69,19 @@ struct Attribution {
   std::int64_t n_sources() const { return weights.size(2); }
 };
 
-// Attributes the output for the first sequence of the batch. The values must be of a whole sequence (not decoding).
-// Throws Error if one is missing.
+// Attributes the output for the first sequence of the batch. The values must be from a pass over a whole sequence (not
+// decoding). Throws Error if one is missing.
 Attribution attribute(const LayerValues& values, const LayerInfo& layer);
 
-// The sum of all contributions and the rest, [T, d] float64. Equals the layer's output up to rounding.
+// Returns the sum of all contributions and the rest, [T, d] float64. Equals the layer's output up to rounding.
 at::Tensor sum_of(const Attribution& a);
-// The length of the difference between that sum and the output, divided by the length of the output, [T] float64.
+// Returns the norm of sum_of() minus the output, divided by the norm of the output, [T] float64.
 at::Tensor residual_of(const Attribution& a);
 
-// `direction` [T, d] mapped back through the output matrices and the gate, [H, T, O, w]. The size of a contribution is
+// Maps `direction` [T, d] back through the output matrices and the gate: [H, T, O, w]. The size of a contribution is
 // the dot product of this with its value, times its weight.
 at::Tensor readout(const Attribution& a, const at::Tensor& direction);
-// Signed sizes of the contributions to queries begin .. begin + count, [H, count, S, V, O].
+// Returns the signed sizes of the contributions to queries begin .. begin + count, [H, count, S, V, O].
 at::Tensor sizes(const Attribution& a, const at::Tensor& readout, std::int64_t begin, std::int64_t count);
 
 // Terms whose sum is the attention weights (or scores) of some queries.
@@ -97,7 +97,7 @@ struct Decomposition {
 //                         weights by each term, starting from weights of 0
 //   "components"          the components of a mixture, by their responsibilities (Transformer-MGK, Eq. 7)
 std::vector<Decomposition> decompose_weights(const Attribution& a, std::int64_t begin, std::int64_t count);
-// The terms of the composed scores (DCMHA, Eq. 7). Empty if the layer does not compose scores.
+// Returns the terms of the composed scores (DCMHA, Eq. 7); empty if the layer does not compose scores.
 Decomposition decompose_scores(const Attribution& a, std::int64_t begin, std::int64_t count);
 
 }  // namespace headroom::inspector

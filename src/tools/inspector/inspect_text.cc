@@ -25,7 +25,7 @@ namespace {
 constexpr std::int64_t kThumbnail = 64;         // side in pixels
 constexpr std::int64_t kLikeliest = 10;         // tokens kept per prediction
 constexpr std::int64_t kSizesAtOnce = 1 << 24;  // contributions computed together
-constexpr double kMapShare = 0.62;              // of all bytes, for maps
+constexpr double kMapShare = 0.62;              // share of the bytes used for maps
 
 // Collects the values of one attention layer at a time, passes them to a callback and discards them.
 class LayerObserver : public nn::Observer {
@@ -68,8 +68,8 @@ class LayerObserver : public nn::Observer {
   std::int64_t layer_ = 0;
 };
 
-// The largest contributions to one layer's output for each token, and the sum of the others. Sizes are shares of the
-// output's length.
+// The largest contributions to one layer's output per token, and the sum of the others. Sizes are relative to the norm
+// of the output.
 class Contributions {
  public:
   Contributions(const Attribution& a, std::int64_t most) : a_(a) {
@@ -90,13 +90,13 @@ class Contributions {
   }
 
   std::int64_t count() const { return n_; }
-  // Names of the terms of composed scores; empty if the layer does not compose scores.
+  // Returns the names of the terms of composed scores; empty if the layer does not compose scores.
   std::vector<std::string> score_terms() const { return a_.pre ? a_.pre->names : std::vector<std::string>(); }
   double worst_residual() const { return residual_.max().item<double>(); }
-  // [{"name", "terms"}] in the order of bytes().
+  // [{"name", "terms"}], in the order of bytes().
   const Json& decompositions() const { return decompositions_; }
 
-  // "contributions.l" of inspector.h.
+  // Returns "contributions.l" as inspector.h describes it.
   std::string bytes() const {
     std::string all;
     for (const std::vector<at::Tensor>* indices : {&source_, &head_, &value_expert_, &output_expert_}) {
@@ -223,7 +223,7 @@ class Inspector {
     result_.packed.push_back({std::move(name), zlib_compressed(bytes)});
   }
 
-  // The bytes for each map of a layer, and the number of contributions to keep per token.
+  // The number of bytes per map of a layer, and the number of contributions to keep per token.
   std::int64_t map_bytes(std::int64_t n_maps) const {
     return static_cast<std::int64_t>(kMapShare * static_cast<double>(limits_.bytes)) / (options_.n_layers * n_maps);
   }
@@ -280,7 +280,7 @@ class Inspector {
     }
   }
 
-  // Index and weight [T, heads, K] of each router. Returns [{"name", "heads", "chosen"}].
+  // Packs index and weight [T, heads, K] of each router. Returns [{"name", "heads", "chosen"}].
   Json pack_routing(std::int64_t layer, const LayerValues& values) {
     Json names = Json::array();
     for (const char* name : {"select", "select_in", "select_out"}) {
@@ -317,7 +317,7 @@ class Inspector {
     result_.vocabulary.assign(names.begin(), names.end());
   }
 
-  // "logits" and "logit_experts.l" of inspector.h.
+  // Adds "logits" and "logit_experts.l" as inspector.h describes them.
   void add_logits(const LayerObserver& observer) {
     if (!predictions_.linear) {
       return;

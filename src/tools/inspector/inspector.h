@@ -52,23 +52,24 @@ struct InspectLimits {
 
 // Throws UserError unless the model is a language model or a classifier of single texts.
 void require_inspectable(const config::ModelOptions& options);
-// Throws UserError as require_inspectable() does, and if `ids` is empty or longer than the model's context_length.
-// `context.observer` may change values, as in ablation.h; the page then shows the changed values. Memory: several
-// copies of one layer's pair values [H, T, T].
+// Throws UserError if require_inspectable() does, or if `ids` is empty or longer than the model's context_length.
+// `context.observer` may change values (ablation.h); the page then shows the changed values. Memory: several copies of
+// one layer's pair values [H, T, T].
 Inspection inspect_text(const models::Model& model, const std::vector<std::int32_t>& ids, const nn::Context& context,
                         const InspectLimits& limits = {});
 
 struct InspectorView {
-  std::string run;  // checkpoints of one run share a slider
+  std::string run;  // checkpoints of the same run share a slider
   std::int64_t step = 0;
   Inspection text;
-  std::vector<std::string> class_names = {};  // of a classifier; empty: classes are numbered
+  std::vector<std::string> class_names = {};  // for a classifier; empty: classes are numbered
 };
 
-// The page of a server. It posts {"model", "text", "switched_off"} to `path` and replaces itself with the response.
+// The page of a server. Its script posts {"model", "text", "switched_off"} to `path` and replaces the page with the
+// response.
 struct LivePage {
   std::string path;
-  std::vector<std::string> models;  // all that are served
+  std::vector<std::string> models;  // all served models
   std::string model, text;          // what this page shows
   Json switched_off = Json::array();
 };
@@ -76,12 +77,13 @@ struct LivePage {
 struct InspectorPage {
   std::string title;
   std::vector<std::int32_t> ids;           // empty: a live page without a text
-  const tokenizers::Tokenizer& tokenizer;  // of all views
+  const tokenizers::Tokenizer& tokenizer;  // shared by all views
   std::vector<InspectorView> views;
   std::optional<LivePage> live = {};
 };
 
-// Token `id` as it appears after token `after`, with its leading blank. Bytes that are not UTF-8 are written as <e2>.
+// Returns the text of token `id` as it appears after token `after`, with its leading blank. Invalid UTF-8 bytes are
+// written as <e2>.
 std::string token_text(const tokenizers::Tokenizer& tokenizer, std::int32_t after, std::int32_t id);
 
 std::string render_inspector(const InspectorPage& page);

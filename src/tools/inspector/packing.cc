@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::int64_t, 5> kLevels = {32767, 127, 63, 31, 15};  // finest first
 constexpr std::int64_t kOneByte = 127;                                     // more levels need two bytes
 constexpr std::int64_t kBestRatio = 24;  // assumed upper bound of the compression ratio
-constexpr std::int64_t kSquare = 16;     // side of the background's squares
+constexpr std::int64_t kSquare = 16;     // side of the background's squares, in values
 constexpr double kBytesPerPeak = 2.2;    // estimated, compressed
 
 std::string int32_bytes(std::int64_t value) {
@@ -45,7 +45,7 @@ std::string pack_levels(const at::Tensor& root, const at::Tensor& scale, const a
   return zlib_compressed(bytes);
 }
 
-// The mean of each square over the entries where `counts` is 1.
+// Returns the mean of each square over the entries where `counts` is 1.
 at::Tensor background(const at::Tensor& p, const at::Tensor& counts) {
   const std::int64_t t = p.size(0), more = (kSquare - t % kSquare) % kSquare;
   const auto sums = [&](const at::Tensor& all) {

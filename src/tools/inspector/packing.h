@@ -1,4 +1,4 @@
-// Tensors packed for the inspector's page: little-endian arrays in zlib format, which JavaScript reads with
+// Packs tensors for the inspector's page: little-endian arrays in zlib format, which JavaScript reads with
 // DecompressionStream("deflate") and typed arrays.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace headroom::inspector {
 
-// The bytes of the tensor, converted to `type`.
+// Returns the bytes of the tensor, converted to `type`.
 std::string bytes_of(const at::Tensor& tensor, at::ScalarType type);
-// Values from 0 to 2^16 - 1, two bytes each; -1 becomes 0xffff.
+// Packs values from 0 to 2^16 - 1 in two bytes each; -1 becomes 0xffff.
 std::string uint16_bytes(const at::Tensor& tensor);
 
 std::string zlib_compressed(std::string_view bytes);
@@ -30,7 +30,7 @@ std::string zlib_compressed(std::string_view bytes);
 //       values in it that are not among the largest
 std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
 
-// The largest |value| in each of side x side squares as uint8: 255 sqrt(p), at most 255.
+// Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
 
 }  // namespace headroom::inspector

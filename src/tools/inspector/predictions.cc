@@ -10,7 +10,7 @@
 namespace headroom::inspector {
 namespace {
 
-constexpr std::int64_t kPositionsAtOnce = 256;  // whose V logits are held in memory together
+constexpr std::int64_t kPositionsAtOnce = 256;  // limits the V logits per position that are held in memory
 
 struct Unembedding {
   at::Tensor w, b;  // [d, V], [V] or undefined
@@ -33,7 +33,7 @@ std::optional<Unembedding> unembedding(const models::LanguageModel& model) {
   return un;
 }
 
-// One forward pass. Distributions over the vocabulary are computed on demand, for some positions at a time.
+// One forward pass. Computes distributions over the vocabulary on demand, for a block of positions.
 class PredictionPass {
  public:
   PredictionPass(const models::LanguageModel& model, const at::Tensor& ids, const nn::Context& context)

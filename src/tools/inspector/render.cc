@@ -1,4 +1,4 @@
-// The inspector's page: its data as JSON and packed arrays, with the files of page/.
+// Renders the inspector's page: its data as JSON and packed arrays, combined with the files of page/.
 #include "inspector.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ extern const std::string_view kInspectorHtml, kInspectorCss, kPackedJs, kLiveJs,
 
 namespace {
 
-// JSON for a script element, in which "</script>" must not occur.
+// Escapes JSON for a script element, which must not contain "</script>".
 std::string inside_script(const Json& document) {
   std::string text = to_json_line(document), safe;
   if (!text.empty() && text.back() == '\n') {
@@ -35,7 +35,7 @@ std::string inside_script(const Json& document) {
 }
 
 std::string packed_elements(const InspectorPage& page, bool first) {
-  // The arrays that are drawn first precede the script.
+  // Arrays that are drawn first are placed before the script.
   static const std::set<std::string, std::less<>> kFirst = {"thumbnails", "predictions", "logits"};
   std::string elements;
   for (std::size_t i = 0; i < page.views.size(); ++i) {
@@ -50,7 +50,8 @@ std::string packed_elements(const InspectorPage& page, bool first) {
   return elements;
 }
 
-// A token of the text that ends with a letter or digit, after which other tokens are spelled with their blanks.
+// Returns a token of the text that ends with a letter or digit, so that tokens decoded after it keep their leading
+// blanks.
 std::int32_t word_token(const InspectorPage& page) {
   const auto found = std::find_if(page.ids.begin(), page.ids.end(), [&](std::int32_t id) {
     const std::string text = page.tokenizer.decode({{id}});
@@ -96,7 +97,7 @@ Json description(const InspectorPage& page) {
   return document;
 }
 
-// All files in one function scope, in the order that they need.
+// Concatenates all files in one function scope, in dependency order.
 std::string script() {
   std::string all = "'use strict';\n(() => {\n";
   for (const std::string_view file : {kPackedJs, kLiveJs, kTextJs, kMapJs, kTablesJs, kPanelJs, kStartJs}) {

@@ -16,7 +16,7 @@
 namespace headroom::serve {
 namespace {
 
-// The last `parts` parts of a path, without ".safetensors".
+// Returns the last `parts` components of a path, without ".safetensors".
 std::string short_name(const std::string& run, std::int64_t parts) {
   std::filesystem::path path = std::filesystem::absolute(run).lexically_normal();
   if (!path.has_filename()) {
@@ -64,7 +64,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
       alike = std::count_if(runs.begin(), runs.end(),
                             [&](const std::string& other) { return short_name(other, parts) == name; });
     }
-    names.push_back(alike > 1 ? run : name);  // one file by two paths
+    names.push_back(alike > 1 ? run : name);  // one file given by two paths
   }
   return names;
 }
@@ -114,7 +114,7 @@ void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::f
   for (const auto& model : models) {
     names.push_back(model->name());
   }
-  // However this function ends, connections must end before the scheduler and the models are destroyed.
+  // Connections must end before the scheduler and the models are destroyed, even if this function throws.
   const std::shared_ptr<void> end(nullptr, [&](void*) {
     scheduler.end();
     http.stop();

@@ -18,11 +18,11 @@ struct ServeOptions {
   // decode::EngineOptions of each model.
   std::int64_t max_rows = 8;
   std::int64_t prefix_cache_tokens = 16384;
-  // Limits; requests beyond them are refused.
-  std::int64_t queue = 256;           // answers waiting for a place in a batch
+  // Limits; requests that exceed them are rejected.
+  std::int64_t queue = 256;           // answers that may wait for a free row
   std::int64_t max_length = 0;        // tokens of a prompt and its answer together; 0: the model's context
   std::int64_t max_body = 8LL << 20;  // bytes of a request body
-  double timeout_seconds = 600.0;     // for all answers to a request
+  double timeout_seconds = 600.0;     // for all answers to one request
 };
 
 // A model and the run folder or checkpoint file that the user named.
@@ -31,8 +31,8 @@ struct NamedModel {
   store::OpenedModel opened;
 };
 
-// The names by which clients address these runs: the last part of each path, without ".safetensors", preceded by as
-// many parent folders as tell runs of one name apart. Throws UserError if a run is given twice.
+// Returns the names by which clients address these runs: the last component of each path, without ".safetensors",
+// preceded by as many parent folders as needed to make it unique. Throws UserError if a run is given twice.
 std::vector<std::string> names_of(const std::vector<std::string>& runs);
 
 class Server {
@@ -43,9 +43,8 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // Serves until stop_requested() returns true, then finishes the answers in progress. Called once; the models compute
-  // in the caller's thread. `ready` is called when the server accepts requests. Throws UserError if a model cannot be
-  // served.
+  // Serves until stop_requested() returns true, then finishes the answers in progress. Call once; the models run in the
+  // caller's thread. `ready` is called once the server accepts requests. Throws UserError if a model cannot be served.
   using Ready = std::function<void(const std::string& url, const std::vector<std::string>& names)>;
   void run(std::vector<NamedModel> models, const Ready& ready, const std::function<bool()>& stop_requested);
 

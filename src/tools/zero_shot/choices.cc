@@ -1,4 +1,4 @@
-// Multiple-choice questions, in the common format of evaluation suites and in those of the benchmarks' authors.
+// Reads multiple-choice questions in the common format of evaluation suites or in the original format of a benchmark.
 #include <algorithm>
 #include <cctype>
 #include <regex>
@@ -34,7 +34,7 @@ class RowReader {
     return list.get<std::vector<std::string>>();
   }
 
-  // An index below `n`, stored as a number or a string and counted from `first`.
+  // Returns an index below `n`, stored as a number or a string and counted from `first`.
   std::size_t index(const char* key, std::size_t n, std::size_t first = 0) const {
     const Json& found = value(key);
     for (std::size_t i = 0; i < n; ++i) {
@@ -46,7 +46,7 @@ class RowReader {
                first + n - 1, to_json_line(found));
   }
 
-  // The index of the field's value among `labels`.
+  // Returns the index of the field's value in `labels`.
   std::size_t label(const char* key, const std::vector<std::string>& labels) const {
     const std::string name = text(key);
     const auto found = std::find(labels.begin(), labels.end(), name);
@@ -70,7 +70,7 @@ class RowReader {
   const std::string& where_;
 };
 
-// "A", "B", ...
+// Returns "A", "B", ...
 std::vector<std::string> letters(std::size_t n, char first) {
   std::vector<std::string> labels;
   for (std::size_t i = 0; i < n; ++i) {
@@ -86,14 +86,14 @@ std::string prompt(std::string text) {
   return asks && !text.ends_with("Answer:") ? text + "\nAnswer:" : text;
 }
 
-// {"query", "choices", "gold"}, as evaluation suites have it.
+// Reads {"query", "choices", "gold"}, the format of evaluation suites.
 Question suite_choices(const RowReader& row) {
   const std::string query = prompt(row.raw_text("query"));
   const std::vector<std::string> choices = row.texts("choices");
   return row.question(query, choices, row.index("gold", choices.size()));
 }
 
-// {"context_options", "continuation", "gold"}: the choices are contexts of the same continuation.
+// Reads {"context_options", "continuation", "gold"}: the choices are contexts of the same continuation.
 Question suite_contexts(const RowReader& row) {
   const std::string continuation = fmt::format(" {}", row.text("continuation"));
   Question question{.where = row.where()};
@@ -109,7 +109,7 @@ Question piqa(const RowReader& row) {
                       row.index("label", 2));
 }
 
-// Removes WikiHow's headings in brackets.
+// Removes WikiHow's bracketed headings.
 Question hellaswag(const RowReader& row) {
   const auto clean = [](const std::string& text) {
     static const std::regex kTitle(" ?\\[title\\]"), kMark("\\[.*?\\]"), kBlanks("  +");
@@ -154,7 +154,7 @@ Question sciq(const RowReader& row) {
       {row.text("distractor1"), row.text("distractor2"), row.text("distractor3"), row.text("correct_answer")}, 3);
 }
 
-// ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
+// Reads ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
 Question labelled(const RowReader& row) {
   const Json& choices = row.value("choices");
   const std::vector<std::string> texts = row.texts_of(value_in(choices, "text", row.where()), "choices.text"),
@@ -174,7 +174,7 @@ Question race(const RowReader& row) {
                       options, row.label("answer", letters(options.size(), 'A')));
 }
 
-// "The man broke his toe because" or "... therefore".
+// Returns "The man broke his toe because" or "... therefore".
 Question copa(const RowReader& row) {
   std::string premise = row.text("premise");
   if (premise.ends_with('.')) {
@@ -208,7 +208,7 @@ Question siqa(const RowReader& row) {
 }
 
 struct RowLayout {
-  std::vector<const char*> fields;  // a combination that only this layout has
+  std::vector<const char*> fields;  // a combination of fields that is unique to this layout
   Question (*read)(const RowReader& row);
   std::string_view benchmarks;
 };

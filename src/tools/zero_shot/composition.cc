@@ -1,5 +1,5 @@
 // --task composition: DCFormer's synthetic tasks. Rows are {"task_id": "task12", "texts": "..."} with the answers in
-// brackets. An answer is right if greedy decoding would write it. Subsets are "block/pattern".
+// brackets. An answer is right if greedy decoding would produce it. Subsets are "block/pattern".
 #include <iterator>
 #include <string_view>
 
@@ -14,7 +14,7 @@
 namespace headroom::zero_shot {
 namespace {
 
-constexpr std::size_t kUnscored = 2;  // worked examples of a row before the first answer that is scored
+constexpr std::size_t kUnscored = 2;  // worked examples at the start of a row that are not scored
 
 struct NamedRow {
   std::string subset;
@@ -46,7 +46,7 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   return rows;
 }
 
-// The validation rows of a run that was trained on generated data.
+// Generates the validation rows of a run that was trained on generated data.
 std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   if (options.generator != config::Generator::composition) {
     user_error(

@@ -17,7 +17,7 @@ namespace {
 
 using data::Document;
 
-// LAMBADA: the text after the last blank is the answer, including any other white space in it.
+// LAMBADA: the answer is the text after the last blank, including any other white space in it.
 Question passage(std::string_view text, std::string where) {
   text.remove_suffix(text.size() - text.find_last_not_of(kBlanks) - 1);
   const std::size_t blank = text.rfind(' ');
@@ -28,7 +28,7 @@ Question passage(std::string_view text, std::string where) {
           .where = std::move(where)};
 }
 
-// Several files are subsets, named after the files.
+// With several files, each is a subset named after the file.
 std::string subset_of(const Document& document, const std::vector<Document>& documents) {
   return documents.size() == 1 ? "" : document.stem;
 }
@@ -176,7 +176,7 @@ QuestionSets read_choices(const std::vector<Document>& documents) {
   return sets;
 }
 
-// Pairs of input and target, under the field names that are common in instruction data.
+// Reads pairs of input and target, under the field names that are common in instruction data.
 QuestionSets read_targets(const std::vector<Document>& documents) {
   constexpr std::pair<const char*, const char*> kFields[] = {
       {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {"instruction", "output"}};

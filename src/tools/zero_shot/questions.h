@@ -1,4 +1,4 @@
-// The questions of zero-shot benchmarks, and the readers of their files.
+// Zero-shot benchmark questions, and the readers of their files.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,18 @@ namespace headroom::zero_shot {
 inline constexpr std::string_view kBlanks = " \t\r\n";
 
 struct AnswerChoice {
-  std::string context, continuation;  // the continuation is scored; it starts with a blank if there is one between them
+  // the continuation is scored; it includes the blank that separates it from the context
+  std::string context, continuation;
 };
 
 struct Question {
   std::vector<AnswerChoice> choices;
   std::size_t gold = 0;  // index of the right choice
   std::string where;     // "file:line"
-  std::string_view of;   // the benchmarks with such rows: "piqa", "winograd or winogrande"; empty: unknown
+  std::string_view of;   // benchmarks that use this row format: "piqa", "winograd or winogrande"; empty: unknown
 };
 
-using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; "" if there are no subsets
+using QuestionSets = std::map<std::string, std::vector<Question>>;  // by subset; key "" if there are no subsets
 
 // How answers are scored; see zero_shot.h.
 enum class Scoring { greedy, sum, per_token, choice, target };
@@ -37,20 +38,20 @@ struct Benchmark {
   bool few_shot;  // whether --shots applies
   bool (*wanted)(std::string_view file_name);
   QuestionSets (*read)(const std::vector<data::Document>& documents);
-  std::size_t fewest = 1, most = 1000;  // choices per question
+  std::size_t fewest = 1, most = 1000;  // range of choices per question
 };
 
 const std::vector<Benchmark>& benchmarks();
 
-// Reads a multiple-choice question in the format of evaluation suites or of the benchmark's authors; the fields of the
-// row tell which. `where` is "file:line". Throws UserError if a field is missing or invalid.
+// Reads a multiple-choice question in the format of evaluation suites or of the benchmark's authors, which is detected
+// from the row's fields. `where` is "file:line". Throws UserError if a field is missing or invalid.
 Question read_choice(const Json& row, const std::string& where);
 
-// Calls use(row, "file:line") for each line that is not empty. Throws UserError if a line is not a JSON object.
+// Calls use(row, "file:line") for each non-empty line. Throws UserError if a line is not a JSON object.
 void for_each_row(const data::Document& document, const std::function<void(const Json&, const std::string&)>& use);
 
-// A field of a row. Throws UserError, starting with `where`, if it is missing or, for text_in(), not a text that is
-// not blank.
+// Returns a field of a row. Throws UserError starting with `where` if it is missing; text_in() also throws if it is not
+// a string or is blank.
 const Json& value_in(const Json& row, const char* key, const std::string& where);
 std::string text_in(const Json& row, const char* key, const std::string& where);
 

@@ -1,4 +1,4 @@
-// Results of zero-shot benchmarks as JSON and as text.
+// Formats the results of zero-shot benchmarks as JSON and as text.
 #include <algorithm>
 #include <cmath>
 
@@ -66,7 +66,7 @@ void add_task(Json& document, const ZeroShotResult& result, const std::string& n
   document["n-samples"][name] = {{"original", tally.questions}, {"effective", tally.questions}};
 }
 
-// Sums over subsets with the same name before, or after, the slash.
+// Sums over subsets with the same name before (or after) the slash.
 std::map<std::string, Tally> grouped(const ZeroShotResult& result, bool before) {
   std::map<std::string, Tally> groups;
   for (const auto& [subset, tally] : result.subsets) {

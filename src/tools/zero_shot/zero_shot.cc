@@ -34,11 +34,11 @@ const Benchmark& benchmark_named(const std::string& name) {
 // Draws the solved examples that precede questions.
 class FewShotExamples {
  public:
-  // `own`: the pool is the set of questions itself; the question that is asked is not drawn.
+  // `own`: the pool is the question set itself; the question being asked is then excluded.
   FewShotExamples(const std::vector<Question>& pool, std::int64_t shots, bool own)
       : pool_(pool), shots_(shots), own_(own) {}
 
-  // The text before question `asked`; the same for every model.
+  // Returns the text before question `asked`, which is identical for every model.
   std::string before(std::size_t asked) const {
     Random random(mix(0, asked));
     std::vector<std::size_t> drawn;
@@ -63,7 +63,7 @@ class FewShotExamples {
 
 struct BenchmarkData {
   QuestionSets asked;
-  QuestionSets solved;  // the pool of examples; empty: the other questions that are asked
+  QuestionSets solved;  // the pool of examples; empty: use the other questions of the task
 
   bool own() const { return solved.empty(); }
   const std::vector<Question>& pool_for(const std::string& subset) const {
@@ -91,7 +91,7 @@ std::vector<tasks::Sequence> sequences_of(const BenchmarkData& questions, const 
   return sequences;
 }
 
-// Whether the score of `gold` is greater than all others.
+// Returns whether the score of `gold` is strictly the greatest.
 bool wins(const std::vector<double>& scores, std::size_t gold) {
   for (std::size_t i = 0; i < scores.size(); ++i) {
     if (i != gold && !(scores[gold] > scores[i])) {
@@ -101,7 +101,7 @@ bool wins(const std::vector<double>& scores, std::size_t gold) {
   return true;
 }
 
-// The length of a continuation without its leading blank, at least 1.
+// Returns the length of a continuation without its leading blank, at least 1.
 double characters_of(std::string_view continuation) {
   continuation.remove_prefix(continuation.starts_with(' ') ? 1 : 0);
   return static_cast<double>(std::max<std::size_t>(count_characters(continuation), 1));
@@ -139,7 +139,7 @@ Json item_of(const Question& question, const std::vector<tasks::SpanScore>& scor
           {"choices", std::move(choices)}};
 }
 
-// Whether a list such as "arc_challenge, arc_easy or openbook_qa" contains `name`.
+// Returns whether a list such as "arc_challenge, arc_easy or openbook_qa" contains `name`.
 bool lists(std::string_view list, std::string_view name) {
   constexpr std::string_view kBetween = ", ";
   const std::size_t at = list.find(name), end = at + name.size();

@@ -27,9 +27,9 @@ namespace headroom::zero_shot {
 struct ZeroShotRequest {
   std::string task;            // one of zero_shot_tasks()
   std::filesystem::path data;  // a file, a folder or a tar archive
-  config::DataOptions run;     // composition without `data`: generates the run's validation rows
+  config::DataOptions run;     // composition without `data`: used to generate the run's validation rows
   std::int64_t shots = 0;      // solved examples before each question
-  // A file, folder or archive to draw examples from; empty: the other questions of `data`, with a warning.
+  // A file, folder or archive with examples; empty: use the other questions of `data`, with a warning.
   std::filesystem::path shots_from;
   tasks::Prefix beginning;
   bool items = false;     // whether to return items
@@ -40,7 +40,7 @@ struct ZeroShotRequest {
 struct Tally {
   std::int64_t questions = 0, right = 0, right_normalised = 0;
   double log_probability = 0.0;  // of the right answers
-  std::int64_t tokens = 0;       // of the right answers
+  std::int64_t tokens = 0;       // number of tokens in the right answers
   double accuracy() const { return static_cast<double>(right) / static_cast<double>(questions); }
   double accuracy_normalised() const { return static_cast<double>(right_normalised) / static_cast<double>(questions); }
   Tally& operator+=(const Tally& other);
@@ -66,28 +66,28 @@ struct ZeroShotResult {
 
   Tally whole() const;
   double accuracy() const;
-  double accuracy_error() const;  // its standard error
+  double accuracy_error() const;  // standard error of accuracy()
 };
 
 std::vector<std::string> zero_shot_tasks();
 
-// Throws UserError, suggesting the nearest name, if there is no such task.
+// Throws UserError with the nearest name if there is no such task.
 void check_zero_shot_task(const std::string& name);
 
-// Throws UserError if the task is unknown, data cannot be read or belong to another task, the task takes no shots, or
-// the data have too few rows for them.
+// Throws UserError if the task is unknown, the data cannot be read or belong to another task, the task does not support
+// shots, or the data have too few rows for them.
 ZeroShotResult evaluate_zero_shot(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                   const ZeroShotRequest& request);
 
-// --task composition; called by evaluate_zero_shot().
+// Implements --task composition; called by evaluate_zero_shot().
 ZeroShotResult evaluate_composition(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer,
                                     const ZeroShotRequest& request);
 
-// "task", "accuracy", "subsets" (name -> accuracy), ..., and the keys of lm-evaluation-harness: "results", "groups",
-// "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples".
+// Keys: "task", "accuracy", "subsets" (name -> accuracy), ..., and the keys of lm-evaluation-harness: "results",
+// "groups", "group_subtasks", "configs", "versions", "n-shot", "higher_is_better", "n-samples".
 Json to_json(const ZeroShotResult& result);
 
-// One line per subset, and a line for all.
+// Returns one line per subset, and a line for all.
 std::string to_text(const ZeroShotResult& result);
 
 }  // namespace headroom::zero_shot

@@ -119,7 +119,8 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
 ScoreCall Attention::score_call(const Queries& queries) const {
   ScoreCall call;
   call.valid_queries = queries.valid_queries;
-  if (place_.cross && !queries.valid_queries) {  // by default the last T keys, which here are another sequence
+  // the default would be the last T keys, which belong to another sequence here
+  if (place_.cross && !queries.valid_queries) {
     call.valid_queries =
         at::ones_symint({queries.x.sym_size(0), queries.x.sym_size(1)}, queries.x.options().dtype(at::kBool));
   }

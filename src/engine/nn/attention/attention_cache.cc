@@ -36,7 +36,7 @@ void AttentionCache::make_slots(const std::vector<at::Tensor>& fresh) {
   }
 }
 
-// memcpy, because a torch operator costs more than copying a few hundred elements.
+// Uses memcpy, because a torch operator costs more than copying a few hundred elements.
 void AttentionCache::write_row(const std::vector<at::Tensor>& fresh, std::int64_t row, std::int64_t slot) {
   for (std::size_t i = 0; i < fresh.size(); ++i) {
     const at::Tensor &from = fresh[i], &to = slots_[i];
@@ -94,7 +94,7 @@ std::vector<at::Tensor> AttentionCache::append(const std::vector<at::Tensor>& fr
     size_ += n;
     return ordered();
   }
-  // The oldest tokens are dropped; the first of several new tokens still sees capacity - 1 tokens before it.
+  // The oldest tokens are dropped. The first of several new tokens still sees the capacity - 1 tokens before it.
   std::vector<at::Tensor> visible_tokens = ordered();
   const std::int64_t all = size_ + n, visible = std::min(all, capacity_ - 1 + n), kept = std::min(all, capacity_);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -133,7 +133,7 @@ void AttentionCache::keep_last(std::int64_t count) {
     start_ = 0;
     size_ = count;
   }
-  const std::int64_t length = std::min(next_position_, count);  // of the new chunk's memory
+  const std::int64_t length = std::min(next_position_, count);  // length of the new chunk's memory
   first_index_ = length - size_;
 }
 

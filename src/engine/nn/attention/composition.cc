@@ -28,7 +28,7 @@ class HeadMaps : public Composition {
   // and post, sides q and k.
   HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build);
 
-  // F = 2 R H + H for each stage with low-rank maps and gates.
+  // Returns F = 2 R H + H factors for each stage with low-rank maps and gates.
   at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
   Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
 
@@ -43,7 +43,7 @@ class HeadMaps : public Composition {
 
   Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
   Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
-  // One side's factors of all stages, concatenated: [B, n, F].
+  // Returns one side's factors of all stages, concatenated: [B, n, F].
   at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const;
   std::vector<const Stage*> stages() const;
   ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
@@ -178,7 +178,7 @@ const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);
 }  // namespace
 
 at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64_t n_heads) {
-  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // of the other side's single token
+  const std::int64_t axis = side == MapSide::query ? 3 : 2;  // axis of the other side's single token
   std::vector<at::Tensor> stages;
   for (const std::optional<ops::HeadMap>* stage : {&maps.pre, &maps.post}) {
     if (!*stage) {
@@ -189,7 +189,7 @@ at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64
     ops::HeadMapSide& other = side == MapSide::query ? map.key : map.query;
     other = ops::HeadMapSide();
     const std::int64_t b = factors.size(0), n = factors.size(1), h = n_heads;
-    // Row m of the matrix is the map's result for the m-th unit vector.
+    // Row m of the matrix is the result of mapping the m-th unit vector.
     const at::Tensor unit = at::eye(h, factors.options()).view({h, 1, h, 1}).expand({h, b, h, n});
     std::vector<at::Tensor> rows;
     for (std::int64_t m = 0; m < h; ++m) {

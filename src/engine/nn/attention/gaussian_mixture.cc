@@ -32,8 +32,8 @@ std::optional<at::Tensor> KeyShift::of_keys(const c10::SymInt& n_keys, std::int6
 
 namespace {
 
-// Priors below this count as 0: the backward pass divides by sums as small as a prior, and the inverse of a subnormal
-// number is infinite.
+// Priors below this value count as 0: the backward pass divides by sums as small as a prior, and the inverse of a
+// subnormal number is infinite.
 constexpr double kLeastPrior = 1e-30;
 
 }  // namespace
@@ -111,7 +111,7 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
       weights(0, n)->repeat_interleave(h / n_heads_, 1).unsqueeze(2).unsqueeze(1).to(s.scalar_type());
   const at::Tensor top = std::get<0>(s.max(0));
   const at::Tensor mass = prior * (s - top).exp();
-  // kResponsibilityEpsilon belongs to the sum of weights that are not shifted by `top`.
+  // kResponsibilityEpsilon applies to the sum of weights before the shift by `top`.
   at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kResponsibilityEpsilon);
   share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
 
@@ -156,7 +156,7 @@ class GaussianMixture : public Score {
     if (multiple.empty()) {
       multiple.assign(static_cast<std::size_t>(o.key_components()), 0.5);
     }
-    std::vector<at::Tensor> each;  // by operators rather than from_blob, so that the layer can be traced
+    std::vector<at::Tensor> each;  // built from operators instead of from_blob, so that the layer can be traced
     for (const double value : multiple) {
       each.push_back(at::full({}, value, build.options()));
     }
@@ -173,7 +173,7 @@ class GaussianMixture : public Score {
     mixture.epsilon = options_.mixture_epsilon;
     if (options_.mixture_score == config::MixtureScore::gaussian) {
       mixture.coefficient = learned_.defined() ? multiple_ * learned_ : multiple_ * fixed;
-      in.scale = fixed;  // for the relative term
+      in.scale = fixed;  // scales the relative term
       if (learned_.defined() && in.q_position) {
         in.q_position = *in.q_position * to_compute(learned_, context);
         in.scale = 1.0;
@@ -187,7 +187,7 @@ class GaussianMixture : public Score {
     if (!measures && !context.wants("responsibilities")) {
       return run_attention(in, options_.dropout, context);
     }
-    // Only the reference gives the components of every pair.
+    // Only the reference returns the components of every pair.
     std::vector<at::Tensor> components;
     const at::Tensor o =
         run_attention(in, options_.dropout, context, [&](ops::AttentionStage stage, const at::Tensor& value) {
@@ -204,7 +204,7 @@ class GaussianMixture : public Score {
   }
 
  private:
-  // Each component's share of a pair's weight, [B, R, H, T, S]; with max mixing the largest one's share is 1.
+  // Returns each component's share of a pair's weight, [B, R, H, T, S]; with max mixing, the share of the largest is 1.
   at::Tensor responsibilities(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& prior) const {
     const at::Tensor s = at::stack(components, 1);
     if (options_.mixing == config::Mixing::max) {

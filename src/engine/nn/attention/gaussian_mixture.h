@@ -19,8 +19,8 @@ class KeyShift {
   // Parameter "shift" [R, G, e] with keys = "shifted", otherwise none. Component 1 starts at 0, the others are normal.
   KeyShift(const config::AttentionOptions& options, const Builder& build);
 
-  // [R, G, 1 or n_keys, e], to be subtracted from the keys at positions from `first_position`, rotated by `rotary`. Not
-  // set if keys are not shifted.
+  // Returns [R, G, 1 or n_keys, e], to be subtracted from the keys at positions from `first_position` and rotated by
+  // `rotary`. Not set if keys are not shifted.
   std::optional<at::Tensor> of_keys(const c10::SymInt& n_keys, std::int64_t first_position,
                                     const std::optional<Rotary>& rotary) const;
 
@@ -31,19 +31,20 @@ class KeyShift {
 // Added to sums of responsibilities (soft E-step).
 inline constexpr double kResponsibilityEpsilon = 1e-6;
 
-// Weights of the components (Transformer-MGK, section 2): fixed, learned by gradient, or set after each batch to their
+// Weights of the components (Transformer-MGK, section 2): fixed, learned by gradient, or set after each batch to the
 // mean responsibilities (soft-E).
 class MixturePrior {
  public:
-  // Parameter "prior" ([R], [R, G] or [R, G, P]) if learned by gradient; with soft-E a buffer "prior" of the first
-  // R - 1 components, the last being 1 minus their sum. Neither if options.has_prior() is false.
+  // Has a parameter "prior" ([R], [R, G] or [R, G, P]) if learned by gradient; with soft-E, a buffer "prior" of the
+  // first R - 1 components (the last is 1 minus their sum); neither if options.has_prior() is false.
   MixturePrior(const config::AttentionOptions& options, std::int64_t n_positions, const Builder& build);
 
-  // [R, G, 1 or n_keys] for keys from `first_index` of the source. Not set: all 1. Throws Error for keys beyond P.
+  // Returns [R, G, 1 or n_keys] for keys from `first_index` of the source; not set if all are 1. Throws Error for keys
+  // beyond P.
   std::optional<at::Tensor> weights(std::int64_t first_index, const c10::SymInt& n_keys) const;
 
-  // soft-E: reports to context.updates the mean responsibilities pi_r exp(s_r) / sum_r of a call's components s_r
-  // [B, H, T, S], whose keys begin with the source's first. `valid_queries` [B, T]; by default the last T of
+  // soft-E: reports to context.updates the mean responsibilities pi_r exp(s_r) / sum_r of a call's components s_r [B,
+  // H, T, S]. The call's keys must start with the source's first key. `valid_queries` is [B, T]; default: the last T of
   // `valid_keys` [B, S].
   void measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
                const std::optional<at::Tensor>& valid_queries, const Context& context) const;

@@ -1,5 +1,5 @@
-// Dense, grouped and expert projections: each of q, k, v and o is one matrix a head or a bank of experts a head
-// (SwitchHead Eq. 7-10); and gated heads, which are dense projections with a routed gate (SwitchHead Eq. 4-6).
+// Dense, grouped and expert projections: each of q, k, v and o is one matrix per head or a bank of experts per head
+// (SwitchHead Eq. 7-10). Gated heads: dense projections with a routed gate (SwitchHead Eq. 4-6).
 #include <cmath>
 
 #include "engine/nn/linear.h"
@@ -61,8 +61,8 @@ class HeadProjections : public Projection {
 
  private:
   struct Matrix {
-    // Input side [d, H, e] or a bank [H, E, d, e], preceded by R if there are several copies; output side [H, e, d] or
-    // [H, E, e, d].
+    // Input side [d, H, e] or a bank [H, E, d, e], with a leading axis R if there are several copies; output side [H,
+    // e, d] or [H, E, e, d].
     at::Tensor w;
     at::Tensor bias;
     bool bank = false;
@@ -73,7 +73,8 @@ class HeadProjections : public Projection {
     at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
-  // Expert layers are initialised normal in all their projections, all others truncated normal.
+  // Expert layers initialise all their projections from a normal distribution, all other layers from a truncated normal
+  // one.
   at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
                         const Fan& fan, const Builder& build) const {
     const double std = init.scaled(fan.in);
@@ -140,7 +141,7 @@ class HeadProjections : public Projection {
       return std::nullopt;
     }
     if (options_.shared_selection && on_source && !input.cross) {
-      // The queries are the last tokens of the source, which has been routed already.
+      // The queries are the last tokens of the source, whose routing has already been computed.
       const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
       Routing same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
       same.index = context.observe("select_out.index", same.index);
@@ -158,7 +159,7 @@ class HeadProjections : public Projection {
     return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
   }
 
-  // `bank` [H, E, in, out].
+  // `bank` is [H, E, in, out].
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
                             const Routing& routing, bool sum_heads, const Context& context) {
     at::Tensor y = expert_matmul({.input = to_compute(rows, context),
@@ -176,7 +177,7 @@ class HeadProjections : public Projection {
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides
 };
 
-// All heads are computed; the head outputs are gated by the top k of the query's token, others by 0 (SwitchHead Eq.
+// Computes all heads. The head outputs are gated by the top k of the query's token, the others by 0 (SwitchHead Eq.
 // 4-6, a baseline that saves no computation).
 class GatedHeads : public Projection {
  public:

@@ -46,7 +46,7 @@ class LatentHeads : public Projection {
                        {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
-  // Keys: the shared key (rotated by the layer) and the latent, [B, 1, S, p + r].
+  // The keys are the shared key (rotated by the layer) and the latent, [B, 1, S, p + r].
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     if (input.x.defined()) {
@@ -97,18 +97,18 @@ class LatentHeads : public Projection {
     return at::rms_norm(x, gain.sizes(), to_compute(gain, context), epsilon_);
   }
 
-  // [B, n, H * c] to [B, H, n, c].
+  // Reshapes [B, n, H * c] to [B, H, n, c].
   at::Tensor by_head(const at::Tensor& x) const {
     return x.view_symint({x.sym_size(0), x.sym_size(1), heads_, -1}).transpose(1, 2);
   }
 
-  // Each head's rows [B, H, T, i] times its matrix [H, i, j].
+  // Multiplies each head's rows [B, H, T, i] by its matrix [H, i, j].
   static at::Tensor times_each(const at::Tensor& rows, const at::Tensor& matrices, const Context& context) {
     return to_compute(rows, context).matmul(to_compute(matrices, context));
   }
 
-  // Whether T queries of S tokens cost fewer multiply-accumulates on the latents than with projected keys and values:
-  // T r (n + w) + T S (2 r + p) against S r (n + w) + T S (n + p + w), for each head.
+  // Returns whether T queries over S tokens cost fewer multiply-accumulates on the latents than with projected keys and
+  // values. Per head: T r (n + w) + T S (2 r + p) against S r (n + w) + T S (n + p + w).
   bool absorbing_is_cheaper(std::int64_t t, std::int64_t s) const {
     const std::int64_t projecting = rank_ * (rest_ + width_);
     return t * projecting + t * s * (2 * rank_ + rotary_) <= s * projecting + t * s * (rest_ + rotary_ + width_);

@@ -41,7 +41,7 @@ class LinearScore : public Score {
                                                                        : positive;
   }
 
-  // psi_j, the features of the mixture of keys, [B, G, S, e].
+  // Returns psi_j, the features of the mixture of keys, [B, G, S, e].
   at::Tensor key_features(const ops::AttentionInputs& in, const ScoreCall& call) const {
     const std::int64_t n = options_.key_components();
     if (n == 1) {
@@ -64,7 +64,7 @@ class LinearScore : public Score {
     return after ? sum : feature(sum);
   }
 
-  // The weights [B, H, T, S] of the values, for observers; the operator never forms them.
+  // Returns the weights [B, H, T, S] of the values for observers; the operator never forms them.
   static at::Tensor weights(const ops::LinearAttentionInputs& in) {
     const std::int64_t h = in.q.size(1), t = in.q.size(2), s = in.k.size(2);
     at::Tensor a = in.q.matmul(in.k.repeat_interleave(h / in.k.size(1), 1).transpose(2, 3)) * in.factor;

@@ -12,7 +12,7 @@ namespace {
 class SigmoidGate : public OutputGate {
  public:
   // Parameters "w_gate" and, with bias, "b_gate". Heads that every token uses: [d, H, c] and [H, c], without c for one
-  // gate a head. Routed heads: [X, d, c] and [X, c].
+  // gate per head. Routed heads: [X, d, c] and [X, c].
   SigmoidGate(bool per_channel, const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
       : gates_(per_channel ? options.value_width() : 1), fixed_heads_(options.projection->has_fixed_heads()) {
     const std::int64_t d = init.d_model, heads = options.projection->all_heads(options);
@@ -39,7 +39,7 @@ class SigmoidGate : public OutputGate {
   }
 
  private:
-  // Each routed head becomes a slot: [N, 1, k] -> [N, k, 1].
+  // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
   at::Tensor routed_scores(const at::Tensor& x, const Routing& routing, const Context& context) const {
     const at::Tensor slots = routing.index.transpose(1, 2);
     const at::Tensor score = expert_matmul(

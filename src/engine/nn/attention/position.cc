@@ -1,5 +1,5 @@
-// Position tables, and the positions that add no term to the scores: none, position vectors added to the embeddings
-// (learned, sinusoidal), and rotary ones (RoPE; Su et al. 2021).
+// Position tables, and the position schemes that add no term to the scores: none, position vectors added to the
+// embeddings (learned, sinusoidal), and rotary (RoPE; Su et al. 2021).
 #include <c10/core/InferenceMode.h>
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ struct CachedTable {
   at::Tensor rows;
 };
 
-// The range of `table` extended to [first, end); at least doubled, so that a growing sequence seldom extends it.
+// Extends the range of `table` to [first, end). At least doubles it, so that a growing sequence rarely extends it.
 CachedTable extended(const CachedTable& table, std::int64_t first, std::int64_t end) {
   if (!table.rows.defined()) {
     return {first, end, {}};
@@ -78,7 +78,7 @@ const Factory<MakePosition> kSinusoidalPosition("sinusoidal", make_part<Position
 at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base,
                      at::TensorOptions options) {
   if (options.device().is_meta()) {
-    return at::empty_symint({n, width}, options);  // a shape without memory
+    return at::empty_symint({n, width}, options);  // has a shape but no memory
   }
   const at::Tensor angle = angles(first, n, (width + 1) / 2, width, base);
   return at::stack({angle.sin(), angle.cos()}, 2).flatten(1).narrow(1, 0, width).to(options);
@@ -86,7 +86,7 @@ at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_
 
 namespace {
 
-// Cosines and sines [2, n, width / 2].
+// Returns cosines and sines, [2, n, width / 2].
 at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
   const at::Tensor angle = angles(first, n, width / 2, width, base);
   return at::stack({angle.cos(), angle.sin()});

@@ -1,22 +1,22 @@
-// Tables with a row for each position, shared by all layers of a process.
+// Tables with one row per position, shared by all layers of a process.
 #pragma once
 
 #include <ATen/ATen.h>
 
 namespace headroom::nn {
 
-// [n, count] float64: angle c of position i is i * base^(-2c/width), for n positions from `first`.
+// Returns [n, count] float64: angle c of position i is i * base^(-2c/width), for n positions from `first`.
 at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base);
 
 struct PositionTable {
-  // [K, n, c] in float64; each row depends on its position alone.
+  // Returns [K, n, c] in float64; each row must depend on its position alone.
   at::Tensor (*make)(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base);
   std::int64_t width;
   double base;
 };
 
-// Rows [K, n, c] in the type and on the device of `options`; read-only. The table is cached for the process and
-// extended when needed. `traced`: the caller is being traced, whose tensors must not be cached.
+// Returns rows [K, n, c] in the type and on the device of `options`; read-only. The table is cached for the process and
+// extended when needed. `traced`: the caller is being traced, and its tensors must not be cached.
 at::Tensor rows_of(const PositionTable& table, const c10::SymInt& first, const c10::SymInt& n,
                    const at::TensorOptions& options, bool traced);
 

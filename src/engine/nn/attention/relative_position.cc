@@ -49,7 +49,7 @@ at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::i
   return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
 }
 
-// [H or 1, n, e]: row c of n is p(delta) W_pos, delta = c - (n_keys - 1).
+// Returns [H or 1, n, e]: row c of n is p(delta) W_pos with delta = c - (n_keys - 1).
 at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
   const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
   const at::Tensor p =
@@ -65,8 +65,8 @@ void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*key_
   if (cache == nullptr) {
     in.r = offsets(n_keys, n_offsets, context);
   } else {
-    // A causal layer's offsets end at 0, so those of fewer keys are the last rows of those of `capacity` keys. A window
-    // exceeds the capacity only when several queries are read at once.
+    // The offsets of a causal layer end at 0, so the offsets for fewer keys are the last rows of those for `capacity`
+    // keys. A window exceeds the capacity only when several queries are read at once.
     const std::int64_t n = n_offsets.expect_int(), capacity = cache->capacity();
     at::Tensor& cached = cache->offsets();
     if (n <= capacity && !cached.defined()) {

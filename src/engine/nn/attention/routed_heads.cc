@@ -74,7 +74,7 @@ class RoutedHeads : public Projection {
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
     heads.query_routing = route(rows, input, context);
-    // Each routed head becomes a slot: [N, 1, k] -> [N, k, 1].
+    // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
     const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
     at::Tensor q =
         expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
@@ -85,7 +85,7 @@ class RoutedHeads : public Projection {
         q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
   }
 
-  // [B, S, d] to [B, 1, S, e].
+  // Projects [B, S, d] to [B, 1, S, e].
   static at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) {
     return linear(x, w, bias, context).unsqueeze(1);
   }

@@ -18,8 +18,9 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
   sum = sum.defined() ? sum + counts : counts;
 }
 
-// gate_weights() elementwise, for batch-invariant decoding on the CPU: vectorised tensor operations round an element
-// depending on its place in the tensor, and one operation a row would be slower. score [N, H, E], index [N, H, K].
+// gate_weights() elementwise, for batch-invariant decoding on the CPU. Vectorised tensor operations round an element
+// depending on its place in the tensor, and one operation per row would be slower. `score` is [N, H, E], `index` [N, H,
+// K].
 at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   const at::Tensor scores = score.to(at::kFloat).contiguous(), indices = index.contiguous();
   const at::Tensor weights = at::empty(index.sizes(), scores.options());
@@ -38,7 +39,7 @@ at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index,
       continue;
     }
     const bool routed_only = gate == config::Gate::softmax_top_k;
-    const float most = x[routed[0]];  // the indices are in decreasing score
+    const float most = x[routed[0]];  // the indices are in descending order of score
     float sum = 0.0F;
     for (std::int64_t i = 0; i < (routed_only ? top_k : n_experts); ++i) {
       sum += std::exp(x[routed_only ? routed[i] : i] - most);
@@ -121,13 +122,13 @@ Routing route_scores(const at::Tensor& score, const RoutingOptions& options, con
 
 namespace {
 
-// a / sum(a); all 0 if the sum is 0.
+// Returns a / sum(a); all 0 if the sum is 0.
 at::Tensor to_sum_one(const at::Tensor& a) {
   const at::Tensor sum = a.sum();
   return a / sum.masked_fill(sum.detach().eq(0.0), 1.0);
 }
 
-// [N, E] with `values` at `index`, 0 elsewhere.
+// Returns [N, E] with `values` at `index`, 0 elsewhere.
 at::Tensor scatter_to_experts(const at::Tensor& index, const at::Tensor& values, std::int64_t n_experts) {
   return at::zeros_symint({index.sym_size(0), n_experts}, values.options()).scatter(-1, index, values);
 }
@@ -150,7 +151,7 @@ at::Tensor slot_counts(const at::Tensor& index, const c10::SymInt& batch, std::i
 at::Tensor cv_loss(const at::Tensor& weights) {
   const at::Tensor share = to_sum_one(weights.sum(0));
   if (share.sym_size(0) == 1) {
-    return share.sum() * 0.0;  // one expert has no variance
+    return share.sum() * 0.0;  // a single expert has no variance
   }
   return share.var() / (share.mean().square() + 1e-10);
 }

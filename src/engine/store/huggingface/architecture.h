@@ -1,4 +1,4 @@
-// Hugging Face architectures with a Headroom equivalent: how options and tensors of one map to those of the other.
+// Hugging Face architectures with a Headroom equivalent, and the mapping between their options and tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,14 +18,14 @@
 
 namespace headroom::store {
 
-// The file of a model that is not split into shards.
+// The weights file of a model that is not split into shards.
 inline constexpr const char* kWeightsFile = "model.safetensors";
-// Keys of its metadata: the folder was exported by Headroom and may be overwritten; Headroom trained the model.
+// Metadata keys: "the folder was exported by Headroom and may be overwritten", and "Headroom trained the model".
 inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
-// One parameter and the tensor of a file that holds its values, for reading and writing: the tensor is viewed in the
-// shape `view`; if it holds several parameters, index `part->second` of axis `part->first` is selected; then the axes
-// are permuted to the parameter's order.
+// Maps one parameter to the tensor of a file that holds its values, for reading and writing: the tensor is viewed in
+// the shape `view`; if it holds several parameters, index `part->second` of axis `part->first` is selected; then the
+// axes are permuted to the parameter's order.
 struct Mapping {
   std::string parameter;                // "layer0.attention.w_q"
   std::string tensor;                   // "transformer.h.0.attn.c_attn.weight"
@@ -33,45 +33,46 @@ struct Mapping {
   std::vector<std::int64_t> view = {};  // empty: as stored
   std::optional<std::pair<std::int64_t, std::int64_t>> part = {};
   std::vector<std::int64_t> order = {};  // empty: as viewed
-  bool optional = false;                 // zeros if the file lacks the tensor
+  bool optional = false;                 // use zeros if the file lacks the tensor
 
-  // The view of the parameter in such a tensor.
+  // Returns the view of the parameter in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
 };
 
-// An option that an architecture lacks.
+// An option that an architecture does not support.
 struct Obstacle {
   bool stands = false;
   const char* option = nullptr;  // "attention.window"
 };
-// The first obstacle that stands; empty: none.
+// Returns the option of the first obstacle that applies; empty: none.
 std::string first_of(std::initializer_list<Obstacle> obstacles);
 
 class Architecture {
  public:
   virtual ~Architecture() = default;
   virtual std::span<const std::string_view> kinds() const = 0;  // model_types
-  // Prefix of the tensor names, which base models saved without their head lack: "transformer.".
+  // Prefix of the tensor names, which is missing in base models saved without a head: "transformer.".
   virtual std::string_view prefix() const = 0;
-  // Options from a config.json. Throws UserError naming a setting that has no equivalent.
+  // Returns the options for a config.json. Throws UserError naming a setting that has no equivalent.
   virtual config::ModelOptions read(const Settings& settings) const = 0;
-  // The option that keeps a model from being exported as this architecture, beyond common_obstacle(); empty: none.
+  // Returns the option that prevents an export as this architecture, beyond common_obstacle(); empty: none.
   virtual std::string obstacle(const config::ModelOptions& options) const = 0;
-  // config.json without the keys that all architectures share.
+  // Returns config.json without the keys that all architectures share.
   virtual Json write(const config::ModelOptions& options) const = 0;
-  // All tensors of such a file. Tensors without a parameter, and parameters without a tensor, are zeros.
+  // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are
+  // zeros.
   std::vector<Mapping> mappings(const config::ModelOptions& options) const;
-  // Suffixes of tensors in older files that carry no information.
+  // Suffixes of tensors in older files that contain no parameters.
   virtual std::span<const std::string_view> ignored() const = 0;
 
  protected:
-  // Tensor names outside the layers, without ".weight"; `layers` precedes a layer's number.
+  // Tensor names outside the layers, without ".weight"; `layers` is the prefix of a layer's number.
   struct TopLevelNames {
     std::string embedding, layers, last_norm, head;
     std::string positions = {};  // empty: none
   };
   virtual TopLevelNames top_level_names() const = 0;
-  // Adds the parameters of a layer; `ours`: "layer0.", `theirs`: its prefix in the file.
+  // Adds the parameters of a layer. `ours` is the layer's prefix here ("layer0."), `theirs` its prefix in the file.
   virtual void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& options, const std::string& ours,
                          const std::string& theirs) const = 0;
 };
@@ -79,13 +80,13 @@ class Architecture {
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
-// All architectures, in the order in which an export tries them.
+// Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 
-// The option that keeps a model from being exported as any architecture; empty: none.
+// Returns the option that prevents an export as any architecture; empty: none.
 std::string common_obstacle(const config::ModelOptions& options);
 
-// Mappings that the architectures share.
+// Mappings shared by the architectures.
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
               const std::string& tensor);
 enum class Stored { in_out, out_in };
@@ -99,7 +100,7 @@ struct StoredLinear {
   Stored stored;
 };
 void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
-// A matrix stored [out, in].
+// Maps a matrix that is stored as [out, in].
 Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
 Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);
 

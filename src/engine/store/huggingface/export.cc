@@ -14,7 +14,7 @@
 namespace headroom::store {
 namespace {
 
-// The architecture of the options. Throws UserError naming the option that none of them has.
+// Returns the architecture for the options. Throws UserError naming the option that no architecture supports.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
     user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting", origin,
@@ -31,7 +31,7 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
   user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}", origin, tried);
 }
 
-// Throws UserError for a parameter that no tensor of the architecture holds.
+// Throws UserError for a parameter that no tensor of the architecture can hold.
 void require_mappings(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings, const std::string& origin) {
   for (const auto& [name, tensor] : checkpoint.tensors) {
     const bool mapped = !name.starts_with("model.") ||
@@ -44,7 +44,7 @@ void require_mappings(const Checkpoint& checkpoint, const std::vector<Mapping>& 
   }
 }
 
-// All tensors of the file; zeros if the model has no such parameter.
+// Returns all tensors of the file; zeros where the model has no such parameter.
 std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings) {
   std::map<std::string, at::Tensor> tensors;
   for (const Mapping& mapping : mappings) {
@@ -59,7 +59,7 @@ std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const
   return tensors;
 }
 
-// Throws UserError if the folder holds a model that Headroom did not export.
+// Throws UserError if the folder contains a model that Headroom did not export.
 void require_own(const std::filesystem::path& folder) {
   std::error_code unknown;
   if (!std::filesystem::exists(folder / "config.json", unknown) &&
@@ -69,7 +69,7 @@ void require_own(const std::filesystem::path& folder) {
   bool own = false;
   try {
     own = SafetensorsFile(folder / kWeightsFile).metadata().contains(kWrittenBy);
-  } catch (const Error&) {  // missing or damaged
+  } catch (const Error&) {  // missing or corrupt
   }
   if (!own) {
     user_error("{}: holds a model that Headroom did not export; choose another folder", printable(folder.string()));
@@ -104,7 +104,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings["vocab_size"] = o.vocabulary_size;
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
-  // transformers has defaults for missing keys, so unset special tokens are written as null.
+  // Unset special tokens are written as null, because transformers has defaults for missing keys.
   settings.update(stored ? stored->config
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");

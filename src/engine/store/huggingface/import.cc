@@ -23,7 +23,7 @@ class ModelFolder {
 
   bool contains(const std::string& name) const { return files_.contains(name); }
   std::vector<std::string> names() const;
-  // A view in the file's type. Throws UserError unless the tensor exists, is floating-point and finite, and has
+  // Returns a view in the file's type. Throws UserError unless the tensor exists, is floating-point and finite, and has
   // `shape`.
   at::Tensor at(const std::string& name, const std::vector<std::int64_t>& shape) const;
   const std::string& origin() const { return origin_; }
@@ -33,7 +33,7 @@ class ModelFolder {
   void open_shards(const std::filesystem::path& index);
 
   std::string origin_;
-  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files_;  // by tensor
+  std::map<std::string, std::shared_ptr<const SafetensorsFile>> files_;  // keyed by tensor name
 };
 
 ModelFolder::ModelFolder(const std::filesystem::path& folder) {
@@ -127,7 +127,7 @@ const Architecture& architecture_of(const Settings& settings) {
   settings.refuse("model_type", "must be one of " + known);
 }
 
-// Names of tensors in a folder, without the prefix if the folder holds a base model.
+// The names of tensors in a folder, without the prefix if it contains a base model.
 class TensorNames {
  public:
   TensorNames(const ModelFolder& folder, std::string_view prefix) : prefix_(prefix) {
@@ -146,21 +146,21 @@ class TensorNames {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-// All parameters in float32.
+// Returns all parameters in float32.
 Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names) {
   Tensors parameters;
   for (const Mapping& mapping : mappings) {
     const std::string name = names(mapping.tensor);
     const bool absent = mapping.optional && !folder.contains(name);
     const at::Tensor stored = absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored);
-    // Always a copy, so that the folder's files are not needed later.
+    // Always copied, so that the folder's files are not needed later.
     const at::Tensor parameter = at::empty(mapping.parameter_of(stored).sizes(), at::TensorOptions(at::kFloat));
     parameters["model." + mapping.parameter] = parameter.copy_(mapping.parameter_of(stored));
   }
   return parameters;
 }
 
-// Throws UserError for a tensor that no parameter is read from.
+// Throws UserError for a tensor that no parameter uses.
 void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names,
                       const Architecture& architecture) {
   std::set<std::string> used;

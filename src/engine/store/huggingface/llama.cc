@@ -1,5 +1,5 @@
 // LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
-// window, Qwen2 biases of queries, keys and values.
+// window; Qwen2 adds biases for queries, keys and values.
 #include "architecture.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 24;
 constexpr std::size_t kShownValue = 80;
 
-// Names of activations; the first one of each is written.
+// Names of activations; exports write the first name of each.
 constexpr std::pair<std::string_view, config::Activation> kActivations[] = {
     {"gelu_new", config::Activation::gelu_tanh},  {"gelu_pytorch_tanh", config::Activation::gelu_tanh},
     {"gelu_fast", config::Activation::gelu_tanh}, {"gelu", config::Activation::gelu},
@@ -121,7 +121,7 @@ struct KeyPlace {
   std::string key;
 };
 
-// The first key with a value, or the last.
+// Returns the first key with a value, or the last key if none has one.
 KeyPlace first_set(std::initializer_list<KeyPlace> places) {
   const auto* found = std::find_if(places.begin(), places.end() - 1,
                                    [](const KeyPlace& place) { return place.settings.has(place.key); });

@@ -1,4 +1,4 @@
-// Reading a config.json; every error names the file and the key.
+// Reads a config.json; every error names the file and the key.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,26 @@ namespace headroom::store {
 
 class Settings {
  public:
-  // `values` must outlive the object. `place` precedes the keys in messages: "" or "rope_parameters.".
+  // `values` must outlive the object. `place` is the prefix of keys in messages: "" or "rope_parameters.".
   Settings(const SortedJson& values, std::string origin, std::string place = "");
 
   // Throws UserError "<origin>: <place><key> <why>, got <value>".
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const;
   // Whether the key has a value other than null.
   bool has(const std::string& key) const;
-  // These throw UserError if the value has a wrong type or range, or is missing and has no default `otherwise`.
+  // The functions below throw UserError if the value has a wrong type or range, or is missing without a default
+  // `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
-  // d_model / n_heads. Throws UserError if n_heads does not divide d_model.
-  using Size = std::pair<const char*, std::int64_t>;  // its key and value
+  // Returns d_model / n_heads. Throws UserError if n_heads does not divide d_model.
+  using Size = std::pair<const char*, std::int64_t>;  // key and value
   std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
   double number(const std::string& key, double otherwise) const;   // finite
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
-  // The object of a key; empty settings if it is missing.
+  // Returns the object stored under a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
 
   // Throws UserError "has no equivalent" unless the key is missing, null, or has no effect.
@@ -45,10 +46,10 @@ class Settings {
 };
 
 // Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level or in
-// rope_parameters. `fraction` is the default fraction of rotated channels. Throws UserError for any scaling.
+// rope_parameters. `fraction` is the default fraction of rotated channels. Throws UserError if any scaling is set.
 void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction);
 
-// The name in config.json.
+// Returns the activation's name in config.json.
 std::string activation_name(config::Activation activation);
 
 }  // namespace headroom::store

@@ -47,7 +47,7 @@ Json ids_of(const SortedJson& config, const std::string& origin) {
   return ids;
 }
 
-// A token is a string, or an object with the string as "content".
+// Returns a token, stored as a string or as an object with the string in "content".
 Json token_of(const SortedJson& value, const std::string& origin, const char* key) {
   const SortedJson& text = value.is_object() && value.contains("content") ? value.at("content") : value;
   if (!text.is_string() && !text.is_null()) {
@@ -78,7 +78,7 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
   return settings;
 }
 
-// Whether the post-processor of a tokenizer.json puts a special token in front of every text.
+// Returns whether the post-processor of a tokenizer.json prepends a special token to every text.
 bool puts_in_front(const SortedJson& processor) {
   if (!processor.is_object()) {
     return false;
@@ -91,7 +91,7 @@ bool puts_in_front(const SortedJson& processor) {
          single->front().contains("SpecialToken");
 }
 
-// As in transformers: tokenizer.json decides; without one, tokenizer_config.json.
+// Like transformers, uses tokenizer.json; without it, tokenizer_config.json.
 bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
                         const tokenizers::Tokenizer& tokenizer) {
   const SortedJson document = read_object(folder / "tokenizer.json");
@@ -101,7 +101,7 @@ bool has_begin_in_front(const std::filesystem::path& folder, const Json& setting
   if (settings.contains("add_bos_token")) {
     return settings.at("add_bos_token").get<bool>();
   }
-  // The default of LLaMA's tokenizer class.
+  // Defaults to LLaMA's tokenizer class.
   const std::string kind = settings.value("tokenizer_class", std::string("LlamaTokenizer"));
   return tokenizer.kind() == config::TokenizerKind::sentencepiece && kind.find("Llama") != std::string::npos;
 }

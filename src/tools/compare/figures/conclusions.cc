@@ -57,7 +57,7 @@ std::string headline_comparison(const ComparedRun& run, const ComparedRun& other
   }
   const char* direction = run.headline() < other.headline() ? "lower" : "higher";
   if (!std::isfinite(percent)) {
-    return fmt::format("{} than {}", direction, than);  // the other is 0
+    return fmt::format("{} than {}", direction, than);  // the other figure is 0
   }
   const bool tiny = std::abs(percent) < 0.05;
   return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)), direction,
@@ -86,7 +86,7 @@ std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view 
 }
 
 std::string cost_comparison(const ComparedRun& run, const ComparedRun& other) {
-  constexpr double kSame = 0.005;  // relative difference in cost that does not count
+  constexpr double kSame = 0.005;  // relative difference in cost that is too small to report
   std::vector<std::string> ratios, same;
   for (const Cost& cost : costs_of(run, other)) {
     const double ratio = cost.own / cost.other;
@@ -121,7 +121,7 @@ Conclusion conclude_sweep(const std::vector<ComparedRun>& runs) {
 
 namespace {
 
-// Time, speed and memory of the training; empty if unknown.
+// Training time, speed and memory; empty if unknown.
 std::string effort_sentence(const ComparedRun& run) {
   const bool finished = run.result().steps >= run.config.train.steps;
   const double seconds = run.mean_of(&train::TrainResult::seconds);
@@ -135,7 +135,7 @@ std::string effort_sentence(const ComparedRun& run) {
                      peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
 }
 
-// The best validation, if it is not the last; else empty.
+// The best validation if it is not the last one; else empty.
 std::string earlier_best(const ComparedRun& run) {
   const tasks::FigureKind& kind = run.headline_kind();
   double best = tasks::figure(run.result().figures(), kind.name);
@@ -175,7 +175,7 @@ Conclusion conclude_single(const ComparedRun& run) {
   return points;
 }
 
-// " a and b have no finite figure to compare."; empty if all have one.
+// Returns " a and b have no finite figure to compare."; empty if every run has one.
 std::string without_figure(const std::vector<ComparedRun>& runs) {
   std::vector<std::string> names;
   for (const ComparedRun& run : runs) {
@@ -208,7 +208,7 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
   Conclusion points = {fmt::format("{} has the best{} validation {}, {}.{}", best.name,
                                    values.size() < 2 ? "" : " mean", kind.words, with_deviation(values),
                                    without_figure(runs))};
-  // Compare the best run with the first or, if the first is best, the runner-up with it.
+  // Compare the best run with the first one or, if the first is best, with the runner-up.
   const ComparedRun& other = &best == &first ? *std::min_element(runs.begin() + 1, runs.end(), better) : best;
   if (!first.has_figure() || !other.has_figure()) {
     points.back() += seeds_caveat(runs);
@@ -224,7 +224,7 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
 
 namespace {
 
-// The number of seeds that every model of the families has.
+// Returns the number of seeds that every model of the families has at least.
 std::size_t fewest_seeds(const Scaling& scaling) {
   std::size_t seeds = SIZE_MAX;
   for (const ScaledFamily& family : scaling) {
@@ -235,7 +235,7 @@ std::size_t fewest_seeds(const Scaling& scaling) {
   return seeds;
 }
 
-// "For a validation loss of 4.021, dense needs 1.32 [1.21, 1.44] times the compute of dcmha."
+// Returns "For a validation loss of 4.021, dense needs 1.32 [1.21, 1.44] times the compute of dcmha."
 std::string sentence_of(const ScaledFamily& family, const ScaledFamily& first) {
   const Saving& saving = *family.saving;
   std::string text = fmt::format("For a validation loss of {}, {} needs {} times the compute of {}",
@@ -246,7 +246,7 @@ std::string sentence_of(const ScaledFamily& family, const ScaledFamily& first) {
   return text + (saving.extrapolated ? "; this is extrapolated, because no loss is reached by both." : ".");
 }
 
-// "To match the models of dcmha, dense needs 1.25 (small) and 1.40 (large, extrapolated) times their compute."
+// Returns "To match the models of dcmha, dense needs 1.25 (small) and 1.40 (large, extrapolated) times their compute."
 std::string models_sentence(const ScaledFamily& family, const ScaledFamily& first) {
   std::vector<std::string> models;
   for (const ScaledModel& model : family.models) {
@@ -260,7 +260,7 @@ std::string models_sentence(const ScaledFamily& family, const ScaledFamily& firs
                                       first.name, enumerated(models));
 }
 
-// "The losses are fitted by 27.1 FLOPs^-0.061 (dense, 3 sizes, at most 0.3% off) and ..."
+// Returns "The losses are fitted by 27.1 FLOPs^-0.061 (dense, 3 sizes, at most 0.3% off) and ..."
 std::string lines_sentence(const Scaling& scaling) {
   std::vector<std::string> lines;
   for (const ScaledFamily& family : scaling) {

@@ -1,4 +1,4 @@
-// Sentences on how runs compare. They hold for any figures.
+// Sentences that compare runs, correct for any figures.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace headroom::compare {
 
-// Paired difference of the headline figure over the seeds; nothing if either run has fewer than two.
+// Returns the paired difference of the headline figure over the seeds; nullopt if either run has fewer than two.
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);
 
 // Compares the headline figures: "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...". With
@@ -21,14 +21,15 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called);
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other);
 
-// A warning, to be appended to a sentence, if the number of seeds is too small for a useful interval; else empty.
+// Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
 std::string_view two_seeds_caveat(std::size_t seeds);
 
-// The last sentences of a conclusion about several runs: the number of seeds and what it means. Empty for one run.
+// Returns the final sentences of a conclusion about several runs: the number of seeds and what it means. Empty for one
+// run.
 std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what = "model");
 
-// "switchhead takes 0.38 times the attention MACs and 1.20 times the training time of dense; no difference in attention
-// memory, peak memory and parameters."
+// Returns "switchhead takes 0.38 times the attention MACs and 1.20 times the training time of dense; no difference in
+// attention memory, peak memory and parameters."
 std::string cost_comparison(const ComparedRun& run, const ComparedRun& other);
 
 }  // namespace headroom::compare

@@ -1,4 +1,4 @@
-// The result of a comparison: models, each trained with one or several seeds.
+// The result of a comparison of models, each trained with one or several seeds.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace headroom::compare {
 
 using config::Variation;
 
-// Keys and their values in one run, spelled as config::flatten spells them.
+// Keys and their values in one run, formatted as by config::flatten.
 using Values = std::vector<std::pair<std::string, std::string>>;
 
 // A text that a model generated during its training.
@@ -26,7 +26,7 @@ struct SampleText {
   std::string prompt, text;
 };
 
-// What a run logged (metrics.jsonl and samples.jsonl).
+// The contents of a run's metrics.jsonl and samples.jsonl.
 struct RunLog {
   std::vector<train::TrainingPoint> training = {};
   std::vector<train::ValidationPoint> validation = {};
@@ -40,12 +40,12 @@ struct TrainedRun {
   train::TrainResult result;
   RunLog log;
   std::string machine;   // CPU, threads, precision, torch version
-  std::string program;   // that trained it: "headroom 0.1.0, commit 59f40b3"
+  std::string program;   // version that trained the run: "headroom 0.1.0, commit 59f40b3"
   std::string finished;  // date and time
-  std::string diverged;  // why the run stopped with a loss or gradient that is not finite; empty: it did not
+  std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
 };
 
-// One combination of tuned values and the headline figure of the first seed with it; NaN if the run diverged.
+// One combination of tuned values and its headline figure with the first seed; NaN if the run diverged.
 struct TuningResult {
   Values values;
   double headline = 0.0;
@@ -60,7 +60,7 @@ inline bool is_better(const tasks::FigureKind& kind, double one, double other) {
 // One model of a comparison.
 struct ComparedRun {
   std::string name;
-  std::string family;                                     // of model sizes; empty: none
+  std::string family;                                     // family of model sizes; empty: none
   config::Config config;                                  // of the first seed
   std::filesystem::path folder;                           // of the first seed
   Values values;                                          // of the tuned or varied keys
@@ -73,16 +73,17 @@ struct ComparedRun {
   const tasks::Task& task() const;
   const tasks::FigureKind& headline_kind() const { return tasks::headline(task().figures()); }
   const train::TrainResult& result() const { return trained.front().result; }  // of the first seed
-  // A figure of the last validation for each seed; NaN if it is missing.
+  // Returns a figure of the last validation for each seed; NaN where it is missing.
   std::vector<double> over_seeds(const std::string& figure) const;
-  double headline() const;                           // mean over the seeds of the task's headline figure
-  bool has_figure() const;                           // headline() is finite: every seed was validated and none diverged
-  bool better_than(const ComparedRun& other) const;  // by headline(); a run with a figure is better than one without
+  double headline() const;  // mean over the seeds of the task's headline figure
+  bool has_figure() const;  // headline() is finite: every seed was validated and none diverged
+  // compares headline(); a run with a figure is better than one without
+  bool better_than(const ComparedRun& other) const;
   double mean_of(double train::TrainResult::*measured) const;  // over the seeds
   double peak_memory_bytes() const;                            // maximum over the seeds
 };
 
-// What a result is of, which decides what is shown.
+// The kind of command that produced a result; determines what the page shows.
 enum class Kind {
   comparison,  // several models
   demo,        // the demo's three models
@@ -93,7 +94,7 @@ enum class Kind {
 struct CompareResult {
   Kind kind = Kind::comparison;
   std::string title, about, command;
-  std::vector<ComparedRun> runs;      // of a sweep: best first
+  std::vector<ComparedRun> runs;      // sweep: best first
   std::vector<Variation> variations;  // tuned or varied keys and their values
   std::vector<std::string> prompts;
   std::string sampling;            // how the sample texts were generated
@@ -103,7 +104,7 @@ struct CompareResult {
   std::filesystem::path report;
   int refresh_seconds = 0;   // reload interval of a watched page; 0: the page does not reload
   std::string failure;       // name and error of the first run that diverged, tuning aside; empty: none
-  bool interrupted = false;  // Ctrl-C: the same request resumes; the page has not been written
+  bool interrupted = false;  // Ctrl-C: the same request resumes; the page was not written
 };
 
 }  // namespace headroom::compare

@@ -33,7 +33,7 @@ std::size_t seeds_of(const ScaledFamily& family) {
   return family.models.empty() ? 0 : seeds;
 }
 
-// The line through one seed of every size.
+// Fits the line through one seed of every size.
 PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
   std::vector<double> flops, losses;
   for (const ScaledModel& model : family.models) {
@@ -86,7 +86,7 @@ LossRange range_of(const ScaledFamily& family) {
   return {family.law.loss(family.models.back().flops), family.law.loss(family.models.front().flops)};
 }
 
-// `first` and `other` hold, for each seed, the logarithm of the compute that the first family and the other one need.
+// `first` and `other` hold, for each seed, the log of the compute that the first family and the other one need.
 Saving saving_of(double loss, bool extrapolated, const std::vector<double>& first, const std::vector<double>& other) {
   std::vector<double> differences;
   for (std::size_t seed = 0; seed < first.size(); ++seed) {
@@ -113,7 +113,7 @@ Saving saving_of(const ScaledFamily& family, const ScaledFamily& first) {
   return saving_of(loss, low > high, logarithms(first_flops), logarithms(flops));
 }
 
-// The first family's line at the loss of another family's model, as in the paper.
+// Evaluates the first family's line at the loss of another family's model, as in the paper.
 Saving saving_of(const ScaledModel& model, const ScaledFamily& first) {
   std::vector<double> flops, first_flops;
   for (std::size_t seed = 0; seed < std::min(model.losses.size(), seeds_of(first)); ++seed) {

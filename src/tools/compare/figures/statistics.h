@@ -6,14 +6,14 @@
 
 namespace headroom::compare {
 
-// NaN for an empty list.
+// Returns NaN for an empty list.
 double mean(const std::vector<double>& values);
 
-// Sample standard deviation, sqrt(sum (x - mean)^2 / (n - 1)); NaN for fewer than two values.
+// Returns the sample standard deviation, sqrt(sum (x - mean)^2 / (n - 1)); NaN for fewer than two values.
 double sample_deviation(const std::vector<double>& values);
 
-// P(T <= t) for Student's t with `degrees` >= 1 degrees of freedom, by the finite series for integer degrees
-// (Abramowitz and Stegun 26.7.3 and 26.7.4), and its inverse for 0 < probability < 1.
+// Returns P(T <= t) for Student's t with `degrees` >= 1 degrees of freedom, by the finite series for integer degrees
+// (Abramowitz and Stegun 26.7.3 and 26.7.4). student_quantile() is its inverse for 0 < probability < 1.
 double student_probability(double t, int degrees);
 double student_quantile(double probability, int degrees);
 
@@ -22,9 +22,9 @@ struct Interval {
   bool excludes_zero() const { return low > 0.0 || high < 0.0; }
 };
 
-// The mean of the paired differences mine[i] - others[i] and its confidence interval, mean -/+ t s / sqrt(n), where s
-// is their sample deviation and t the quantile for n - 1 degrees of freedom. If the lists differ in length, the rest of
-// the longer one is ignored. Returns nothing for fewer than two pairs or if a value is not finite.
+// Returns the mean of the paired differences mine[i] - others[i] and its confidence interval, mean -/+ t s / sqrt(n),
+// where s is the sample deviation of the differences and t the quantile for n - 1 degrees of freedom. Surplus values of
+// the longer list are ignored. Returns nullopt for fewer than two pairs or if a value is not finite.
 std::optional<Interval> paired_difference(const std::vector<double>& mine, const std::vector<double>& others,
                                           double confidence = 0.95);
 

@@ -68,7 +68,8 @@ double headline_of(const TrainedRun* run, const tasks::Task& task) {
                         : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
 }
 
-// "smallest" or "largest" if `best` is that one of the numbers tried; empty if it is neither, or they are not numbers.
+// Returns "smallest" or "largest" if `best` is the extreme of the values tried; empty if it is not, or if they are not
+// numeric.
 std::string edge_of(const std::string& best, const std::vector<std::string>& tried) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const std::string& text : tried) {
@@ -83,11 +84,11 @@ std::string edge_of(const std::string& best, const std::vector<std::string>& tri
   return !(low < high) || (chosen != low && chosen != high) ? "" : chosen == low ? "smallest" : "largest";
 }
 
-// Warns about best values at the edge of those tried: one sentence for all runs with the same best value, without names
-// if these are all runs.
+// Warns if a best value is the smallest or largest one tried: one sentence for all runs with the same best value,
+// without names if these are all runs.
 void add_edge_notes(const CompareResult& result, std::vector<std::string>& sentences) {
   const auto counts =
-      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // of a sweep only the best run
+      static_cast<std::ptrdiff_t>(result.kind == Kind::sweep ? 1 : result.runs.size());  // sweep: only the best run
   for (std::size_t key = 0; key < result.variations.size(); ++key) {
     std::map<std::string, std::vector<std::string>> at_edge;  // names by value
     for (auto run = result.runs.begin(); run != result.runs.begin() + counts; ++run) {
@@ -105,7 +106,7 @@ void add_edge_notes(const CompareResult& result, std::vector<std::string>& sente
   }
 }
 
-// For the run with the largest standard error of its loss; empty if all are small enough.
+// Describes the run with the largest standard error of its loss; empty if all errors are small enough.
 std::string uncertainty_note(const std::vector<ComparedRun>& runs) {
   const ComparedRun* worst = nullptr;
   const auto error_of = [](const ComparedRun& run) {
@@ -125,7 +126,7 @@ std::string uncertainty_note(const std::vector<ComparedRun>& runs) {
                    uncertain, worst->name);
 }
 
-// The analytic costs, from the run's config.
+// Adds the analytic costs, computed from the run's config.
 void add_costs(ComparedRun& run) {
   const Json costs = cost::cost_json(run.name, run.config);
   run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
@@ -151,7 +152,7 @@ std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task
 
 namespace {
 
-// One entry for each model with a finished run, with its seeds up to the first that has not finished.
+// Returns one entry per model with a finished run; its seeds end before the first unfinished one.
 std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task) {
   std::vector<ComparedRun> lines;
   for (const PlannedModel& model : plan.models) {
@@ -188,8 +189,8 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
   return lines;
 }
 
-// What the finished runs show about the comparison: sizes, machines, small validation data, values at the edge of those
-// tried.
+// Notes on the comparison that need finished runs: sizes, machines, small validation data, best values at the edge of
+// those tried.
 std::vector<std::string> result_notes(const CompareResult& result) {
   std::vector<std::string> sentences, sizes, machines;
   std::int64_t smallest = INT64_MAX, largest = 0;
@@ -240,7 +241,7 @@ Conclusion conclusion_of(const CompareResult& result) {
                                                                                : conclude(result.runs);
 }
 
-// Names the models with missing seeds; empty if none are missing.
+// Returns a sentence that names the models with missing seeds; empty if none are missing.
 std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
   std::vector<std::string> models;
   for (const PlannedModel& model : plan.models) {

@@ -1,4 +1,4 @@
-// From trained runs to a result that can be shown.
+// Converts trained runs to a result for display.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace headroom::compare {
 
-// The index of the tuned values whose run has the best headline figure. Runs that are not in `runs` are skipped; ties
-// go to the first, and 0 is returned if there is no finite figure.
+// Returns the index of the tuned values whose run has the best headline figure. Skips runs that are not in `runs`; ties
+// go to the first. Returns 0 if no figure is finite.
 std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task);
 
-// The result of all finished runs of the plan. A note names the unfinished ones.
+// Returns the result of all finished runs of the plan, with a note that names the unfinished ones.
 CompareResult make_result(const ComparisonRecord& record, Runs& runs, const tasks::Task& task);
 
-// The result that report() shows for a folder: a comparison's, a sweep's or a single run's. Throws UserError for a
-// folder that holds none of these, or nothing to show yet.
+// Returns the result that report() shows for a folder of a comparison, a sweep or a single run. Throws UserError if the
+// folder contains none of these, or nothing to show yet.
 CompareResult load_result(const std::filesystem::path& folder);
 
 // Writes out/report.html and sets result.report.

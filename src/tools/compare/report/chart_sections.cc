@@ -23,7 +23,7 @@ double step_macs(const ComparedRun& run) {
   return run.executed.value("step_macs", 0.0);
 }
 
-// "learning_rate 0.001, n_heads 2", or the values alone if that is too long for a label.
+// Returns "learning_rate 0.001, n_heads 2", or the values alone if that is too long for a label.
 std::string short_description(const Values& values) {
   const std::string whole = describe(values);
   std::string alone;
@@ -85,7 +85,7 @@ std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
 
 namespace {
 
-// Numbers in ascending order, other values as on the command line.
+// Sorts numbers in ascending order; keeps other values in command-line order.
 std::vector<std::string> ordered(std::vector<std::string> values) {
   if (std::all_of(values.begin(), values.end(),
                   [](const std::string& value) { return as_number(value).has_value(); })) {
@@ -94,13 +94,13 @@ std::vector<std::string> ordered(std::vector<std::string> values) {
   return values;
 }
 
-// The headline figure against the values of variation number `key`: one line for each combination of the other keys if
-// these are few, else a single line of the best figures.
+// Plots the headline figure against the values of variation `key`: one line per combination of the other keys if there
+// are few, else a single line of the best figures.
 draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
   const std::string& name = result.variations[key].key;
   draw::LineChart chart{.title = "The figure for each " + name, .x_label = name};
   chart.x_names = ordered(result.variations[key].values);
-  std::map<std::string, std::map<std::size_t, double>> lines;  // other keys' values → figure by place on the x axis
+  std::map<std::string, std::map<std::size_t, double>> lines;  // other keys' values → index on the x axis → figure
   const tasks::FigureKind& kind = result.runs.front().headline_kind();
   const auto add = [&](const std::string& line, std::size_t place, double figure) {
     const auto [at, is_new] = lines[line].emplace(place, figure);
@@ -133,7 +133,7 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
   return chart;
 }
 
-// "learning_rate and top_k": the keys that are varied besides number `key`.
+// Returns "learning_rate and top_k": the varied keys except number `key`.
 std::string other_keys(const std::vector<Variation>& variations, std::size_t key) {
   std::vector<std::string> names;
   for (std::size_t other = 0; other < variations.size(); ++other) {

@@ -10,7 +10,7 @@
 namespace headroom::compare {
 namespace {
 
-// Decimals that show two significant digits of the spread.
+// Returns the number of decimals that shows two significant digits of the spread.
 int digits_for(double spread) {
   return spread > 0.0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(spread))), 0, 9) : 2;
 }

@@ -1,4 +1,4 @@
-// Numbers and lists as tables and sentences show them.
+// Formats numbers and lists for tables and sentences.
 #pragma once
 
 #include <string>
@@ -14,12 +14,13 @@ using draw::plain_number;
 using draw::short_number;
 using draw::shorten;
 
-// Stands for an unknown figure.
+// Shown for an unknown figure.
 inline constexpr const char* kUnknown = "\u2013";
 
-// "7.37", or with a deviation "7.370 ± 0.052": two significant digits of it, and as many decimals of the mean.
+// Returns "7.37", or "7.370 ± 0.052" with a deviation: two significant digits of the deviation, and as many decimals of
+// the mean.
 std::string with_deviation(double mean, double deviation);
-std::string with_deviation(const std::vector<double>& values);  // of their mean and sample deviation
+std::string with_deviation(const std::vector<double>& values);  // mean and sample deviation of the values
 
 // "-0.21 [-0.30, -0.12]", with two significant digits of the interval's half width.
 std::string interval_text(const Interval& interval);

@@ -12,7 +12,7 @@
 namespace headroom::compare {
 namespace {
 
-// A config's value as a JSON number, boolean or list if it is one, else as a string.
+// Returns a config value as a JSON number, boolean or list if it parses as one, else as a string.
 Json as_json(const std::string& text) {
   try {
     return parse_json(text, "value");

@@ -13,8 +13,8 @@
 namespace headroom::compare {
 namespace {
 
-constexpr std::size_t kMostPoints = 200;            // of a curve; a chart cannot show more
-constexpr std::size_t kMostCurves = draw::kStyles;  // of a chart; more could not be told apart
+constexpr std::size_t kMostPoints = 200;            // per curve; more cannot be distinguished
+constexpr std::size_t kMostCurves = draw::kStyles;  // per chart; more cannot be told apart
 
 // Averages neighbouring points if there are too many.
 std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
@@ -33,13 +33,13 @@ std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
   return points;
 }
 
-// What the seeds logged, by step.
+// The values that the seeds logged at one step.
 struct AtStep {
   std::vector<double> seconds, values;
 };
 using BySteps = std::map<std::int64_t, AtStep>;
 
-// Drops steps that not all seeds have logged: the mean would jump where one of them ends.
+// Drops steps that not all seeds have logged, since the mean would jump where a seed ends.
 BySteps of_all_seeds(BySteps steps, const ComparedRun& run) {
   std::erase_if(steps, [&](const auto& at) { return at.second.values.size() < run.trained.size(); });
   return steps;
@@ -82,8 +82,8 @@ draw::Line validation_loss_of(const ComparedRun& run) {
   return line;
 }
 
-// Normalised entropy of the tokens' shares of the experts, first seed: the mean over all banks, with a band from the
-// lowest to the highest bank.
+// Plots the normalised entropy of the experts' token shares for the first seed: the mean over all banks, with a band
+// from the lowest to the highest bank.
 draw::Line expert_use_of(const ComparedRun& run) {
   draw::Line line;
   for (const train::ValidationPoint& point : run.trained.front().log.validation) {
@@ -101,7 +101,8 @@ draw::Line expert_use_of(const ComparedRun& run) {
   return line;
 }
 
-// The headline figure over steps and over seconds: the mean over the seeds, with a band from the lowest to the highest.
+// Plots the headline figure over steps and over seconds: the mean over the seeds, with a band from the lowest to the
+// highest.
 std::pair<draw::Line, draw::Line> headline_of(const ComparedRun& run) {
   std::pair<draw::Line, draw::Line> lines;
   for (const auto& [step, at] : validated(run, run.headline_kind().name)) {
@@ -144,14 +145,14 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
   return charts;
 }
 
-// A chart with its caption; empty if there is nothing to draw.
+// Returns a chart with its caption; empty if there is nothing to draw.
 std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
   const bool empty =
       std::all_of(chart.lines.begin(), chart.lines.end(), [](const draw::Line& line) { return line.points.empty(); });
   return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
 }
 
-// Learning rate and gradient norm of a single run's first seed.
+// Plots the learning rate and gradient norm of a single run's first seed.
 std::string optimizer_figures(const ComparedRun& run) {
   std::vector<draw::Point> rates, norms;
   for (const train::TrainingPoint& point : run.trained.front().log.training) {

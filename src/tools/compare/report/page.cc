@@ -17,7 +17,7 @@
 namespace headroom::compare {
 namespace {
 
-// The keys in which the configs differ, and their values.
+// Lists the keys in which the configs differ, with their values.
 std::string config_differences(const std::vector<ComparedRun>& runs) {
   std::vector<Values> flat;
   std::string head = "<th scope='col'>key</th>", rows;
@@ -54,7 +54,7 @@ std::string describe_seeds(const std::vector<ComparedRun>& runs) {
       enumerated(seeds));
 }
 
-// The distinct values of a text over all runs, joined.
+// Joins the distinct values of text(run) over all runs.
 template <class Text>
 std::string distinct_values(const std::vector<ComparedRun>& runs, const Text& text) {
   std::vector<std::string> all;
@@ -69,7 +69,7 @@ std::string distinct_values(const std::vector<ComparedRun>& runs, const Text& te
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
-// "2026-03-01 10:12 UTC", or the first and the last.
+// Returns "2026-03-01 10:12 UTC", or the earliest and latest date.
 std::string dates_of(const std::vector<ComparedRun>& runs) {
   std::set<std::string> dates;
   for (const ComparedRun& run : runs) {
@@ -152,7 +152,7 @@ std::string continuations(const CompareResult& result) {
                             draw::escape(result.sampling), html);
 }
 
-// At most kShown of a run's samples, evenly spread, with the last among them.
+// Shows up to kShown of a run's samples, evenly spaced, including the last.
 std::string samples_of(const ComparedRun& run, std::size_t index) {
   constexpr std::size_t kShown = 8;
   const std::vector<SampleText>& all = run.trained.front().log.samples;
@@ -180,7 +180,7 @@ std::string samples_during_training(const std::vector<ComparedRun>& runs) {
                             html + "</div>\n";
 }
 
-// Keeps a figure and its deviation on one line.
+// Joins a figure and its deviation with non-breaking spaces.
 std::string without_break(std::string text) {
   constexpr std::string_view kApart = " \u00b1 ", kTogether = "\u00a0\u00b1\u00a0";
   for (std::size_t at = text.find(kApart); at != std::string::npos; at = text.find(kApart, at)) {
@@ -189,7 +189,7 @@ std::string without_break(std::string text) {
   return text;
 }
 
-// A list of sentences; empty for none.
+// Returns an HTML list of the sentences; empty for none.
 std::string points(const char* style, const std::vector<std::string>& sentences) {
   std::string items;
   for (const std::string& sentence : sentences) {

@@ -47,7 +47,7 @@ std::string table(const CompareResult& result) {
   return html_table(head, rows);
 }
 
-// The figures of a single run, which has nothing to be compared with.
+// Lists the figures of a single run, for which there is nothing to compare.
 std::string facts(const CompareResult& result) {
   const Table table = table_of(result);
   std::string html;
@@ -84,7 +84,7 @@ std::string table_note(const std::vector<ComparedRun>& runs) {
              : "");
 }
 
-// The figure that the run reached with these values.
+// Formats the run's figure with these values.
 std::string tried_cell(const ComparedRun& run, const Values& values) {
   for (const TuningResult& tried : run.tuning) {
     if (tried.values == values) {
@@ -95,7 +95,7 @@ std::string tried_cell(const ComparedRun& run, const Values& values) {
   return fmt::format("<td>{}</td>", kUnknown);
 }
 
-// One row per tried combination, one column per model.
+// Builds a table with one row per tried combination and one column per model.
 std::string tuning(const std::vector<ComparedRun>& runs) {
   std::vector<Values> combinations;
   std::string head = "<th scope='col'>tried</th>", rows;
@@ -122,9 +122,9 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
                                 draw::escape(runs.front().headline_kind().words));
 }
 
-// Differences with intervals, and quality against cost.
+// Shows differences with intervals, and quality against cost.
 std::string overview(const CompareResult& result) {
-  if (result.kind == Kind::sweep) {  // has its own charts, of its keys
+  if (result.kind == Kind::sweep) {  // has its own charts of its keys
     return "";
   }
   const std::string charts = difference_chart(result.runs) + quality_against_cost(result.runs);
@@ -175,7 +175,7 @@ std::vector<Costs> costs_of(const Table& table) {
   return all;
 }
 
-// The cost, its ratio to the first run's, and a bar relative to the largest.
+// Formats the cost, its ratio to the first run's cost, and a bar relative to the largest cost.
 std::string cost_cell(const Costs& costs, std::size_t r) {
   const Cell& cell = costs.cells[r];
   const double ratio = cell.value / costs.cells.front().value;
@@ -203,7 +203,7 @@ std::string cost_table(const std::vector<ComparedRun>& runs, const std::vector<C
 }  // namespace
 
 std::string cost_section(const CompareResult& result) {
-  if (result.runs.size() < 2) {  // a single run's costs are among its figures
+  if (result.runs.size() < 2) {  // a single run's costs are listed with its figures
     return "";
   }
   std::vector<Costs> all = costs_of(table_of(result));

@@ -1,4 +1,4 @@
-// The comparison's table, and the sections of its page as HTML. A section with nothing to show is empty.
+// The comparison's table, and the sections of its page as HTML. A section without content is empty.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ struct Column {
   std::string above, name;  // the heading's two lines
   Better better = Better::neither;
   bool words = false;  // text, left-aligned; else numbers
-  bool cost = false;   // shown in the page's cost table, not in its result table
+  bool cost = false;   // shown in the page's cost table instead of its result table
   Medium medium = Medium::both;
 };
 
 struct Cell {
   std::string text;
   double value = 0.0;
-  bool best = false;  // of its column, if the runs differ and this run has a figure
+  bool best = false;  // best of its column; only set if the runs differ
 };
 
 struct Table {
@@ -32,12 +32,12 @@ struct Table {
   std::vector<std::vector<Cell>> rows;  // one row per run, one cell per column
 };
 
-// The result must have runs; the first is the baseline. A sweep's runs are named by their values.
+// The result must have at least one run; the first is the baseline. A sweep's runs are named by their values.
 Table table_of(const CompareResult& result);
 
 std::string result_section(const CompareResult& result);  // the table, differences with intervals, tuning
 std::string scaling_section(const CompareResult& result);
-std::string value_section(const CompareResult& result);     // of a sweep: the figure against each key and the cost
+std::string value_section(const CompareResult& result);     // sweep: the figure against each key and against the cost
 std::string learning_section(const CompareResult& result);  // learning curves
 std::string cost_section(const CompareResult& result);
 
@@ -49,19 +49,19 @@ std::string quality_against_cost(const std::vector<ComparedRun>& runs);
 // A chart with its caption.
 std::string figure(const std::string& caption, const std::string& remark, const std::string& chart);
 
-// A table on a card; `head` and `rows` are HTML. `style` is added to the card's classes.
+// Returns a table on a card; `head` and `rows` are HTML. `style` is added to the card's classes.
 std::string html_table(const std::string& head, const std::string& rows, const char* style = "");
 
-// An entry of a definition list; empty without text. `text` is escaped.
+// Returns an entry of a definition list; empty if `text` is empty. `text` is escaped.
 std::string html_entry(const char* term, const std::string& text);
 
-// A run's name for charts, where space is short: for a sweep, whose names are keys and values, the values alone.
+// Returns a run's short name for charts: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);
 
-// "7.37", with several seeds "7.370 ± 0.052".
+// Returns "7.37", or "7.370 ± 0.052" with several seeds.
 std::string headline_text(const ComparedRun& run);
 
-// "higher" or "lower", whichever is better.
+// Returns "higher" or "lower", whichever is better for this figure.
 const char* better_direction(const tasks::FigureKind& kind);
 
 }  // namespace headroom::compare

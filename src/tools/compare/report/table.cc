@@ -33,7 +33,7 @@ class TableBuilder {
   }
 
  private:
-  // `cell` makes a run's cell.
+  // `cell` returns the cell of a run.
   template <class MakeCell>
   void add(const Column& column, const MakeCell& cell) {
     table_.columns.push_back(column);
@@ -43,7 +43,7 @@ class TableBuilder {
     mark_best();
   }
 
-  // A cost of 0 was not measured and is shown as unknown.
+  // A cost of 0 means that it was not measured; it is shown as unknown.
   template <class Value>
   void add_cost(Column column, const Value& value, std::string (*text)(double)) {
     column.cost = true;
@@ -58,7 +58,7 @@ class TableBuilder {
   void add_counted();
   void add_figures();
   void add_measured();
-  void mark_best();  // of the last column
+  void mark_best();  // in the last column
 
   const CompareResult& result_;
   const ComparedRun& first_;
@@ -118,7 +118,7 @@ bool diverged(const ComparedRun& run) {
   return std::any_of(run.trained.begin(), run.trained.end(), [](const auto& seed) { return !seed.diverged.empty(); });
 }
 
-// "bits per", "byte".
+// Splits the name into two lines: "bits per", "byte".
 Column heading_of(const tasks::FigureKind& kind) {
   const std::size_t blank = kind.words.rfind(' ');
   return blank == std::string::npos
@@ -155,7 +155,7 @@ void TableBuilder::add_figures() {
 void TableBuilder::mark_best() {
   const Better better = table_.columns.back().better;
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  std::vector<Cell*> cells;  // with a figure
+  std::vector<Cell*> cells;  // cells with a figure
   for (std::size_t r = 0; r < result_.runs.size(); ++r) {
     Cell& cell = table_.rows[r].back();
     if (result_.runs[r].has_figure() && std::isfinite(cell.value)) {
@@ -169,7 +169,7 @@ void TableBuilder::mark_best() {
   }
 }
 
-// One line per tuned model: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
+// Returns one line per tuned model: "dense: learning_rate 0.0003: 7.91; learning_rate 0.001: 7.58 (taken)".
 std::string tuning_lines(const std::vector<ComparedRun>& runs) {
   std::string lines;
   for (const ComparedRun& run : runs) {

@@ -1,4 +1,4 @@
-// Keeps the page of a folder up to date while something in it is being trained.
+// Keeps a folder's page up to date while a run in it is being trained.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRefreshSeconds = 5;
 constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
 
-// The files that a page is made of, with their sizes and times. The page changes only if these do.
+// The files that the page is generated from, with their sizes and modification times.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
 
 // Calls visit(entry) for everything in the folder and its subfolders except checkpoints.
@@ -58,7 +58,7 @@ Stamp stamp_of(const fs::path& folder) {
 }
 
 // Whether a process holds the lock of the folder or of a run in it. Processes that share a comparison's runs hold the
-// lock of the comparison's folder only briefly.
+// folder's own lock only briefly.
 bool is_in_use(const fs::path& folder) {
   bool held = FolderLock::is_held(folder);
   walk(folder, [&](const fs::directory_entry& entry) {
@@ -67,7 +67,7 @@ bool is_in_use(const fs::path& folder) {
   return held;
 }
 
-// "About 3 min of training left."; empty for several runs.
+// Returns "About 3 min of training left."; empty for several runs.
 std::string time_left(const CompareResult& result) {
   const ComparedRun& run = result.runs.front();
   const auto done = static_cast<double>(run.result().steps), steps = static_cast<double>(run.config.train.steps);
@@ -84,14 +84,14 @@ class Watcher {
     while (is_training()) {
       const Clock::time_point began = Clock::now();
       rewrite();
-      // Pages of long runs take a while to make; leave most of the time to training.
+      // Pages of long runs are slow to generate; pause long enough to leave most of the CPU time to training.
       constexpr int kShare = 20;
       pause(std::max<Clock::duration>(std::chrono::seconds(1), kShare * (Clock::now() - began)));
     }
   }
 
  private:
-  // Between two runs of a comparison no lock is held for a while.
+  // No lock is held for a moment between two runs of a comparison.
   bool is_training() {
     constexpr auto kBetweenRuns = std::chrono::seconds(3);
     const bool held = is_in_use(folder_);

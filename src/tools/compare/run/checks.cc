@@ -20,7 +20,7 @@ namespace {
 
 using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 
-// Keys that say how often something is written, which no figure depends on.
+// Keys that set how often something is written, which does not affect any figure.
 bool is_bookkeeping(const std::string& key) {
   static const std::set<std::string> kKeys = {
       "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
@@ -28,7 +28,7 @@ bool is_bookkeeping(const std::string& key) {
   return kKeys.contains(key);
 }
 
-// Whether the run trains its tokenizer on text, so that tokenizer.kind decides its kind.
+// Whether the run trains its tokenizer on text, so that tokenizer.kind determines its kind.
 bool makes_tokenizer(const config::Config& config) {
   const auto none = [](const std::vector<std::string>& files) {
     return std::none_of(files.begin(), files.end(), config::is_token_file);
@@ -59,7 +59,7 @@ void check_names(const std::vector<NamedConfig>& configs) {
   }
 }
 
-// "0.001 (a, c), 0.0005 (b)"; long lists of names become "3 runs".
+// Returns "0.001 (a, c), 0.0005 (b)"; replaces long lists of names by "3 runs".
 std::string group_by_value(const ValuesAndNames& value_and_name) {
   constexpr std::size_t kMostCharacters = 60;
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
@@ -89,7 +89,7 @@ struct Difference {
   ValuesAndNames values;
 };
 
-// The keys in which the configs differ.
+// Returns the keys in which the configs differ.
 std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
   std::vector<Values> flat;
   for (const NamedConfig& named : configs) {
@@ -212,7 +212,7 @@ void check_folders(const Plan& plan) {
 
 namespace {
 
-// The keys that decide which data a run reads, with their values.
+// Returns the keys that determine which data a run reads, with their values.
 std::string data_keys(const config::Config& config) {
   std::string keys;
   for (const auto& [key, value] : config::flatten(config)) {
@@ -243,7 +243,7 @@ void check_prompts(const config::Config& config, const tokenizers::Tokenizer* to
 
 struct EvaluationData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::string tokenizer_name, validation;  // content identities; no tokenizer without text
+  std::string tokenizer_name, validation;  // content hashes; the tokenizer's is empty without text
 };
 
 EvaluationData open_evaluation(const config::Config& config, const tasks::Task& task,
@@ -275,7 +275,7 @@ void check_same_data(const NamedEvaluation& a, const NamedEvaluation& b, std::st
 
 void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
                 const std::filesystem::path& cache) {
-  std::map<std::string, EvaluationData> opened;  // by data_keys()
+  std::map<std::string, EvaluationData> opened;  // keyed by data_keys()
   NamedEvaluation first;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {

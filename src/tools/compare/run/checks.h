@@ -1,4 +1,4 @@
-// Checks before anything is trained: which configs can be compared, and whether the folders match the plan.
+// Checks before training starts: which configs can be compared, and whether the folders match the plan.
 #pragma once
 
 #include <filesystem>
@@ -13,9 +13,9 @@
 
 namespace headroom::compare {
 
-// The first key in which a run folder's config differs from the requested one: "train.steps is 1000 there, 200 here";
-// empty if none does. Ignores keys that a run fills in by itself (precision "auto", threads 0) and those that only say
-// how often something is written.
+// Describes the first key in which a run folder's config differs from the requested one: "train.steps is 1000 there,
+// 200 here"; empty if none does. Ignores keys that a run sets by itself (precision "auto", threads 0) and keys that
+// only control how often something is written.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
 // Throws UserError if the configs alone show that their figures cannot be compared: different tasks, different kinds of
@@ -23,18 +23,18 @@ std::string first_difference(const config::Config& there, const config::Config& 
 // compares the data itself.
 void check_comparable(const std::vector<NamedConfig>& configs, std::string_view command);
 
-// The other differences in data, budget and training as sentences, except for the keys in `expected`.
+// Returns the other differences in data, budget and training as sentences, except for the keys in `expected`.
 std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
                                               const std::set<std::string>& expected);
 
-// check_comparable() for all choices of all models of the plan.
+// Calls check_comparable() on all choices of all models of the plan.
 void check_choices(const Plan& plan);
 
-// Throws UserError if a folder of the plan holds a run of another configuration.
+// Throws UserError if a folder of the plan contains a run of another configuration.
 void check_folders(const Plan& plan);
 
-// Throws UserError for anything else that would stop one of the runs: its device and memory, its data, its prompts, and
-// the parameters it starts from. All runs must have the same tokenizer and the same validation data.
+// Throws UserError for any other problem that would stop a run: its device and memory, its data, its prompts, or its
+// initial parameters. All runs must have the same tokenizer and the same validation data.
 void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
                 const std::filesystem::path& cache);
 

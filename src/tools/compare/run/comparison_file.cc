@@ -51,7 +51,7 @@ Json models_json(const Plan& plan, const fs::path& out) {
   return models;
 }
 
-// The values of a choice: one of the listed values for every varied key.
+// Reads the values of a choice: one of the listed values for each varied key.
 Values read_values(const Json& json, const std::vector<Variation>& variations) {
   Values values = json.get<Values>();
   const bool fits = std::equal(
@@ -61,7 +61,7 @@ Values read_values(const Json& json, const std::vector<Variation>& variations) {
   return fits ? values : throw InvalidRecord();
 }
 
-// The run's config. Its precision and threads may have been filled in by the machine, so they match any request.
+// Reads the run's config. The machine may have set its precision and threads, so these match any request.
 config::Config read_config(const fs::path& folder) {
   config::Config config = read_run_config(folder);
   config.train.precision = config::Precision::automatic;
@@ -83,7 +83,7 @@ PlannedModel read_model(const Json& json, const fs::path& out, const std::vector
   return model;
 }
 
-// Names must be unique, and all runs must be for the same task, which decides the columns of the page.
+// Requires unique names, and the same task for all runs, because the task determines the columns of the page.
 void check_models(const Plan& plan) {
   std::set<std::string> names;
   const tasks::Task* task = nullptr;
@@ -170,7 +170,7 @@ ComparisonRecord read_record(const fs::path& out) {
 
 namespace {
 
-// Leaves what the plan's folders hold runs of. Losing what was only planned loses nothing.
+// Removes planned runs without a folder. No results are lost with them.
 void drop_unstarted(Plan& plan) {
   std::erase_if(plan.models, [](const PlannedModel& model) { return model.choices.empty(); });
   std::vector<PlannedRun> runs;
@@ -206,7 +206,7 @@ std::optional<ComparisonRecord> record_in(const fs::path& out) {
   }
 }
 
-// "train.learning_rate and train.warmup_steps", or "no key".
+// Returns "train.learning_rate and train.warmup_steps", or "no key".
 std::string named_keys(std::vector<std::string> keys) {
   std::sort(keys.begin(), keys.end());
   return keys.empty() ? "no key" : enumerated(keys);
@@ -224,7 +224,7 @@ std::vector<std::string> models_of(const Plan& plan) {
   return names;
 }
 
-// Those of `there` that are not among `here`.
+// Returns the elements of `there` that are not in `here`.
 std::vector<std::string> missing(const std::vector<std::string>& there, const std::vector<std::string>& here) {
   std::vector<std::string> lost;
   std::copy_if(there.begin(), there.end(), std::back_inserter(lost),
@@ -232,7 +232,7 @@ std::vector<std::string> missing(const std::vector<std::string>& there, const st
   return lost;
 }
 
-// "train.learning_rate = 0.01 and 0.03" for the first key with missing values; empty if none are.
+// Returns "train.learning_rate = 0.01 and 0.03" for the first key with missing values; empty if there is none.
 std::string missing_values(const Plan& there, const Plan& here) {
   for (const Variation& variation : there.variations) {
     const auto now = std::find_if(here.variations.begin(), here.variations.end(),
@@ -244,7 +244,7 @@ std::string missing_values(const Plan& there, const Plan& here) {
   return "";
 }
 
-// What `next` would lose, as a clause: "which also has two"; empty if it loses nothing.
+// Describes what `next` would lose, as a clause: "which also has two"; empty if it loses nothing.
 std::string describe_loss(const ComparisonRecord& there, const ComparisonRecord& next) {
   const bool sweep = next.kind == Kind::sweep;
   if (!same_keys(there.plan, next.plan)) {

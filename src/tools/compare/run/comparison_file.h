@@ -1,4 +1,4 @@
-// out/comparison.json: what a comparison stores besides its runs, from which the page can be made again.
+// out/comparison.json: the data of a comparison besides its runs, from which the page can be regenerated.
 #pragma once
 
 #include <filesystem>
@@ -24,13 +24,13 @@ struct ComparisonRecord {
 
 void write_record(const ComparisonRecord& record, const std::filesystem::path& out);
 
-// Choices without a run folder are left out; the configs of the others come from their folders. Throws UserError naming
-// the file if write_record() did not write it.
+// Drops choices without a run folder; reads the configs of the others from their folders. Throws UserError naming the
+// file if write_record() did not write it.
 ComparisonRecord read_record(const std::filesystem::path& out);
 
-// Throws UserError if writing `next` into `out` would lose trained runs of the record there: those of another command,
-// or models, seeds, keys or values that `next` does not have. A record may grow. A missing or damaged one loses
-// nothing.
+// Throws UserError if writing `next` into `out` would lose trained runs of the existing record: runs of another
+// command, or models, seeds, keys or values that `next` lacks. `next` may add to the record. A missing or corrupt
+// record is ignored.
 void check_overwrite(const ComparisonRecord& next, const std::filesystem::path& out);
 
 }  // namespace headroom::compare

@@ -31,7 +31,7 @@ std::string describe_machine(const config::TrainOptions& options) {
                      config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
 }
 
-// How the run in the folder differs from the planned one; empty if it does not, or there is none.
+// Describes how the run in the folder differs from the planned one; empty if it does not differ or does not exist.
 std::string difference_from(const PlannedRun& run) {
   if (!std::filesystem::exists(run.folder / "config.toml")) {
     return "";
@@ -115,7 +115,7 @@ TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title
                   .finished =
                       [&](const train::TrainResult& result) {
                         trained.result = result;
-                        finish();  // while the folder is locked: another process must not resume the run
+                        finish();  // the folder is still locked, so no other process resumes the run
                       }});
   } catch (const train::DivergedError& error) {
     log_warning("{}: {}", title, error.what());
@@ -174,7 +174,7 @@ class RunQueue {
     return true;
   }
 
-  // Whether the model may go on after this run. Records the first run that diverged and must not.
+  // Returns whether the model's other runs may follow this one. Records the first run that diverged without permission.
   bool accept(const PlannedModel& model, const TrainedRun& run) {
     const bool accepted = plan_.may_diverge || run.diverged.empty();
     if (!accepted && failure_.empty()) {

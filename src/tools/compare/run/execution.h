@@ -15,17 +15,17 @@ namespace headroom::compare {
 // Whether the planned run's folder contains a finished run with the same configuration.
 bool is_finished(const PlannedRun& run);
 
-// Throws UserError if the planned run's folder holds a run of another configuration.
+// Throws UserError if the planned run's folder contains a run of another configuration.
 void check_folder(const PlannedRun& run);
 
-// Trains planned runs or reads finished ones from their folders, and caches them.
+// Trains planned runs, or reads finished ones from their folders, and caches the results.
 class Runs {
  public:
-  // `group`: the ranks that train together; null: this process alone.
+  // `group`: the ranks that train each run together; null: this process alone.
   Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* group = nullptr)
       : task_(task), cache_(std::move(cache)), group_(group) {}
 
-  // Trains, resumes or reads the run. It may have been interrupted (`result.interrupted`) or have diverged
+  // Trains, resumes or reads the run. The returned run may be interrupted (`result.interrupted`) or have diverged
   // (`diverged`). Returns null while another process trains it. `title` is the label of the progress bar.
   const TrainedRun* train(const PlannedRun& run, const std::string& title);
   // Returns the run if it has finished or was trained by this object, else null.
@@ -43,13 +43,13 @@ class Runs {
 bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 struct Outcome {
-  bool interrupted = false;  // Ctrl-C
-  std::string failure;       // name and error of the first run that diverged and was not allowed to; empty: none
+  bool interrupted = false;  // stopped by Ctrl-C
+  std::string failure;       // name and error of the first run that diverged without permission; empty: none
 };
 
-// Trains all runs that have not finished: first each model with each combination of tuned values and the first seed,
-// then each model's best combination with the other seeds. A model that diverges with the first seed is not trained
-// with other seeds; the other models are still trained.
+// Trains all unfinished runs: first each model with each combination of tuned values and the first seed, then each
+// model's best combination with the other seeds. A model that diverges with the first seed is not trained with other
+// seeds; the other models still are.
 Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task);
 
 }  // namespace headroom::compare

@@ -10,9 +10,9 @@
 namespace headroom::compare {
 namespace {
 
-constexpr std::size_t kLongestName = 120;  // of a folder, bytes
+constexpr std::size_t kLongestName = 120;  // of a folder name, bytes
 
-// The value as a config spells it: 0.0003 for 3e-4.
+// Formats the value as the config does: 0.0003 for 3e-4.
 std::string spelled(const config::Config& config, const std::string& key) {
   for (auto& [name, value] : config::flatten(config)) {
     if (name == key) {
@@ -28,7 +28,7 @@ void refuse_key(const std::string& key, std::string_view option) {
   }
 }
 
-// The variations with their values as `config` spells them. Throws UserError if the config cannot take them.
+// Returns the variations with values formatted as in `config`. Throws UserError if the config cannot take them.
 std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
                                  std::string_view option) {
   std::vector<Variation> all;
@@ -58,7 +58,7 @@ std::int64_t checked_seeds(std::int64_t seeds, const char* command) {
   return seeds;
 }
 
-// The run with `values`, which come from `option`.
+// Returns the run with `values`, which come from the command-line option `option`.
 PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& folder, const Values& values,
                        const std::string& option) {
   PlannedRun run{.values = values, .config = model.config, .folder = folder};

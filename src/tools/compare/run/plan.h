@@ -21,22 +21,22 @@ namespace headroom::compare {
 inline constexpr std::int64_t kMostSeeds = 10000;
 
 struct PlannedRun {
-  Values values;          // of the tuned keys
-  config::Config config;  // with these values and the run's seed
+  Values values;          // tuned keys and their values
+  config::Config config;  // includes these values and the run's seed
   std::filesystem::path folder;
 };
 
 struct PlannedModel {
   std::string name;
   std::vector<PlannedRun> choices;  // first seed: one run per combination of tuned values, or a single run
-  std::string family = {};          // of model sizes; empty: none
+  std::string family = {};          // family of model sizes; empty: none
 };
 
 struct Plan {
   std::vector<PlannedModel> models;
-  std::vector<Variation> variations;  // tuned or varied keys with their values, spelled as configs spell them
+  std::vector<Variation> variations;  // tuned or varied keys with their values, formatted as in configs
   std::int64_t seeds = 1;
-  bool may_diverge = false;         // any run may diverge, not only those for tuning
+  bool may_diverge = false;         // all runs may diverge, not only tuning runs
   const char* command = "compare";  // prefix of messages
 };
 
@@ -47,21 +47,22 @@ Plan plan_sweep(const SweepRequest& request);  // one model per combination
 // Throws UserError if the last seed of a run exceeds the maximum of train.seed.
 void check_seeds(const Plan& plan);
 
-// The run whose seed is `index` above that of `first`; `first` itself for index 0.
+// Returns the run with seed first.seed + index; `first` itself for index 0.
 PlannedRun with_seed(const PlannedRun& first, std::int64_t index);
 
-// Every combination of the values, the last key changing fastest; one empty combination without variations.
+// Returns every combination of the values, with the last key changing fastest. Without variations, returns one empty
+// combination.
 std::vector<Values> combinations(const std::vector<Variation>& variations);
 
-// The last component of a dotted key, or the whole key if another of `keys` has the same last component.
+// Returns the last component of a dotted key, or the whole key if another of `keys` ends in the same component.
 std::string short_key(const std::string& key, const std::vector<std::string>& keys);
 
 std::vector<std::string> keys_of(const std::vector<Variation>& variations);
 
-// "learning_rate 0.001, n_heads 2"
+// Returns "learning_rate 0.001, n_heads 2".
 std::string describe(const Values& values);
 
-// "learning_rate=0.001,...": a folder name that is unique for the values.
+// Returns "learning_rate=0.001,...": a folder name that is unique for the values.
 std::string folder_name(Values values);
 
 }  // namespace headroom::compare

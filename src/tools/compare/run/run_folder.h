@@ -1,5 +1,5 @@
-// A run folder as comparisons read it. `train` writes config.toml, metrics.jsonl and samples.jsonl; when a run has
-// finished, result.json is added, which also says on what machine and with what program it was trained.
+// Reads and writes run folders for comparisons. `train` writes config.toml, metrics.jsonl and samples.jsonl;
+// result.json is added when a run has finished and also records the machine and the program version.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ namespace headroom::compare {
 
 inline constexpr const char* kResultFile = "result.json";
 
-// The config that the folder's run was trained with.
+// Reads the config that the folder's run was trained with.
 config::Config read_run_config(const std::filesystem::path& folder);
 
 // Writes `run` to the folder's result.json.
@@ -22,17 +22,17 @@ void write_finished_run(const TrainedRun& run, const tasks::Task& task, const st
 TrainedRun read_finished_run(const std::filesystem::path& folder, const config::Config& config,
                              const tasks::Task& task);
 
-// The same for a run that need not have finished: its last logged values stand for the result. `config` is the
-// folder's.
+// Like read_finished_run(), for a run that may be unfinished: its last logged values are used as the result. `config`
+// must be the folder's.
 TrainedRun read_logged_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
 
-// What the run has logged so far; empty without files. Damaged lines are skipped.
+// Reads what the run has logged so far; empty without files. Skips corrupt lines.
 RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task);
 
-// "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
+// Returns "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
 std::string program_version();
 
-// "2026-03-01 10:12 UTC"
+// Returns the current time as "2026-03-01 10:12 UTC".
 std::string utc_now();
 
 }  // namespace headroom::compare

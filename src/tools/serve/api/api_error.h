@@ -11,8 +11,8 @@
 
 namespace headroom::serve {
 
-// what() is the message for people, `code` the one for programs ("context_length_exceeded"), `param` the field of the
-// request that is wrong, or empty.
+// what() is the message for people; `code` is the machine-readable code ("context_length_exceeded"); `param` is the
+// invalid field of the request, or empty.
 class ApiError : public Error {
  public:
   ApiError(int with_status, std::string with_code, std::string with_param, const std::string& message)
@@ -25,7 +25,7 @@ class ApiError : public Error {
 // {"error": {"message": ..., "type": ..., "param": ..., "code": ...}}
 Json to_json(const ApiError& error);
 
-// The error for an HTTP status, with a general message.
+// Returns the error for an HTTP status, with a generic message.
 ApiError error_of_status(int status);
 
 // Throws an ApiError with a formatted message.
@@ -35,7 +35,7 @@ template <class... Args>
   throw ApiError(status, code, param, detail::message(format, fmt::make_format_args(args...)));
 }
 
-// Status 400 for a wrong field: "max_tokens: must be ...".
+// Throws status 400 for an invalid field: "max_tokens: must be ...".
 template <class... Args>
 [[noreturn]] void refuse_field(const std::string& param, fmt::format_string<Args...> format, Args&&... args) {
   throw ApiError(400, "invalid_value", param, param + ": " + detail::message(format, fmt::make_format_args(args...)));

@@ -79,7 +79,7 @@ std::vector<std::string> stops_of(const SortedJson* value) {
   return stops;
 }
 
-// Any integer of 64 bits, signed or unsigned.
+// Accepts any 64-bit integer, signed or unsigned.
 std::optional<std::int64_t> seed_of(const SortedJson* value) {
   if (value == nullptr) {
     return std::nullopt;
@@ -91,7 +91,7 @@ std::optional<std::int64_t> seed_of(const SortedJson* value) {
                                      : value->get<std::int64_t>();
 }
 
-// Fields for which only the neutral value is supported.
+// Checks the fields for which only the neutral value is supported.
 void check_neutral(JsonFields& fields, const CompletionRequest& request) {
   for (const char* penalty : {"presence_penalty", "frequency_penalty"}) {
     if (const SortedJson* value = fields.take(penalty); value != nullptr && !(value->is_number() && *value == 0)) {

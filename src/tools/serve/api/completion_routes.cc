@@ -34,20 +34,20 @@ Json by_head(const decode::TokenRoute& route) {
   return heads;
 }
 
-// Builds what POST /v1/completions answers with: one document, or the events of a stream.
+// Builds the response of POST /v1/completions: one document, or the events of a stream.
 class CompletionResponse {
  public:
   explicit CompletionResponse(const Completion& completion);
 
-  // Not streamed: collects the deltas of all answers, and makes the document once they are finished.
+  // Without streaming: collects the deltas of all answers; document() returns the response once all are finished.
   void add(const Delta& delta);
   Json document();
-  // Streamed: the event for a delta, and the last one, with the token counts.
+  // With streaming: the event for a delta, and the last event, which has the token counts.
   Json chunk(const Delta& delta);
   Json usage_chunk() const;
 
  private:
-  // The lists of the API's "logprobs", and the routing; one entry for each reported token.
+  // The lists of the API's "logprobs" and the routing, with one entry per reported token.
   struct Details {
     Json tokens = Json::array(), token_logprobs = Json::array(), top_logprobs = Json::array(),
          text_offset = Json::array(), routing = Json::array();
@@ -55,9 +55,9 @@ class CompletionResponse {
   struct Answer {
     std::string text, finish_reason;
     Details details;
-    std::string echo;                   // the prompt, if the request wants it echoed
+    std::string echo;                   // the prompt, if the request sets `echo`
     std::vector<std::int64_t> offsets;  // characters of the prompt before each of its tokens
-    std::int64_t echoed = 0;            // characters of the echo
+    std::int64_t echoed = 0;            // characters of the prompt already echoed
     std::size_t shown = 0;              // tokens of the prompt reported so far
     bool begun = false;
   };
@@ -86,7 +86,7 @@ CompletionResponse::CompletionResponse(const Completion& completion)
   }
 }
 
-// A prompt given as text is echoed unchanged; the offsets of its tokens are counted in their decoded text.
+// A prompt given as text is echoed unchanged. Token offsets refer to its decoded tokens.
 void CompletionResponse::set_echo(Answer& answer, std::size_t prompt) const {
   const ServedModel& model = completion_.model();
   decode::TextStream stream(model.tokenizer(), {});
@@ -213,7 +213,7 @@ std::string server_sent_event(const Json& document) {
   return "data: " + to_json_line(document) + "\n\n";
 }
 
-// Abandons the completion unless done() was called, for example if the client has gone.
+// Abandons the completion unless done() was called, for example if the client disconnects.
 class AbandonGuard {
  public:
   AbandonGuard(std::shared_ptr<Completion> completion, Metrics& metrics)
@@ -243,7 +243,7 @@ HttpResponse whole_answer(const std::shared_ptr<Completion>& completion, Metrics
   return {.body = to_json_line(response.document())};
 }
 
-// An error after a stream has begun is sent as its last event.
+// An error after a stream has started is sent as its last event.
 void stream_answer(const std::shared_ptr<Completion>& completion, Metrics& metrics,
                    const std::function<bool(std::string_view)>& write) {
   AbandonGuard guard(completion, metrics);

@@ -1,4 +1,5 @@
-// GET /inspect: the inspector's page. POST /inspect: the page for a text, which the page's script asks for.
+// GET /inspect returns the inspector's page. POST /inspect returns the page for a text, which the script of that page
+// requests.
 #include <mutex>
 
 #include "headroom/core/error.h"
@@ -14,8 +15,8 @@ constexpr const char* kInspect = "/inspect";
 constexpr const char* kHtml = "text/html; charset=utf-8";
 constexpr std::int64_t kMaxLivePage = 6'000'000;  // bytes of packed values; the browser loads them after every change
 
-// The page without a text. It is open to everyone, because a browser sends no key when it opens a page; it therefore
-// reveals nothing about the models. Its script sends the key.
+// Returns the page without a text. It needs no API key, because a browser sends none when it opens a page, so it must
+// not reveal anything about the models. Its script sends the key.
 HttpResponse empty_page(const Models& models) {
   const inspector::LivePage live{.path = kInspect, .models = {}, .model = {}, .text = {}};
   return {.body = inspector::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
@@ -24,7 +25,7 @@ HttpResponse empty_page(const Models& models) {
 inspector::InspectorView view_of(const ServedModel& model, const std::vector<std::int32_t>& ids,
                                  std::vector<inspector::Ablation> off, std::int64_t bytes) {
   nn::Context context = model.context();
-  context.compute_dtype = at::kFloat;  // so that the shown terms add up
+  context.compute_dtype = at::kFloat;  // so that the displayed terms sum to the displayed total
   inspector::AblationObserver ablation(off, model.model().options().attention);
   if (!off.empty()) {
     context.observer = &ablation;
@@ -57,7 +58,7 @@ HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest
   const ServedModel& model = find_model(models, request.model);
   const TokenIds wide = model.encode(request.text, /*begins=*/true);
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
-  // Serialised, because each request allocates a T x T tensor for each head of a layer.
+  // Serialised, because each request allocates a T x T tensor per head of a layer.
   const std::lock_guard<std::mutex> lock(turn);
   try {
     const std::vector<inspector::Ablation> parts =

@@ -1,4 +1,4 @@
-// Reads the fields of a JSON request body, with a check of type and range for each, and refuses unknown fields by name.
+// Reads the fields of a JSON request body, checks the type and range of each, and rejects unknown fields by name.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace headroom::serve {
 
-// Every function throws ApiError naming the field. A field that is null counts as absent, as in OpenAI's API.
+// Every function throws ApiError naming the field. A null field counts as missing, as in OpenAI's API.
 class JsonFields {
  public:
-  // Parses the body of a request. A parsed document takes many times the memory of its text, so only one large body is
-  // parsed and read at a time: the object holds a lock.
+  // Parses the body of a request. A parsed document takes many times the memory of its text, so the object holds a lock
+  // that allows only one large body at a time.
   explicit JsonFields(std::string_view body);
-  // The fields of a nested object; `prefix` ("stream_options.") precedes names in messages.
+  // Reads the fields of a nested object; `prefix` ("stream_options.") precedes names in messages.
   JsonFields(SortedJson object, std::string prefix);
 
   const SortedJson* take(const char* name);  // nullptr if absent
@@ -29,7 +29,7 @@ class JsonFields {
   std::optional<std::string> text(const char* name);
   std::string path(const char* name) const { return prefix_ + name; }
 
-  // Refuses the fields that have not been read; those in `unsupported` belong to the API but not to this server.
+  // Rejects the fields that have not been read. Those in `unsupported` belong to the API but are not supported here.
   void finish(std::initializer_list<const char*> unsupported = {}) const;
 
  private:
@@ -39,7 +39,7 @@ class JsonFields {
   std::vector<std::string> known_;
 };
 
-// A value in a message: `got "abc"`, `got a list`.
+// Describes a value for a message: `got "abc"`, `got a list`.
 std::string describe(const SortedJson& value);
 
 }  // namespace headroom::serve

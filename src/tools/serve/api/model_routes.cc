@@ -1,12 +1,12 @@
-// The models and their tokenizers: GET /v1/models, /v1/models/NAME and /tokenizer_info, POST /tokenize and /detokenize;
-// the server itself: GET /health and /metrics.
+// Routes of the models and their tokenizers: GET /v1/models, /v1/models/NAME and /tokenizer_info, POST /tokenize and
+// /detokenize. Routes of the server: GET /health and /metrics.
 #include "json_fields.h"
 #include "routes.h"
 
 namespace headroom::serve {
 namespace {
 
-// The model whose tokenizer to use. If none is named, all models must have the same tokenizer.
+// Returns the model whose tokenizer to use. If none is named, all models must have the same tokenizer.
 const ServedModel& tokenizing_model(const Models& models, const std::string& name) {
   if (!name.empty() || models.size() == 1) {
     return find_model(models, name);
@@ -27,7 +27,7 @@ HttpResponse list_models(const Models& models) {
   return {.body = to_json_line({{"object", "list"}, {"data", list}})};
 }
 
-// Describes the tokenizer of the model named in the query, or of the first model: lm_eval sends no name.
+// Describes the tokenizer of the model named in the query; lm_eval sends no name and gets the first model's.
 HttpResponse tokenizer_info(const Models& models, const HttpRequest& call) {
   const auto name = call.query.find("model");
   const ServedModel& model = name == call.query.end() ? *models.front() : find_model(models, name->second);
@@ -99,7 +99,7 @@ void add_model_routes(HttpServer& server, const Models& models) {
 }
 
 void add_health_routes(HttpServer& server, const Scheduler& scheduler, Metrics& metrics) {
-  // No API key is required, because load balancers send none with their health checks.
+  // Needs no API key, because load balancers send none with their health checks.
   server.add(
       {.method = "GET",
        .path = "/health",

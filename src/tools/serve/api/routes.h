@@ -13,11 +13,11 @@ namespace headroom::serve {
 
 using Models = std::vector<std::unique_ptr<ServedModel>>;
 
-// The model of this name. An empty name means the only model; throws ApiError if there are several, or none of that
-// name.
+// Returns the model of this name. An empty name means the only model. Throws ApiError if the name is unknown, or empty
+// with several models.
 const ServedModel& find_model(const Models& models, const std::string& name);
 
-// All arguments must outlive the server's answers.
+// All arguments must outlive the server's responses.
 void add_completion_routes(HttpServer& server, const Models& models, Scheduler& scheduler, Metrics& metrics);
 void add_model_routes(HttpServer& server, const Models& models);
 void add_inspect_routes(HttpServer& server, const Models& models);

@@ -44,7 +44,7 @@ std::size_t StopStrings::first_stop() const {
   return first;
 }
 
-// The length of the longest suffix of the held text that begins a stop string.
+// Returns the length of the longest suffix of the held text that is a prefix of a stop string.
 std::size_t StopStrings::partial_stop() const {
   const std::string_view held = held_;
   std::size_t longest = 0;
@@ -99,7 +99,7 @@ Delta Choice::finish() {
   return delta;
 }
 
-// The text with the tokens that lie entirely in it. In a stopped text the last token may be cut off.
+// Returns the text with the tokens that lie entirely in it. A stop string may cut off the last token.
 Delta Choice::release(std::string text) {
   Delta delta;
   released_ += characters(text);

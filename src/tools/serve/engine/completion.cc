@@ -9,7 +9,7 @@
 namespace headroom::serve {
 namespace {
 
-// The text of a token can depend on the tokens before it: how many of them are handed to the decoder.
+// The number of preceding tokens passed to the decoder, because the text of a token can depend on them.
 constexpr std::int64_t kTokensBefore = 8;
 
 std::int64_t any_seed() {
@@ -88,7 +88,7 @@ void Completion::start(decode::Engine& engine) {
 }
 
 void Completion::cancel(decode::Engine& engine) {
-  for (std::size_t i = 0; i < handles_.size(); ++i) {  // those that start() added
+  for (std::size_t i = 0; i < handles_.size(); ++i) {  // the handles that start() added
     if (!finished_[i]) {
       engine.cancel(handles_[i]);
     }

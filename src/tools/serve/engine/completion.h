@@ -1,4 +1,4 @@
-// A completion request in progress: the engine's thread generates answers, the connection's thread waits for them.
+// A completion request in progress: the engine's thread generates the answers while the connection's thread waits.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class Completion {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Throws ApiError if the model cannot answer the request. `client_gone` is called by the engine's thread.
+  // Throws ApiError if the model cannot answer the request. The engine's thread calls `client_gone`.
   Completion(const ServedModel& model, CompletionRequest request, std::function<bool()> client_gone);
 
   const ServedModel& model() const { return model_; }
@@ -31,18 +31,17 @@ class Completion {
   std::int64_t answers() const { return static_cast<std::int64_t>(prompts_.size()) * request_.n; }
   Clock::time_point arrived() const { return arrived_; }
 
-  // For the connection's thread: waits for the next delta; nullopt once all answers are finished. Deltas of one answer
-  // come in order. Throws ApiError if the completion failed.
+  // Called by the connection's thread: waits for the next delta; nullopt once all answers are finished. Deltas of one
+  // answer arrive in order. Throws ApiError if the completion failed.
   std::optional<Delta> next();
-  // Nobody waits for the answers any more; the engine cancels them within a step. Returns whether this is the first
-  // call. From any thread.
+  // Abandons the answers; the engine cancels them within a step. Returns whether this is the first call. Thread-safe.
   bool abandon() { return !abandoned_.exchange(true); }
-  std::int64_t written() const;  // tokens of finished answers
+  std::int64_t written() const;  // total tokens of finished answers
 
-  // The rest is for the engine's thread.
+  // The functions below are called by the engine's thread only.
   void start(decode::Engine& engine);
   void cancel(decode::Engine& engine);
-  void fail(const ApiError& error);  // next() throws the first of them
+  void fail(const ApiError& error);  // makes next() throw the first of these errors
   bool abandoned() const { return abandoned_ || client_gone_(); }
   bool ended() const { return open_ == 0; }
   std::optional<Clock::time_point> first_token() const { return first_token_; }

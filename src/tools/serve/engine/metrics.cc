@@ -14,7 +14,7 @@ void head(std::string& page, std::string_view name, std::string_view type, std::
   fmt::format_to(std::back_inserter(page), "# HELP headroom_{0} {2}\n# TYPE headroom_{0} {1}\n", name, type, help);
 }
 
-// Escapes a label's value.
+// Escapes the value of a label.
 std::string label(std::string_view text) {
   std::string spelled;
   for (const char c : text) {
@@ -23,7 +23,7 @@ std::string label(std::string_view text) {
   return spelled;
 }
 
-// A metric of each model.
+// A metric that is reported per model.
 struct ModelMetric {
   const char* name;
   const char* type;

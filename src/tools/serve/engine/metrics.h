@@ -15,7 +15,7 @@
 
 namespace headroom::serve {
 
-// Durations in seconds.
+// A histogram of durations in seconds.
 class Histogram {
  public:
   void add(double seconds);
@@ -32,7 +32,7 @@ class Histogram {
 class Metrics {
  public:
   void answered(const std::string& route, int status);
-  void first_token(double seconds);  // seconds from the arrival of its request
+  void first_token(double seconds);  // seconds since the request arrived
   void completed(double seconds);
   void abandoned();
   void set_counts(const std::string& model, const decode::EngineCounts& counts);

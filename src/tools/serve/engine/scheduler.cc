@@ -8,7 +8,7 @@
 namespace headroom::serve {
 namespace {
 
-// How soon an idle server notices a request to stop.
+// The interval at which an idle server checks for a stop request.
 constexpr auto kIdleInterval = std::chrono::milliseconds(50);
 
 double seconds_since(Completion::Clock::time_point then) {
@@ -128,7 +128,7 @@ bool Scheduler::step(ModelQueue& queue) {
     metrics_.set_counts(queue.model->name(), queue.engine->counts());
     return progress;
   } catch (const std::exception& error) {
-    // The state of the engine is unknown now: start with a new one.
+    // The engine's state is unknown after an error: replace it.
     log_warning("serve: {}: {}", queue.model->name(), error.what());
     for (const auto& completion : queue.completions) {
       completion->fail(error_of_status(500));
@@ -140,7 +140,7 @@ bool Scheduler::step(ModelQueue& queue) {
   }
 }
 
-// Cancels completions that are abandoned or out of time, and removes those that have ended.
+// Cancels completions that are abandoned or have timed out, and removes those that have ended.
 void Scheduler::finish_completions(ModelQueue& queue) {
   for (auto it = queue.completions.begin(); it != queue.completions.end();) {
     Completion& completion = **it;

@@ -1,4 +1,4 @@
-// Runs the engines of all models in one thread; connections submit completions through a queue.
+// Runs the engines of all models in one thread. Connections submit completions through a queue.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ namespace headroom::serve {
 struct SchedulerOptions {
   std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model
   std::int64_t prefix_cache_tokens = 0;
-  std::int64_t queue = 256;      // answers that may wait for a place in a batch
-  double timeout_seconds = 600;  // for a completion, from its arrival to its end
+  std::int64_t queue = 256;      // answers that may wait for a free row
+  double timeout_seconds = 600;  // for a completion, from arrival to end
 };
 
 class Scheduler {
@@ -27,11 +27,11 @@ class Scheduler {
   // `models` and `metrics` must outlive the scheduler.
   Scheduler(const std::vector<std::unique_ptr<ServedModel>>& models, const SchedulerOptions& options, Metrics& metrics);
 
-  // From any thread. Throws ApiError if the queue is full or the server is shutting down.
+  // Thread-safe. Throws ApiError if the queue is full or the server is shutting down.
   void submit(std::shared_ptr<Completion> completion);
   // Steps the engines until stop_requested() returns true and every submitted completion has ended. Called once.
   void run(const std::function<bool()>& stop_requested);
-  // After run(), from its thread: fails what is left; submit() refuses from now on.
+  // Called after run(), by its thread: fails the remaining completions; submit() throws from then on.
   void end();
   bool draining() const { return draining_; }
 
@@ -53,7 +53,7 @@ class Scheduler {
   Metrics& metrics_;
   std::vector<ModelQueue> queues_;
   std::int64_t capacity_;                 // answers that may run or wait
-  std::atomic<std::int64_t> answers_{0};  // submitted and not finished
+  std::atomic<std::int64_t> answers_{0};  // submitted but not finished
   std::atomic<bool> draining_{false};
 
   std::mutex mutex_;

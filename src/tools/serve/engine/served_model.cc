@@ -21,7 +21,7 @@ const models::LanguageModel& language_model_of(const store::OpenedModel& opened)
   return model;
 }
 
-// The ids that `encode` returns; its errors become refusals of the prompt.
+// Returns the ids from `encode`, and converts its errors to ApiErrors about the prompt.
 template <class Encode>
 TokenIds prompt_tokens(const Encode& encode) {
   try {
@@ -40,7 +40,8 @@ std::string escaped_bytes(std::string_view text) {
   return escaped;
 }
 
-// A token of one letter: tokens after it have the text that they have inside a text. Empty if there is none.
+// Returns a token of one letter. Tokens decoded after it keep the text they have inside a sentence. Empty if there is
+// none.
 std::vector<std::int32_t> letter_token(const tokenizers::Tokenizer& tokenizer) {
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
     const std::string text = tokenizer.decode(std::vector<std::int32_t>{id});
@@ -52,7 +53,7 @@ std::vector<std::int32_t> letter_token(const tokenizers::Tokenizer& tokenizer) {
   return {};
 }
 
-// Tokens that decoding does not show: SentencePiece's byte tokens, and special tokens.
+// Names the tokens that decoding omits: SentencePiece's byte tokens, and special tokens.
 std::map<std::int32_t, std::string> special_names(const tokenizers::Tokenizer& tokenizer,
                                                   const store::SpecialTokens& special) {
   std::map<std::int32_t, std::string> names;
@@ -102,7 +103,7 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
       imported_(store::stored_special_tokens(opened_.checkpoint).has_value()),
       special_(store::special_tokens_of(opened_.checkpoint)),
       token_text_(tokenizer(), special_),
-      // One more than the context: the last token of an answer is never read.
+      // One more than the context, because the model never reads the last token of an answer.
       max_length_(max_length > 0 ? max_length : model_.options().context_length + 1),
       end_id_(imported_ ? special_.id("eos_token", tokenizer()) : -1),
       opened_at_(std::time(nullptr)) {}
@@ -177,7 +178,7 @@ Json ServedModel::about_tokenizer() const {
     about[key] = name.empty() || special_.id(key, tokenizer()) < 0 ? Json() : Json(name);
   }
   if (about["bos_token"].is_null() && about["eos_token"].is_null() && encode("\n", false).size() == 1) {
-    about["bos_token"] = "\n";  // what texts began with in training
+    about["bos_token"] = "\n";  // the text that preceded each document in training
   }
   about["add_bos_token"] = imported_ && special_.in_front;
   about["chat_template"] = nullptr;

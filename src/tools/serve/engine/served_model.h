@@ -1,4 +1,4 @@
-// A model that is served: its name, its tokenizer, and the checks of a request that depend on them.
+// A served model: its name, its tokenizer, and the request checks that depend on them.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace headroom::serve {
 
-// How each token is written in lists of log-probabilities; no two ids are written alike: its text inside a text, with
-// the blank in front; "bytes:\xe2\x82" if that is no valid UTF-8; the name of a special token; "token:17" if it has no
-// text or another id has the same.
+// Formats each token for lists of log-probabilities; the result is unique per id. It is the token's text as it appears
+// inside a sentence, with the leading blank; "bytes:\xe2\x82" if that is not valid UTF-8; the name of a special token;
+// or "token:17" if it has no text or shares it with another id.
 class TokenText {
  public:
   TokenText(const tokenizers::Tokenizer& tokenizer, const store::SpecialTokens& special);
@@ -30,8 +30,8 @@ class TokenText {
 
 class ServedModel {
  public:
-  // `max_length`: tokens of a prompt and its answer together; 0: the model's context. Throws UserError if the model is
-  // no language model or its vocabulary is not the tokenizer's.
+  // `max_length`: maximum number of tokens of a prompt and its answer together; 0: the model's context. Throws
+  // UserError if the model is not a language model or its vocabulary differs from the tokenizer's.
   ServedModel(std::string name, store::OpenedModel opened, std::int64_t max_length);
 
   const std::string& name() const { return name_; }
@@ -40,18 +40,18 @@ class ServedModel {
   const tokenizers::Tokenizer& tokenizer() const { return *opened_.checkpoint.tokenizer; }
   const TokenText& token_text() const { return token_text_; }
   std::int64_t max_length() const { return max_length_; }
-  // The token that ends an answer; -1 for models trained by Headroom, which have none.
+  // The token that ends an answer; -1 for models trained by Headroom, which have no such token.
   std::int64_t end_id() const { return end_id_; }
   std::int64_t step() const { return opened_.checkpoint.step; }
-  bool routes() const { return model_.options().routes(); }  // has routed experts or heads
+  bool routes() const { return model_.options().routes(); }  // whether it has routed experts or heads
 
-  // The ids of a text: those of the tokenizer, or the one of a special token if the text is exactly its name.
-  // `add_special_tokens`: preceded by the token that this model's texts begin with. Throws ApiError.
+  // Encodes a text. A text that is exactly the name of a special token becomes that token. `add_special_tokens`:
+  // prepend the token that starts this model's texts. Throws ApiError.
   TokenIds encode(const std::string& text, bool add_special_tokens) const;
-  // The text of ids, which are checked. Throws ApiError naming `field`.
+  // Checks and decodes ids. Throws ApiError naming `field`.
   std::string decode(const TokenIds& ids, const std::string& field) const;
-  // The ids of a prompt, at least one. Throws ApiError naming `field` for ids outside the vocabulary, and if the prompt
-  // and `max_tokens` exceed max_length().
+  // Returns the ids of a prompt, at least one. Throws ApiError naming `field` for ids outside the vocabulary, and if
+  // the prompt and `max_tokens` exceed max_length().
   TokenIds prompt_ids(const Prompt& prompt, std::int64_t max_tokens, const std::string& field) const;
 
   Json about() const;            // for GET /v1/models

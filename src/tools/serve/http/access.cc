@@ -22,7 +22,7 @@ std::string digest_of(std::string_view text) {
   return sum.hex();
 }
 
-// RFC 6750, b64token: characters that need no escape in a header.
+// The characters of b64token in RFC 6750, which need no escape in a header.
 bool is_key_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
          std::string_view("-._~+/=").find(c) != std::string_view::npos;
@@ -36,7 +36,7 @@ std::string read_key(const std::filesystem::path& file) {
   }
 }
 
-// Without ":PORT" and without the brackets of an IPv6 address.
+// Removes ":PORT" and the brackets of an IPv6 address.
 std::string host_of(std::string_view header) {
   if (header.starts_with('[')) {
     const std::size_t end = header.find(']');

@@ -1,4 +1,4 @@
-// Who may use a server: clients with its API key, and requests that name this machine as their Host.
+// Access control: admits clients with the API key, and requests whose Host header names this machine.
 #pragma once
 
 #include <filesystem>
@@ -9,21 +9,21 @@ namespace headroom::serve {
 
 class ApiKey {
  public:
-  // Reads the key; the file may end with one line end. Throws UserError naming the file if it holds no valid key, and
-  // warns if other users can read it.
+  // Reads the key; the file may end with one line end. Throws UserError naming the file if it contains no valid key,
+  // and warns if other users can read it.
   explicit ApiKey(const std::filesystem::path& file);
 
-  // Whether the value of an Authorization header is "Bearer" (in any case) and the key. Digests are compared in
-  // constant time, so that the time of an answer reveals nothing about the key.
+  // Returns whether the value of an Authorization header is "Bearer" (in any case) and the key. Compares digests in
+  // constant time, so that the response time reveals nothing about the key.
   bool admits(std::string_view authorization) const;
 
  private:
   std::string digest_;
 };
 
-// Guards a server on the loopback interface against DNS rebinding: a web page can point its own domain to 127.0.0.1,
-// and the browser then sends its requests here, with that domain as their Host. Returns true if the Host header
-// ("localhost:8080", "[::1]:8080") names an address, localhost or `own`, the name given as --host.
+// Guards a server on the loopback interface against DNS rebinding: a web page can point its own domain to 127.0.0.1, so
+// that the browser sends its requests here with that domain as their Host. Returns true if the Host header
+// ("localhost:8080", "[::1]:8080") is an IP address, localhost or `own`, the name given as --host.
 bool is_own_name(std::string_view header, std::string_view own);
 
 }  // namespace headroom::serve

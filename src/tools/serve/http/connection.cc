@@ -24,21 +24,22 @@ Clock::duration seconds(double count) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count));
 }
 
-// A chunked body may take more bytes on the wire than its content: each chunk has a line of its own.
+// A chunked body may be longer on the wire than its content, because each chunk has a line of its own.
 constexpr std::size_t kChunkingFactor = 2, kChunkingBytes = 64 << 10;
-constexpr double kWriteUnit = 1 << 20;  // bytes that a client has write_seconds for
-// While others wait for a thread, a client loses its place after so long without progress.
+constexpr double kWriteUnit = 1 << 20;  // a client gets write_seconds for this many bytes
+// While others wait for a thread, a client is disconnected after this time without progress.
 constexpr double kCrowdedSeconds = 1.0, kCrowdedIdleSeconds = 0.2;
-// How long the rest of a refused request is read and dropped. A socket that is closed with unread data resets the
-// connection, and the client might not get to read why it was refused.
+// How long the rest of a rejected request is read and discarded. Closing a socket with unread data resets the
+// connection, and the client might never see the error.
 constexpr double kLingerSeconds = 1.0;
-constexpr auto kPollInterval = std::chrono::milliseconds(50);  // how soon a waiting connection notices a change
+// interval at which a waiting connection checks for changes
+constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
 [[noreturn]] void refuse_head(const char* what) {
   refuse(400, "bad_request", "", "request: {}", what);
 }
 
-// The bytes of `text` up to and including the first empty line, however its lines end; npos: there is none yet.
+// Returns the number of bytes up to and including the first empty line, with any line ends; npos if there is none yet.
 std::size_t head_size(std::string_view text) {
   const std::size_t crlf = text.find("\n\r\n"), lf = text.find("\n\n");
   const std::size_t end = std::min(crlf == text.npos ? crlf : crlf + 3, lf == text.npos ? lf : lf + 2);
@@ -49,7 +50,7 @@ bool is_name_character(char c) {
   return c > ' ' && c < 0x7f && std::string_view("\"(),/:;<=>?@[\\]{}").find(c) == std::string_view::npos;
 }
 
-// The header's name in lower case.
+// Returns the header's name in lower case.
 std::string header_name(std::string_view line) {
   const std::size_t colon = line.find(':');
   const std::string_view name = line.substr(0, colon);
@@ -118,7 +119,7 @@ bool Connection::await_request() {
       return false;
     }
   }
-  if (size > limits_.head) {  // or there is no end of it
+  if (size > limits_.head) {  // too long, or has no end
     refuse_head("the head is longer than this server takes");
   }
   const std::string head = checked_head(std::string_view(buffer_).substr(0, size));

@@ -16,10 +16,11 @@
 namespace headroom::serve {
 namespace {
 
-// The connection that this thread serves: httplib does not pass it to its handlers.
+// The connection that this thread serves, because httplib does not pass it to its handlers.
 thread_local std::shared_ptr<Connection> current_connection;
 
-// Bodies of the maximum length that may be in memory at the same time: 256 connections could send 2 GiB.
+// The number of maximum-length bodies that may be in memory at once. Without this limit, 256 connections could send 2
+// GiB.
 constexpr std::size_t kMaxBodies = 8;
 
 HttpResponse to_response(const ApiError& error) {
@@ -31,7 +32,7 @@ bool has_body(const httplib::Request& request) {
          (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
 }
 
-// The length of a body must be known, or its end marked, in exactly one way.
+// A body must have exactly one of a known length and chunked encoding.
 void check_framing(const httplib::Request& request, std::size_t max_length) {
   if (request.has_header("Content-Encoding")) {
     refuse(415, "unsupported_encoding", "", "Content-Encoding: compressed requests are not supported");
@@ -86,7 +87,7 @@ HttpServer::HttpServer(Options options) : options_(std::move(options)) {
       write(request, response, to_response(error));
     }
   });
-  // For what httplib refuses itself.
+  // Handles the requests that httplib itself rejects.
   set_error_handler(HandlerWithResponse([](const httplib::Request&, httplib::Response& response) {
     if (response.body.empty()) {
       current_connection->close_after_answer();
@@ -123,7 +124,7 @@ void HttpServer::accept_connections() {
   httplib::ThreadPool threads(options_.connections);
   while (!counts_.stopping) {
     const int socket = ::accept4(svr_sock_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (socket < 0) {  // no descriptors or no memory left
+    if (socket < 0) {  // out of descriptors or memory
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       continue;
     }
@@ -138,7 +139,7 @@ void HttpServer::stop() {
   if (counts_.stopping.exchange(true) || svr_sock_ == INVALID_SOCKET) {
     return;
   }
-  ::shutdown(svr_sock_, SHUT_RDWR);  // ends accept4()
+  ::shutdown(svr_sock_, SHUT_RDWR);  // makes accept4() return
   if (acceptor_.joinable()) {
     acceptor_.join();
   }
@@ -156,7 +157,7 @@ void HttpServer::serve(int socket) {
         break;
       }
     }
-  } catch (const ApiError& error) {  // of the head
+  } catch (const ApiError& error) {  // from parsing the head
     current_connection->close_after_answer();
     const std::string body = to_json_line(to_json(error));
     const std::string text = fmt::format(
@@ -170,7 +171,7 @@ void HttpServer::serve(int socket) {
   --counts_.open;
 }
 
-// The routes at a path, or at the longest part of it that ends with '/'; nullptr if there are none.
+// Returns the routes at a path, or at its longest prefix that ends with '/'; nullptr if there are none.
 const std::map<std::string, HttpServer::Route>* HttpServer::routes_at(const std::string& path) const {
   for (const auto& [at, routes] : routes_) {
     if (at == path || (at.ends_with('/') && path.size() > at.size() && path.starts_with(at))) {
@@ -216,7 +217,7 @@ void HttpServer::check(const httplib::Request& request) const {
     }
     return;
   }
-  // A web page of another origin can send a POST without a preflight request, but not of this type.
+  // Other origins can send a POST without a preflight request, but not with this content type.
   if (!is_json(request.get_header_value("Content-Type"))) {
     refuse(415, "unsupported_media_type", "", "Content-Type: must be application/json");
   }

@@ -1,5 +1,5 @@
-// HTTP on cpp-httplib: routes, access control, the framing of bodies, and the threads that serve connections. A request
-// is refused before its body is read if its head allows that.
+// HTTP on cpp-httplib: routes, access control, body framing, and the threads that serve connections. Rejects a request
+// before reading its body if the head allows that.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ namespace headroom::serve {
 
 struct HttpRequest {
   std::string body;
-  // Counts the body against the limit on all bodies in memory. A handler that drops the body early resets it.
+  // Counts the body against the limit on all bodies in memory. A handler that discards the body early resets it.
   std::shared_ptr<void> body_memory = nullptr;
   std::map<std::string, std::string> query;
-  std::string name;  // what follows the path of a route that ends with '/'
+  std::string name;  // the rest of the path if the route's path ends with '/'
   std::shared_ptr<const Connection> connection;
 };
 
@@ -28,21 +28,22 @@ struct HttpResponse {
   int status = 200;
   std::string body;
   std::string type = "application/json";
-  // Replaces the body if set: writes it in pieces. `write` returns false once the client has gone.
+  // If set, replaces the body and writes it in pieces. `write` returns false once the client has disconnected.
   std::function<void(const std::function<bool(std::string_view)>& write)> stream = nullptr;
 };
 
-// Derives from httplib::Server for process_request(), which is protected: it takes the Stream that Connection is.
+// Derives from httplib::Server for its protected process_request(), which takes a Stream such as Connection.
 class HttpServer : private httplib::Server {
  public:
   using Handler = std::function<HttpResponse(HttpRequest)>;  // may throw ApiError
 
   struct Options {
     ConnectionLimits limits;
-    std::size_t connections = 256;  // served at the same time, each by a thread of its own
-    // Whether the value of a request's Authorization header grants access. Not set: every request is admitted.
+    std::size_t connections = 256;  // served at the same time, with one thread each
+    // Returns whether the value of a request's Authorization header grants access. If not set, every request is
+    // admitted.
     std::function<bool(std::string_view)> admits = nullptr;
-    // Called with the route and status of every answer.
+    // Called with the route and status of every response.
     std::function<void(const std::string& path, int status)> answered = nullptr;
   };
 
@@ -51,17 +52,17 @@ class HttpServer : private httplib::Server {
 
   struct Route {
     const char* method;
-    const char* path;  // one that ends with '/' is followed by a name
+    const char* path;  // a path that ends with '/' is followed by a name
     Handler handler;
-    bool open = false;  // needs no key
+    bool open = false;  // does not require a key
   };
   void add(Route route);
 
-  // Listens on a port of `host`, 0 for any free one, and returns the port. Throws UserError naming --host or --port.
+  // Listens on a port of `host` (0: any free port) and returns the port. Throws UserError naming --host or --port.
   int bind(const std::string& host, int port);
   bool on_loopback() const { return loopback_; }  // unreachable from other machines
   void start();
-  // Accepts no more connections and waits until all have ended: idle ones at once, others with their answer.
+  // Stops accepting connections and waits until all have ended: idle ones at once, others after their response.
   void stop();
   std::int64_t connections() const { return counts_.open; }
 
@@ -82,7 +83,7 @@ class HttpServer : private httplib::Server {
   std::map<std::string, std::map<std::string, Route>> routes_;  // by path and method
   ConnectionCounts counts_;
   std::thread acceptor_;
-  mutable std::atomic<std::int64_t> body_bytes_{0};  // of all requests in memory
+  mutable std::atomic<std::int64_t> body_bytes_{0};  // total of all requests in memory
   bool loopback_ = false;
   std::string host_;  // as given to bind()
 };

@@ -1,4 +1,4 @@
-// A TCP socket that listens, with messages about a host or port that cannot be used.
+// Creates a listening TCP socket, with messages that explain why a host or port cannot be used.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@ struct ListeningSocket {
   bool loopback = false;  // unreachable from other machines
 };
 
-// Port 0 takes any free port. Throws UserError naming --host or --port. cpp-httplib's own bind_to_port() is not used:
-// it sets SO_REUSEPORT, with which two servers share a port without an error, and gives no reason for a failure.
+// Listens on `host` and `port`; port 0 means any free port. Throws UserError naming --host or --port. Does not use
+// cpp-httplib's bind_to_port(), which sets SO_REUSEPORT, so that two servers could share a port without an error, and
+// gives no reason for a failure.
 ListeningSocket listen_on(const std::string& host, int port);
 
-// "http://127.0.0.1:8080", "http://[::1]:8080".
+// Returns "http://127.0.0.1:8080", "http://[::1]:8080".
 std::string url_of(const std::string& host, int port);
 
 }  // namespace headroom::serve
