@@ -39,8 +39,8 @@ class OrderedReducer : public GradientReducer {
         ranges_(ranges_of(options, group.rank(), group.size())),
         rounds_(std::ssize(ranges_)),
         layout_(sharding.shards(), group.size()),
-        missing_(layout_.buckets.size()),
         own_index_(layout_.buckets.size()),
+        missing_(layout_.buckets.size()),
         in_step_(parameters_.all().size()),
         in_round_(parameters_.all().size()) {
     if (!model.device().is_cpu()) {
@@ -381,8 +381,8 @@ class OrderedReducer : public GradientReducer {
 
   std::unique_ptr<parallel::SharedBuffer> values_;  // of all parameters
   std::shared_ptr<parallel::SharedBuffer> gradients_;
-  at::Tensor
-      running_;  // sums of the own buckets over the rounds so far; undefined with one round (sums are in gradients_)
+  // Sums of the own buckets over the rounds so far; undefined with one round, whose sums are in gradients_.
+  at::Tensor running_;
 
   std::vector<std::int64_t> missing_;     // by bucket: number of parameters still without a gradient in this range
   std::vector<bool> in_step_, in_round_;  // by parameter: has had a gradient in this step; in this round
