@@ -10,7 +10,7 @@ namespace {
 
 // The key of model.attention that selects a part of this kind.
 template <class Part>
-constexpr std::string_view kKey = "";
+constexpr std::string_view kKey;
 template <>
 constexpr std::string_view kKey<ProjectionPart> = "projection";
 template <>
