@@ -93,7 +93,7 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   }
   Fields fields;
   describe(fields, config);
-  const std::string key = detail::current_name(written);
+  std::string key = detail::current_name(written);
   const Field& field = find_field(fields.root(), key, place);
   const std::optional<toml::table> table = as_toml(text);
   const bool wants_text = std::holds_alternative<std::string*>(field.slot);
