@@ -13,6 +13,7 @@
 
 #include "data/tokens/token_file.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
