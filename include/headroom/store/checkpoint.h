@@ -50,7 +50,7 @@ class NotFiniteError : public Error {
 //
 // With several ranks, all must call it. Each writes the tensors and shards that it owns; tensors on the meta device are
 // written by other ranks. An error on one rank is thrown on all.
-void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, ProcessGroup& peers = alone());
+void save_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& file, ProcessGroup& group = alone());
 
 // What read_checkpoint() checks: `shapes`: everything but the values of the tensors; `contents`: the values as well.
 enum class Check { shapes, contents };
@@ -69,7 +69,7 @@ std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 // Writes `step_<n>.safetensors` and `latest` into `folder`, then removes the oldest checkpoints beyond `keep`, but
 // never the new one. Returns the new file. Throws what save_checkpoint() throws. With several ranks, all must call it.
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                                       std::int64_t keep, ProcessGroup& peers = alone());
+                                       std::int64_t keep, ProcessGroup& group = alone());
 
 // Returns a file unchanged, and for a run folder the checkpoint that `latest` names. If that checkpoint is missing or
 // corrupt, returns the newest readable one and logs a warning; an only checkpoint is returned unchecked. Throws

@@ -20,26 +20,26 @@ namespace headroom::cli {
 namespace {
 
 // Returns the prefix of every text: as in --begin, or as in training.
-tasks::Prefix beginning_of(const std::string& requested, const store::Checkpoint& checkpoint) {
+tasks::Prefix prefix_of(const std::string& requested, const store::Checkpoint& checkpoint) {
   const tokenizers::Tokenizer& tokenizer = *checkpoint.tokenizer;
-  const std::optional<store::SpecialTokens> kept = store::stored_special_tokens(checkpoint);
+  const std::optional<store::SpecialTokens> stored = store::stored_special_tokens(checkpoint);
   const store::SpecialTokens tokens = store::special_tokens_of(checkpoint);
-  tasks::Prefix beginning{.kind = tasks::PrefixKind::line_end,
-                          .bos = tokens.id("bos_token", tokenizer),
-                          .stand_in = tokens.id("bos_token", tokenizer)};
-  if (beginning.stand_in < 0) {
-    beginning.stand_in = tokens.id("eos_token", tokenizer);
+  tasks::Prefix prefix{.kind = tasks::PrefixKind::line_end,
+                       .bos = tokens.id("bos_token", tokenizer),
+                       .stand_in = tokens.id("bos_token", tokenizer)};
+  if (prefix.stand_in < 0) {
+    prefix.stand_in = tokens.id("eos_token", tokenizer);
   }
-  if (kept) {
-    beginning.kind = kept->in_front ? tasks::PrefixKind::bos : tasks::PrefixKind::none;
+  if (stored) {
+    prefix.kind = stored->in_front ? tasks::PrefixKind::bos : tasks::PrefixKind::none;
   }
   for (const auto& [begin, name] : tasks::kPrefixKinds) {
-    beginning.kind = requested == name ? begin : beginning.kind;
+    prefix.kind = requested == name ? begin : prefix.kind;
   }
-  if (beginning.kind == tasks::PrefixKind::bos && beginning.bos < 0) {
+  if (prefix.kind == tasks::PrefixKind::bos && prefix.bos < 0) {
     user_error("evaluate: --begin: must be none or line_end, tokenizer {} has no bos token", tokenizer.name());
   }
-  return beginning;
+  return prefix;
 }
 
 void write_items(const std::vector<Json>& items, const std::string& path) {
@@ -72,7 +72,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                      .run = checkpoint.config.data,
                                      .shots = command.shots,
                                      .shots_from = command.shots_from,
-                                     .beginning = beginning_of(command.begin, checkpoint),
+                                     .beginning = prefix_of(command.begin, checkpoint),
                                      .items = !command.items.empty(),
                                      .by_shots = command.by_shots,
                                      .options = {.batch_size = command.batch_size,

@@ -53,9 +53,9 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const SafetensorsFile&
 }
 
 // Returns the first rank whose message is not empty, and its message; rank -1 if there is none. Identical on all ranks.
-std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup& peers) {
-  const std::vector<std::string> all = peers.gather(mine);
-  for (int rank = 0; rank < peers.size(); ++rank) {
+std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup& group) {
+  const std::vector<std::string> all = group.gather(mine);
+  for (int rank = 0; rank < group.size(); ++rank) {
     if (!all[static_cast<std::size_t>(rank)].empty()) {
       return {rank, all[static_cast<std::size_t>(rank)]};
     }
@@ -64,14 +64,14 @@ std::pair<int, std::string> first_message(const std::string& mine, ProcessGroup&
 }
 
 // Throws the first rank's message on all ranks, unless all messages are empty.
-void throw_on_all(const std::string& message, ProcessGroup& peers) {
-  if (const auto [rank, first] = first_message(message, peers); rank >= 0) {
-    throw SharedError(fmt::format("{}: {}", peers.name_of(rank), first));
+void throw_on_all(const std::string& message, ProcessGroup& group) {
+  if (const auto [rank, first] = first_message(message, group); rank >= 0) {
+    throw SharedError(fmt::format("{}: {}", group.name_of(rank), first));
   }
 }
 
 // Returns the tensors and shards that this rank owns. Throws NotFiniteError on all ranks.
-std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
+std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& group) {
   std::vector<OwnedBytes> owned;
   std::string refused;
   const auto add = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
@@ -91,7 +91,7 @@ std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& p
       add(key, shard.begin, shard.values);
     }
   }
-  if (const auto [rank, message] = first_message(refused, peers); rank >= 0) {
+  if (const auto [rank, message] = first_message(refused, group); rank >= 0) {
     throw NotFiniteError(message);
   }
   return owned;
@@ -99,12 +99,12 @@ std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& p
 
 // The leading rank creates a temporary file, every rank writes its tensors into it, and the leading rank renames it.
 void write_together(const SafetensorsWriter& writer, const std::vector<OwnedBytes>& owned, const fs::path& path,
-                    ProcessGroup& peers) {
+                    ProcessGroup& group) {
   std::optional<AtomicFile> file;
   SafetensorsWriter::Layout layout;
   std::string refused, plan;
   try {
-    if (peers.leads()) {
+    if (group.leads()) {
       layout = writer.layout(path);
       file.emplace(path);
       file->write(layout.header);
@@ -114,8 +114,8 @@ void write_together(const SafetensorsWriter& writer, const std::vector<OwnedByte
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_on_all(refused, peers);
-  plan = peers.gather(plan).front();
+  throw_on_all(refused, group);
+  plan = group.gather(plan).front();
   try {
     const Json layout_json = parse_json(plan, "checkpoint");
     std::vector<FileRange> ranges;
@@ -123,14 +123,14 @@ void write_together(const SafetensorsWriter& writer, const std::vector<OwnedByte
     for (const OwnedBytes& one : owned) {
       ranges.push_back({positions.at(one.name).get<std::size_t>() + one.begin, bytes_of(one.values)});
     }
-    if (const auto found = writer.tensors().find(kTokenizer); peers.leads() && found != writer.tensors().end()) {
+    if (const auto found = writer.tensors().find(kTokenizer); group.leads() && found != writer.tensors().end()) {
       ranges.push_back({positions.at(kTokenizer).get<std::size_t>(), found->second.data});
     }
     write_ranges(layout_json.at("file").get<std::string>(), ranges);
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_on_all(refused, peers);
+  throw_on_all(refused, group);
   try {
     if (file) {
       file->commit();
@@ -138,13 +138,13 @@ void write_together(const SafetensorsWriter& writer, const std::vector<OwnedByte
   } catch (const Error& error) {
     refused = error.what();
   }
-  throw_on_all(refused, peers);
+  throw_on_all(refused, group);
 }
 
 }  // namespace
 
-void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& peers) {
-  const std::vector<OwnedBytes> owned = owned_by(checkpoint, path, peers);
+void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& group) {
+  const std::vector<OwnedBytes> owned = owned_by(checkpoint, path, group);
   SafetensorsWriter writer;
   for (const OwnedBytes& one : owned) {
     const at::Tensor& tensor = checkpoint.tensors.at(one.name);
@@ -170,11 +170,11 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Process
   for (const auto& [key, tensor] : checkpoint.tensors) {
     sizes[key] = tensor.nbytes();
   }
-  writer.set_metadata(kChecksums, join_checksums(peers.gather(checksums_of(owned)), sizes));
-  if (peers.size() == 1) {
+  writer.set_metadata(kChecksums, join_checksums(group.gather(checksums_of(owned)), sizes));
+  if (group.size() == 1) {
     writer.write(path);
   } else {
-    write_together(writer, owned, path, peers);
+    write_together(writer, owned, path, group);
   }
 }
 
