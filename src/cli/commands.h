@@ -167,6 +167,17 @@ struct Advise {
   bool heads = false;
 };
 
+// Defaults: trial::TrialRequest, trial::TestOptions.
+struct Try {
+  std::string base, change;            // configs; `change` empty: the base with `set`
+  std::vector<std::string> set, both;  // changes of the change's config, of both configs
+  std::string out = "runs/try";
+  double budget = 1200.0;  // seconds
+  std::int64_t pairs = 8;
+  std::optional<std::int64_t> change_seed;
+  bool tune = false;
+};
+
 struct Report {
   std::string folder;  // of a comparison, a sweep or a run
   bool watch = false;  // update the page while training goes on
@@ -213,8 +224,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
-               Doctor, CheckpointInfo, CheckpointExport, Import>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, Report, Demo, Golden,
+               Bench, Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, report and demo.
+// The commands compare, sweep, advise, try, report and demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"
@@ -7,6 +7,7 @@
 #include "headroom/core/error.h"
 #include "tools/advise/advise.h"
 #include "tools/compare/compare.h"
+#include "tools/trial/trial.h"
 
 namespace headroom::cli {
 
@@ -110,6 +111,40 @@ int run(const Advise& command, const EngineRequest& request) {
   }
   request.output.text(advice.report.string() + "\n");
   return 0;
+}
+
+int run(const Try& command, const EngineRequest& request) {
+  catch_interrupts();
+  trial::TrialRequest job;
+  const std::vector<std::string> both = overrides(command.both, request);
+  std::vector<std::string> changed = both;
+  changed.insert(changed.end(), command.set.begin(), command.set.end());
+  job.base = compare::load_configs({command.base}, both).front();
+  job.change = compare::load_configs({command.change.empty() ? command.base : command.change}, changed).front();
+  if (job.change.name == job.base.name) {
+    job.change.name += command.set.empty() ? "_2" : fmt::format("+{}", fmt::join(command.set, ","));
+  }
+  job.budget = command.budget;
+  job.test.pairs = static_cast<int>(command.pairs);
+  job.change_seed = command.change_seed;
+  job.tune = command.tune;
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.command = request.command_line;
+  job.group = &parallel::default_group();
+  const trial::Trial trial = trial::run_trial(job);
+  if (trial.interrupted) {
+    log_info("interrupted: repeat the command to continue");
+    return kInterrupted;
+  }
+  if (parallel::default_group().leads()) {
+    request.output.document(trial::to_json(trial));
+    request.output.text(trial::render_table(trial) + trial.sentence + "\n");
+  }
+  constexpr int kDiscard = 3, kUndecided = 4;
+  return trial.decision == trial::Decision::keep      ? 0
+         : trial.decision == trial::Decision::discard ? kDiscard
+                                                      : kUndecided;
 }
 
 }  // namespace headroom::cli

@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, report and demo, which train several models and report on them.
+// The commands compare, sweep, advise, try, report and demo, which train several models and report on them.
 #include <memory>
 
 #include "foundation/core/text/format.h"
@@ -106,6 +106,46 @@ void add_advise(Program& program) {
   program.add_threads(command);
 }
 
+void add_try(Program& program) {
+  struct Options : Try {
+    std::string budget_text = "20m";
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App& command = program.add(
+      program.root(), "try",
+      "Is a change better? Trains both with the same seeds until it is clear. Exit status: 0 keep, 3 discard, 4 "
+      "undecided.",
+      "headroom try small/dense_h8 --set model.attention.gate_output=head --budget 20m\n"
+      "  headroom try zoo/dense zoo/switchhead --both train.steps=300 --tune",
+      [&program, options] {
+        if (options->change.empty() && options->set.empty()) {
+          user_error("try: either CHANGE or --set is required (headroom try --help)");
+        }
+        options->budget = parse_duration(options->budget_text, "try: --budget");
+        return program.engine<Try>(*options);
+      });
+  command.add_option("BASE", options->base, "TOML file or recipe to improve on")->required()->type_name("");
+  command.add_option("CHANGE", options->change, "TOML file or recipe to try; default: BASE with --set")->type_name("");
+  command.add_option("--set", options->set, "change a key of the config that is tried; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  command.add_option("--both", options->both, "change a key of both configs; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  add_text(command, "--budget", options->budget_text, "TIME", "time for new runs: 90s, 20m, 2h");
+  add_text(command, "--out", options->out, "DIR", "folder for the runs, which later trials reuse, and trials.jsonl");
+  add_value(command, "--pairs", options->pairs, "N", whole_number(2, 100),
+            "the most pairs of runs; part of the test, so choose it before the first");
+  command
+      .add_option("--change-seed", options->change_seed,
+                  "first seed of the change's runs (default: the base's, so that pairs share data order and "
+                  "initial parameters)")
+      ->check(whole_number(0))
+      ->type_name("N");
+  command.add_flag("--tune", options->tune, "first find the best learning rate of each side");
+  program.add_threads(command);
+}
+
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command =
@@ -133,6 +173,7 @@ void add_comparing_commands(Program& program) {
   add_compare(program);
   add_sweep(program);
   add_advise(program);
+  add_try(program);
   add_report(program);
   add_demo(program);
 }

@@ -20,14 +20,6 @@ namespace {
 
 using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 
-// Keys that set how often something is written, which does not affect any figure.
-bool is_bookkeeping(const std::string& key) {
-  static const std::set<std::string> kKeys = {
-      "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
-      "train.keep_best", "train.sample_every",     "train.sample_prompt"};
-  return kKeys.contains(key);
-}
-
 // Whether the run trains its tokenizer on text, so that tokenizer.kind determines its kind.
 bool makes_tokenizer(const config::Config& config) {
   const auto none = [](const std::vector<std::string>& files) {
@@ -109,6 +101,13 @@ std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
 }
 
 }  // namespace
+
+bool is_bookkeeping(const std::string& key) {
+  static const std::set<std::string> kKeys = {
+      "train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.evaluate_every",
+      "train.keep_best", "train.sample_every",     "train.sample_prompt"};
+  return kKeys.contains(key);
+}
 
 std::string first_difference(const config::Config& there, const config::Config& here) {
   const Values old_keys = config::flatten(there), new_keys = config::flatten(here);

@@ -13,6 +13,10 @@
 
 namespace headroom::compare {
 
+// Whether the key only controls how often something is written or measured, which does not affect the trained
+// parameters.
+bool is_bookkeeping(const std::string& key);
+
 // Describes the first key in which a run folder's config differs from the requested one: "train.steps is 1000 there,
 // 200 here"; empty if none does. Ignores keys that a run sets by itself (precision "auto", threads 0) and keys that
 // only control how often something is written.

@@ -1,0 +1,38 @@
+// The statistical test of `headroom try`: is the mean of paired differences below zero? It looks after every pair and
+// stops early. docs/try.md states its error rates.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tools/compare/figures/statistics.h"
+
+namespace headroom::trial {
+
+enum class Decision { keep, discard, undecided };
+std::string_view name_of(Decision decision);
+
+struct TestOptions {
+  int pairs = 8;                  // the most pairs; at least 2
+  double false_keep_rate = 0.05;  // the most that an equal change is kept
+};
+
+// The one-sided significance level of Student's t-test after pair n of options.pairs; 0 for n = 1. Half of
+// false_keep_rate is spent on the last pair, the other half in equal parts on the pairs before it, so that by the union
+// bound all looks together keep a change that is no better with at most false_keep_rate.
+double level_after(int n, const TestOptions& options);
+
+// What n = differences.size() pairs show. `differences` are change minus base, negative where the change is better;
+// `base_deviation` is the standard deviation of the base's figure over its seeds, NaN if unknown.
+//   keep       the t-test rejects "no better" at level_after(n)
+//   discard    the mean exceeds kHopeless base_deviation / n, or a difference is not finite
+//   undecided  neither; another pair can follow if n < options.pairs
+// A change that has no effect at all (every difference is exactly 0) is discarded.
+Decision decide(const std::vector<double>& differences, double base_deviation, const TestOptions& options);
+inline constexpr double kHopeless = 0.5;
+
+// The mean of the differences and the two-sided interval that belongs to the test after these pairs: it excludes zero
+// from above if and only if decide() keeps the change. Low and high are infinite for a single pair.
+compare::Interval interval(const std::vector<double>& differences, const TestOptions& options);
+
+}  // namespace headroom::trial

@@ -1,0 +1,386 @@
+#include "trial.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/checks.h"
+#include "tools/compare/run/execution.h"
+#include "tools/compare/run/run_folder.h"
+
+namespace headroom::trial {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kFirstBaseRuns = 3;
+constexpr const char* kRecordFile = "trials.jsonl";
+
+// Neither a run that diverged nor one without a validation has a figure.
+double figure_of(const compare::TrainedRun& run, const tasks::FigureKind& kind) {
+  const double worst = kind.better == tasks::Better::higher ? -std::numeric_limits<double>::infinity()
+                                                            : std::numeric_limits<double>::infinity();
+  const double value = run.diverged.empty() ? tasks::figure(run.result.figures(), kind.name) : worst;
+  return std::isfinite(value) ? value : worst;
+}
+
+// The loss where the headline is a function of it, because the test assumes differences that are roughly normal.
+const tasks::FigureKind& compared_figure(const tasks::Task& task) {
+  const std::vector<tasks::FigureKind>& kinds = task.figures();
+  const tasks::FigureKind& headline = tasks::headline(kinds);
+  return headline.name == "perplexity" || headline.name == "bits_per_byte" ? kinds.front() : headline;
+}
+
+// Identifies a config by its values, without the seed and the keys that do not affect the trained parameters.
+std::string content_hash(const config::Config& config) {
+  Sha256 sum;
+  for (const auto& [key, value] : config::flatten(config)) {
+    if (key != "train.seed" && !compare::is_bookkeeping(key)) {
+      sum.update(fmt::format("{} = {}\n", key, value));
+    }
+  }
+  return sum.hex().substr(0, 12);
+}
+
+std::vector<std::string> changed_keys(const config::Config& base, const config::Config& change) {
+  const auto before = config::flatten(base), after = config::flatten(change);
+  std::vector<std::string> changed;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const auto& [key, value] = before[i];
+    if (value == after[i].second) {
+      continue;
+    }
+    if (key.starts_with("data.") || key.starts_with("tokenizer.")) {
+      user_error(
+          "try: {}: is {} in the base and {} in the change, so their figures cannot be compared; a change may not "
+          "change the data or the tokenizer",
+          key, value, after[i].second);
+    }
+    changed.push_back(fmt::format("{}: {} -> {}", key, value, after[i].second));
+  }
+  return changed;
+}
+
+// Returns the name with characters that a shell or a file system treats specially replaced.
+std::string folder_part(std::string name) {
+  constexpr std::size_t kLongest = 60;
+  for (char& c : name) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    c = plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
+  }
+  return name.substr(0, kLongest);
+}
+
+// One side of a trial.
+struct Side {
+  compare::NamedConfig named;
+  std::int64_t first_seed = 1;
+  double seconds = 0.0;  // of its longest new run; 0: none yet
+
+  compare::PlannedRun run(std::int64_t seed, const fs::path& out) const {
+    compare::PlannedRun planned{.values = {}, .config = named.config, .folder = {}};
+    planned.config.train.seed = seed;
+    planned.folder = out / "runs" / fmt::format("{}-{}", folder_part(named.name), content_hash(named.config)) /
+                     fmt::format("seed_{}", seed);
+    return planned;
+  }
+};
+
+struct Interrupted {};
+struct BudgetSpent {};
+
+class Trainer {
+ public:
+  Trainer(const TrialRequest& request, const tasks::Task& task)
+      : request_(request),
+        figure_(compared_figure(task)),
+        runs_(task, request.cache, request.group),
+        end_(Clock::now() +
+             std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.budget))) {}
+
+  // Trains the run, or reads it if it has been trained. Throws BudgetSpent if it is new and would end too late, going
+  // by the longest run so far.
+  const compare::TrainedRun& train(Side& side, std::int64_t seed) {
+    const compare::PlannedRun run = same_content(side.run(seed, request_.out));
+    if (const compare::TrainedRun* found = runs_.find(run)) {
+      reused_ += counted_.insert(run.folder).second ? 1 : 0;
+      return *found;
+    }
+    const double expected = side.seconds > 0.0 ? side.seconds : longest_;
+    if (longest_ > 0.0 && Clock::now() + std::chrono::duration<double>(expected) > end_) {
+      throw BudgetSpent();
+    }
+    const auto begun = Clock::now();
+    const FewerLines brief;
+    const compare::TrainedRun* trained = runs_.train(run, fmt::format("{}, seed {}", side.named.name, seed));
+    if (trained == nullptr) {
+      user_error("{}: is in use by another process", run.folder.string());
+    }
+    if (trained->result.interrupted) {
+      throw Interrupted();
+    }
+    side.seconds = std::max(side.seconds, std::chrono::duration<double>(Clock::now() - begun).count());
+    longest_ = std::max(longest_, side.seconds);
+    counted_.insert(run.folder);
+    ++trained_;
+    return *trained;
+  }
+
+  double figure(Side& side, std::int64_t seed) { return figure_of(train(side, seed), figure_); }
+
+  const tasks::FigureKind& figure_kind() const { return figure_; }
+  double longest() const { return longest_; }
+  std::int64_t trained() const { return trained_; }
+  std::int64_t reused() const { return reused_; }
+
+ private:
+  // A config with the same content may have been trained under another name.
+  compare::PlannedRun same_content(compare::PlannedRun run) const {
+    const std::string hash = content_hash(run.config), seed = run.folder.filename().string();
+    std::error_code ignored;
+    for (const fs::directory_entry& folder : fs::directory_iterator(request_.out / "runs", ignored)) {
+      const std::string name = folder.path().filename().string();
+      if (name.ends_with("-" + hash) && compare::is_finished({{}, run.config, folder.path() / seed})) {
+        run.folder = folder.path() / seed;
+        break;
+      }
+    }
+    return run;
+  }
+
+  const TrialRequest& request_;
+  const tasks::FigureKind& figure_;
+  compare::Runs runs_;
+  Clock::time_point end_;
+  std::set<fs::path> counted_;
+  double longest_ = 0.0;
+  std::int64_t trained_ = 0, reused_ = 0;
+};
+
+// Finds the side's learning rate among half, one and two times the given one, and further while the best is at an edge.
+void tune(Side& side, Trainer& trainer) {
+  constexpr std::size_t kMostRates = 6;
+  const double given = side.named.config.train.learning_rate;
+  std::map<double, double> tried;
+  const auto better = [&](double one, double other) { return compare::is_better(trainer.figure_kind(), one, other); };
+  double best = given;
+  std::vector<double> next = {given, 0.5 * given, 2.0 * given};
+  while (!next.empty() && tried.size() < kMostRates) {
+    for (const double rate : std::exchange(next, {})) {
+      Side trial = side;
+      trial.named.config.train.learning_rate = rate;
+      tried[rate] = trainer.figure(trial, side.first_seed);
+      side.seconds = std::max(side.seconds, trial.seconds);
+      best = better(tried[rate], tried[best]) ? rate : best;
+    }
+    if (best == tried.begin()->first) {
+      next = {0.5 * best};
+    } else if (best == tried.rbegin()->first) {
+      next = {2.0 * best};
+    }
+  }
+  side.named.config.train.learning_rate = best;
+}
+
+void check_request(const TrialRequest& request, const tasks::Task& task) {
+  if (request.test.pairs < 2) {
+    user_error("try: --pairs: must be at least 2, got {}", request.test.pairs);
+  }
+  compare::Plan plan{.models = {}, .variations = {}, .seeds = 1, .command = "try"};
+  for (const compare::NamedConfig* named : {&request.base, &request.change}) {
+    plan.models.push_back({named->name, {{.values = {}, .config = named->config, .folder = request.out}}});
+  }
+  compare::check_choices(plan);
+  compare::check_runs(plan, {}, task, request.cache);
+}
+
+std::vector<double> differences_of(const Trial& trial) {
+  const double sign = trial.figure.better == tasks::Better::higher ? -1.0 : 1.0;  // negative: the change is better
+  std::vector<double> differences;
+  for (const Pair& pair : trial.pairs) {
+    differences.push_back(sign * (pair.change - pair.base));
+  }
+  return differences;
+}
+
+compare::Interval interval_of(const Trial& trial, const TestOptions& options) {
+  const compare::Interval found = interval(differences_of(trial), options);
+  return trial.figure.better == tasks::Better::higher
+             ? compare::Interval{.mean = -found.mean, .low = -found.high, .high = -found.low}
+             : found;
+}
+
+bool has_no_effect(const Trial& trial) {
+  return std::all_of(trial.pairs.begin(), trial.pairs.end(),
+                     [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
+}
+
+std::string sentence_of(const Trial& trial, const TestOptions& options) {
+  const std::string pairs = compare::counted(trial.pairs.size(), "pair");
+  if (has_no_effect(trial)) {
+    return fmt::format("discard: {} has no effect, both sides train to the same parameters.", trial.change);
+  }
+  if (!std::isfinite(trial.pairs.back().change)) {
+    return fmt::format("discard: {} diverged with seed {}.", trial.change, trial.pairs.back().change_seed);
+  }
+  const std::string difference =
+      fmt::format("{} {}{}", trial.figure.words, trial.difference.mean > 0 ? "+" : "",
+                  format_decimal(trial.difference.mean, 4)) +
+      (trial.pairs.size() > 1
+           ? fmt::format(" [{}, {}]", format_decimal(trial.difference.low, 4), format_decimal(trial.difference.high, 4))
+           : " (one pair, no interval)");
+  switch (trial.decision) {
+    case Decision::keep:
+      return fmt::format("keep: {} is better than {}: {} over {}.", trial.change, trial.base, difference, pairs);
+    case Decision::discard:
+      return fmt::format("discard: {} shows no gain over {}: {} over {}.", trial.change, trial.base, difference, pairs);
+    default:
+      return static_cast<int>(trial.pairs.size()) < options.pairs
+                 ? fmt::format("undecided: {} over {} of {}; repeat the command to go on.", difference, pairs,
+                               options.pairs)
+                 : fmt::format("undecided: {} over all {}.", difference, pairs);
+  }
+}
+
+void append_record(const Trial& trial, const TrialRequest& request) {
+  Json line = to_json(trial);
+  line["command"] = request.command;
+  line["finished"] = compare::utc_now();
+  line["program"] = compare::program_version();
+  const fs::path file = request.out / kRecordFile;
+  std::ofstream record(file, std::ios::app);
+  record << to_json_line(line) << "\n" << std::flush;
+  if (!record) {
+    fail("{}: cannot be written", file.string());
+  }
+}
+
+}  // namespace
+
+Trial run_trial(const TrialRequest& request) {
+  Trial trial{.base = request.base.name, .change = request.change.name};
+  trial.changed = changed_keys(request.base.config, request.change.config);
+  const tasks::Task& task = tasks::task_for(request.base.config, "try");
+  const bool leads = request.group == nullptr || request.group->leads();
+  if (leads) {
+    check_request(request, task);
+    make_folder(request.out / "runs");
+  }
+  if (request.group != nullptr) {
+    request.group->gather("");  // no rank trains before the checks have passed
+  }
+  Trainer trainer(request, task);
+  trial.figure = trainer.figure_kind();
+  Side base{.named = request.base, .first_seed = request.base.config.train.seed};
+  Side change{.named = request.change, .first_seed = request.change_seed.value_or(base.first_seed)};
+  std::vector<double> base_figures;
+  try {
+    if (request.tune) {
+      tune(base, trainer);
+      tune(change, trainer);
+      ++base.first_seed;  // a seed that has selected a learning rate does not judge it
+      ++change.first_seed;
+    }
+    const auto base_figure = [&](int n) {
+      while (static_cast<int>(base_figures.size()) <= n) {
+        const std::int64_t seed = base.first_seed + static_cast<std::int64_t>(base_figures.size());
+        const compare::TrainedRun& run = trainer.train(base, seed);
+        if (!std::isfinite(figure_of(run, trial.figure))) {
+          user_error("try: {}: the base has no figure with seed {}{}; nothing can be compared with it", trial.base,
+                     seed, run.diverged.empty() ? "" : ", it diverged");
+        }
+        base_figures.push_back(figure_of(run, trial.figure));
+      }
+      return base_figures[static_cast<std::size_t>(n)];
+    };
+    base_figure(std::min(kFirstBaseRuns, request.test.pairs) - 1);
+    for (int n = 0; n < request.test.pairs && trial.decision == Decision::undecided; ++n) {
+      Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n, .base = base_figure(n)};
+      pair.base_sha256 = trainer.train(base, pair.base_seed).result.parameters_sha256;
+      const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
+      pair.change = figure_of(changed, trial.figure);
+      pair.change_sha256 = changed.result.parameters_sha256;
+      trial.pairs.push_back(std::move(pair));
+      trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
+    }
+  } catch (const BudgetSpent&) {
+    if (trial.pairs.empty()) {
+      const double runs = request.tune ? 8.0 : 1.0 + kFirstBaseRuns;
+      user_error(
+          "try: --budget: {} is too short for one pair, a run takes {}; ask for {} or more (finished runs are kept)",
+          format_duration(request.budget), format_duration(trainer.longest()),
+          format_duration(std::ceil(runs * trainer.longest())));
+    }
+  } catch (const Interrupted&) {
+    trial.interrupted = true;
+  }
+  trial.trained = trainer.trained();
+  trial.reused = trainer.reused();
+  trial.base_learning_rate = base.named.config.train.learning_rate;
+  trial.change_learning_rate = change.named.config.train.learning_rate;
+  if (trial.interrupted) {
+    return trial;
+  }
+  trial.difference = interval_of(trial, request.test);
+  trial.sentence = sentence_of(trial, request.test);
+  if (leads) {
+    append_record(trial, request);
+  }
+  return trial;
+}
+
+std::string render_table(const Trial& trial) {
+  std::vector<std::vector<std::string>> rows = {{"seed", trial.base, trial.change, "difference"}};
+  for (const Pair& pair : trial.pairs) {
+    const std::string seed = pair.base_seed == pair.change_seed
+                                 ? fmt::format("{}", pair.base_seed)
+                                 : fmt::format("{}, {}", pair.base_seed, pair.change_seed);
+    rows.push_back({seed, format_decimal(pair.base, 4), format_decimal(pair.change, 4),
+                    format_decimal(pair.change - pair.base, 4)});
+  }
+  return text_table(rows, {true});
+}
+
+Json to_json(const Trial& trial) {
+  const auto known = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+  Json json = {{"decision", name_of(trial.decision)},
+               {"sentence", trial.sentence},
+               {"base", trial.base},
+               {"change", trial.change},
+               {"changed", trial.changed},
+               {"figure", trial.figure.name},
+               {"difference",
+                {{"mean", known(trial.difference.mean)},
+                 {"low", known(trial.difference.low)},
+                 {"high", known(trial.difference.high)}}},
+               {"runs", trial.trained},
+               {"reused", trial.reused},
+               {"learning_rates", {trial.base_learning_rate, trial.change_learning_rate}}};
+  json["pairs"] = Json::array();
+  for (const Pair& pair : trial.pairs) {
+    json["pairs"].push_back({{"seeds", {pair.base_seed, pair.change_seed}},
+                             {"base", known(pair.base)},
+                             {"change", known(pair.change)},
+                             {"base_sha256", pair.base_sha256},
+                             {"change_sha256", pair.change_sha256}});
+  }
+  return json;
+}
+
+}  // namespace headroom::trial
