@@ -223,9 +223,17 @@ struct Import {
   std::string folder, out, tokenizer;
 };
 
+// Defaults: convert::ConvertRequest.
+struct Convert {
+  std::string run, to, out;
+  std::vector<std::string> set, data;
+  std::int64_t tokens = 32768, fit = 300;
+  std::uint64_t seed = 1;
+};
+
 struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, Report, Demo, Golden,
-               Bench, Doctor, CheckpointInfo, CheckpointExport, Import>
+               Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

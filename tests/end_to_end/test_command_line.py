@@ -16,7 +16,7 @@ import pytest
 import train_runs
 
 COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "advise", "try", "report", "demo", "analyse", "inspect",
-            "checkpoint info", "checkpoint export", "import", "cost", "match", "recipes", "papers", "tokenizer train",
+            "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "completion", "man"]
 
 

@@ -1,4 +1,4 @@
-// The commands checkpoint info, checkpoint export and import.
+// The commands checkpoint info, checkpoint export, import and convert.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
+#include "tools/convert/convert.h"
 
 namespace headroom::cli {
 
@@ -166,6 +167,32 @@ int run(const Import& command, const EngineRequest& request) {
                            {"parameters", parameters},
                            {"kind", imported.kind},
                            {"tokenizer", imported.checkpoint.tokenizer->name()}});
+  return 0;
+}
+
+int run(const Convert& command, const EngineRequest& request) {
+  require_replaceable_checkpoint(command.out, "convert");
+  convert::ConvertRequest job;
+  job.source = command.run;
+  job.to = command.to;
+  job.target = config::load_config(command.to, command.set);
+  job.data = command.data;
+  job.tokens = command.tokens;
+  job.fit_steps = command.fit;
+  job.seed = command.seed;
+  job.out = command.out;
+  job.cache = cache_folder();
+  job.command = request.command_line;
+  job.threads = request.threads;
+  const convert::Conversion made = convert::convert(job);
+  request.output.document(convert::to_json(made));
+  std::string text;
+  for (const std::string& note : made.notes) {
+    text += note + "\n";
+  }
+  request.output.text(fmt::format("{}{}: {} parameters{}; loss {} before, {} after\n", text, command.out,
+                                  made.parameters, made.exact ? ", computes what the source computes" : "",
+                                  format_decimal(made.loss_before, 4), format_decimal(made.loss_after, 4)));
   return 0;
 }
 

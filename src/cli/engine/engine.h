@@ -27,6 +27,7 @@ int run(const Bench& command, const EngineRequest& request);
 int run(const Doctor& command, const EngineRequest& request);
 int run(const CheckpointInfo& command, const EngineRequest& request);
 int run(const CheckpointExport& command, const EngineRequest& request);
+int run(const Convert& command, const EngineRequest& request);
 int run(const Import& command, const EngineRequest& request);
 
 inline constexpr int kInterrupted = 130;  // the exit status that shells give a process ended by Ctrl-C

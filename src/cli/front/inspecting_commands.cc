@@ -103,6 +103,28 @@ void add_import(Program& program) {
       ->type_name("FILE");
 }
 
+void add_convert(Program& program) {
+  auto options = std::make_shared<Convert>();
+  CLI::App& command = program.add(
+      program.root(), "convert", "Turn a trained dense model into one with the attention of another config.",
+      "headroom convert runs/dense --to zoo/switchhead --out converted.safetensors\n"
+      "  headroom train zoo/switchhead --set train.start_from=converted.safetensors --out runs/converted",
+      [&program, options] { return program.engine(*options); });
+  add_run(command, options->run);
+  add_text(command, "--to", options->to, "CONFIG", "TOML file or recipe with the attention that the result has")
+      ->required();
+  add_out(command, options->out, "checkpoint to write", "FILE");
+  command.add_option("--data", options->data, "texts to compute activations on, as in data.train (default: the run's)")
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  add_value(command, "--tokens", options->tokens, "N", whole_number(1), "tokens of it to use");
+  add_value(command, "--fit", options->fit, "N", whole_number(0),
+            "steps by which each layer is fitted to the source's");
+  add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
+  add_set(command, options->set);
+  program.add_threads(command);
+}
+
 }  // namespace
 
 void add_inspecting_commands(Program& program) {
@@ -113,6 +135,7 @@ void add_inspecting_commands(Program& program) {
   add_info(program, group);
   add_export(program, group);
   add_import(program);
+  add_convert(program);
 }
 
 }  // namespace headroom::cli

@@ -1,0 +1,56 @@
+// Turns a trained dense model into one with the attention of another config: `headroom convert`.
+//
+// The source's attention maps are kept as far as the target has room for them, values and outputs are refitted in
+// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md has the
+// procedure and what it gives.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "headroom/config/config.h"
+#include "headroom/core/json.h"
+
+namespace headroom::convert {
+
+struct ConvertRequest {
+  std::string source;             // run folder or checkpoint of a model with dense or grouped dot-product attention
+  std::string to;                 // config whose [model.attention] the result has; for messages
+  config::Config target;          // read from `to`
+  std::vector<std::string> data;  // files as in data.train; empty: the source's training data
+  std::int64_t tokens = 32768;    // training tokens whose activations are used
+  std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
+  std::int64_t threads = 0;       // 0: the source's number of threads
+  std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
+  std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert
+  std::filesystem::path cache;    // prepared data
+  std::string command;            // recorded in the checkpoint
+};
+
+// Squared error of a layer's attention output on held-out tokens, relative to the output's square.
+struct LayerError {
+  std::string layer;    // "layer3.attention"
+  double start = 0.0;   // in closed form
+  double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
+};
+
+struct Conversion {
+  std::int64_t parameters = 0;
+  double loss_before = 0.0, loss_after = 0.0;  // nats a target, of source and result on the held-out tokens
+  bool exact = false;                          // the result computes what the source computes
+  std::vector<LayerError> layers;              // empty if exact
+  std::vector<std::string> notes;              // what differs from the config `to`
+};
+
+// Writes a checkpoint whose config is the source's with the attention of the target (and its MLP, if that has experts).
+// The result is a function of the request and the data. Throws UserError naming the file or key for a source without
+// dense attention or with values that are not finite, for a target of another kind, width, depth or position scheme,
+// and for too little data.
+Conversion convert(const ConvertRequest& request);
+
+// `parameters`, `loss_before`, `loss_after`, `exact`, `layers` (`layer`, `start`, `fitted`), `notes`.
+Json to_json(const Conversion& conversion);
+
+}  // namespace headroom::convert

@@ -1,0 +1,36 @@
+// The starting values of a converted attention layer, from the parameters of the source's and the sums of its heads.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "activations.h"
+#include "headroom/config/attention_options.h"
+#include "headroom/nn/parameters.h"
+
+namespace headroom::convert {
+
+struct StartRequest {
+  const config::AttentionOptions& from;
+  const config::AttentionOptions& to;
+  const nn::Parameters& source;    // has "layer3.attention.w_q" and so on
+  const nn::Parameters& target;    // freshly initialised; written in place
+  std::string place;               // "layer3.attention"
+  std::function<HeadSums()> sums;  // called if values and outputs must be refitted
+};
+
+// Writes the layer's starting values into `target` and returns whether the layer then computes what the source's does
+// (up to rounding).
+//
+//   as many heads of the same width   all matrices are copied; composed heads start as the identity (no low-rank terms,
+//                                     gates of 0), gates on the head outputs at 1/2 with doubled outputs; sinks start
+//                                     with next to no weight (nearly exact)
+//   fewer heads                       choose_heads(); their W_q and W_k are kept, values and outputs refitted
+//   fewer keys and values             the mean over each group of heads; outputs refitted
+//   experts                           every expert of a head starts as the head's matrix, over the sum of the gates
+//   several keys                      the head's own key, with noise of 0.1 of its deviation
+//
+// Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores stay.
+bool start_layer(const StartRequest& request);
+
+}  // namespace headroom::convert

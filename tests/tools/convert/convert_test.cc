@@ -1,0 +1,213 @@
+// Conversions of a tiny dense model: what is exact is exact, the rest is fitted, and bad input is refused.
+#include "tools/convert/convert.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/models/language_model.h"
+#include "headroom/store/open_model.h"
+#include "tools/convert/value_fit.h"
+#include "training/train/loop/train.h"
+
+namespace headroom::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ConvertTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(::testing::TempDir()) /
+              fmt::format("convert_{}", ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::string text;
+    for (int line = 0; line < 4000; ++line) {
+      text += fmt::format("line {} says {} and {}\n", line, line * line % 97, line % 7 == 0 ? "stops" : "goes on");
+    }
+    std::ofstream(folder_ / "text.txt") << text;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  config::Config dense() const {
+    config::Config c;
+    c.model.vocabulary_size = 256;
+    c.model.n_layers = 2;
+    c.model.d_model = 24;
+    c.model.context_length = 32;
+    c.model.mlp.d_hidden = 32;
+    c.model.attention.n_heads = 4;
+    c.model.attention.d_head = 6;
+    c.tokenizer.kind = config::TokenizerKind::bytes;
+    c.tokenizer.vocabulary_size = 256;
+    c.data.train = {(folder_ / "text.txt").string()};
+    c.train.steps = 30;
+    c.train.batch_size = 8;
+    c.train.learning_rate = 1e-2;
+    c.train.evaluate_every = 0;
+    c.train.checkpoint_every = 0;
+    c.train.threads = 1;
+    return c;
+  }
+
+  void train(const config::Config& config) const {
+    train::train({.config = config, .out = folder_ / "dense", .cache = folder_ / "cache"});
+  }
+
+  ConvertRequest request(const std::function<void(config::AttentionOptions&)>& change) const {
+    ConvertRequest r{.source = (folder_ / "dense").string(), .to = "target.toml", .target = dense()};
+    change(r.target.model.attention);
+    r.tokens = 4096;
+    r.fit_steps = 40;
+    r.out = folder_ / "converted.safetensors";
+    r.cache = folder_ / "cache";
+    return r;
+  }
+
+  at::Tensor logits(const std::string& run) const {
+    const at::NoGradGuard guard;
+    const store::OpenedModel opened = store::open_model(run, {.threads = 1, .precision = config::Precision::fp32});
+    models::Memory memory;
+    return models::as_language_model(*opened.model, "test")
+        .logits(at::arange(64, at::kLong).view({2, 32}) * 3 % 256, memory, {});
+  }
+
+  void expect_refused(const ConvertRequest& r, const std::string& part) const {
+    try {
+      convert(r);
+      ADD_FAILURE() << "not refused: " << part;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+    EXPECT_FALSE(fs::exists(r.out));
+  }
+
+  fs::path folder_;
+};
+
+using Attention = config::AttentionOptions;
+
+TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
+  config::Config source = dense();
+  source.model.attention.bias = true;
+  train(source);
+  const at::Tensor expected = logits((folder_ / "dense").string());
+  const std::function<void(Attention&)> exact[] = {
+      [](Attention& a) { a.composition = "dynamic"; },
+      [](Attention& a) {
+        a.composition = "dynamic";
+        a.compose_static = true;
+        a.compose_skip = false;
+      },
+      [](Attention& a) { a.composition = "static"; },
+      [](Attention& a) { a.gate_output = "head"; },
+      [](Attention& a) { a.gate_output = "element"; },
+      [](Attention&) {},
+  };
+  for (const auto& change : exact) {
+    const Conversion made = convert(request(change));
+    EXPECT_TRUE(made.exact);
+    EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
+    EXPECT_LT((logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>(), 1e-4);
+  }
+}
+
+TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
+  train(dense());
+  const std::function<void(Attention&)> targets[] = {
+      [](Attention& a) { a.sink = true; },
+      [](Attention& a) {
+        a.projection = "experts";
+        a.n_heads = 2;
+        a.d_head = 8;
+        a.n_experts = 2;
+        a.top_k = 1;
+      },
+      [](Attention& a) { a.n_heads = 2; },
+      [](Attention& a) { a.n_kv_heads = 2; },
+      [](Attention& a) {
+        a.score = "gaussian_mixture";
+        a.n_heads = 2;
+        a.mixture_score = config::MixtureScore::dot;
+      },
+      [](Attention& a) {
+        a.projection = "gated_heads";
+        a.top_k = 2;
+      },
+  };
+  for (const auto& change : targets) {
+    const Conversion made = convert(request(change));
+    ASSERT_EQ(made.layers.size(), 2U);
+    for (const LayerError& layer : made.layers) {
+      EXPECT_LE(layer.fitted, layer.start);
+      EXPECT_LT(layer.fitted, 1.0);
+    }
+    const std::string first = read_text_file(folder_ / "converted.safetensors");
+    convert(request(change));
+    EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), first);
+  }
+}
+
+// With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
+TEST(ValueFitTest, IsTheLeastSquaresSolutionWithoutALimit) {
+  const std::int64_t n = 400, heads = 2, d = 5;
+  const at::Tensor z = at::randn({n, heads * d}, at::make_generator<at::CPUGeneratorImpl>(3), at::kDouble);
+  const at::Tensor y = at::randn({n, d}, at::make_generator<at::CPUGeneratorImpl>(4), at::kDouble);
+  const at::Tensor features = at::cat({z, at::ones({n, 1}, at::kDouble)}, 1);
+  HeadSums sums{.gram = at::mm(features.t(), features),
+                .cross = at::mm(features.t(), y),
+                .energy = y.square().sum().item<double>(),
+                .n_heads = heads,
+                .width = d,
+                .queries = static_cast<double>(n)};
+  const at::Tensor best = std::get<0>(at::linalg_lstsq(features, y));
+  const double least = (y - at::mm(features, best)).square().sum().item<double>() / sums.energy;
+  const ValueFit fit = fit_values(sums, {0, 1}, d, /*with_bias=*/true);
+  EXPECT_NEAR(fit.error, least, 1e-5);
+  // The error is that of the factors which are returned.
+  at::Tensor predicted = fit.bias.unsqueeze(0).expand({n, d});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    predicted = predicted + at::mm(at::mm(z.narrow(1, h * d, d), fit.values[h]), fit.outputs[h]);
+  }
+  EXPECT_NEAR((y - predicted).square().sum().item<double>() / sums.energy, fit.error, 1e-9);
+}
+
+TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
+  const std::int64_t n = 400, heads = 4, d = 3;
+  const at::Tensor z = at::randn({n, heads * d}, at::make_generator<at::CPUGeneratorImpl>(3), at::kDouble);
+  const at::Tensor y = z.narrow(1, 0, d) + 2.0 * z.narrow(1, 2 * d, d);  // heads 0 and 2
+  const at::Tensor features = at::cat({z, at::ones({n, 1}, at::kDouble)}, 1);
+  const HeadSums sums{.gram = at::mm(features.t(), features),
+                      .cross = at::mm(features.t(), y),
+                      .energy = y.square().sum().item<double>(),
+                      .n_heads = heads,
+                      .width = d,
+                      .queries = static_cast<double>(n)};
+  EXPECT_EQ(choose_heads(sums, 2, d, false).heads, (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(choose_heads(sums, 3, d, false).heads.size(), 3U);
+  EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
+}
+
+TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
+  train(dense());
+  ConvertRequest wide = request([](Attention&) {});
+  wide.target.model.d_model = 48;
+  expect_refused(wide, "d_model");
+  expect_refused(request([](Attention& a) { a.position = "none"; }), "position");
+  ConvertRequest hungry = request([](Attention& a) { a.n_heads = 2; });
+  hungry.tokens = 1 << 20;
+  expect_refused(hungry, "--tokens");
+  convert(request([](Attention& a) { a.composition = "dynamic"; }));
+  ConvertRequest again = request([](Attention& a) { a.n_heads = 2; });
+  again.source = (folder_ / "converted.safetensors").string();
+  again.out = folder_ / "again.safetensors";
+  expect_refused(again, "composition");
+}
+
+}  // namespace
+}  // namespace headroom::convert
