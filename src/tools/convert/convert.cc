@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kStepTokens = 2048;  // of a batch of the fit
-constexpr std::int64_t kHeldOutBatches = 8;
 
 void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
   const config::AttentionOptions& a = model.attention;
@@ -84,6 +83,10 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   return result;
 }
 
+std::int64_t sequences_per_step(const ConvertRequest& request, std::int64_t length) {
+  return std::max<std::int64_t>(1, std::min(kStepTokens, request.tokens / 4) / length);
+}
+
 struct Batches {
   std::vector<models::Batch> fit, held_out;
 };
@@ -95,7 +98,7 @@ Batches read_batches(const ConvertRequest& request, const config::Config& source
     config.data.validation.clear();
   }
   const std::int64_t length = config.model.context_length;
-  config.train.batch_size = std::max<std::int64_t>(1, kStepTokens / length);
+  config.train.batch_size = sequences_per_step(request, length);
   config.train.batch_tokens = 0;
   config.train.accumulate = 1;
   config.train.seed = static_cast<std::int64_t>(request.seed);
@@ -104,13 +107,14 @@ Batches read_batches(const ConvertRequest& request, const config::Config& source
       train::open_data_with(task, config, store::find_checkpoint(request.source), request.cache);
   const std::int64_t rows = config.train.batch_size * length;
   const std::int64_t wanted = std::max<std::int64_t>(1, (request.tokens + rows - 1) / rows);
+  const std::int64_t held_out = (wanted + 1) / 2;
   Batches batches;
-  for (std::int64_t i = 0; i < wanted + kHeldOutBatches; ++i) {
+  for (std::int64_t i = 0; i < wanted + held_out; ++i) {
     if (data.training->position().epoch > 0) {
       user_error(
           "convert: --data: has fewer than the {} tokens that --tokens {} and the held-out part need; give more "
           "text or fewer tokens",
-          (wanted + kHeldOutBatches) * rows, request.tokens);
+          (wanted + held_out) * rows, request.tokens);
     }
     (i < wanted ? batches.fit : batches.held_out).push_back(data.training->next());
   }
@@ -160,7 +164,7 @@ LayerError fit_layer(const ConvertRequest& request, const models::Model& source,
     }
   }
   const LayerActivations all = collect(source, batches.fit, place), held_out = collect(source, batches.held_out, place);
-  const std::int64_t sequences = std::max<std::int64_t>(1, kStepTokens / source.options().context_length);
+  const std::int64_t sequences = sequences_per_step(request, source.options().context_length);
   const FitErrors errors = fit(
       attention, parameters, all, held_out,
       {.steps = request.fit_steps, .sequences = sequences, .seed = request.seed + static_cast<std::uint64_t>(layer)});

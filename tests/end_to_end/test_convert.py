@@ -1,0 +1,53 @@
+"""headroom convert: a dense run becomes a checkpoint that every command reads and from which training starts."""
+
+import json
+
+import pytest
+
+import train_runs
+
+SMALL = ["--tokens", 512, "--fit", 10, "--threads", 1]
+
+
+@pytest.fixture(scope="module")
+def dense(headroom, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("convert")
+    config = train_runs.prepare(folder)
+    config.write_text(config.read_text().replace('projection = "experts"\nn_experts = 3\ntop_k = 2\nexpert_dropout = 0.1\n', ""))
+    headroom("train", config, "--out", folder / "dense", "--set", "train.steps=6", "--quiet")
+    target = folder / "experts.toml"
+    target.write_text('base = "tiny.toml"\n[model.attention]\nn_heads = 1\nd_head = 12\nprojection = "experts"\nn_experts = 2\ntop_k = 1\n')
+    return folder
+
+
+def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
+    out = dense / "experts.safetensors"
+    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
+    assert {"parameters", "loss_before", "loss_after", "exact", "layers", "notes"} == made.keys()
+    assert [layer["layer"] for layer in made["layers"]] == ["layer0.attention", "layer1.attention"]
+    assert all(layer["fitted"] <= layer["start"] for layer in made["layers"])
+    info = headroom.json("checkpoint", "info", out)
+    assert info["parameters"] == made["parameters"] and info["config"]["model.attention.projection"] == '"experts"'
+    assert headroom.json("evaluate", out, "--data", dense / "validation.txt")["loss"] > 0
+    trained = headroom.json("train", dense / "experts.toml", "--out", dense / "on", "--set", f"train.start_from={out}",
+                            "--set", "train.steps=3")
+    assert trained["steps"] == 3
+
+
+def test_composed_heads_compute_what_the_dense_model_computes(headroom, dense):
+    out = dense / "composed.safetensors"
+    made = headroom.json("convert", dense / "dense", "--to", dense / "tiny.toml", "--set", "model.attention.composition=dynamic",
+                         "--out", out, *SMALL)
+    assert made["exact"] and made["layers"] == []
+    losses = [headroom.json("evaluate", run, "--data", dense / "validation.txt", "--precision", "fp32")["loss"]
+              for run in [dense / "dense", out]]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_refuses(headroom, dense):
+    run, experts, out = dense / "dense", dense / "experts.toml", dense / "none.safetensors"
+    assert "d_model" in headroom.refusal("convert", run, "--to", experts, "--set", "model.d_model=48", "--out", out)
+    assert "--tokens" in headroom.refusal("convert", run, "--to", experts, "--out", out, "--tokens", 10**6, "--quiet")
+    assert "config" in headroom.refusal("convert", experts, "--to", experts, "--out", out)
+    assert str(run) in headroom.refusal("convert", run, "--to", experts, "--out", run)
+    assert not out.exists()
