@@ -27,7 +27,7 @@ def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.attention", "layer1.attention"]
     assert all(layer["fitted"] <= layer["start"] for layer in made["layers"])
     info = headroom.json("checkpoint", "info", out)
-    assert info["parameters"] == made["parameters"] and info["config"]["model.attention.projection"] == '"experts"'
+    assert info["parameters"] == made["parameters"] and info["config"]["model.attention.projection"] == 'experts'
     assert headroom.json("evaluate", out, "--data", dense / "validation.txt")["loss"] > 0
     trained = headroom.json("train", dense / "experts.toml", "--out", dense / "on", "--set", f"train.start_from={out}",
                             "--set", "train.steps=3")
