@@ -20,6 +20,11 @@ inline constexpr EnumNames kEnumNames<Batching> = {"streams", "chunks"};
 enum class Generator { none, listops, listops_long, composition };  // generators of synthetic examples
 template <>
 inline constexpr EnumNames kEnumNames<Generator> = {"none", "listops", "listops_long", "composition"};
+// Sequences of tokens that measure recall and state (data/synthetic/sequences.h).
+enum class Synthetic { none, lookup, recall, copying, induction, parity, permutations };
+template <>
+inline constexpr EnumNames kEnumNames<Synthetic> = {"none",      "lookup", "recall",      "copying",
+                                                    "induction", "parity", "permutations"};
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 template <>
 inline constexpr EnumNames kEnumNames<Schedule> = {"constant", "cosine", "linear", "inverse_sqrt", "one_cycle"};
@@ -64,6 +69,9 @@ struct DataOptions {
   std::int64_t generated_train = 0;  // number of examples; 0: as many as in the paper
   std::int64_t generated_validation = 0;
   std::int64_t generator_seed = 1;
+  Synthetic synthetic = Synthetic::none;
+  std::int64_t synthetic_items = 0;  // 0: the task's default
+  std::int64_t synthetic_gap = 0;    // tokens between a pair and its query; 0: random
   // classifier: columns of CSV and TSV files, by name in the first line or by number, counted from 1.
   std::string label_column = "label", text_column = "text", second_column = "text2";
   std::vector<std::string> classes;  // classifier: names of the labels 0, 1, ...

@@ -110,6 +110,26 @@ void check_images(const Config& config, const Checker& data) {
   }
 }
 
+void check_sequences(const Config& config, const Checker& check) {
+  const DataOptions& data = config.data;
+  if (data.synthetic == Synthetic::none) {
+    return;
+  }
+  check.require(config.model.kind == ModelKind::language_model, "synthetic",
+                "\"{}\" needs model.kind = \"language_model\", not \"{}\"", name_of(data.synthetic),
+                name_of(config.model.kind));
+  check.require(config.tokenizer.kind == TokenizerKind::bytes, "synthetic",
+                "\"{}\" needs tokenizer.kind = \"bytes\", not \"{}\"", name_of(data.synthetic),
+                name_of(config.tokenizer.kind));
+  check.require(data.train.empty() && data.validation.empty() && data.generator == Generator::none, "synthetic",
+                "\"{}\" needs data.train = [], data.validation = [] and data.generator = \"none\"",
+                name_of(data.synthetic));
+  check.require(config.model.memory_length == 0, "synthetic",
+                "\"{}\" has independent rows and needs "
+                "model.memory_length = 0, got {}",
+                name_of(data.synthetic), config.model.memory_length);
+}
+
 void check_data(const Config& config, Origin origin) {
   const DataOptions& data = config.data;
   const Checker check(origin, "data");
@@ -134,6 +154,7 @@ void check_data(const Config& config, Origin origin) {
   check.require(!listops || config.model.kind == ModelKind::classifier, "generator",
                 "\"{}\" needs model.kind = \"classifier\", not \"{}\"", name_of(data.generator),
                 name_of(config.model.kind));
+  check_sequences(config, check);
   check.require(data.generator != Generator::composition || config.model.kind == ModelKind::language_model, "generator",
                 "\"composition\" needs model.kind = \"language_model\", not \"{}\"", name_of(config.model.kind));
 }

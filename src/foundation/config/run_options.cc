@@ -98,10 +98,20 @@ void describe(Fields& fields, DataOptions& o) {
       "analysis); listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 synthetic tasks, as "
       "text; none: files only");
   fields.add("generated_train", o.generated_train, between(0, 1e9),
-             "generator: training examples; 0: as many as in the paper");
-  fields.add("generated_validation", o.generated_validation, between(0, 1e9), "generator: the same for validation");
+             "generator, synthetic: training examples; 0: as many as in the paper, without end (synthetic)");
+  fields.add("generated_validation", o.generated_validation, between(0, 1e9),
+             "the same for validation; synthetic: 0: 512");
   fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
-             "generator: seed of the examples, independent of train.seed");
+             "generator, synthetic: seed of the examples, independent of train.seed");
+  fields.add(
+      "synthetic", o.synthetic,
+      "language_model: instead of text, generated sequences of which the model predicts the answers; lookup: one "
+      "bit of each of several earlier tokens; recall: the values of keys; copying: tokens among noise, in their "
+      "order; induction: what followed a token before; parity, permutations: the product of all tokens so far");
+  fields.add("synthetic_items", o.synthetic_items, between(0, 256),
+             "synthetic: tokens to look up (lookup), pairs (recall), or tokens to copy; 0: 4, 8, 8");
+  fields.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
+             "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
   fields.add(
       "label_column", o.label_column,
       "classifier: column of the label in CSV and TSV files, by its name in the first line or its number from 1; "

@@ -5,6 +5,7 @@
 #include "training/tasks/language/composition.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
+#include "training/tasks/language/synthetic_sequences.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::tasks {
@@ -20,7 +21,9 @@ bool validates_on_generated_rows(const config::DataOptions& data) {
 const Task& task_for(const config::Config& config, std::string_view what) {
   switch (config.model.kind) {
     case config::ModelKind::language_model:
-      return validates_on_generated_rows(config.data) ? composition() : language_modelling();
+      return config.data.synthetic != config::Synthetic::none ? synthetic_sequences()
+             : validates_on_generated_rows(config.data)       ? composition()
+                                                              : language_modelling();
     case config::ModelKind::encoder_decoder:
       return translation();
     case config::ModelKind::classifier:

@@ -1,0 +1,247 @@
+#include "sequences.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "foundation/core/random.h"
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace {
+
+using config::Synthetic;
+
+constexpr std::int32_t kKeys = 64, kValues = 64;     // tokens 0 .. 63 are keys, 64 .. 127 values
+constexpr std::int32_t kNoise = 128, kMarker = 129;  // neither
+constexpr std::int32_t kCopied = 16;                 // different tokens that are copied
+constexpr std::int32_t kPermutations = 120;          // of five elements
+constexpr std::int64_t kOffsetStep = 3;
+
+// One row in the making.
+struct Maker {
+  Maker(std::int64_t with_length, std::uint64_t seed) : length(with_length), random(seed) {
+    row.tokens.assign(static_cast<std::size_t>(length), kNoise);
+    row.targets.assign(static_cast<std::size_t>(length), -1);
+  }
+  std::int32_t& token(std::int64_t i) { return row.tokens[static_cast<std::size_t>(i)]; }
+  std::int32_t& target(std::int64_t i) { return row.targets[static_cast<std::size_t>(i)]; }
+  std::int32_t below(std::int32_t n) { return static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(n))); }
+  // Returns the first `count` of a random order of 0 .. n - 1.
+  std::vector<std::int32_t> distinct(std::int64_t count, std::int64_t n) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(n));
+    std::iota(all.begin(), all.end(), 0);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      std::swap(all[i], all[i + random.below(all.size() - i)]);
+    }
+    all.resize(static_cast<std::size_t>(count));
+    return all;
+  }
+
+  std::int64_t length;
+  Random random;
+  SyntheticRow row;
+};
+
+// Bit j of the answer is bit j of the token 1 + 3 j positions back: the answer needs `items` positions at once.
+void make_lookup(Maker& m, std::int64_t items) {
+  for (std::int64_t i = 0; i < m.length; ++i) {
+    m.token(i) = m.below(1 << items);
+    if (i >= 1 + kOffsetStep * (items - 1)) {
+      std::int32_t answer = 0;
+      for (std::int64_t j = 0; j < items; ++j) {
+        answer |= m.token(i - 1 - kOffsetStep * j) & (1 << j);
+      }
+      m.target(i) = answer;
+    }
+  }
+}
+
+// Pairs of keys and values, then every key once more in random order and places: its value is asked for. With `gap`,
+// the query comes that many tokens after its pair.
+void make_recall(Maker& m, std::int64_t items, std::int64_t gap) {
+  const std::vector<std::int32_t> keys = m.distinct(items, kKeys);
+  std::vector<std::int32_t> values;
+  for (std::int64_t i = 0; i < items; ++i) {
+    values.push_back(kKeys + m.below(kValues));
+    m.token(2 * i) = keys[static_cast<std::size_t>(i)];
+    m.token(2 * i + 1) = values.back();
+  }
+  const std::vector<std::int32_t> places = m.distinct(items, (m.length - 2 * items) / 2);
+  for (std::int64_t i = 0; i < items; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const std::int64_t place = gap > 0 ? 2 * i + gap : 2 * items + 2 * places[at];
+    m.token(place) = keys[at];
+    m.target(place) = values[at];
+    m.token(place + 1) = values[at];
+  }
+}
+
+// Items among noise, a marker, and then the items in their order (selective copying).
+void make_copying(Maker& m, std::int64_t items) {
+  std::vector<std::int32_t> places = m.distinct(items, m.length - items);
+  std::sort(places.begin(), places.end());
+  for (std::int64_t i = 0; i < items; ++i) {
+    const std::int32_t item = m.below(kCopied);
+    m.token(places[static_cast<std::size_t>(i)]) = item;
+    m.target(m.length - items + i) = item;
+    if (i + 1 < items) {
+      m.token(m.length - items + i + 1) = item;
+    }
+  }
+  m.token(m.length - items) = kMarker;
+}
+
+// Random tokens in which the marker occurs twice: what followed the first is asked for at the second.
+void make_induction(Maker& m, std::int64_t gap) {
+  for (std::int64_t i = 0; i < m.length; ++i) {
+    m.token(i) = kKeys + m.below(kValues);
+  }
+  const std::int64_t last = m.length - 1;
+  const std::int64_t first =
+      gap > 0 ? last - gap : static_cast<std::int64_t>(m.random.below(static_cast<std::uint64_t>(last - 1)));
+  m.token(first) = m.token(last) = kMarker;
+  m.target(last) = m.token(first + 1);
+}
+
+// The parity of the bits so far.
+void make_parity(Maker& m) {
+  std::int32_t parity = 0;
+  for (std::int64_t i = 0; i < m.length; ++i) {
+    m.token(i) = m.below(2);
+    m.target(i) = parity ^= m.token(i);
+  }
+}
+
+using Permutation = std::array<int, 5>;
+
+std::array<Permutation, kPermutations> all_permutations() {
+  std::array<Permutation, kPermutations> all{};
+  Permutation next = {0, 1, 2, 3, 4};
+  for (Permutation& permutation : all) {
+    permutation = next;
+    std::next_permutation(next.begin(), next.end());
+  }
+  return all;
+}
+
+// The product of the permutations of five elements so far (the word problem of S5).
+void make_permutations(Maker& m) {
+  static const std::array<Permutation, kPermutations> kAll = all_permutations();
+  Permutation product = kAll[0];
+  for (std::int64_t i = 0; i < m.length; ++i) {
+    m.token(i) = m.below(kPermutations);
+    const Permutation& factor = kAll[static_cast<std::size_t>(m.token(i))];
+    Permutation next{};
+    for (std::size_t e = 0; e < next.size(); ++e) {
+      next[e] = factor[static_cast<std::size_t>(product[e])];
+    }
+    product = next;
+    m.target(i) =
+        static_cast<std::int32_t>(std::distance(kAll.begin(), std::lower_bound(kAll.begin(), kAll.end(), product)));
+  }
+}
+
+struct Limits {
+  std::int64_t usual, most;  // items
+  std::int64_t length;       // least, for this number of items
+};
+
+Limits limits_of(const config::DataOptions& options) {
+  const std::int64_t n = options.synthetic_items, gap = options.synthetic_gap;
+  const auto items = [n](std::int64_t usual) { return n == 0 ? usual : n; };
+  switch (options.synthetic) {
+    case Synthetic::lookup:
+      return {4, 8, 2 + kOffsetStep * (items(4) - 1)};
+    case Synthetic::recall:
+      return {8, kKeys, gap > 0 ? 2 * items(8) + gap : 4 * items(8)};
+    case Synthetic::copying:
+      return {8, 256, 2 * items(8) + 1};
+    case Synthetic::induction:
+      return {1, 1, std::max<std::int64_t>(4, gap + 2)};
+    default:
+      return {1, 1, 1};
+  }
+}
+
+}  // namespace
+
+std::int64_t synthetic_items(const config::DataOptions& options) {
+  return options.synthetic_items == 0 ? limits_of(options).usual : options.synthetic_items;
+}
+
+void check_synthetic(const config::DataOptions& options, std::int64_t length) {
+  const Limits limits = limits_of(options);
+  const std::int64_t items = synthetic_items(options), gap = options.synthetic_gap;
+  const std::string_view task = config::name_of(options.synthetic);
+  if (items > limits.most) {
+    user_error("data.synthetic_items: must be at most {} for \"{}\", got {}", limits.most, task, items);
+  }
+  const bool has_gap = options.synthetic == Synthetic::recall || options.synthetic == Synthetic::induction;
+  if (gap > 0 && (!has_gap || gap < 2)) {
+    user_error("data.synthetic_gap: must be {} for \"{}\", got {}", has_gap ? "0 or at least 2" : "0", task, gap);
+  }
+  if (options.synthetic == Synthetic::recall && gap > 0 && gap < 2 * items) {
+    user_error("data.synthetic_gap: must be at least 2 * {} tokens, which the pairs of \"recall\" take, got {}", items,
+               gap);
+  }
+  if (length < limits.length) {
+    user_error("model.context_length: must be at least {} for \"{}\" with {} items, got {}", limits.length, task, items,
+               length);
+  }
+}
+
+SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length) {
+  const std::uint64_t seed =
+      mix(mix(static_cast<std::uint64_t>(options.generator_seed), config::name_of(options.synthetic)),
+          split == Split::train ? "train" : "validation");
+  Maker maker(length, mix(seed, static_cast<std::uint64_t>(row)));
+  const std::int64_t items = synthetic_items(options);
+  switch (options.synthetic) {
+    case Synthetic::lookup:
+      make_lookup(maker, items);
+      break;
+    case Synthetic::recall:
+      make_recall(maker, items, options.synthetic_gap);
+      break;
+    case Synthetic::copying:
+      make_copying(maker, items);
+      break;
+    case Synthetic::induction:
+      make_induction(maker, options.synthetic_gap);
+      break;
+    case Synthetic::parity:
+      make_parity(maker);
+      break;
+    case Synthetic::permutations:
+      make_permutations(maker);
+      break;
+    case Synthetic::none:
+      fail("synthetic sequences: data.synthetic is none");
+  }
+  return std::move(maker.row);
+}
+
+double chance_level(const config::DataOptions& options) {
+  switch (options.synthetic) {
+    case Synthetic::lookup:
+      return std::pow(0.5, static_cast<double>(synthetic_items(options)));
+    case Synthetic::recall:
+      return 1.0 / static_cast<double>(synthetic_items(options));
+    case Synthetic::copying:
+      return 1.0 / kCopied;
+    case Synthetic::induction:
+      return 1.0 / kValues;
+    case Synthetic::parity:
+      return 0.5;
+    case Synthetic::permutations:
+      return 1.0 / kPermutations;
+    case Synthetic::none:
+      break;
+  }
+  return 0.0;
+}
+
+}  // namespace headroom::data

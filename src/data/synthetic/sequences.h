@@ -1,0 +1,32 @@
+// Synthetic sequences of tokens that measure what attention can recall and what state it can keep (data.synthetic).
+//
+// Each row is a function of (generator_seed, split, row). Tokens are below 256, so that the tokenizer "bytes" reads
+// them. docs/tasks.md describes the tasks and names their sources.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "data/text/text.h"
+#include "headroom/config/run_options.h"
+
+namespace headroom::data {
+
+struct SyntheticRow {
+  std::vector<std::int32_t> tokens;   // `length` inputs
+  std::vector<std::int32_t> targets;  // what follows from tokens[0..i]; -1 where nothing is asked
+};
+
+// The task's number of items: options.synthetic_items, or the task's default if that is 0.
+std::int64_t synthetic_items(const config::DataOptions& options);
+
+// Throws UserError naming the key if rows of this length cannot hold the task.
+void check_synthetic(const config::DataOptions& options, std::int64_t length);
+
+// Generates a row of `length` tokens; check_synthetic() has passed.
+SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length);
+
+// The accuracy of a model that knows the task and which answers occur in the row, but not which is asked for.
+double chance_level(const config::DataOptions& options);
+
+}  // namespace headroom::data

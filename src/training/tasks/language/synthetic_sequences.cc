@@ -1,0 +1,173 @@
+#include "synthetic_sequences.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "data/synthetic/sequences.h"
+#include "headroom/core/error.h"
+#include "headroom/models/language_model.h"
+#include "training/tasks/evaluation_loop.h"
+
+namespace headroom::tasks {
+namespace {
+
+constexpr std::int64_t kValidationRows = 512;
+constexpr const char *kRight = "right_answers", *kChance = "chance_level";
+
+// Rows [first, first + count) of a split, on the CPU. Row numbers wrap at `size`.
+models::Batch rows_of(const config::Config& config, data::Split split, std::int64_t first, std::int64_t count,
+                      std::int64_t size) {
+  const std::int64_t length = config.model.context_length;
+  models::Batch batch;
+  at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty({count, length}, at::kLong);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const data::SyntheticRow row = data::synthetic_row(config.data, split, (first + i) % size, length);
+    std::copy(row.tokens.begin(), row.tokens.end(), tokens[i].data_ptr<std::int64_t>());
+    std::copy(row.targets.begin(), row.targets.end(), targets[i].data_ptr<std::int64_t>());
+    batch.targets.push_back(std::count_if(row.targets.begin(), row.targets.end(), [](auto t) { return t >= 0; }));
+  }
+  batch.tensors["tokens"] = tokens;
+  batch.tensors["targets"] = targets;
+  batch.tokens = count * length;
+  batch.resets_memory = true;
+  return batch;
+}
+
+std::string identity_of(const config::DataOptions& data, data::Split split, std::int64_t rows, std::int64_t length) {
+  return fmt::format("{} with {} items, gap {}, {} of {} tokens, seed {}{}", config::name_of(data.synthetic),
+                     data::synthetic_items(data), data.synthetic_gap,
+                     rows == std::numeric_limits<std::int64_t>::max() ? "rows" : fmt::format("{} rows", rows), length,
+                     data.generator_seed, split == data::Split::train ? "" : " (validation)");
+}
+
+class SyntheticTraining : public TrainingData, private data::EpochStream {
+ public:
+  explicit SyntheticTraining(const config::Config& config)
+      : EpochStream("data.synthetic"),
+        config_(config),
+        size_(config.data.generated_train == 0 ? std::numeric_limits<std::int64_t>::max()
+                                               : config.data.generated_train),
+        identity_(identity_of(config.data, data::Split::train, size_, config.model.context_length)) {
+    set_per_epoch(kEndless);
+  }
+  models::Batch next() override {
+    const std::int64_t count = config_.train.batch_size;
+    return rows_of(config_, data::Split::train, advance().step * count, count, size_);
+  }
+  data::DataPosition position() const override { return EpochStream::position(); }
+  void seek(data::DataPosition position) override { EpochStream::seek(position); }
+  const std::string& identity() const override { return identity_; }
+
+ private:
+  config::Config config_;
+  std::int64_t size_;  // rows before they repeat
+  std::string identity_;
+};
+
+class SyntheticEvaluation : public EvaluationData {
+ public:
+  explicit SyntheticEvaluation(const config::Config& config)
+      : config_(config),
+        rows_(config.data.generated_validation == 0 ? kValidationRows : config.data.generated_validation) {}
+
+  Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
+    const std::int64_t length = config_.model.context_length,
+                       batch_size = std::max<std::int64_t>(1, options.batch_size);
+    const std::int64_t rows =
+        options.most_tokens > 0 ? std::clamp<std::int64_t>(options.most_tokens / length, 1, rows_) : rows_;
+    std::int64_t next = 0;
+    return run_evaluation(
+        options, {.unit = "row", .units = rows}, [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
+          if (next == rows) {
+            return std::nullopt;
+          }
+          const std::int64_t first = next, count = std::min(batch_size, rows - first);
+          next += count;
+          return BatchEvaluation{
+              [this, &reader, context, first, count] { return sums_of(reader, first, count, context); }, next};
+        });
+  }
+  double rows(const config::Config& /*config*/) const override { return static_cast<double>(rows_); }
+  std::string identity() const override {
+    return identity_of(config_.data, data::Split::validation, rows_, config_.model.context_length);
+  }
+
+ private:
+  Sums sums_of(const models::LanguageModel& model, std::int64_t first, std::int64_t count,
+               const nn::Context& context) const {
+    const models::Batch batch = rows_of(config_, data::Split::validation, first, count, rows_)
+                                    .to(model.parameters().all().front().tensor.device());
+    models::Memory memory;
+    const models::TokenScores scores = model.score(batch.at("tokens"), batch.at("targets"), memory, context);
+    Sums sums = sums_of_losses(-scores.log_probability);
+    const auto answers = scores.likeliest.numel();
+    sums[kRight] = {static_cast<double>(scores.likeliest.sum().item<std::int64_t>()), answers};
+    sums[kChance] = {data::chance_level(config_.data) * static_cast<double>(answers), answers};
+    return sums;
+  }
+
+  config::Config config_;
+  std::int64_t rows_;
+};
+
+class SyntheticSequences : public Task {
+ public:
+  std::string_view name() const override { return "synthetic sequences"; }
+  const std::vector<FigureKind>& figures() const override {
+    static const std::vector<FigureKind> kFigures = {loss_kind("answer"),
+                                                     loss_error_kind(),
+                                                     {.name = "accuracy",
+                                                      .metric = "validation_accuracy",
+                                                      .words = "accuracy of answers",
+                                                      .unit = "",
+                                                      .better = Better::higher,
+                                                      .shown = Shown::headline,
+                                                      .decimals = 4},
+                                                     {.name = "chance",
+                                                      .metric = "chance_accuracy",
+                                                      .words = "accuracy of guessing",
+                                                      .unit = "",
+                                                      .better = Better::neither,
+                                                      .shown = Shown::table,
+                                                      .decimals = 4}};
+    return kFigures;
+  }
+  std::string_view protocol() const override {
+    return "accuracy is the fraction of the answers in the validation rows that are the model's likeliest token; the "
+           "accuracy of guessing is that of a model that knows the task but not what is asked for";
+  }
+  Figures figures_of(const Sums& sums) const override {
+    Figures figures = {
+        {"loss", mean(sums, kCrossEntropy)}, {"accuracy", mean(sums, kRight)}, {"chance", mean(sums, kChance)}};
+    add_loss_error(sums, figures);
+    return figures;
+  }
+
+  TaskData open(const config::Config& config, const std::filesystem::path& /*cache*/) const override {
+    data::check_synthetic(config.data, config.model.context_length);
+    TaskData opened;
+    opened.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "bytes");
+    opened.training = std::make_unique<SyntheticTraining>(config);
+    opened.validation = std::make_unique<SyntheticEvaluation>(config);
+    return opened;
+  }
+  std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
+    if (!request.files.empty()) {
+      user_error(
+          "evaluate: --data: must not be given for a model trained on data.synthetic = \"{}\", which generates "
+          "its validation rows",
+          config::name_of(request.config.data.synthetic));
+    }
+    return std::make_unique<SyntheticEvaluation>(request.config);
+  }
+};
+
+}  // namespace
+
+const Task& synthetic_sequences() {
+  static const SyntheticSequences kTask;
+  return kTask;
+}
+
+}  // namespace headroom::tasks

@@ -1,0 +1,140 @@
+// Synthetic sequences: every answer follows from the row, rows are functions of their number, and bad sizes are
+// refused.
+#include "data/synthetic/sequences.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "headroom/core/error.h"
+
+namespace headroom::data {
+namespace {
+
+using config::Synthetic;
+
+config::DataOptions options(Synthetic task, std::int64_t items = 0, std::int64_t gap = 0) {
+  config::DataOptions o;
+  o.synthetic = task;
+  o.synthetic_items = items;
+  o.synthetic_gap = gap;
+  return o;
+}
+
+SyntheticRow row(const config::DataOptions& o, std::int64_t number = 0, std::int64_t length = 64) {
+  check_synthetic(o, length);
+  return synthetic_row(o, Split::train, number, length);
+}
+
+std::int64_t answers(const SyntheticRow& r) {
+  return std::count_if(r.targets.begin(), r.targets.end(), [](auto t) { return t >= 0; });
+}
+
+TEST(SyntheticSequencesTest, LookupTakesABitOfEachOffset) {
+  const SyntheticRow r = row(options(Synthetic::lookup, 3));
+  for (std::size_t i = 0; i < r.tokens.size(); ++i) {
+    if (i < 7) {
+      EXPECT_EQ(r.targets[i], -1);
+    } else {
+      EXPECT_EQ(r.targets[i], (r.tokens[i - 1] & 1) | (r.tokens[i - 4] & 2) | (r.tokens[i - 7] & 4));
+    }
+  }
+}
+
+TEST(SyntheticSequencesTest, RecallAsksForEachKeysValueOnce) {
+  for (const std::int64_t gap : {0, 20}) {
+    const SyntheticRow r = row(options(Synthetic::recall, 6, gap));
+    std::map<std::int32_t, std::int32_t> value_of;
+    for (std::size_t i = 0; i < 12; i += 2) {
+      value_of[r.tokens[i]] = r.tokens[i + 1];
+    }
+    EXPECT_EQ(value_of.size(), 6U);
+    EXPECT_EQ(answers(r), 6);
+    for (std::size_t i = 12; i < r.tokens.size(); ++i) {
+      if (r.targets[i] >= 0) {
+        EXPECT_EQ(r.targets[i], value_of.at(r.tokens[i]));
+        EXPECT_EQ(r.tokens[i + 1], r.targets[i]);
+        if (gap > 0) {
+          EXPECT_EQ(r.tokens[i - static_cast<std::size_t>(gap)], r.tokens[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST(SyntheticSequencesTest, CopyingRepeatsTheItemsInOrder) {
+  const SyntheticRow r = row(options(Synthetic::copying, 5));
+  std::vector<std::int32_t> items, asked;
+  for (std::size_t i = 0; i < r.tokens.size(); ++i) {
+    if (r.targets[i] >= 0) {
+      asked.push_back(r.targets[i]);
+    } else if (r.tokens[i] < 16) {
+      items.push_back(r.tokens[i]);
+    }
+  }
+  EXPECT_EQ(items, asked);
+  EXPECT_EQ(asked.size(), 5U);
+}
+
+TEST(SyntheticSequencesTest, InductionAsksForWhatFollowedTheMarker) {
+  for (const std::int64_t gap : {0, 9}) {
+    const SyntheticRow r = row(options(Synthetic::induction, 0, gap));
+    const auto first =
+        static_cast<std::size_t>(std::find(r.tokens.begin(), r.tokens.end(), r.tokens.back()) - r.tokens.begin());
+    EXPECT_EQ(answers(r), 1);
+    EXPECT_EQ(r.targets.back(), r.tokens[first + 1]);
+    if (gap > 0) {
+      EXPECT_EQ(first, r.tokens.size() - 10);
+    }
+  }
+}
+
+TEST(SyntheticSequencesTest, StateTasksAskForTheProductSoFar) {
+  const SyntheticRow bits = row(options(Synthetic::parity));
+  std::int32_t parity = 0;
+  for (std::size_t i = 0; i < bits.tokens.size(); ++i) {
+    EXPECT_EQ(bits.targets[i], parity ^= bits.tokens[i]);
+  }
+  // The product of the first permutation alone is itself; every product is one of the 120.
+  const SyntheticRow permutations = row(options(Synthetic::permutations));
+  EXPECT_EQ(permutations.targets[0], permutations.tokens[0]);
+  EXPECT_TRUE(
+      std::all_of(permutations.targets.begin(), permutations.targets.end(), [](auto t) { return t >= 0 && t < 120; }));
+}
+
+TEST(SyntheticSequencesTest, RowsAreFunctionsOfSeedSplitAndNumber) {
+  const config::DataOptions o = options(Synthetic::recall);
+  EXPECT_EQ(row(o, 3).tokens, row(o, 3).tokens);
+  EXPECT_NE(row(o, 3).tokens, row(o, 4).tokens);
+  EXPECT_NE(row(o, 3).tokens, synthetic_row(o, Split::validation, 3, 64).tokens);
+  config::DataOptions other = o;
+  other.generator_seed = 2;
+  EXPECT_NE(row(o, 3).tokens, row(other, 3).tokens);
+}
+
+TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
+  const auto refused = [](const config::DataOptions& o, std::int64_t length, const std::string& key) {
+    try {
+      check_synthetic(o, length);
+      ADD_FAILURE() << key;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
+    }
+  };
+  refused(options(Synthetic::recall, 8), 31, "model.context_length");
+  refused(options(Synthetic::lookup, 9), 64, "data.synthetic_items");
+  refused(options(Synthetic::parity, 2), 64, "data.synthetic_items");
+  refused(options(Synthetic::copying, 8, 5), 64, "data.synthetic_gap");
+  refused(options(Synthetic::recall, 8, 5), 64, "data.synthetic_gap");
+  refused(options(Synthetic::induction, 0, 63), 64, "model.context_length");
+}
+
+TEST(SyntheticSequencesTest, ChanceIsTheGuessAmongPossibleAnswers) {
+  EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::lookup, 3)), 1.0 / 8.0);
+  EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::recall, 5)), 1.0 / 5.0);
+  EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::parity)), 0.5);
+}
+
+}  // namespace
+}  // namespace headroom::data

@@ -1,0 +1,75 @@
+"""data.synthetic: models train on generated sequences, are evaluated, resumed and compared."""
+
+import pytest
+
+CONFIG = """
+[model]
+vocabulary_size = 256
+n_layers = 1
+d_model = 32
+context_length = 32
+[model.attention]
+n_heads = 2
+d_head = 16
+[model.mlp]
+d_hidden = 32
+[tokenizer]
+kind = "bytes"
+[data]
+synthetic = "recall"
+synthetic_items = 4
+generated_validation = 16
+[train]
+steps = 6
+batch_size = 4
+threads = 1
+precision = "fp32"
+evaluate_every = 0
+checkpoint_every = 3
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "recall.toml"
+    file.write_text(CONFIG)
+    return file
+
+
+@pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "parity", "permutations"])
+def test_every_task_trains_and_reports_its_chance_level(headroom, config, tmp_path, task):
+    sets = ["--set", f"data.synthetic={task}", "--set", f"data.synthetic_items={4 if task in ('lookup', 'recall', 'copying') else 0}"]
+    trained = headroom.json("train", config, "--out", tmp_path / "run", *sets)
+    assert 0 <= trained["validation_accuracy"] <= 1 and 0 < trained["chance_accuracy"] < 1
+    found = headroom.json("evaluate", tmp_path / "run")
+    assert found["loss"] == pytest.approx(trained["validation_loss"], rel=1e-6)
+    assert found["accuracy"] == trained["validation_accuracy"]
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(headroom, config, tmp_path):
+    whole = headroom.json("train", config, "--out", tmp_path / "whole")
+    headroom("train", config, "--out", tmp_path / "parts", "--set", "train.steps=3", "--set", "train.schedule=constant")
+    parts = headroom.json("train", config, "--out", tmp_path / "parts", "--resume", "--set", "train.schedule=constant")
+    again = headroom.json("train", config, "--out", tmp_path / "constant", "--set", "train.schedule=constant")
+    assert parts["parameters_sha256"] == again["parameters_sha256"] != whole["parameters_sha256"]
+
+
+def test_models_are_compared_on_it(headroom, config, tmp_path):
+    wide = tmp_path / "wide.toml"
+    wide.write_text('base = "recall.toml"\n[model.attention]\nn_heads = 4\nd_head = 8\n')
+    table = headroom("compare", config, wide, "--out", tmp_path / "compared").stdout
+    assert "accuracy of answers" in table or "accuracy" in table
+    line = headroom.refusal("compare", config, wide, "--out", tmp_path / "other", "--quiet",
+                            "--tune", "data.synthetic_items=3,4", status=2)
+    assert "data" in line
+
+
+@pytest.mark.parametrize("setting, key", [
+    ("model.context_length=8", "model.context_length"),
+    ("data.synthetic_items=300", "data.synthetic_items"),
+    ("tokenizer.kind=words", "data.synthetic"),
+    ("data.train=[\"recall.toml\"]", "data.synthetic"),
+    ("model.kind=masked_language_model", "kind"),
+])
+def test_refuses_what_does_not_fit(headroom, config, tmp_path, setting, key):
+    assert key in headroom.refusal("train", config, "--out", tmp_path / "run", "--set", setting)
