@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/choice.h"
 
@@ -12,7 +13,7 @@ namespace headroom::python {
 
 nn::Context context_of(const Layer& layer, at::Device device, bool training, const std::string& implementation) {
   const config::AttentionOptions& attention = layer.model.attention;
-  if (training && attention.prior_update == config::PriorUpdate::soft_e) {
+  if (training && attention.of<config::MixtureOptions>().prior_update == config::PriorUpdate::soft_e) {
     user_error(
         "model.attention.prior_update: soft_e can be trained only with the command headroom, got training=True in "
         "Python");

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/store/checkpoint.h"
@@ -88,8 +89,8 @@ TEST_F(Training, MaskedLanguageModelsWithRoutedHeads) {
   config_.model.context_length = 24;
   config_.model.attention.projection = "routed_heads";
   config_.model.attention.position = "learned";
-  config_.model.attention.switch_coefficient = 0.1;
-  config_.model.attention.z_coefficient = 0.1;
+  config_.model.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.1;
+  config_.model.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.1;
   expect_the_cpus();
 }
 
@@ -105,7 +106,7 @@ TEST_F(Training, ClassifiersOfSequencesWithMixturesOfKeys) {
   config_.model.n_classes = 10;
   config_.model.attention.projection = "dense";
   config_.model.attention.score = "gaussian_mixture";
-  config_.model.attention.expert_dropout = 0.0;
+  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
   expect_the_cpus();
 }
 
@@ -119,7 +120,7 @@ TEST_F(Training, ImageClassifiersWithComposedHeads) {
   config_.model.n_classes = 3;
   config_.model.attention.projection = "dense";
   config_.model.attention.composition = "dynamic";
-  config_.model.attention.expert_dropout = 0.0;
+  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
   config_.model.attention.position = "sinusoidal";
   std::string images("\0\0\x08\x03\0\0\0\x14\0\0\0\x04\0\0\0\x04", 16), labels("\0\0\x08\x01\0\0\0\x14", 8);
   Random random(1);
@@ -166,7 +167,7 @@ TEST_F(Training, CompositionOfHeadsOnItsOwnTask) {
   config_.model.context_length = 256;
   config_.model.attention.projection = "dense";
   config_.model.attention.composition = "dynamic";
-  config_.model.attention.expert_dropout = 0.0;
+  config_.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.vocabulary_follows_tokenizer = true;
   config_.data = {};

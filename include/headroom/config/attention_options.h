@@ -1,10 +1,12 @@
 // The options of an attention layer, which combines five parts: projection, score, composition, position, output gate.
 #pragma once
 
+#include <any>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <typeindex>
 #include <vector>
 
 #include "headroom/config/field.h"
@@ -31,6 +33,9 @@ class PartName {
   const Part* operator->() const { return part_; }
   std::string_view name() const;
 
+  // Registers a part, which must live until the program exits.
+  static void add(const Part& part);
+
   friend bool operator==(PartName a, PartName b) { return a.part_ == b.part_; }
   friend std::string_view name_of(PartName part) { return part.name(); }
 
@@ -48,108 +53,40 @@ struct BalanceLoss {
   double coefficient = 0.0;
 };
 
-enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
-template <>
-inline constexpr EnumNames kEnumNames<Gate> = {"sigmoid", "softmax_top_k", "softmax", "softmax_renormalised"};
-enum class Keys { own, shifted, single };
-template <>
-inline constexpr EnumNames kEnumNames<Keys> = {"own", "shifted", "single"};
-enum class Mixing { sum, max };
-template <>
-inline constexpr EnumNames kEnumNames<Mixing> = {"sum", "max"};
-enum class Prior { none, layer, head, head_position };
-template <>
-inline constexpr EnumNames kEnumNames<Prior> = {"none", "layer", "head", "head_position"};
-enum class PriorUpdate { none, gradient, soft_e };
-template <>
-inline constexpr EnumNames kEnumNames<PriorUpdate> = {"none", "gradient", "soft_e"};
-enum class MixtureScore { gaussian, dot };
-template <>
-inline constexpr EnumNames kEnumNames<MixtureScore> = {"gaussian", "dot"};
-enum class SoftEPairs { valid, all };
-template <>
-inline constexpr EnumNames kEnumNames<SoftEPairs> = {"valid", "all"};
-enum class FeatureMap { elu_plus_one, elu_plus_one_l1 };
-template <>
-inline constexpr EnumNames kEnumNames<FeatureMap> = {"elu_plus_one", "elu_plus_one_l1"};
-enum class LinearMixing { after_map, before_map };
-template <>
-inline constexpr EnumNames kEnumNames<LinearMixing> = {"after_map", "before_map"};
-enum class Normaliser { sum, none };
-template <>
-inline constexpr EnumNames kEnumNames<Normaliser> = {"sum", "none"};
-enum class ScoreScale { none, inv_sqrt_head };
-template <>
-inline constexpr EnumNames kEnumNames<ScoreScale> = {"none", "inv_sqrt_head"};
-enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
-template <>
-inline constexpr EnumNames kEnumNames<OutputScale> = {"none", "inv_sqrt_head", "inv_sqrt_length"};
-enum class ComposeActivation { gelu, gelu_tanh };
-template <>
-inline constexpr EnumNames kEnumNames<ComposeActivation> = {"gelu", "gelu_tanh"};
 enum class Scale { inv_sqrt, learned };
 template <>
 inline constexpr EnumNames kEnumNames<Scale> = {"inv_sqrt", "learned"};
 
-struct AttentionOptions {
+// The options of the parts of a layer: at most one object of each type. A part's type is declared in
+// headroom/config/attention/; adding one needs no change here.
+class PartOptions {
+ public:
+  // Returns the object of this type, with the default values unless it was changed. References stay valid.
+  template <class Options>
+  Options& of() {
+    std::any& options = by_type_[typeid(Options)];
+    return options.has_value() ? *std::any_cast<Options>(&options) : options.emplace<Options>();
+  }
+  template <class Options>
+  const Options& of() const {
+    static const Options kDefaults;
+    const auto found = by_type_.find(typeid(Options));
+    return found == by_type_.end() ? kDefaults : *std::any_cast<Options>(&found->second);
+  }
+
+ private:
+  std::map<std::type_index, std::any> by_type_;
+};
+
+struct AttentionOptions : PartOptions {
   std::int64_t n_heads = 8;
   std::int64_t d_head = 32;
   std::int64_t n_kv_heads = 0;  // 0: n_heads
   bool bias = false;
-
   PartName<ProjectionPart> projection = "dense";
-  std::vector<std::string> experts = {"v", "o"};
-  std::int64_t n_experts = 4;
-  std::int64_t top_k = 2;
-  Gate gate = Gate::sigmoid;
-  bool shared_selection = false;
-  double expert_dropout = 0.0;
-  bool noisy_routing = false;
-  double switch_coefficient = 0.01;
-  double switch_slots_coefficient = 0.0;
-  double cv_coefficient = 0.0;
-  double z_coefficient = 0.001;
-  double entropy_coefficient = 0.0;
-  std::int64_t kv_rank = 64;
-  std::int64_t q_rank = 0;    // 0: queries are not compressed
-  std::int64_t d_rotary = 0;  // 0: half of d_head
-  std::int64_t d_value = 0;   // 0: d_head
-
   PartName<ScorePart> score = "dot";
-  bool sink = false;
-  Keys keys = Keys::own;
-  std::int64_t n_mixtures = 2;
-  Mixing mixing = Mixing::sum;
-  Prior prior = Prior::head;
-  PriorUpdate prior_update = PriorUpdate::gradient;
-  bool prior_clamp = true;
-  SoftEPairs soft_e_pairs = SoftEPairs::valid;
-  MixtureScore mixture_score = MixtureScore::gaussian;
-  std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 for each component
-  double mixture_epsilon = 0.0;
-  double shift_std = 1.0;
-
-  FeatureMap feature_map = FeatureMap::elu_plus_one;
-  LinearMixing linear_mixing = LinearMixing::after_map;
-  Normaliser normaliser = Normaliser::sum;
-  double normaliser_epsilon = 1e-6;
-  ScoreScale score_scale = ScoreScale::none;
-  OutputScale output_scale = OutputScale::none;
-
   PartName<CompositionPart> composition = "none";
-  std::vector<std::string> compose = {"pre", "post"};
-  std::vector<std::string> compose_low_rank = {"query", "key"};
-  std::vector<std::string> compose_gates = {"query", "key"};
-  bool compose_skip = true;
-  bool compose_static = false;
-  std::int64_t compose_rank = 2;
-  std::int64_t compose_groups = 1;
-  ComposeActivation compose_activation = ComposeActivation::gelu;
-
   PartName<PositionPart> position = "rope";
-  bool position_bias = false;
-  double rope_fraction = 1.0;
-  double rope_base = 10000.0;
   PartName<OutputGatePart> gate_output = "none";
   Scale scale = Scale::inv_sqrt;
   bool qk_norm = false;
@@ -159,19 +96,11 @@ struct AttentionOptions {
   std::string window_pattern = "1:0";
 
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
-  bool has_experts(char which) const;  // ProjectionPart::is_bank()
-  bool selects_source() const;         // whether k or v is a bank of experts
-  bool selects_destination() const;    // whether q or o is a bank of experts
-  // Returns the number of selection matrices: one for each side that has a bank, or a single one if they are shared.
-  std::int64_t n_selections() const;
-  std::int64_t key_components() const;   // ScorePart::key_components()
-  std::int64_t key_projections() const;  // ScorePart::key_projections()
-  // Returns whether mixture components have weights: there are several, they are summed, and the prior is not "none".
-  bool has_prior() const { return key_components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
-  std::int64_t computed_kv_heads() const;         // ProjectionPart::kv_heads()
-  bool composes(const std::string& stage) const;  // whether heads are composed at stage "pre" or "post"
-  std::int64_t value_width() const;               // channels of a value, and thus of a head's output
-  std::int64_t rope_channels() const;             // rotating channels per head: even, at most d_head
+  bool has_experts(char which) const;      // ProjectionPart::is_bank()
+  std::int64_t computed_kv_heads() const;  // ProjectionPart::kv_heads()
+  std::int64_t value_width() const;        // ProjectionPart::value_width()
+  std::int64_t key_components() const;     // ScorePart::key_components()
+  std::int64_t key_projections() const;    // ScorePart::key_projections()
   // Returns the options of the same layer as cross-attention, without positions that depend on distances.
   AttentionOptions across_sequences() const;
 };

@@ -3,7 +3,7 @@
 //
 // A part is a class derived from one of the five interfaces below, in src/foundation/config/attention/. Its file ends
 // with
-//   const Registration<MyScore> kMyScore;
+//   const Registration<MyScore> kMyScore("my_score", "half a line of help");
 // Symbols: T = queries, M = tokens of memory, S = M + T = sources, C = S / T, d = d_model, H = n_heads, G = computed
 // key/value heads, e = d_head, w = width of a value, E = n_experts, k = top_k, n_sel = selection matrices, R = keys per
 // position. Counts are exact; a count that exceeds 63 bits throws UserError.
@@ -54,14 +54,19 @@ struct Example {
 class AttentionPart {
  public:
   virtual ~AttentionPart() = default;
-  virtual std::string_view name() const = 0;   // name in TOML
-  virtual std::string_view about() const = 0;  // half a line of help text
-  // Adds the part's options, except those that another part has already added. Options that no selected part describes
-  // are unused; a non-default value is then reported (Field::refuse_unused).
+  std::string_view name() const { return name_; }    // name in TOML
+  std::string_view about() const { return about_; }  // half a line of help text
+  // Adds the part's options. A non-default value of an option that no selected part adds is reported
+  // (Field::refuse_unused).
   virtual void describe(Fields& /*fields*/, AttentionOptions& /*options*/) const {}
   // Throws UserError if the part does not support the values of the other options.
   virtual void check(const detail::Checker& /*check*/, const ModelOptions& /*model*/) const {}
   virtual std::vector<Example> examples() const;  // default: one example with the default options
+
+ private:
+  template <class Part>
+  friend class Registration;
+  std::string_view name_, about_;
 };
 
 // Multiply-accumulates of the matrix multiplications in the reference layer's forward pass.
@@ -74,6 +79,8 @@ struct ProjectionProducts {
 // Computes queries, keys, values and the output. The defaults are for H heads without experts.
 class ProjectionPart : public AttentionPart {
  public:
+  static constexpr std::string_view kKey = "projection";  // the key of model.attention that selects the part
+  using Kind = ProjectionPart;
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
   virtual std::int64_t position_heads(const AttentionOptions& a) const {
     return a.n_heads;
@@ -109,6 +116,8 @@ class ProjectionPart : public AttentionPart {
   // For matching (cost/match.h): the candidates for d_head are the multiples of d_head_step() from least_d_head() on.
   virtual std::int64_t d_head_step() const = 0;
   virtual std::int64_t least_d_head(const AttentionOptions& /*options*/) const { return d_head_step(); }
+  // Sets top_k if it follows from other options; for configs that do not set it.
+  virtual void derive_top_k(AttentionOptions& /*options*/) const {}
   // Sets the number of heads; for matching by MACs.
   virtual void set_heads(AttentionOptions& options, std::int64_t n_heads) const { options.n_heads = n_heads; }
   // Returns the settings that the part's paper tries, in its order, to match a dense model with `n_heads` heads.
@@ -120,6 +129,8 @@ class ProjectionPart : public AttentionPart {
 // Scores keys against a query, and weights the values by the scores.
 class ScorePart : public AttentionPart {
  public:
+  static constexpr std::string_view kKey = "score";  // the key of model.attention that selects the part
+  using Kind = ScorePart;
   virtual std::int64_t key_components(const AttentionOptions& options) const = 0;   // R
   virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // projected keys, of the R
   // Returns whether every pair of query and key has a score; relative positions, windows and composition require it.
@@ -141,6 +152,8 @@ class ScorePart : public AttentionPart {
 // Mixes heads with each other.
 class CompositionPart : public AttentionPart {
  public:
+  static constexpr std::string_view kKey = "composition";  // the key of model.attention that selects the part
+  using Kind = CompositionPart;
   virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact products(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
@@ -154,6 +167,8 @@ enum class AddedVectors { none, learned, fixed };
 // Encodes the positions of tokens.
 class PositionPart : public AttentionPart {
  public:
+  static constexpr std::string_view kKey = "position";  // the key of model.attention that selects the part
+  using Kind = PositionPart;
   virtual AddedVectors added_vectors() const { return AddedVectors::none; }
   virtual bool has_distances() const = 0;  // uses the distance between two tokens, which cross-attention lacks
   virtual bool fits_width(const AttentionOptions& /*options*/) const { return true; }  // supports d_head; for matching
@@ -168,20 +183,20 @@ class PositionPart : public AttentionPart {
 // Gates the head outputs before the output projection.
 class OutputGatePart : public AttentionPart {
  public:
+  static constexpr std::string_view kKey = "gate_output";  // the key of model.attention that selects the part
+  using Kind = OutputGatePart;
   virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // gates per head and token: 0, 1 or w
 };
-
-// Registers a part, which must live until the program exits.
-void add_part(const ProjectionPart& part);
-void add_part(const ScorePart& part);
-void add_part(const CompositionPart& part);
-void add_part(const PositionPart& part);
-void add_part(const OutputGatePart& part);
 
 template <class Part>
 class Registration {
  public:
-  Registration() { add_part(part_); }
+  // Both texts must be string literals.
+  Registration(std::string_view name, std::string_view about) {
+    part_.name_ = name;
+    part_.about_ = about;
+    PartName<typename Part::Kind>::add(part_);
+  }
 
  private:
   Part part_;

@@ -22,6 +22,8 @@
 #include <variant>
 #include <vector>
 
+#include "headroom/core/error.h"
+
 namespace headroom::config {
 
 // The permitted values of a number. `above` excludes the lower bound, `below` the upper bound.
@@ -103,6 +105,8 @@ struct Field {
   bool path = false;                 // strings: file names, relative to the folder of the file that sets them
   bool automatic = false;            // integers: "auto" is permitted (kAutomatic)
   bool refuse_unused = false;        // if nothing reads the field, a non-default value is an error, not a warning
+  std::string choice;                // key of this table whose value decides whether the field has an effect; "": none
+  std::vector<std::string> readers;  // the values of `choice` with which it has one
 };
 
 struct Table {
@@ -146,6 +150,16 @@ class Fields {
     root_.tables.push_back(std::move(inner.root_));
   }
 
+  // Adds the fields that `add(*this)` adds as fields that have an effect only if `choice`, another key of this table,
+  // is `reader`. Several readers may add the same field.
+  template <class Add>
+  void only_with(const std::string& choice, std::string_view reader, const Add& add) {
+    choice_ = choice;
+    reader_ = reader;
+    add(*this);
+    choice_.clear();
+  }
+
   // These functions add a field and return it, so that flags can be set: add(...).path = true. The reference is valid
   // until the next call.
   Field& add(std::string key, bool& value, std::string about) { return push(std::move(key), &value, std::move(about)); }
@@ -181,7 +195,6 @@ class Fields {
     return push(std::move(key), std::move(choice), std::move(about));
   }
 
-  bool has(std::string_view key) const { return root_.find(key) != nullptr; }
   const Table& root() const { return root_; }
   const std::vector<Field>& fields() const { return root_.fields; }
 
@@ -189,10 +202,30 @@ class Fields {
   template <class Slot>
   Field& push(std::string key, Slot slot, std::string about, Interval range = {},
               std::vector<std::string> choices = {}) {
-    return root_.fields.emplace_back(
-        Field{std::move(key), std::move(slot), range, std::move(choices), std::move(about)});
+    return push(Field{.key = std::move(key),
+                      .slot = std::move(slot),
+                      .range = range,
+                      .choices = std::move(choices),
+                      .about = std::move(about),
+                      .choice = choice_,
+                      .readers = {}});
   }
+  Field& push(Field added) {
+    const auto known = std::find_if(root_.fields.begin(), root_.fields.end(),
+                                    [&](const Field& field) { return field.key == added.key; });
+    const bool shared = known != root_.fields.end();
+    if (shared && (choice_.empty() || known->choice != choice_ || known->about != added.about)) {
+      fail("config: two options have the name {}", added.key);
+    }
+    Field& field = shared ? *known : root_.fields.emplace_back(std::move(added));
+    if (!choice_.empty()) {
+      field.readers.push_back(reader_);
+    }
+    return field;
+  }
+
   Table root_;
+  std::string choice_, reader_;  // of the fields that are being added
 };
 
 }  // namespace headroom::config

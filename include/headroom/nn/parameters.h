@@ -122,12 +122,6 @@ class Parameters {
 // allocated.
 class Builder {
  public:
-  Builder(Parameters& parameters, at::Generator generator, at::TensorOptions options,
-          Initialisation initialisation = {})
-      : parameters_(&parameters),
-        generator_(std::move(generator)),
-        options_(options),
-        initialisation_(initialisation) {}
   Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation = {});
   Builder in(std::string_view child) const;   // prefix "layer0" gives names "layer0.*"
   Builder for_matmul() const;                 // for parameters that only to_compute() and linear() read

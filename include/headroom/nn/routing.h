@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_options.h"
 #include "headroom/nn/context.h"
 
@@ -40,6 +41,9 @@ struct RoutingOptions {
   bool zero_dropped = false;        // sigma-MoE: a dropped expert that is routed to anyway has weight 0
   std::optional<at::Tensor> valid;  // [N] bool; other tokens have weight 0
 };
+
+// Returns the options of `n_heads` routers that choose among the layer's experts.
+RoutingOptions routing_options(const config::AttentionOptions& options, std::int64_t n_heads);
 
 // Gate weights [N, H, K] of the routed experts `index`, with scores s:
 //   sigmoid               sigmoid(s_e)
@@ -75,7 +79,7 @@ at::Tensor tokens_per_expert(const Routing& routing, const std::optional<at::Ten
 
 // Adds the losses whose coefficient is above 0 to context.losses, under the names above (entropy: "routing_entropy").
 void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
-                        const config::AttentionOptions& options, const Context& context);
+                        const config::RoutedHeadOptions& options, const Context& context);
 // context.losses[kind] += value.
 void add_loss(const Context& context, const std::string& kind, const at::Tensor& value);
 

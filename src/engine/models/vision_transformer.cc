@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "block.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "model_base.h"
@@ -42,7 +43,7 @@ VisionTransformer::VisionTransformer(const config::ModelOptions& o, const nn::Pa
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
     p.position = build.embedding("position", {patches, o.d_model}, nn::Distribution::normal(deviation(o.d_model)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
-    p.position = grid_sinusoids(side, o.d_model, o.attention.rope_base, build.options());
+    p.position = grid_sinusoids(side, o.d_model, o.attention.of<config::PositionOptions>().rope_base, build.options());
   }
   p.encoder.emplace(p.options, /*final_norm=*/true, build);
   const nn::Builder head = build.in("head");

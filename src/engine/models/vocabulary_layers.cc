@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
@@ -95,7 +96,8 @@ Embedding::Embedding(const config::ModelOptions& o, at::Tensor matrix, const nn:
   if (o.attention.position->added_vectors() == config::AddedVectors::learned) {
     position_ = build.embedding("position", {o.context_length, o.d_model}, nn::Distribution::normal(deviation(o)));
   } else if (o.attention.position->added_vectors() == config::AddedVectors::fixed) {
-    position_ = nn::sinusoids(0, o.context_length, o.d_model, o.attention.rope_base, build.options());
+    position_ = nn::sinusoids(0, o.context_length, o.d_model, o.attention.of<config::PositionOptions>().rope_base,
+                              build.options());
   }
   if (o.kind == config::ModelKind::masked_language_model) {
     norm_.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_embed"));

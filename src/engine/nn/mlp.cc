@@ -1,5 +1,6 @@
 #include "headroom/nn/mlp.h"
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/routing.h"
 #include "linear.h"
 

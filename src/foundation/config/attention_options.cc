@@ -2,31 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
 
 bool AttentionOptions::has_experts(char which) const {
   return projection->is_bank(*this, which);
-}
-
-bool AttentionOptions::selects_source() const {
-  return has_experts('k') || has_experts('v');
-}
-
-bool AttentionOptions::selects_destination() const {
-  return has_experts('q') || has_experts('o');
-}
-
-std::int64_t AttentionOptions::n_selections() const {
-  const int sides = (selects_source() ? 1 : 0) + (selects_destination() ? 1 : 0);
-  return shared_selection ? std::min(sides, 1) : sides;
-}
-
-bool AttentionOptions::composes(const std::string& stage) const {
-  return std::find(compose.begin(), compose.end(), stage) != compose.end();
 }
 
 std::int64_t AttentionOptions::key_components() const {
@@ -49,7 +31,7 @@ AttentionOptions AttentionOptions::across_sequences() const {
   AttentionOptions across = *this;
   if (position->has_distances()) {
     across.position = "none";
-    across.position_bias = false;
+    across.of<PositionOptions>().position_bias = false;
   }
   return across;
 }
@@ -58,7 +40,8 @@ namespace {
 
 // Adds the key that selects a part, then the options of all parts of its kind.
 template <class Part>
-void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, AttentionOptions& o, std::string about) {
+void describe_parts(Fields& fields, PartName<Part>& chosen, AttentionOptions& o, std::string about) {
+  const std::string key(Part::kKey);
   Choice choice;
   for (const Part* part : all_parts<Part>()) {
     choice.names.emplace_back(part->name());
@@ -68,7 +51,7 @@ void describe_parts(Fields& fields, const char* key, PartName<Part>& chosen, Att
   choice.set = [&chosen](const std::string& name) { chosen = name; };
   fields.add(key, std::move(choice), std::move(about));
   for (const Part* part : all_parts<Part>()) {
-    part->describe(fields, o);
+    fields.only_with(key, part->name(), [&](Fields& own) { part->describe(own, o); });
   }
 }
 
@@ -82,11 +65,11 @@ void describe(Fields& fields, AttentionOptions& o) {
              "key and value heads; fewer than n_heads: grouped-query, 1: multi-query, 0: n_heads");
   fields.add("bias", o.bias, "biases in the query, key, value and output projections");
 
-  describe_parts(fields, "projection", o.projection, o, "how queries, keys, values and the output are projected");
-  describe_parts(fields, "score", o.score, o, "how a query scores a key");
-  describe_parts(fields, "composition", o.composition, o, "how heads mix");
-  describe_parts(fields, "position", o.position, o, "position scheme");
-  describe_parts(fields, "gate_output", o.gate_output, o, "gate on the head outputs before the output projection");
+  describe_parts(fields, o.projection, o, "how queries, keys, values and the output are projected");
+  describe_parts(fields, o.score, o, "how a query scores a key");
+  describe_parts(fields, o.composition, o, "how heads mix");
+  describe_parts(fields, o.position, o, "position scheme");
+  describe_parts(fields, o.gate_output, o, "gate on the head outputs before the output projection");
   fields.add("scale", o.scale, "factor of the scores: 1/sqrt(d_head), or a learned scalar per layer that starts there");
   fields.add("qk_norm", o.qk_norm, "normalise the queries and keys of each head before their dot product");
   fields.add("qk_norm_epsilon", o.qk_norm_epsilon, above(0), "epsilon of that norm, under the square root");

@@ -14,89 +14,48 @@ namespace {
 
 using detail::Checker;
 
-// A key with a non-default value that has no effect with the current parts, only with other choices.
+// A key with a non-default value that has no effect with the current choices.
 struct UnusedKey {
-  std::string table, key, value;     // "model.attention.", "n_experts", "8"
-  std::string choice, chosen;        // the key that selects the part, and its value: "projection", "dense"
-  std::vector<std::string> readers;  // the values of that key with which this key has an effect
-  bool refuse;                       // Field::refuse_unused
-
-  std::string needed() const {
-    std::string text;
-    for (std::size_t i = 0; i < readers.size(); ++i) {
-      text += (i == 0 ? "" : i + 1 == readers.size() ? " or " : ", ") + detail::in_quotes(readers[i]);
-    }
-    return text;
-  }
+  std::string table, key, value;       // "model.attention.", "n_experts", "8"
+  std::string choice, chosen, needed;  // the key that decides, its value, and the values that give the key an effect
+  bool refuse;                         // Field::refuse_unused
 };
 
-class UnusedKeys {
- public:
-  UnusedKeys(std::string table, const Fields& read) : table_(std::move(table)), read_(read) {}
-
-  // Records the non-default fields of `own` that choice = reader reads, while the current value of `choice` is
-  // `chosen`. `defaults` has the same fields as `own`, with their default values.
-  void add(const Fields& own, const Fields& defaults, const std::string& choice, std::string_view chosen,
-           std::string_view reader) {
-    for (std::size_t i = 0; i < own.fields().size(); ++i) {
-      const Field& field = own.fields()[i];
-      const std::string value = detail::spelled(field);
-      if (read_.has(field.key) || value == detail::spelled(defaults.fields()[i])) {
-        continue;
-      }
-      const auto known = std::find_if(keys.begin(), keys.end(), [&](const auto& key) { return key.key == field.key; });
-      if (known != keys.end()) {
-        known->readers.emplace_back(reader);
-      } else {
-        keys.push_back(
-            {table_, field.key, value, choice, std::string(chosen), {std::string(reader)}, field.refuse_unused});
-      }
-    }
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + detail::in_quotes(names[i]);
   }
-  template <class Part>
-  void add_parts(const std::string& choice, const PartName<Part>& chosen, AttentionOptions& options) {
-    AttentionOptions usual;
-    for (const Part* part : all_parts<Part>()) {
-      Fields own, defaults;
-      part->describe(own, options);
-      part->describe(defaults, usual);
-      add(own, defaults, choice, chosen.name(), part->name());
-    }
-  }
-
-  std::vector<UnusedKey> keys;
-
- private:
-  std::string table_;
-  const Fields& read_;
-};
-
-std::vector<UnusedKey> unused_in(AttentionOptions o) {
-  Fields read;
-  o.projection->describe(read, o);
-  o.score->describe(read, o);
-  o.composition->describe(read, o);
-  o.position->describe(read, o);
-  o.gate_output->describe(read, o);
-  UnusedKeys unused("model.attention.", read);
-  unused.add_parts("projection", o.projection, o);
-  unused.add_parts("score", o.score, o);
-  unused.add_parts("composition", o.composition, o);
-  unused.add_parts("position", o.position, o);
-  unused.add_parts("gate_output", o.gate_output, o);
-  return std::move(unused.keys);
+  return text;
 }
 
-std::vector<UnusedKey> unused_in(MlpOptions options) {
-  MlpOptions usual;
-  Fields own, defaults, read;
-  detail::describe_experts(own, options);
-  detail::describe_experts(defaults, usual);
-  UnusedKeys unused("model.mlp.", read);
-  if (options.kind != MlpKind::experts) {
-    unused.add(own, defaults, "kind", name_of(options.kind), name_of(MlpKind::experts));
+// `defaults` describes another object of the same type with its default values.
+void add_unused(const std::string& path, const Table& table, const Table& defaults, std::vector<UnusedKey>& unused) {
+  for (std::size_t i = 0; i < table.fields.size(); ++i) {
+    const Field& field = table.fields[i];
+    if (field.readers.empty()) {
+      continue;
+    }
+    const std::string value = detail::spelled(field), chosen = std::get<Choice>(table.find(field.choice)->slot).get();
+    const bool read = std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
+    if (!read && value != detail::spelled(defaults.fields[i])) {
+      unused.push_back({path, field.key, value, field.choice, chosen, list_of(field.readers), field.refuse_unused});
+    }
   }
-  return std::move(unused.keys);
+  for (std::size_t i = 0; i < table.tables.size(); ++i) {
+    add_unused(path + table.tables[i].key + ".", table.tables[i], defaults.tables[i], unused);
+  }
+}
+
+template <class Options>
+std::vector<UnusedKey> unused_in(Options options, const std::string& path) {
+  Options usual;
+  Fields fields, defaults;
+  describe(fields, options);
+  describe(defaults, usual);
+  std::vector<UnusedKey> unused;
+  add_unused(path, fields.root(), defaults.root(), unused);
+  return unused;
 }
 
 // Returns whether a value set at `place` is meant for the current choice. A value from a base file that made another
@@ -143,9 +102,8 @@ void check_attention(const ModelOptions& model, Origin origin) {
   a.composition->check(check, model);
   a.position->check(check, model);
   a.gate_output->check(check, model);
-  for (const UnusedKey& unused : unused_in(a)) {
-    check.require(!unused.refuse, unused.key, "needs {} = {}, not \"{}\"", unused.choice, unused.needed(),
-                  unused.chosen);
+  for (const UnusedKey& unused : unused_in(a, "model.attention.")) {
+    check.require(!unused.refuse, unused.key, "needs {} = {}, not \"{}\"", unused.choice, unused.needed, unused.chosen);
   }
   check_scores(check, a);
 }
@@ -153,15 +111,12 @@ void check_attention(const ModelOptions& model, Origin origin) {
 }  // namespace detail
 
 std::vector<std::string> unused_keys(const Config& config) {
-  std::vector<UnusedKey> unused = unused_in(config.model.attention);
-  const std::vector<UnusedKey> of_mlp = unused_in(config.model.mlp);
-  unused.insert(unused.end(), of_mlp.begin(), of_mlp.end());
   std::vector<std::string> warnings;
-  for (const UnusedKey& key : unused) {
-    const auto given = config.given.find(key.table + key.key);
-    if (given != config.given.end() && is_meant(config.given, given->second, key)) {
+  for (const UnusedKey& unused : unused_in(config.model, "model.")) {
+    const auto given = config.given.find(unused.table + unused.key);
+    if (given != config.given.end() && is_meant(config.given, given->second, unused)) {
       warnings.push_back(fmt::format("{}: {} = {} has no effect with {} = \"{}\", only with {}", given->second,
-                                     given->first, key.value, key.choice, key.chosen, key.needed()));
+                                     given->first, unused.value, unused.choice, unused.chosen, unused.needed));
     }
   }
   return warnings;

@@ -58,7 +58,4 @@ std::string setting(std::string_view key, Enum value) {
 
 void check_attention(const ModelOptions& model, Origin origin);
 
-// Adds the fields of MlpOptions that only kind = "experts" uses.
-void describe_experts(Fields& fields, MlpOptions& options);
-
 }  // namespace headroom::config::detail

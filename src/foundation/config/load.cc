@@ -9,6 +9,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -237,12 +238,15 @@ bool is_option(std::string_view place) {
 
 void resolve(Config& config, const GivenKeys& given) {
   resolve_vocabulary(config, given);
-  resolve_context(config.model, given);
+  resolve_model(config.model, given);
 }
 
-void resolve_context(ModelOptions& model, const GivenKeys& given) {
+void resolve_model(ModelOptions& model, const GivenKeys& given) {
   if (model.kind == ModelKind::vision && model.has_whole_patches() && !given.contains("model.context_length")) {
     model.context_length = model.patches();
+  }
+  if (!given.contains("model.attention.top_k")) {
+    model.attention.projection->derive_top_k(model.attention);
   }
 }
 

@@ -1,5 +1,4 @@
 #include "headroom/config/model_options.h"
-#include "checker.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -13,16 +12,14 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts have none)");
   fields.add("dropout", o.dropout, at_least_below(-1, 1),
              "dense, gated: dropout probability of the hidden layer in training; below 0: model.dropout");
-  detail::describe_experts(fields, o);
-}
-
-void detail::describe_experts(Fields& fields, MlpOptions& o) {
-  fields.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: number of experts");
-  fields.add("top_k", o.top_k, between(1, 1 << 20), "experts: number of experts that each token is routed to");
-  fields.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
-             "experts: probability that an expert is excluded from routing in training");
-  fields.add("entropy_coefficient", o.entropy_coefficient, at_least(0),
-             "experts: weight of the entropy load-balancing loss");
+  fields.only_with("kind", name_of(MlpKind::experts), [&](Fields& own) {
+    own.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: number of experts");
+    own.add("top_k", o.top_k, between(1, 1 << 20), "experts: number of experts that each token is routed to");
+    own.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
+            "experts: probability that an expert is excluded from routing in training");
+    own.add("entropy_coefficient", o.entropy_coefficient, at_least(0),
+            "experts: weight of the entropy load-balancing loss");
+  });
 }
 
 void describe(Fields& fields, ModelOptions& o) {

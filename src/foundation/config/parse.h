@@ -32,9 +32,9 @@ std::string nearest_key(const Table& all, const std::string& table, std::string_
 // Returns whether a place in GivenKeys is a command-line option instead of a file.
 bool is_option(std::string_view place);
 
-// Derives keys that are not set: one vocabulary size from the other, and the context length of a vision model from the
-// number of its patches.
+// Derives keys that are not set: one vocabulary size from the other, the context length of a vision model from the
+// number of its patches, and the top_k of an attention part that determines it.
 void resolve(Config& config, const GivenKeys& given);
-void resolve_context(ModelOptions& model, const GivenKeys& given);
+void resolve_model(ModelOptions& model, const GivenKeys& given);  // without the vocabulary size
 
 }  // namespace headroom::config::detail

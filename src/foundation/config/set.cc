@@ -104,9 +104,9 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   } else {
     detail::assign(field, toml::value<std::string>(std::string(text)), place, written);
   }
-  if (key != "model.context_length") {
-    detail::resolve_context(config.model, config.given);
-  }
+  GivenKeys given = config.given;
+  given[key] = origin;
+  detail::resolve_model(config.model, given);
   return key;
 }
 

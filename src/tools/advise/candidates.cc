@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "training/cost/match.h"
@@ -66,9 +68,7 @@ config::Config with_attention(const config::Config& config, const Origin& origin
   attention.window_pattern = own.window_pattern;
   if (!positions) {
     attention.position = own.position;
-    attention.position_bias = own.position_bias;
-    attention.rope_fraction = own.rope_fraction;
-    attention.rope_base = own.rope_base;
+    attention.of<config::PositionOptions>() = own.of<config::PositionOptions>();
   }
   const config::MlpOptions& mlp = origin.config.model.mlp;
   if (mlp.kind == config::MlpKind::experts && config.model.mlp.kind != mlp.kind) {
@@ -159,7 +159,7 @@ std::vector<Candidate> head_candidates(const config::Config& config) {
   const config::AttentionOptions& own = config.model.attention;
   std::vector<config::AttentionOptions> others;
   if (has_bank(own)) {
-    others = own.projection->trials(own, own.n_heads * own.n_experts);
+    others = own.projection->trials(own, own.n_heads * own.of<config::RoutingOptions>().n_experts);
   } else {
     for (const double factor : {0.5, 0.25, 2.0}) {
       const double heads = static_cast<double>(own.n_heads) * factor;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
@@ -56,10 +57,11 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
     }
   }
   config::Config latents = other;  // also scales widths that exist in only some layers
-  widen(latents.model.attention.kv_rank, factor);
-  widen(latents.model.attention.q_rank, factor);
-  widen(latents.model.attention.d_rotary, factor);
-  widen(latents.model.attention.d_value, factor);
+  auto& latent = latents.model.attention.of<config::LatentOptions>();
+  widen(latent.kv_rank, factor);
+  widen(latent.q_rank, factor);
+  widen(latent.d_rotary, factor);
+  widen(latent.d_value, factor);
   return is_valid(latents) ? std::optional(latents) : is_valid(other) ? std::optional(other) : std::nullopt;
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "analyse.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/ops/head_map.h"
 #include "layers.h"
@@ -42,7 +43,7 @@ class CompositionAnalysis : public Analysis {
  public:
   explicit CompositionAnalysis(const ModelRunner& runner) : runner_(runner), options_(runner.options()) {
     for (const char* stage : {"pre", "post"}) {
-      if (options_.attention.composes(stage)) {
+      if (options_.attention.of<config::CompositionOptions>().composes(stage)) {
         stages_.emplace_back(stage);
       }
     }
@@ -137,16 +138,17 @@ class CompositionAnalysis : public Analysis {
   // Returns the factor u of the keys' low-rank map for each token: how much it reads from each head.
   at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
     const config::AttentionOptions& o = options_.attention;
-    if (std::find(o.compose_low_rank.begin(), o.compose_low_rank.end(), "key") == o.compose_low_rank.end() ||
+    if (!o.of<config::CompositionOptions>().has_low_rank("key") ||
         o.composition->cache_elements(o).value() == 0) {  // keys take no part in the composition
       return {};
     }
     const std::string prefix = layer + "." + stages_[stage] + ".k.";
-    ops::HeadMapWeights weights{.tanh_gelu = o.compose_activation == config::ComposeActivation::gelu_tanh};
+    ops::HeadMapWeights weights{.tanh_gelu = o.of<config::CompositionOptions>().compose_activation ==
+                                             config::ComposeActivation::gelu_tanh};
     weights.w1 = {runner_.parameter(prefix + "w1").to(at::kFloat)};
     weights.w2 = {runner_.parameter(prefix + "w2").to(at::kFloat)};
     const at::Tensor all = ops::head_map_factors(values_.at("source"), weights, config::Implementation::reference);
-    return all.narrow(1, 0, o.compose_rank * o.n_heads).t().to(at::kCPU).contiguous();
+    return all.narrow(1, 0, o.of<config::CompositionOptions>().compose_rank * o.n_heads).t().to(at::kCPU).contiguous();
   }
 
   // Returns the mean size of each term of a stage, per layer: [L, 5].

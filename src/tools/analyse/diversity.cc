@@ -5,6 +5,7 @@
 
 #include "analyse.h"
 #include "foundation/draw/charts.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 #include "measures.h"
@@ -147,7 +148,7 @@ class LayerCircuits {
     }
     if (which == 'q') {
       const at::Tensor w = matrix("w_q").select(1, head);
-      return options_.q_rank > 0 ? (matrix("w_q_down") * matrix("q_down_norm")).mm(w) : w;
+      return options_.of<config::LatentOptions>().q_rank > 0 ? (matrix("w_q_down") * matrix("q_down_norm")).mm(w) : w;
     }
     const at::Tensor down = matrix("w_kv_down") * matrix("kv_norm");
     const at::Tensor of_head = down.mm(matrix(std::string("w_") + which).select(1, head));

@@ -11,6 +11,7 @@
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "foundation/draw/text.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 #include "vocabulary.h"
@@ -86,8 +87,8 @@ class ExpertsAnalysis : public Analysis {
       return false;
     }
     // Routing that both projections share is counted once.
-    return !(options_.attention.shared_selection && name.find(".cross.") == std::string_view::npos &&
-             name.find(".select_out.") != std::string_view::npos);
+    return !(options_.attention.of<config::ExpertOptions>().shared_selection &&
+             name.find(".cross.") == std::string_view::npos && name.find(".select_out.") != std::string_view::npos);
   }
   void begin_pass(const InputBatch& input) override {
     source_ = tensors_of(vocabulary_.index(input.tokens, TextSide::source));
@@ -160,7 +161,7 @@ class ExpertsAnalysis : public Analysis {
       router.n_heads = value.size(1);
       router.n_experts = name.find(".ffn.") != std::string_view::npos      ? options_.mlp.n_experts
                          : name.find(".select.") != std::string_view::npos ? o.projection->all_heads(o)
-                                                                           : o.n_experts;
+                                                                           : o.of<config::RoutingOptions>().n_experts;
       router.count = at::zeros({router.n_heads, router.n_experts}, at::kDouble);
       router.gate_sum = at::zeros_like(router.count);
     }

@@ -6,6 +6,7 @@
 
 #include "analyse.h"
 #include "foundation/draw/svg.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 
@@ -148,7 +149,7 @@ class MapsAnalysis : public Analysis {
   // The number of heads or experts that the router selects from.
   std::int64_t router_width(const std::string& name) const {
     const config::AttentionOptions& o = options_.attention;
-    return name.ends_with(".select") ? o.projection->all_heads(o) : o.n_experts;
+    return name.ends_with(".select") ? o.projection->all_heads(o) : o.of<config::RoutingOptions>().n_experts;
   }
 
   std::vector<std::string> names(const ModelRunner& runner, const AttentionLayer& layer, bool queries,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyse.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 
@@ -86,17 +87,18 @@ class MixtureAnalysis : public Analysis {
   // Returns [R, heads]; undefined without a prior. A prior shared by all heads is repeated; a per-position prior is
   // averaged.
   at::Tensor prior_of(const ModelRunner& runner, const std::string& layer) const {
-    if (!options_.has_prior()) {
+    if (!options_.of<config::MixtureOptions>().has_prior()) {
       return {};
     }
     const std::int64_t heads = options_.computed_kv_heads(), r = options_.key_components();
-    if (options_.prior_update == config::PriorUpdate::none) {
+    if (options_.of<config::MixtureOptions>().prior_update == config::PriorUpdate::none) {
       return at::full({r, heads}, 1.0 / static_cast<double>(r));
     }
     at::Tensor table = runner.parameter(layer + ".prior").to(at::kCPU, at::kFloat);
-    if (options_.prior_update == config::PriorUpdate::soft_e) {  // all but the last are stored; they sum to 1
+    if (options_.of<config::MixtureOptions>().prior_update ==
+        config::PriorUpdate::soft_e) {  // all but the last are stored; they sum to 1
       table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)}).clamp_min(0.0);
-    } else if (options_.prior_clamp) {
+    } else if (options_.of<config::MixtureOptions>().prior_clamp) {
       table = table.clamp(0.0, 1.0);
     }
     return table.dim() == 1   ? table.unsqueeze(1).expand({r, heads}).contiguous()
@@ -111,7 +113,7 @@ class MixtureAnalysis : public Analysis {
     if (at == keys_.end()) {
       return {};
     }
-    if (options_.keys != config::Keys::shifted) {
+    if (options_.of<config::MixtureOptions>().keys != config::Keys::shifted) {
       return at::stack(at->second);
     }
     const at::Tensor shift = runner.parameter(layer + ".shift").to(at::kCPU, at::kFloat).unsqueeze(2);

@@ -1,6 +1,6 @@
 // Benchmarks of single attention layers: gated, sink and latent attention against plain and grouped attention; and a
 // SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "process.h"
@@ -43,8 +46,8 @@ struct Built {
 
   Built(const AttentionOptions& o, std::int64_t d_model, std::int64_t tokens, const BenchOptions& options)
       : layer(o, {.d_model = d_model, .context_length = tokens},
-              nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(1),
-                          at::TensorOptions(at::Device(options.device)).dtype(at::kFloat))) {
+              nn::Builder(parameters,
+                          nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
     if (options.precision == "bf16") {
       context.compute_dtype = at::kBFloat16;
     }
@@ -120,7 +123,7 @@ std::vector<Row> neighbours(const BenchOptions& options) {
   const AttentionOptions plain = heads(8, 64);
   const std::vector<NamedLayer> added = {
       {"plain", plain},
-      changed("sink", plain, [](AttentionOptions& o) { o.sink = true; }),
+      changed("sink", plain, [](AttentionOptions& o) { o.of<config::DotOptions>().sink = true; }),
       changed("gate of heads", plain, [](auto& o) { o.gate_output = "head"; }),
       changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
@@ -133,9 +136,9 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
       changed("latent, 224 and 32", heads(16, 96), [](AttentionOptions& o) {
         o.projection = "latent";
-        o.kv_rank = 224;
-        o.d_rotary = 32;
-        o.d_value = 64;
+        o.of<config::LatentOptions>().kv_rank = 224;
+        o.of<config::LatentOptions>().d_rotary = 32;
+        o.of<config::LatentOptions>().d_value = 64;
       })};
   for (const InputSize& z : std::vector<InputSize>{{4, 512, 1024}, {1, 2048, 1024}}) {
     compare_layers(
@@ -205,8 +208,8 @@ class LayerInCpp {
     o.n_heads = size.n_heads;
     o.d_head = size.d_head;
     o.projection = "experts";
-    o.n_experts = size.n_experts;
-    o.top_k = size.top_k;
+    o.of<config::RoutingOptions>().n_experts = size.n_experts;
+    o.of<config::RoutingOptions>().top_k = size.top_k;
     return o;
   }
 

@@ -1,10 +1,11 @@
 // Measures time and memory of one attention layer, forward and backward, over the number of tokens, heads and experts.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/draw/charts.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/files.h"
 #include "headroom/nn/attention.h"
 #include "timing.h"
@@ -38,16 +39,15 @@ config::AttentionOptions switchhead(std::int64_t experts) {
   config::AttentionOptions o = dense(2);
   o.d_head = 96;
   o.projection = "experts";
-  o.n_experts = experts;
-  o.top_k = 2;
+  o.of<config::RoutingOptions>().n_experts = experts;
+  o.of<config::RoutingOptions>().top_k = 2;
   return o;
 }
 
 LayerCost measure(const Variant& variant, std::int64_t tokens, const BenchOptions& options) {
   const at::Device device(options.device);
   nn::Parameters parameters;
-  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(1),
-                          at::TensorOptions(device).dtype(at::kFloat));
+  const nn::Builder build(parameters, nn::ParameterSource(1, at::TensorOptions(device).dtype(at::kFloat)));
   const nn::Attention layer(variant.attention, {.d_model = kModel, .context_length = tokens}, build);
   const at::Tensor x = at::randn({1, tokens, kModel}, device).requires_grad_(true);
   std::vector<at::Tensor> leaves = {x};

@@ -5,6 +5,11 @@
 
 #include "case.h"
 #include "engine/nn/attention/gaussian_mixture.h"
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/routing.h"
 #include "headroom/ops/head_map.h"
@@ -67,14 +72,15 @@ void set_qk_norm(const Json& options, config::AttentionOptions& o) {
 }
 
 void set_position(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& position = o.of<config::PositionOptions>();
   o.position = options.contains("position") ? options.at("position").get<std::string>() : "none";
   if (o.position == "rope") {
     const Json& rope = options.at("rope");
     const double channels = rope.at("channels").get<double>();
-    o.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
-    o.rope_base = rope.at("base").get<double>();
+    position.rope_fraction = channels / static_cast<double>(c.dim("d_head"));
+    position.rope_base = rope.at("base").get<double>();
   } else if (o.position == "relative") {
-    o.rope_base = options.at("relative").at("base").get<double>();
+    position.rope_base = options.at("relative").at("base").get<double>();
   }
 }
 
@@ -89,89 +95,98 @@ std::vector<std::string> named(const Json& flags, std::initializer_list<const ch
 }
 
 void set_experts(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& routing = o.of<config::RoutingOptions>();
+  auto& experts = o.of<config::ExpertOptions>();
   o.projection = "experts";
-  o.experts = named(options.at("experts"), {"q", "k", "v", "o"});
-  o.n_experts = c.dim("E");
-  o.top_k = c.dim("k");
-  o.shared_selection = flag(options, "shared_selection");
-  o.gate = value_of(options, "gate", config::Gate::sigmoid);
+  experts.experts = named(options.at("experts"), {"q", "k", "v", "o"});
+  routing.n_experts = c.dim("E");
+  routing.top_k = c.dim("k");
+  experts.shared_selection = flag(options, "shared_selection");
+  routing.gate = value_of(options, "gate", config::Gate::sigmoid);
 }
 
 // Coefficients of 1 enable the losses; cases have their own weights.
 void set_routing(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& routing = o.of<config::RoutingOptions>();
+  auto& heads = o.of<config::RoutedHeadOptions>();
   o.projection = "routed_heads";
-  o.n_experts = c.dim("E");
-  o.n_heads = o.top_k = c.dim("k");
-  o.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
-  o.noisy_routing = !is_null(options, "noise");
-  if (o.noisy_routing && options.value("module", "attention") == "attention") {
+  routing.n_experts = c.dim("E");
+  o.n_heads = routing.top_k = c.dim("k");
+  routing.gate = value_of(options, "gate", config::Gate::softmax_renormalised);
+  heads.noisy_routing = !is_null(options, "noise");
+  if (heads.noisy_routing && options.value("module", "attention") == "attention") {
     require_built_in(options.at("noise"), "floor", nn::kNoiseFloor);
   }
-  if (o.gate == config::Gate::softmax_renormalised) {
+  if (routing.gate == config::Gate::softmax_renormalised) {
     require_built_in(options, "renormalise_epsilon", nn::kRenormaliseEpsilon);
   }
-  o.switch_coefficient = o.switch_slots_coefficient = o.cv_coefficient = o.z_coefficient = o.entropy_coefficient = 1.0;
+  heads.switch_coefficient = heads.switch_slots_coefficient = heads.cv_coefficient = heads.z_coefficient =
+      heads.entropy_coefficient = 1.0;
 }
 
 void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& composed = o.of<config::CompositionOptions>();
   require_among(options, "base", {"identity", "static"});
   const bool fixed = options.at("base") == "static";
-  o.compose = named(options.at("compose"), {"pre", "post"});
-  o.compose_low_rank = named(options.at("low_rank"), {"query", "key"});
-  o.compose_gates = named(options.at("gates"), {"query", "key"});
-  const bool dynamic = !o.compose_low_rank.empty() || !o.compose_gates.empty();
-  if (o.compose.empty() || (!dynamic && !fixed)) {
+  composed.compose = named(options.at("compose"), {"pre", "post"});
+  composed.compose_low_rank = named(options.at("low_rank"), {"query", "key"});
+  composed.compose_gates = named(options.at("gates"), {"query", "key"});
+  const bool dynamic = !composed.compose_low_rank.empty() || !composed.compose_gates.empty();
+  if (composed.compose.empty() || (!dynamic && !fixed)) {
     return;
   }
   o.composition = dynamic ? "dynamic" : "static";
-  o.compose_static = dynamic && fixed;
-  o.compose_skip = !fixed;
-  o.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
-  o.compose_groups = c.dim("G");
-  o.compose_activation = value_of(options, "activation", config::ComposeActivation::gelu);
-  if (!o.compose_low_rank.empty()) {
+  composed.compose_static = dynamic && fixed;
+  composed.compose_skip = !fixed;
+  composed.compose_rank = c.dims.contains("R") ? c.dim("R") : 1;
+  composed.compose_groups = c.dim("G");
+  composed.compose_activation = value_of(options, "activation", config::ComposeActivation::gelu);
+  if (!composed.compose_low_rank.empty()) {
     require_built_in(options, "factor_epsilon", ops::kFactorEpsilon);
   }
 }
 
 void set_keys(const Case& c, const Json& options, config::AttentionOptions& o) {
-  o.keys = value_of(options, "keys", config::Keys::own);
-  o.n_mixtures = c.dim("K_mix");
-  o.prior = value_of(options, "prior", config::Prior::none);
-  o.prior_clamp = flag(options, "prior_clamp");
-  if (o.n_mixtures == 1 && o.keys == config::Keys::own) {
-    o.keys = config::Keys::single;
+  auto& mixture = o.of<config::MixtureOptions>();
+  mixture.keys = value_of(options, "keys", config::Keys::own);
+  mixture.n_mixtures = c.dim("K_mix");
+  mixture.prior = value_of(options, "prior", config::Prior::none);
+  mixture.prior_clamp = flag(options, "prior_clamp");
+  if (mixture.n_mixtures == 1 && mixture.keys == config::Keys::own) {
+    mixture.keys = config::Keys::single;
   }
 }
 
 void set_mixture(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& mixture = o.of<config::MixtureOptions>();
   o.score = "gaussian_mixture";
   set_keys(c, options, o);
-  o.mixture_score = value_of(options, "score", config::MixtureScore::gaussian);
-  o.mixing = value_of(options, "mixing", config::Mixing::sum);
-  o.prior_update = value_of(options, "prior_update", config::PriorUpdate::none);
-  if (o.prior_update == config::PriorUpdate::soft_e) {
-    o.soft_e_pairs = value_of(options.at("soft_e"), "pairs", config::SoftEPairs::valid);
+  mixture.mixture_score = value_of(options, "score", config::MixtureScore::gaussian);
+  mixture.mixing = value_of(options, "mixing", config::Mixing::sum);
+  mixture.prior_update = value_of(options, "prior_update", config::PriorUpdate::none);
+  if (mixture.prior_update == config::PriorUpdate::soft_e) {
+    mixture.soft_e_pairs = value_of(options.at("soft_e"), "pairs", config::SoftEPairs::valid);
     require_built_in(options.at("soft_e"), "epsilon", nn::kResponsibilityEpsilon);
   }
-  o.mixture_epsilon = number(options, "epsilon", 0.0);
+  mixture.mixture_epsilon = number(options, "epsilon", 0.0);
   if (options.contains("coefficients") && options.at("coefficients").is_array()) {
     for (const Json& coefficient : options.at("coefficients")) {
-      o.mixture_coefficients.push_back(coefficient.get<double>() * std::sqrt(static_cast<double>(o.d_head)));
+      mixture.mixture_coefficients.push_back(coefficient.get<double>() * std::sqrt(static_cast<double>(o.d_head)));
     }
   }
 }
 
 void set_linear(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& linear = o.of<config::LinearOptions>();
   o.score = "linear";
   set_keys(c, options, o);
-  o.prior_update = config::PriorUpdate::gradient;
-  o.feature_map = value_of(options, "feature_map", config::FeatureMap::elu_plus_one);
-  o.linear_mixing = value_of(options, "mixing_point", config::LinearMixing::after_map);
-  o.normaliser = value_of(options, "normaliser", config::Normaliser::sum);
-  o.normaliser_epsilon = number(options, "epsilon", 0.0);
-  o.score_scale = value_of(options, "score_scale", config::ScoreScale::none);
-  o.output_scale = value_of(options, "output_scale", config::OutputScale::none);
+  o.of<config::MixtureOptions>().prior_update = config::PriorUpdate::gradient;
+  linear.feature_map = value_of(options, "feature_map", config::FeatureMap::elu_plus_one);
+  linear.linear_mixing = value_of(options, "mixing_point", config::LinearMixing::after_map);
+  linear.normaliser = value_of(options, "normaliser", config::Normaliser::sum);
+  linear.normaliser_epsilon = number(options, "epsilon", 0.0);
+  linear.score_scale = value_of(options, "score_scale", config::ScoreScale::none);
+  linear.output_scale = value_of(options, "output_scale", config::OutputScale::none);
 }
 
 void set_field(const config::Field& field, const Json& value) {
@@ -214,14 +229,15 @@ void set_named(const Case& c, const Json& options, config::AttentionOptions& o) 
 
 // Widths are in `dims`; the rotary channels are a count, not a share of the head.
 void set_latent(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& latent = o.of<config::LatentOptions>();
   o.projection = "latent";
-  o.kv_rank = c.dim("R_kv");
-  o.q_rank = c.dim("R_q");
-  o.d_rotary = c.dim("d_rotary");
-  o.d_value = c.dim("d_value");
-  o.rope_fraction = 1.0;
+  latent.kv_rank = c.dim("R_kv");
+  latent.q_rank = c.dim("R_q");
+  latent.d_rotary = c.dim("d_rotary");
+  latent.d_value = c.dim("d_value");
+  o.of<config::PositionOptions>().rope_fraction = 1.0;
   if (!is_null(options, "rope")) {
-    require_built_in(options.at("rope"), "channels", static_cast<double>(o.d_rotary));
+    require_built_in(options.at("rope"), "channels", static_cast<double>(latent.d_rotary));
   }
   require_among(options.at("latent_norm"), "kind", {"rms"});
   o.qk_norm_epsilon = options.at("latent_norm").at("epsilon").get<double>();
@@ -281,7 +297,7 @@ config::AttentionOptions attention_options(const Case& c, const std::string& fam
   o.n_heads = c.dims.contains("H") ? c.dim("H") : 1;
   o.d_head = c.dim("d_head");
   o.bias = flag(options, "bias");
-  o.position_bias = flag(options, "position_bias");
+  o.of<config::PositionOptions>().position_bias = flag(options, "position_bias");
   o.scale = value_of(options, "scale", config::Scale::inv_sqrt);
   set_qk_norm(options, o);
   set_position(c, options, o);

@@ -8,6 +8,7 @@
 #include "case.h"
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
@@ -19,7 +20,7 @@ namespace headroom::golden {
 namespace {
 
 nn::Builder builder(nn::Parameters& parameters, const at::Tensor& like) {
-  return {parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), like.options().requires_grad(false)};
+  return {parameters, nn::ParameterSource(1, like.options().requires_grad(false))};
 }
 
 bool pads_queries(const Json& options) {
@@ -113,7 +114,7 @@ std::vector<CaseResult> run_router(const Case& c) {
     with_head.dims["d_head"] = 1;
     return attention_options(with_head, "moa", c.options);
   }();
-  nn::RoutingOptions choice{.n_heads = 1, .n_experts = o.n_experts, .top_k = o.top_k, .gate = o.gate};
+  nn::RoutingOptions choice = nn::routing_options(o, 1);
   if (pads_queries(c.options)) {
     choice.valid = c.at("in.mask_query").ne(0).reshape({-1});
   }
@@ -123,7 +124,7 @@ std::vector<CaseResult> run_router(const Case& c) {
   context.losses = &losses;
   context.observer = &recorder;
   at::Tensor score = x.reshape({-1, x.size(2)}).mm(select);
-  if (o.noisy_routing) {
+  if (o.of<config::RoutedHeadOptions>().noisy_routing) {
     const at::Tensor spread = at::softplus(x.reshape({-1, x.size(2)}).mm(leaf(c, "param.select_noise", result)));
     score =
         score + c.at("in.noise").reshape(score.sizes()) * (spread + c.options.at("noise").at("floor").get<double>());
@@ -132,7 +133,7 @@ std::vector<CaseResult> run_router(const Case& c) {
   if (c.has("in.slot_index")) {
     routing = routing.in_order_of(c.at("in.slot_index").reshape(routing.index.sizes()));
   }
-  nn::add_routing_losses(routing, choice.valid, x.size(0), o, context);
+  nn::add_routing_losses(routing, choice.valid, x.size(0), o.of<config::RoutedHeadOptions>(), context);
   add_losses(c, std::move(losses), result);
   add_recorded(recorder, result);
   disregard_padded(c, choice.valid, result);
@@ -300,8 +301,7 @@ std::vector<CaseResult> run_block(const Case& c, const nn::Context& context) {
   config::ModelOptions options;
   set_stack(c, c.options, options);
   nn::Parameters parameters;
-  const nn::Builder build(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}),
-                          x.options().requires_grad(false));
+  const nn::Builder build(parameters, nn::ParameterSource(1, x.options().requires_grad(false)));
   const models::Block block(options, place_of(c, c.options.at("attention")), build);
   load_parameters(c, parameters, result);
   models::BlockInput input;

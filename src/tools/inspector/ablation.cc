@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "foundation/core/text/message.h"
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -72,8 +74,8 @@ void require_in_model(const Ablation& off, const config::AttentionOptions& a) {
   if (off.expert >= 0 && !routed) {
     user_error("{}: expert: the model has no routed heads", kField);
   }
-  if (!off.stage.empty() &&
-      (a.composition->tensors(a, 1).empty() || !a.composes(off.stage == "before" ? "pre" : "post"))) {
+  if (!off.stage.empty() && (a.composition->tensors(a, 1).empty() ||
+                             !a.of<config::CompositionOptions>().composes(off.stage == "before" ? "pre" : "post"))) {
     user_error("{}: stage: the model does not compose heads {} the softmax", kField, off.stage);
   }
 }
@@ -105,7 +107,7 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
     user_error("{}: must be a list of at most {} objects", kField, kMost);
   }
   const config::AttentionOptions& a = options.attention;
-  const std::int64_t heads = a.projection->has_fixed_heads() ? a.n_heads : a.top_k;
+  const std::int64_t heads = a.n_heads;
   const std::vector<std::string_view> terms(std::begin(kAblatedTerms), std::end(kAblatedTerms));
   std::vector<Ablation> all;
   for (const SortedJson& object : list) {
@@ -117,15 +119,16 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
       keys.insert(key);
     }
     require_valid_keys(keys);
-    Ablation off{.layer = index_in(object, "layer", options.n_layers, "layers"),
-                 .head = index_in(object, "head", heads, "heads"),
-                 .query = index_in(object, "query", n_tokens, "tokens"),
-                 .source = index_in(object, "source", n_tokens, "tokens"),
-                 .value_expert = index_in(object, "value_expert", a.n_experts, "experts"),
-                 .output_expert = index_in(object, "output_expert", a.n_experts, "experts"),
-                 .expert = index_in(object, "expert", a.n_experts, "experts"),
-                 .stage = one_of(object, "stage", {"before", "after"}),
-                 .term = one_of(object, "term", terms)};
+    Ablation off{
+        .layer = index_in(object, "layer", options.n_layers, "layers"),
+        .head = index_in(object, "head", heads, "heads"),
+        .query = index_in(object, "query", n_tokens, "tokens"),
+        .source = index_in(object, "source", n_tokens, "tokens"),
+        .value_expert = index_in(object, "value_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
+        .output_expert = index_in(object, "output_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
+        .expert = index_in(object, "expert", a.of<config::RoutingOptions>().n_experts, "experts"),
+        .stage = one_of(object, "stage", {"before", "after"}),
+        .term = one_of(object, "term", terms)};
     require_in_model(off, a);
     all.push_back(std::move(off));
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -13,7 +14,7 @@ namespace headroom::inspector {
 namespace {
 
 bool composes_at(const config::AttentionOptions& o, const char* stage) {
-  return o.composes(stage) && !o.composition->tensors(o, 1).empty();
+  return o.of<config::CompositionOptions>().composes(stage) && !o.composition->tensors(o, 1).empty();
 }
 
 // Returns the parameter; undefined if the layer has none of this name.
@@ -127,7 +128,7 @@ CompositionTerms composition_terms(const LayerValues& values, const LayerInfo& l
       terms.maps.push_back(map);
     }
   };
-  if (layer.options.compose_skip) {
+  if (layer.options.of<config::CompositionOptions>().compose_skip) {
     add("own", at::eye(heads, query.options()));
   }
   if (const at::Tensor fixed = find_layer_parameter(layer, std::string(name) + ".wb"); fixed.defined()) {

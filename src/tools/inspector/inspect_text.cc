@@ -10,6 +10,7 @@
 
 #include "attribution.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -276,7 +277,7 @@ class Inspector {
     }
     if (predictions_.linear) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
-      direct_.push_back(direct_logits(a, directions, options_.attention.n_experts));
+      direct_.push_back(direct_logits(a, directions, options_.attention.of<config::RoutingOptions>().n_experts));
     }
   }
 
@@ -367,7 +368,7 @@ class Inspector {
     about["logits"] = predictions_.linear;
     about["slots"] = !a.projection->has_fixed_heads();
     about["pairs"] = a.score->has_scores();  // whether single weights can be ablated
-    about["experts"] = a.n_experts;
+    about["experts"] = a.of<config::RoutingOptions>().n_experts;
     about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
                       {"score", a.score.name()},           {"composition", a.composition.name()},
                       {"position", a.position.name()},     {"output gate", a.gate_output.name()}};

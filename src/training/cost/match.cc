@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cost.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -91,8 +92,8 @@ void match_macs(ModelOptions& model, const ModelOptions& goal) {
 Candidate describe_candidate(const ModelOptions& model) {
   const AttentionOptions& attention = model.attention;
   return {.n_heads = attention.n_heads,
-          .n_experts = attention.n_experts,
-          .top_k = attention.top_k,
+          .n_experts = attention.of<config::RoutingOptions>().n_experts,
+          .top_k = attention.of<config::RoutingOptions>().top_k,
           .d_head = attention.d_head,
           .d_hidden = model.mlp.d_hidden,
           .parameters = count_parameters(model),

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
@@ -122,8 +123,8 @@ TEST(BeamSearch, ProbabilitiesAreThoseOfTheFullPassAndRowsDoNotInfluenceEachOthe
   for (const char* const projection : {"dense", "routed_heads"}) {
     config::ModelOptions o = tiny_translator();
     o.attention.projection = projection;
-    o.attention.n_experts = 4;
-    o.attention.top_k = 2;
+    o.attention.of<config::RoutingOptions>().n_experts = 4;
+    o.attention.of<config::RoutingOptions>().top_k = 2;
     const models::EncoderDecoder model(o, 11, at::kDouble);
     const at::Tensor source = sources(4, 5);
     const at::Tensor lengths = at::tensor(std::vector<std::int64_t>{5, 2, 3, 5});

@@ -9,6 +9,7 @@
 #include "engine/decode/prefix_cache.h"
 #include "engine/decode/sample.h"
 #include "engine/models/small_models.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
@@ -273,8 +274,8 @@ class Routing : public ::testing::TestWithParam<const char*> {};
 TEST_P(Routing, TellsWhatATokenChose) {
   config::ModelOptions options = small_model();
   options.attention.projection = GetParam();
-  options.attention.n_experts = 3;
-  options.attention.top_k = 2;
+  options.attention.of<config::RoutingOptions>().n_experts = 3;
+  options.attention.of<config::RoutingOptions>().top_k = 2;
   const models::LanguageModel model(options, 6);
   Request request{.prompt = random_tokens(9, options.vocabulary_size, 1), .max_tokens = 4};
   request.echo = request.routing = true;

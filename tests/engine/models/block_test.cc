@@ -21,9 +21,8 @@ struct Half {
     o.attention.d_head = 4;
     o.mlp.d_hidden = 24;
     o.mlp.dropout = inside;
-    block = std::make_unique<Block>(
-        o, nn::AttentionPlace{.d_model = kWidth, .context_length = kTokens},
-        nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble));
+    block = std::make_unique<Block>(o, nn::AttentionPlace{.d_model = kWidth, .context_length = kTokens},
+                                    nn::Builder(parameters, nn::ParameterSource(1, at::kDouble)));
     const at::NoGradGuard no_grad;
     parameters.at("attention.w_o").zero_();
   }

@@ -1,6 +1,11 @@
 // Cached weights give the same results as weights cast for every token, bit for bit.
 #include <gtest/gtest.h>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
@@ -14,7 +19,7 @@ ModelOptions tiny() {
   ModelOptions o = testing::tiny_model();
   o.d_model = 16;
   o.attention.d_head = 8;
-  o.attention.n_experts = 3;
+  o.attention.of<config::RoutingOptions>().n_experts = 3;
   o.mlp.d_hidden = 24;
   return o;
 }
@@ -32,9 +37,9 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("gated, tied", o);
   o = tiny();
   o.attention.projection = "experts";
-  o.attention.experts = {"q", "k", "v", "o"};
+  o.attention.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
   o.attention.position = "relative";
-  o.attention.position_bias = true;
+  o.attention.of<config::PositionOptions>().position_bias = true;
   o.mlp.kind = config::MlpKind::experts;
   o.memory_length = 8;
   all.emplace_back("experts", o);
@@ -50,12 +55,12 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("routed heads", o);
   o = tiny();
   o.attention.composition = "dynamic";
-  o.attention.compose_static = true;
+  o.attention.of<config::CompositionOptions>().compose_static = true;
   all.emplace_back("composed heads", o);
   o = tiny();
   o.attention.score = "gaussian_mixture";
   all.emplace_back("mixture", o);
-  o.attention.keys = config::Keys::shifted;
+  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
   o.attention.scale = config::Scale::learned;
   all.emplace_back("shifted mixture", o);
   o = tiny();
@@ -63,10 +68,10 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("linear", o);
   o = tiny();
   o.attention.projection = "latent";
-  o.attention.kv_rank = 6;
-  o.attention.q_rank = 10;
+  o.attention.of<config::LatentOptions>().kv_rank = 6;
+  o.attention.of<config::LatentOptions>().q_rank = 10;
   o.attention.gate_output = "element";
-  o.attention.sink = true;
+  o.attention.of<config::DotOptions>().sink = true;
   all.emplace_back("latent, gated, sink", o);
   return all;
 }

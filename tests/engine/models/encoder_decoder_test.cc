@@ -5,6 +5,10 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
@@ -31,18 +35,18 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   ModelOptions o = tiny();
   all.emplace_back("post, tied", o);
   o.attention.projection = "routed_heads";
-  o.attention.gate = config::Gate::softmax_renormalised;
+  o.attention.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
   all.emplace_back("moa", o);
   o.attention.position = "relative";
-  o.attention.position_bias = true;
+  o.attention.of<config::PositionOptions>().position_bias = true;
   o.norm_position = config::NormPosition::pre;
   all.emplace_back("moa, relative, pre", o);
   o = tiny();
   o.attention.score = "gaussian_mixture";
   o.attention.bias = true;
   all.emplace_back("mixture", o);
-  o.attention.keys = config::Keys::shifted;
-  o.attention.prior = config::Prior::head_position;
+  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
+  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
   o.attention.position = "learned";
   o.norm_position = config::NormPosition::pre;
   o.tied_embeddings = false;
@@ -50,8 +54,8 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("shifted mixture, learned, pre, own head", o);
   o = tiny();
   o.attention.projection = "experts";
-  o.attention.experts = {"q", "k", "v", "o"};
-  o.attention.shared_selection = true;
+  o.attention.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
+  o.attention.of<config::ExpertOptions>().shared_selection = true;
   o.attention.position = "rope";
   o.attention.window = 3;
   o.attention.window_pattern = "1:1";
@@ -68,10 +72,10 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   all.emplace_back("linear, vocabularies apart", o);
   o = tiny();
   o.attention.projection = "latent";
-  o.attention.kv_rank = 5;
+  o.attention.of<config::LatentOptions>().kv_rank = 5;
   o.attention.position = "rope";
   o.attention.gate_output = "element";
-  o.attention.sink = true;
+  o.attention.of<config::DotOptions>().sink = true;
   all.emplace_back("latent, gated, sink", o);
   return all;
 }
@@ -282,8 +286,8 @@ TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
   for (const config::Prior prior : {config::Prior::head, config::Prior::head_position}) {
     ModelOptions o = tiny();
     o.attention.score = "gaussian_mixture";
-    o.attention.prior = prior;
-    o.attention.prior_update = config::PriorUpdate::soft_e;
+    o.attention.of<config::MixtureOptions>().prior = prior;
+    o.attention.of<config::MixtureOptions>().prior_update = config::PriorUpdate::soft_e;
     at::manual_seed(8);
     const SequencePair alone{.source = random_tokens(1, 3), .target = random_tokens(1, 6)};  // more queries than keys
     const at::Tensor one = at::zeros({1, 1}, at::kLong), two = at::zeros({1, 2}, at::kLong);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
@@ -28,7 +29,7 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   ModelOptions o = tiny();
   all.emplace_back("dense", o);
   o.attention.projection = "routed_heads";
-  o.attention.gate = config::Gate::softmax_renormalised;
+  o.attention.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
   o.attention.bias = true;
   all.emplace_back("moa", o);
   o = tiny();
@@ -91,8 +92,8 @@ TEST(MaskedLanguageModel, LossCountsHiddenPlacesOnly) {
 TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   ModelOptions options = kinds()[1].second;
   options.initialisation = config::Initialisation::glorot;  // MoA's routers begin even
-  options.attention.switch_coefficient = 0.5;
-  options.attention.z_coefficient = 0.25;
+  options.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.5;
+  options.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.25;
   const MaskedLanguageModel model(options, 3, at::kDouble);
   at::manual_seed(3);
   std::map<std::string, at::Tensor> losses;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
 #include "training/cost/cost.h"
@@ -125,7 +126,7 @@ config::ModelOptions other_options(config::ModelKind kind, config::MlpKind mlp, 
   o.attention.qk_norm = flag;
   o.attention.n_kv_heads = flag ? 2 : 0;
   o.attention.position = position;
-  o.attention.position_bias = position == "relative" && flag;
+  o.attention.of<config::PositionOptions>().position_bias = position == "relative" && flag;
   o.attention.scale = flag ? config::Scale::learned : config::Scale::inv_sqrt;
   if (o.has_classes()) {
     o.n_classes = 3;

@@ -8,6 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/model_options.h"
 #include "headroom/models/decoding.h"
 #include "headroom/nn/parameters.h"
@@ -23,8 +27,8 @@ inline config::ModelOptions tiny_model(config::ModelKind kind = config::ModelKin
   o.context_length = 8;
   o.attention.n_heads = 2;
   o.attention.d_head = 6;
-  o.attention.n_experts = 4;
-  o.attention.top_k = 2;
+  o.attention.of<config::RoutingOptions>().n_experts = 4;
+  o.attention.of<config::RoutingOptions>().top_k = 2;
   o.mlp.d_hidden = 16;
   o.mlp.n_experts = 4;
   o.mlp.top_k = 2;
@@ -33,7 +37,7 @@ inline config::ModelOptions tiny_model(config::ModelKind kind = config::ModelKin
 
 inline config::ModelOptions three_experts() {
   config::ModelOptions o = tiny_model();
-  o.attention.n_experts = 3;
+  o.attention.of<config::RoutingOptions>().n_experts = 3;
   return o;
 }
 
@@ -61,11 +65,11 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.memory_length = 8;
   all.emplace_back("dense xl", o);
   o.attention.projection = "experts";
-  o.attention.position_bias = true;
+  o.attention.of<config::PositionOptions>().position_bias = true;
   o.mlp.kind = config::MlpKind::experts;
   all.emplace_back("switchall xl", o);
   o.attention.position = "rope";
-  o.attention.position_bias = false;
+  o.attention.of<config::PositionOptions>().position_bias = false;
   all.emplace_back("switchall rope with memory", o);
   o = three_experts();
   o.attention.projection = "routed_heads";
@@ -81,19 +85,19 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   all.emplace_back("dcformer local and global", o);
   o = three_experts();
   o.attention.score = "gaussian_mixture";
-  o.attention.keys = config::Keys::shifted;
-  o.attention.prior = config::Prior::head_position;
+  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
+  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
   o.memory_length = 8;
   all.emplace_back("shifted mixture with memory", o);
   o.attention.window = 5;
-  o.attention.keys = config::Keys::own;
+  o.attention.of<config::MixtureOptions>().keys = config::Keys::own;
   all.emplace_back("own mixture with memory and window", o);
   o = three_experts();
   o.attention.score = "linear";
-  o.attention.output_scale = config::OutputScale::inv_sqrt_length;
+  o.attention.of<config::LinearOptions>().output_scale = config::OutputScale::inv_sqrt_length;
   all.emplace_back("mixture of linear keys", o);
   o.attention.position = "none";
-  o.attention.keys = config::Keys::single;
+  o.attention.of<config::MixtureOptions>().keys = config::Keys::single;
   o.memory_length = 8;
   all.emplace_back("linear with memory", o);
   o = three_experts();
@@ -104,13 +108,13 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
   o = tiny_model();
   o.attention.projection = "latent";
-  o.attention.kv_rank = 5;
-  o.attention.q_rank = 6;
-  o.attention.d_rotary = 2;
-  o.attention.d_value = 3;
+  o.attention.of<config::LatentOptions>().kv_rank = 5;
+  o.attention.of<config::LatentOptions>().q_rank = 6;
+  o.attention.of<config::LatentOptions>().d_rotary = 2;
+  o.attention.of<config::LatentOptions>().d_value = 3;
   all.emplace_back("latent", o);
   o.attention.gate_output = "element";
-  o.attention.sink = true;
+  o.attention.of<config::DotOptions>().sink = true;
   o.attention.composition = "dynamic";
   o.memory_length = 8;
   o.attention.window = 5;
@@ -119,7 +123,7 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.projection = "experts";
   o.attention.position = "relative";
   o.attention.gate_output = "head";
-  o.attention.sink = true;
+  o.attention.of<config::DotOptions>().sink = true;
   o.memory_length = 8;
   all.emplace_back("gated switchhead xl with a sink", o);
   return all;

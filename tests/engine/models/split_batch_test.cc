@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
 
@@ -19,8 +21,8 @@ config::ModelOptions with_all_noise() {
   o.dropout = 0.2;
   o.attention.n_heads = 2;
   o.attention.d_head = 6;
-  o.attention.n_experts = 4;
-  o.attention.top_k = 2;
+  o.attention.of<config::RoutingOptions>().n_experts = 4;
+  o.attention.of<config::RoutingOptions>().top_k = 2;
   o.mlp.d_hidden = 16;
   return o;
 }
@@ -31,7 +33,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   all.emplace_back("dropout", o);
   o.mlp.activation = config::Activation::relu;
   o.attention.projection = "experts";
-  o.attention.expert_dropout = 0.3;
+  o.attention.of<config::RoutingOptions>().expert_dropout = 0.3;
   o.memory_length = 6;
   all.emplace_back("expert dropout", o);
   o.mlp.kind = config::MlpKind::experts;
@@ -43,15 +45,15 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   all.emplace_back("expert dropout in the MLP", o);
   o = with_all_noise();
   o.attention.projection = "routed_heads";
-  o.attention.noisy_routing = true;
-  o.attention.expert_dropout = 0.2;
-  o.attention.switch_coefficient = 0.0;
-  o.attention.z_coefficient = 0.0;
+  o.attention.of<config::RoutedHeadOptions>().noisy_routing = true;
+  o.attention.of<config::RoutingOptions>().expert_dropout = 0.2;
+  o.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.0;
+  o.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.0;
   all.emplace_back("noisy routing", o);
   o = with_all_noise();
   o.attention.score = "gaussian_mixture";
-  o.attention.prior = config::Prior::head_position;
-  o.attention.prior_update = config::PriorUpdate::soft_e;
+  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
+  o.attention.of<config::MixtureOptions>().prior_update = config::PriorUpdate::soft_e;
   all.emplace_back("soft-E priors", o);
   return all;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
@@ -33,7 +34,7 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   ModelOptions o = tiny();
   all.emplace_back("vit", o);
   o.attention.composition = "dynamic";
-  o.attention.compose_static = true;
+  o.attention.of<config::CompositionOptions>().compose_static = true;
   o.attention.bias = true;
   all.emplace_back("dcvit", o);
   o = tiny();

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -96,9 +98,9 @@ inline config::ModelOptions small_model() {
   m.context_length = 5;
   m.attention.n_heads = 2;
   m.attention.d_head = 4;
-  m.attention.n_experts = 3;
-  m.attention.top_k = 2;
-  m.attention.compose_rank = 1;
+  m.attention.of<config::RoutingOptions>().n_experts = 3;
+  m.attention.of<config::RoutingOptions>().top_k = 2;
+  m.attention.of<config::CompositionOptions>().compose_rank = 1;
   m.mlp.d_hidden = 8;
   return m;
 }

@@ -12,9 +12,8 @@
 #include "combinations.h"
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/attention.h"
+#include "layer.h"
 #include "one_thread.h"
-#include "row_caches.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -24,54 +23,36 @@ namespace combinations_test {
 using testing::Choice;
 using testing::relative_error;
 
-struct Layer {
-  Parameters parameters;
+struct CombinedLayer : Layer {
   config::ModelOptions model;
   bool causal;
-  Attention attention;
 
-  explicit Layer(const config::ModelOptions& m)
-      : model(m),
-        causal(m.kind == config::ModelKind::language_model),
-        attention(m.attention,
-                  {.d_model = m.d_model,
-                   .n_layers = 1,
-                   .causal = causal,
-                   .window = m.attention.window,
-                   .context_length = m.context_length,
-                   .memory_length = m.memory_length},
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kDouble)) {
-    // Some parameters are initialised to 0 (routers, biases u and v) or nearly (factors); here every term matters.
-    const at::NoGradGuard no_grad;
-    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
-    for (const Parameter& p : parameters.all()) {
-      if (p.name != "prior") {
-        p.tensor.add_(
-            at::empty(p.tensor.sizes(), p.tensor.options().requires_grad(false)).normal_(0.0, 0.4, generator));
-      }
-    }
-  }
+  explicit CombinedLayer(const config::ModelOptions& m)
+      : Layer(m.attention,
+              {.d_model = m.d_model,
+               .n_layers = 1,
+               .causal = m.kind == config::ModelKind::language_model,
+               .window = m.attention.window,
+               .context_length = m.context_length,
+               .memory_length = m.memory_length},
+              at::kDouble, /*noise=*/0.4),
+        model(m),
+        causal(m.kind == config::ModelKind::language_model) {}
 
   std::int64_t n_source() const { return model.memory_length + model.context_length; }
-
-  // The last context_length rows of `all` [B, S, d] as queries.
+  // The output for the last context_length tokens of `all` [B, S, d].
   at::Tensor run(const at::Tensor& all, std::optional<at::Tensor> valid = std::nullopt) const {
-    const std::int64_t t = model.context_length, s = all.size(1);
-    AttentionInput input;
-    input.x = s == t ? all : all.narrow(1, s - t, t);
-    input.source = all;
-    input.valid_keys = std::move(valid);
-    return attention(input, Context());
+    return last(all, model.context_length, {}, std::move(valid));
   }
 };
 
-at::Tensor tokens(const Layer& layer) {
+at::Tensor tokens(const CombinedLayer& layer) {
   at::manual_seed(11);
   return at::randn({2, layer.n_source(), layer.model.d_model}, at::kDouble);
 }
 
 // The derivative along one random direction of all parameters and inputs, against a central difference.
-void expect_gradient(Layer& layer, const std::string& name) {
+void expect_gradient(CombinedLayer& layer, const std::string& name) {
   at::Tensor x = tokens(layer);
   x.requires_grad_(true);
   std::vector<at::Tensor> leaves = {x}, direction;
@@ -106,23 +87,17 @@ void expect_gradient(Layer& layer, const std::string& name) {
   EXPECT_NEAR(along, difference, 1e-6 * std::max(1.0, std::abs(difference))) << name;
 }
 
-void expect_decoding(const Layer& layer, const std::string& name) {
+void expect_decoding(const CombinedLayer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer), whole = layer.run(all);
   RowCaches caches(layer.attention, all.size(0));
-  std::vector<at::Tensor> rows;
-  for (std::int64_t at = 0; at < all.size(1);) {
-    const std::int64_t n = at == 0 ? 2 : at == 2 ? 3 : 1;  // several tokens at once, then one by one
-    rows.push_back(caches.read(layer.attention, all.narrow(1, at, std::min(n, all.size(1) - at))));
-    at += n;
-  }
-  const at::Tensor stepped = at::cat(rows, 1);
+  const at::Tensor stepped = caches.read_all(layer.attention, all, {2, 3});  // several tokens at once, then one by one
   const std::int64_t t = whole.size(1);
   EXPECT_LE(relative_error(stepped.narrow(1, stepped.size(1) - t, t), whole), 1e-10) << name << ": decoding";
 }
 
 // Padding and later tokens do not change the result.
-void expect_blindness(const Layer& layer, const std::string& name) {
+void expect_blindness(const CombinedLayer& layer, const std::string& name) {
   const at::NoGradGuard no_grad;
   const at::Tensor all = tokens(layer);
   const std::int64_t s = all.size(1), t = layer.model.context_length;
@@ -263,7 +238,7 @@ std::string check_combination(const config::ModelOptions& model, const std::stri
   if (const std::string why = testing::refusal(model); !why.empty()) {
     return page.note(why);
   }
-  Layer layer(model);
+  CombinedLayer layer(model);
   expect_gradient(layer, name);
   expect_blindness(layer, name);
   if (layer.causal) {

@@ -1,9 +1,10 @@
 // Composition of heads against its equation (DCMHA Eq. 3-8, App. D), pair by pair.
 #include "headroom/nn/attention_parts.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/composition_options.h"
 #include "one_thread.h"
 
 namespace headroom::nn {
@@ -17,18 +18,19 @@ constexpr std::int64_t kWidth = 5, kBatch = 2, kQueries = 3, kKeys = 4;
 // (u, w) = act(x W_1) W_2 and u_r divided by sqrt(mean u_r^2 + 1e-6), and diag(tanh(x W_g)).
 at::Tensor map_of_token(const Parameters& p, const std::string& side, const at::Tensor& x, const AttentionOptions& o,
                         bool low_rank, bool gate) {
-  const std::int64_t h = o.n_heads, m = h / o.compose_groups;
+  const auto& composed = o.of<config::CompositionOptions>();
+  const std::int64_t h = o.n_heads, m = h / composed.compose_groups;
   at::Tensor map = at::zeros({h, h}, at::kDouble);
-  for (std::int64_t g = 0; g < o.compose_groups; ++g) {
+  for (std::int64_t g = 0; g < composed.compose_groups; ++g) {
     at::Tensor block = map.narrow(0, g * m, m).narrow(1, g * m, m);
     if (low_rank) {
       const at::Tensor inner = x.matmul(p.at(side + "w1")[g]);
       const at::Tensor hidden =
-          o.compose_activation == config::ComposeActivation::gelu
+          composed.compose_activation == config::ComposeActivation::gelu
               ? inner * 0.5 * (1.0 + at::erf(inner / std::sqrt(2.0)))
               : inner * 0.5 * (1.0 + at::tanh(std::sqrt(2.0 / M_PI) * (inner + 0.044715 * inner.pow(3))));
       const at::Tensor f = at::tensordot(hidden, p.at(side + "w2")[g], {0}, {0});  // [2, R, m]
-      for (std::int64_t r = 0; r < o.compose_rank; ++r) {
+      for (std::int64_t r = 0; r < composed.compose_rank; ++r) {
         const at::Tensor u = f[0][r] / (f[0][r].square().mean() + 1e-6).sqrt();
         block += u.unsqueeze(1) * f[1][r].unsqueeze(0);
       }
@@ -46,31 +48,32 @@ struct Switches {
 
 AttentionOptions options_of(const Switches& s, std::int64_t groups, config::ComposeActivation activation) {
   AttentionOptions o;
+  auto& composed = o.of<config::CompositionOptions>();
   o.n_heads = 4;
   o.composition = "dynamic";
-  o.compose_low_rank.clear();
-  o.compose_gates.clear();
+  composed.compose_low_rank.clear();
+  composed.compose_gates.clear();
   for (const auto& [name, rank, gate] :
        {std::tuple{"query", s.query_rank, s.query_gate}, {"key", s.key_rank, s.key_gate}}) {
     if (rank) {
-      o.compose_low_rank.emplace_back(name);
+      composed.compose_low_rank.emplace_back(name);
     }
     if (gate) {
-      o.compose_gates.emplace_back(name);
+      composed.compose_gates.emplace_back(name);
     }
   }
-  o.compose_static = s.fixed;
-  o.compose_skip = s.skip;
-  o.compose_groups = groups;
-  o.compose_activation = activation;
+  composed.compose_static = s.fixed;
+  composed.compose_skip = s.skip;
+  composed.compose_groups = groups;
+  composed.compose_activation = activation;
   return o;
 }
 
 at::Tensor by_hand(const Parameters& p, const std::string& stage, const Switches& s, const AttentionOptions& o,
                    const at::Tensor& x, const at::Tensor& source, const at::Tensor& a) {
   at::Tensor base = s.skip ? at::eye(o.n_heads, at::kDouble) : at::zeros({o.n_heads, o.n_heads}, at::kDouble);
-  const std::int64_t m = o.n_heads / o.compose_groups;
-  for (std::int64_t g = 0; s.fixed && g < o.compose_groups; ++g) {
+  const std::int64_t m = o.n_heads / o.of<config::CompositionOptions>().compose_groups;
+  for (std::int64_t g = 0; s.fixed && g < o.of<config::CompositionOptions>().compose_groups; ++g) {
     base.narrow(0, g * m, m).narrow(1, g * m, m) += p.at(stage + ".wb")[g];
   }
   at::Tensor out = at::empty_like(a);
@@ -98,8 +101,8 @@ TEST(Composition, IsItsEquation) {
         at::manual_seed(groups);
         const AttentionOptions o = options_of(s, groups, activation);
         Parameters p;
-        const auto composition = factory_of<MakeComposition>("dynamic")(
-            o, kWidth, Builder(p, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble));
+        const auto composition =
+            factory_of<MakeComposition>("dynamic")(o, kWidth, Builder(p, ParameterSource(1, at::kDouble)));
         for (const Parameter& parameter : p.all()) {
           parameter.tensor.normal_();  // they start too small to see
         }

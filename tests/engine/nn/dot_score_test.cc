@@ -1,15 +1,15 @@
 // A learned sink in a layer against its equation. combinations_test.cc covers gradients, decoding, padding and
 // combinations; sink_test.cc in ops covers the fused kernels.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/nn/attention.h"
+#include "headroom/config/attention/score_options.h"
+#include "layer.h"
 #include "one_thread.h"
-#include "row_caches.h"
 
 namespace headroom::nn {
 namespace dot_score_test {
@@ -18,47 +18,31 @@ using testing::relative_error;
 
 constexpr std::int64_t kWidth = 6, kHeads = 4, kGroups = 2, kHead = 4, kMemory = 3, kTokens = 5, kWindow = 4;
 
-struct Layer {
-  Parameters parameters;
-  Attention attention;
-
-  explicit Layer(const std::string& position, at::ScalarType type, bool sink = true)
-      : attention(options(position, sink),
-                  {.d_model = kWidth, .window = kWindow, .context_length = kTokens, .memory_length = kMemory},
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), type)) {
-    const at::NoGradGuard no_grad;
-    if (sink) {
-      parameters.at("sink").copy_(at::arange(kHeads) - 1.5);
-    }
-  }
-
-  static config::AttentionOptions options(const std::string& position, bool sink) {
-    config::AttentionOptions o;
-    o.sink = sink;
-    o.n_heads = kHeads;
-    o.n_kv_heads = kGroups;
-    o.d_head = kHead;
-    o.position = position;
-    return o;
-  }
-};
+Layer layer_with_sink(const std::string& position, at::ScalarType type) {
+  config::AttentionOptions o;
+  o.of<config::DotOptions>().sink = true;
+  o.n_heads = kHeads;
+  o.n_kv_heads = kGroups;
+  o.d_head = kHead;
+  o.position = position;
+  Layer layer(o, {.d_model = kWidth, .window = kWindow, .context_length = kTokens, .memory_length = kMemory}, type);
+  const at::NoGradGuard no_grad;
+  layer.at("sink").copy_(at::arange(kHeads) - 1.5);
+  return layer;
+}
 
 at::Tensor tokens(at::ScalarType type) {
   at::manual_seed(7);
   return at::randn({2, kMemory + kTokens, kWidth}, at::kDouble).to(type);
 }
 
-at::Tensor whole(const Layer& layer, const at::Tensor& all, const Context& context = {}) {
-  return layer.attention({.x = all.narrow(1, kMemory, kTokens), .source = all}, context);
-}
-
 TEST(DotScore, ASinkTakesAShareOfEachSoftmax) {
   const at::NoGradGuard no_grad;
-  const Layer layer("none", at::kDouble);
-  const at::Tensor all = tokens(at::kDouble), sink = layer.parameters.at("sink");
-  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.parameters.at("w_q")});
-  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_k")});
-  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_v")});
+  const Layer layer = layer_with_sink("none", at::kDouble);
+  const at::Tensor all = tokens(at::kDouble), sink = layer.at("sink");
+  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.at("w_q")});
+  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.at("w_k")});
+  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.at("w_v")});
   const at::Tensor o = at::zeros({2, kHeads, kTokens, kHead}, at::kDouble);
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
@@ -69,36 +53,30 @@ TEST(DotScore, ASinkTakesAShareOfEachSoftmax) {
       }
     }
   }
-  EXPECT_LE(relative_error(whole(layer, all), at::einsum("bhte,hed->btd", {o, layer.parameters.at("w_o")})), 1e-13);
+  EXPECT_LE(relative_error(layer.last(all, kTokens), at::einsum("bhte,hed->btd", {o, layer.at("w_o")})), 1e-13);
 }
 
 // The decode path of the fused kernels: each row equals that of the full pass by the reference.
 TEST(DotScore, DecodingWithASinkEqualsTheWhole) {
   const at::NoGradGuard no_grad;
   for (const std::string position : {"none", "rope", "relative"}) {
-    const Layer layer(position, at::kFloat);
+    const Layer layer = layer_with_sink(position, at::kFloat);
     const at::Tensor all = tokens(at::kFloat);
     RowCaches cache(layer.attention, all.size(0));
     Context fused, reference;
     fused.implementation = Implementation::fused;
     reference.implementation = Implementation::reference;
-    std::vector<at::Tensor> rows;
-    for (std::int64_t at = 0; at < all.size(1);) {
-      const std::int64_t n = at == 0 ? 3 : 1;
-      rows.push_back(cache.read(layer.attention, all.narrow(1, at, n), fused));
-      at += n;
-    }
-    EXPECT_LE(relative_error(at::cat(rows, 1).narrow(1, kMemory, kTokens), whole(layer, all, reference)), 1e-5)
-        << position;
+    const at::Tensor rows = cache.read_all(layer.attention, all, {3}, fused);
+    EXPECT_LE(relative_error(rows.narrow(1, kMemory, kTokens), layer.last(all, kTokens, reference)), 1e-5) << position;
   }
 }
 
 TEST(DotScore, SinksHaveGradients) {
-  const Layer layer("rope", at::kFloat), wide("rope", at::kDouble);
+  const Layer layer = layer_with_sink("rope", at::kFloat), wide = layer_with_sink("rope", at::kDouble);
   const auto gradient = [](const Layer& of, const at::Tensor& all, Implementation implementation) {
     Context context;
     context.implementation = implementation;
-    return torch::autograd::grad({whole(of, all, context).square().sum()}, {of.parameters.at("sink")})[0];
+    return torch::autograd::grad({of.last(all, kTokens, context).square().sum()}, {of.parameters.at("sink")})[0];
   };
   {
     const at::NoGradGuard no_grad;

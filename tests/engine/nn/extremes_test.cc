@@ -1,8 +1,9 @@
 // Every kind of layer at the edges: huge scores, no visible key, one token, no valid token.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include "combinations.h"
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
@@ -22,7 +23,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> layers() {
         m.kind = config::ModelKind::classifier;
         m.n_classes = 2;
         m.attention.position = "none";
-        m.attention.n_mixtures = 7;  // more components than tokens
+        m.attention.of<config::MixtureOptions>().n_mixtures = 7;  // more components than tokens
         for (const Choice* choice : {&projection, &score, &composition}) {
           choice->set(m);
         }
@@ -52,9 +53,8 @@ struct Outcome {
 
 Outcome run(const config::ModelOptions& m, const at::Tensor& x, const std::optional<at::Tensor>& valid, double factor) {
   Parameters parameters;
-  const Attention attention(
-      m.attention, {.d_model = m.d_model, .causal = false, .context_length = m.context_length},
-      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), x.options()));
+  const Attention attention(m.attention, {.d_model = m.d_model, .causal = false, .context_length = m.context_length},
+                            Builder(parameters, ParameterSource(1, x.options())));
   std::vector<at::Tensor> leaves = {x.detach().clone().requires_grad_(true)};
   {
     const at::NoGradGuard no_grad;

@@ -1,8 +1,12 @@
 // The initialisation of every part of a layer. Letters: L layers, d d_model, H heads, e d_head, E experts, R rank or
 // mixture keys, m heads of a group.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "starts.h"
@@ -32,8 +36,8 @@ AttentionOptions base() {
   AttentionOptions o;
   o.n_heads = kHeads;
   o.d_head = kHead;
-  o.n_experts = kExperts;
-  o.top_k = 2;
+  o.of<config::RoutingOptions>().n_experts = kExperts;
+  o.of<config::RoutingOptions>().top_k = 2;
   o.position = "none";
   return o;
 }
@@ -53,9 +57,8 @@ Starts operator+(Starts all, const Starts& more) {
 void expect_layer(const AttentionOptions& o, const Starts& expected, const std::string& what,
                   const Initialisation& rule = {}) {
   Parameters parameters;
-  const Attention attention(
-      o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
-      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat, rule));
+  const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
+                            Builder(parameters, ParameterSource(1, at::kFloat), rule));
   testing::expect_starts(parameters, expected, what);
 }
 
@@ -65,7 +68,7 @@ TEST(Initialisation, DenseLayers) {
   o.n_kv_heads = 8;
   expect_layer(o, projections(truncated), "grouped");
   o = base();
-  o.bias = o.qk_norm = o.position_bias = true;
+  o.bias = o.qk_norm = o.of<config::PositionOptions>().position_bias = true;
   o.position = "relative";
   o.scale = config::Scale::learned;
   const Starts zeros = {{"b_q", constant(0)}, {"b_k", constant(0)}, {"b_v", constant(0)},
@@ -87,9 +90,9 @@ TEST(Initialisation, LayersOfExperts) {
                                                   {"select_in", normal(scaled(kWidth))},
                                                   {"select_out", normal(scaled(kWidth))}};
   expect_layer(o, all, "experts v o");
-  o.experts = {"q", "k", "v", "o"};
+  o.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
   expect_layer(o, all, "experts q k v o");
-  o.shared_selection = true;
+  o.of<config::ExpertOptions>().shared_selection = true;
   Starts shared = all;
   shared.erase("select_in");
   expect_layer(o, shared, "experts with one selection");
@@ -106,10 +109,10 @@ TEST(Initialisation, GatedHeads) {
 TEST(Initialisation, RoutedHeads) {
   AttentionOptions o = base();
   o.projection = "routed_heads";
-  o.gate = config::Gate::softmax_renormalised;
-  o.n_heads = o.top_k = 2;
+  o.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
+  o.n_heads = o.of<config::RoutingOptions>().top_k = 2;
   o.position = "relative";
-  o.position_bias = o.noisy_routing = o.bias = true;
+  o.of<config::PositionOptions>().position_bias = o.of<config::RoutedHeadOptions>().noisy_routing = o.bias = true;
   const Starts zeros = {{"b_q", constant(0)},          {"b_k", constant(0)}, {"b_v", constant(0)}, {"b_o", constant(0)},
                         {"select_noise", constant(0)}, {"u", constant(0)},   {"v", constant(0)}};
   expect_layer(o,
@@ -172,11 +175,12 @@ TEST(Initialisation, ComposedLayers) {
   expect_layer(o, projections(truncated) + Starts{{"pre.wb", normal(fixed)}, {"post.wb", normal(fixed)}}, "static map");
 
   o.composition = "dynamic";
+  auto& composed = o.of<config::CompositionOptions>();
   for (const std::int64_t groups : {1, 2}) {
-    o.compose_groups = groups;
-    const std::int64_t hidden = 2 * o.compose_rank * kHeads / groups;
-    const double spread =
-        std::sqrt(2.0 * kHeads * static_cast<double>(o.compose_rank)) * static_cast<double>(kHeads + o.compose_rank);
+    composed.compose_groups = groups;
+    const std::int64_t hidden = 2 * composed.compose_rank * kHeads / groups;
+    const double spread = std::sqrt(2.0 * kHeads * static_cast<double>(composed.compose_rank)) *
+                          static_cast<double>(kHeads + composed.compose_rank);
     Starts maps;
     for (const std::string side : {"pre.q.", "pre.k.", "post.q.", "post.k."}) {
       maps[side + "w1"] = normal(glorot(kWidth, hidden));
@@ -195,24 +199,24 @@ TEST(Initialisation, ComposedLayers) {
 
 TEST(Initialisation, MixturesOfKeys) {
   AttentionOptions o = base();
+  auto& mixture = o.of<config::MixtureOptions>();
   o.score = "gaussian_mixture";
-  o.n_mixtures = 3;
+  mixture.n_mixtures = 3;
   for (const config::Prior prior : {config::Prior::layer, config::Prior::head, config::Prior::head_position}) {
-    o.prior = prior;
+    mixture.prior = prior;
     expect_layer(o, projections(truncated) + Starts{{"prior", constant(1.0 / 3)}}, "own keys");
-    o.prior_update = config::PriorUpdate::soft_e;
+    mixture.prior_update = config::PriorUpdate::soft_e;
     expect_layer(o, projections(truncated) + Starts{{"prior", constant(1.0 / 3)}}, "soft-E");
-    o.prior_update = config::PriorUpdate::gradient;
+    mixture.prior_update = config::PriorUpdate::gradient;
   }
   for (const char* score : {"gaussian_mixture", "linear"}) {
     o.score = score;
-    o.keys = config::Keys::shifted;
-    o.shift_std = 0.5;
-    o.prior = config::Prior::none;
+    mixture.keys = config::Keys::shifted;
+    mixture.shift_std = 0.5;
+    mixture.prior = config::Prior::none;
     Parameters parameters;
-    const Attention attention(
-        o, {.d_model = kWidth, .n_layers = kLayers},
-        Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+    const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers},
+                              Builder(parameters, ParameterSource(1, at::kFloat)));
     const at::Tensor shift = parameters.at("shift");  // [R, H, e]: the first key is the projection itself
     testing::expect_start("shift 0", shift[0], constant(0));
     testing::expect_start("shifts 1 and 2", shift.narrow(0, 1, 2), normal(0.5));
@@ -224,8 +228,7 @@ TEST(Initialisation, Mlps) {
   const auto expect_mlp = [](const config::MlpOptions& o, const Starts& expected, const std::string& what) {
     Parameters parameters;
     const auto mlp =
-        make_mlp(o, {.d_model = kWidth, .n_layers = kLayers},
-                 Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+        make_mlp(o, {.d_model = kWidth, .n_layers = kLayers}, Builder(parameters, ParameterSource(1, at::kFloat)));
     testing::expect_starts(parameters, expected, what);
   };
   config::MlpOptions o;
@@ -249,8 +252,7 @@ TEST(Initialisation, Mlps) {
 TEST(Initialisation, Norms) {
   for (const config::Norm kind : {config::Norm::layer, config::Norm::rms}) {
     Parameters parameters;
-    const NormLayer norm(kind, 1e-5, kWidth,
-                         Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+    const NormLayer norm(kind, 1e-5, kWidth, Builder(parameters, ParameterSource(1, at::kFloat)));
     Starts expected = {{"scale", constant(1)}};
     if (kind == config::Norm::layer) {
       expected["bias"] = constant(0);

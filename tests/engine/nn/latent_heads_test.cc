@@ -1,17 +1,18 @@
 // Multi-head latent attention against its equation, and its decoding. combinations_test.cc covers gradients, padding
 // and combinations.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/attention.h"
+#include "layer.h"
 #include "one_thread.h"
-#include "row_caches.h"
 
 namespace headroom::nn {
 namespace latent_heads_test {
@@ -27,49 +28,20 @@ config::AttentionOptions options(std::int64_t q_rank) {
   o.projection = "latent";
   o.n_heads = kHeads;
   o.d_head = kHead;
-  o.d_rotary = kRotary;
-  o.d_value = kValue;
-  o.kv_rank = kRank;
-  o.q_rank = q_rank;
-  o.rope_base = kBase;
+  o.of<config::LatentOptions>() = {.kv_rank = kRank, .q_rank = q_rank, .d_rotary = kRotary, .d_value = kValue};
+  o.of<config::PositionOptions>().rope_base = kBase;
   return o;
 }
 
-struct Layer {
-  Parameters parameters;
-  Attention attention;
-
-  Layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type, std::int64_t window = 0,
-        std::int64_t context = kTokens)
-      : attention(
-            o, {.d_model = d_model, .window = window, .context_length = context, .memory_length = kMemory},
-            Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::TensorOptions(type))) {
-    const at::NoGradGuard no_grad;  // gains begin at 1, which would hide mistakes
-    at::manual_seed(4);
-    for (const Parameter& p : parameters.all()) {
-      p.tensor.add_(at::randn(p.tensor.sizes(), at::kDouble).to(type), 0.3);
-    }
-  }
-};
+Layer latent_layer(const config::AttentionOptions& o, std::int64_t d_model, at::ScalarType type,
+                   std::int64_t window = 0, std::int64_t context = kTokens) {
+  return Layer(o, {.d_model = d_model, .window = window, .context_length = context, .memory_length = kMemory}, type,
+               /*noise=*/0.3);
+}
 
 at::Tensor tokens(std::int64_t n, std::int64_t d_model, at::ScalarType type) {
   at::manual_seed(7);
   return at::randn({2, n, d_model}, at::kDouble).to(type);
-}
-
-at::Tensor whole(const Layer& layer, const at::Tensor& all, std::int64_t n = kTokens, const Context& context = {}) {
-  return layer.attention({.x = all.narrow(1, all.size(1) - n, n), .source = all}, context);
-}
-
-// Reads `first` tokens at once, then one by one.
-at::Tensor decoded(const Layer& layer, const at::Tensor& all, std::int64_t first, RowCaches& cache) {
-  std::vector<at::Tensor> rows;
-  for (std::int64_t at = 0; at < all.size(1);) {
-    const std::int64_t n = at == 0 ? first : 1;
-    rows.push_back(cache.read(layer.attention, all.narrow(1, at, n)));
-    at += n;
-  }
-  return at::cat(rows, 1);
 }
 
 at::Tensor rms(const at::Tensor& x, const at::Tensor& gain) {
@@ -89,7 +61,7 @@ at::Tensor turned(const at::Tensor& x, std::int64_t position) {
 }
 
 at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compressed) {
-  const auto w = [&](const char* name) { return layer.parameters.at(name); };
+  const auto w = [&](const char* name) { return layer.at(name); };
   const at::Tensor latent = rms(all.matmul(w("w_kv_down")), w("kv_norm")), shared = all.matmul(w("w_k_rotary"));
   const at::Tensor from = compressed ? rms(all.matmul(w("w_q_down")), w("q_down_norm")) : all;
   const at::Tensor q = at::einsum("bsd,dhe->bhse", {from, w("w_q")});
@@ -114,19 +86,19 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compresse
 TEST(LatentHeads, AreTheirEquation) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
-    const Layer layer(options(q_rank), kWidth, at::kDouble);
+    const Layer layer = latent_layer(options(q_rank), kWidth, at::kDouble);
     const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
-    EXPECT_LE(relative_error(whole(layer, all), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
+    EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
   }
 }
 
 TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
-  const Layer layer(options(kQueryRank), kWidth, at::kFloat);
+  const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kFloat);
   std::vector<at::Tensor> leaves = {tokens(kMemory + kTokens, kWidth, at::kFloat)};
   const auto run = [&](Implementation implementation) {
     Context context;
     context.implementation = implementation;
-    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return whole(layer, x[0], kTokens, context); },
+    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
                              leaves);
   };
   testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "latent");
@@ -138,11 +110,12 @@ TEST(LatentHeads, DecodingEqualsTheWhole) {
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     for (const std::int64_t window : {0, 4}) {
       for (const std::int64_t first : {1, 2, 5}) {
-        const Layer layer(options(kQueryRank), kWidth, type, window);
+        const Layer layer = latent_layer(options(kQueryRank), kWidth, type, window);
         const at::Tensor all = tokens(kMemory + kTokens, kWidth, type);
         RowCaches cache(layer.attention, all.size(0));
-        const at::Tensor rows = decoded(layer, all, first, cache).narrow(1, kMemory, kTokens);
-        EXPECT_LE(relative_error(rows, whole(layer, all)), type == at::kDouble ? 1e-13 : 1e-5) << window << first;
+        const at::Tensor rows = cache.read_all(layer.attention, all, {first}).narrow(1, kMemory, kTokens);
+        EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), type == at::kDouble ? 1e-13 : 1e-5)
+            << window << first;
         EXPECT_EQ(cache.elements(), (window > 0 ? window : kMemory + kTokens) * (kRank + kRotary));
       }
     }
@@ -162,10 +135,10 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
 // d r_q + r_q H e + d (r + p) + H r (n + w) + S H (2 r + p) + H w d.
 TEST(LatentHeads, AStepNeverMakesTheHeadsKeys) {
   const at::NoGradGuard no_grad;
-  const Layer layer(options(kQueryRank), kWidth, at::kDouble);
+  const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kDouble);
   const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
   RowCaches cache(layer.attention, all.size(0));
-  decoded(layer, all.narrow(1, 0, 8), 7, cache);
+  cache.read_all(layer.attention, all.narrow(1, 0, 8), {7});
   counted = 0;
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
   cache.read(layer.attention, all.narrow(1, 8, 1));
@@ -183,32 +156,28 @@ TEST(LatentHeads, OfDeepSeekV3) {
   o.projection = "latent";
   o.n_heads = 128;
   o.d_head = 192;
-  o.d_rotary = 64;
-  o.d_value = 128;
-  o.kv_rank = 512;
-  o.q_rank = 1536;
+  o.of<config::LatentOptions>() = {.kv_rank = 512, .q_rank = 1536, .d_rotary = 64, .d_value = 128};
   EXPECT_EQ(o.projection->cache_elements(o).value(), 576);
   EXPECT_EQ(sum_of(o.projection->matrices(o, 7168) + o.projection->other_tensors(o, 7168)).value(), 187'107'328);
   o.n_heads = 2;  // as many numbers, whatever the number of heads
   const at::NoGradGuard no_grad;
-  const Layer layer(o, 32, at::kFloat);
+  const Layer layer = latent_layer(o, 32, at::kFloat);
   const at::Tensor all = tokens(kMemory + kTokens, 32, at::kFloat);
   RowCaches cache(layer.attention, all.size(0));
   // Scores are sums of 576 products.
-  EXPECT_LE(relative_error(decoded(layer, all, 3, cache).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-4);
+  EXPECT_LE(
+      relative_error(cache.read_all(layer.attention, all, {3}).narrow(1, kMemory, kTokens), layer.last(all, kTokens)),
+      1e-4);
   EXPECT_EQ(cache.elements(), (kMemory + kTokens) * 576);
 }
 
 TEST(LatentHeads, OtherValuesThanKeysAreRefused) {
-  Parameters parameters;
   config::AttentionOptions o = options(0);
   o.position = "none";
-  const Attention attention(
-      o, {.d_model = kWidth, .causal = false, .cross = true},
-      Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  const Layer layer(o, {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
   const at::Tensor x = at::randn({1, 3, kWidth});
-  EXPECT_EQ(attention({.x = x, .source = x}, {}).sizes(), x.sizes());
-  EXPECT_THROW(attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
+  EXPECT_EQ(layer.attention({.x = x, .source = x}, {}).sizes(), x.sizes());
+  EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
 }
 
 }  // namespace latent_heads_test

@@ -1,6 +1,6 @@
 #include "headroom/nn/mlp.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include "engine/ops/gradients.h"
 #include "one_thread.h"
@@ -15,9 +15,7 @@ struct Layer {
   Parameters parameters;
   std::unique_ptr<Mlp> mlp;
   Layer(const MlpOptions& o, std::int64_t width, at::ScalarType type = at::kDouble) {
-    mlp = make_mlp(
-        o, {.d_model = width, .n_layers = 3},
-        Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::TensorOptions(type)));
+    mlp = make_mlp(o, {.d_model = width, .n_layers = 3}, Builder(parameters, ParameterSource(1, type)));
   }
 };
 

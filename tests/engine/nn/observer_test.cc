@@ -8,10 +8,11 @@
 #include <functional>
 #include <set>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "headroom/ops/choice.h"
+#include "layer.h"
 
 namespace headroom::nn {
 namespace observer_test {
@@ -45,28 +46,23 @@ config::AttentionOptions small(const char* projection = "dense", const char* com
   o.composition = composition;
   o.n_heads = kHeads;
   o.d_head = kHead;
-  o.n_experts = 5;
-  o.top_k = 2;
+  o.of<config::RoutingOptions>().n_experts = 5;
+  o.of<config::RoutingOptions>().top_k = 2;
   return o;
 }
 
-struct Layer {
-  Parameters parameters;
-  std::unique_ptr<Attention> attention;
+at::Tensor input() {
+  return at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4}), at::kFloat);
+}
 
-  explicit Layer(const config::AttentionOptions& o, bool causal = true)
-      : attention(std::make_unique<Attention>(
-            o, AttentionPlace{.d_model = kWidth, .causal = causal, .context_length = kTokens},
-            Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kFloat))) {}
-
+struct ObservedLayer : Layer {
+  explicit ObservedLayer(const config::AttentionOptions& o)
+      : Layer(o, {.d_model = kWidth, .context_length = kTokens}, at::kFloat) {}
   at::Tensor operator()(Observer* observer, Implementation implementation = Implementation::automatic) const {
     Context context;
     context.observer = observer;
     context.implementation = implementation;
-    return (*attention)({.x = input()}, context);
-  }
-  static at::Tensor input() {
-    return at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4}), at::kFloat);
+    return attention({.x = input()}, context);
   }
 };
 
@@ -130,7 +126,7 @@ TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
       {small("experts"), experts}, {of_routed, routed},
       {of_mixture, mixture},       {of_linear, linear}};
   for (const auto& [options, expected] : layers) {
-    const Layer layer(options);
+    const ObservedLayer layer(options);
     Recorder recorder({"*", "*.*"});
     const at::Tensor y = layer(&recorder, Implementation::reference);
     EXPECT_TRUE(y.equal(layer(nullptr, Implementation::reference))) << options.projection.name();
@@ -143,7 +139,7 @@ TEST_F(Observed, ValuesHaveTheirNamesAndShapes) {
 }
 
 TEST_F(Observed, ValuesAreThoseOfTheLayer) {
-  const Layer layer(small());
+  const ObservedLayer layer(small());
   Recorder recorder({"*"});
   const at::Tensor y = layer(&recorder);
   EXPECT_TRUE(y.equal(recorder.at("out")));
@@ -155,7 +151,7 @@ TEST_F(Observed, ValuesAreThoseOfTheLayer) {
 }
 
 TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
-  const Layer layer(small("experts", "dynamic"));
+  const ObservedLayer layer(small("experts", "dynamic"));
   Changes none({});
   ops::reset_implementation_counts();
   const at::Tensor y = layer(&none);
@@ -169,7 +165,7 @@ TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
 }
 
 TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
-  const Layer layer(small("experts", "dynamic"));
+  const ObservedLayer layer(small("experts", "dynamic"));
   Recorder recorder({"q", "k", "v", "o", "out", "key_map", "query_map", "select*.*"});
   ops::reset_implementation_counts();
   EXPECT_TRUE(layer(&recorder, Implementation::fused).equal(layer(nullptr, Implementation::fused)));
@@ -184,16 +180,12 @@ TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
 TEST_F(Observed, AHeadIsSwitchedOff) {
   for (const char* projection : {"dense", "experts", "gated_heads"}) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
-      Layer layer(small(projection));
+      ObservedLayer layer(small(projection));
       Changes off({"o"}, [h](std::string_view, const at::Tensor& o) {
         return o.clone().index_fill_(1, at::tensor({h}, at::kLong), 0.0);
       });
       const at::Tensor without = layer(&off), with = layer(nullptr);
-      for (const Parameter& p : layer.parameters.all()) {
-        if (p.name == "w_o") {
-          p.tensor.select(0, h).zero_();
-        }
-      }
+      layer.at("w_o").select(0, h).zero_();
       EXPECT_TRUE(at::allclose(without, layer(nullptr), 1e-5, 1e-6)) << projection;
       EXPECT_FALSE(at::allclose(without, with, 1e-3, 1e-3)) << projection;
     }
@@ -212,26 +204,21 @@ TEST_F(Observed, AnExpertIsSwitchedOff) {
     return value.masked_fill(index.eq(kOff), 0.0);
   });
   Context context;
-  const auto expect_off = [&](const Parameters& parameters, const char* matrix, std::int64_t axis, const auto& run) {
+  const auto expect_off = [&](const Parameters& parameters, const char* matrix, const auto& run) {
     context.observer = &off;
     const at::Tensor without = run();
     EXPECT_GT(index.eq(kOff).sum().template item<std::int64_t>(), 0);
     context.observer = nullptr;
     EXPECT_FALSE(at::allclose(without, run(), 1e-3, 1e-3));
-    for (const Parameter& p : parameters.all()) {
-      if (p.name == matrix) {
-        p.tensor.select(axis, kOff).zero_();
-      }
-    }
+    parameters.at(matrix).select(0, kOff).zero_();
     EXPECT_TRUE(at::allclose(without, run(), 1e-5, 1e-6));
   };
   Parameters parameters;
-  const auto mlp =
-      make_mlp({.kind = config::MlpKind::experts, .d_hidden = 8, .n_experts = 5, .top_k = 2}, {.d_model = kWidth},
-               Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), at::kFloat));
-  expect_off(parameters, "w_down", 0, [&] { return (*mlp)(Layer::input(), 0.0, context); });
-  const Layer routed(small("routed_heads"));
-  expect_off(routed.parameters, "w_o", 0, [&] { return (*routed.attention)({.x = Layer::input()}, context); });
+  const auto mlp = make_mlp({.kind = config::MlpKind::experts, .d_hidden = 8, .n_experts = 5, .top_k = 2},
+                            {.d_model = kWidth}, Builder(parameters, ParameterSource(3, at::kFloat)));
+  expect_off(parameters, "w_down", [&] { return (*mlp)(input(), 0.0, context); });
+  const ObservedLayer routed(small("routed_heads"));
+  expect_off(routed.parameters, "w_o", [&] { return routed.attention({.x = input()}, context); });
 }
 
 const Names kOnlyShown = {"x", "source", "gate", "responsibilities"};
@@ -243,11 +230,11 @@ TEST_F(Observed, ResultsAreUsed) {
   config::AttentionOptions sigmoid = small();
   sigmoid.score = "sigmoid";
   config::AttentionOptions shared = small("experts");
-  shared.shared_selection = true;
+  shared.of<config::ExpertOptions>().shared_selection = true;
   std::int64_t changed = 0;
   for (const config::AttentionOptions& options :
        {small("experts", "dynamic"), small("routed_heads"), small("gated_heads"), mixture, sigmoid, shared}) {
-    const Layer layer(options);
+    const ObservedLayer layer(options);
     Recorder all({"*", "*.*"});
     const at::Tensor y = layer(&all, Implementation::reference);
     for (const auto& [name, value] : all.values) {
@@ -263,19 +250,19 @@ TEST_F(Observed, ResultsAreUsed) {
   }
   EXPECT_GE(changed, 60);
   Changes wrong({"o"}, [](std::string_view, const at::Tensor& o) { return o.narrow(1, 0, 1); });
-  const Layer layer(small());
+  const ObservedLayer layer(small());
   EXPECT_THROW(layer(&wrong), Error);
 }
 
 // Gradients pass through a replacement.
 TEST(ObservedGradients, PassThroughChanges) {
-  const Layer layer(small());
+  const ObservedLayer layer(small());
   Changes half({"o"}, [](std::string_view, const at::Tensor& o) { return o * 0.5; });
   const auto gradient = [&](Observer* observer) {
     Context context;
     context.observer = observer;
-    const at::Tensor x = Layer::input().requires_grad_(true);
-    (*layer.attention)({.x = x}, context).sum().backward();
+    const at::Tensor x = input().requires_grad_(true);
+    layer.attention({.x = x}, context).sum().backward();
     return x.grad();
   };
   EXPECT_TRUE(at::allclose(gradient(&half), gradient(nullptr) * 0.5, 1e-5, 1e-6));

@@ -1,11 +1,11 @@
 // Gated attention against its equation, for every kind of projection: the layer without a gate gives the head outputs.
 // combinations_test.cc covers gradients, decoding, padding and combinations.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "combinations.h"
 #include "engine/ops/gradients.h"
-#include "headroom/nn/attention.h"
+#include "layer.h"
 #include "one_thread.h"
 
 namespace headroom::nn {
@@ -13,20 +13,9 @@ namespace output_gate_test {
 
 using testing::relative_error;
 
-struct Layer {
-  Parameters parameters;
-  Attention attention;
-
-  Layer(const config::ModelOptions& m, at::ScalarType type)
-      : attention(m.attention, {.d_model = m.d_model, .context_length = m.context_length},
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), type)) {
-    const at::NoGradGuard no_grad;  // biases begin at zero, which would hide mistakes
-    at::manual_seed(4);
-    for (const Parameter& p : parameters.all()) {
-      p.tensor.add_(at::randn(p.tensor.sizes(), at::kDouble).to(type), 0.5);
-    }
-  }
-};
+Layer gated_layer(const config::ModelOptions& m, at::ScalarType type) {
+  return Layer(m.attention, {.d_model = m.d_model, .context_length = m.context_length}, type, /*noise=*/0.5);
+}
 
 std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor& x, at::Tensor* y) {
   Recorder recorder({"*", "*.*"});
@@ -40,9 +29,8 @@ std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor&
 at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, const at::Tensor& x,
                        const std::map<std::string, at::Tensor>& trace) {
   const std::int64_t n = x.size(1), gates = o.gate_output == "head" ? 1 : o.value_width();
-  at::Tensor w = layer.parameters.at("w_gate");
-  const at::Tensor b =
-      o.bias ? layer.parameters.at("b_gate").view({-1, gates}) : at::zeros({w.size(1), 1}, w.options());
+  at::Tensor w = layer.at("w_gate");
+  const at::Tensor b = o.bias ? layer.at("b_gate").view({-1, gates}) : at::zeros({w.size(1), 1}, w.options());
   const bool chosen = o.projection == "routed_heads";
   w = chosen ? w : w.view({x.size(2), o.n_heads, gates}).transpose(0, 1);  // [X, d, c]
   at::Tensor gate = at::empty({x.size(0), n, o.n_heads, gates}, x.options());
@@ -69,7 +57,7 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
       m.attention.bias = testing::refusal(m).empty();  // there are projections without
       const std::string name = projection.name + " / " + gate;
       ASSERT_EQ(testing::refusal(m), "") << name;
-      const Layer layer(m, at::kDouble);
+      const Layer layer = gated_layer(m, at::kDouble);
       at::manual_seed(3);
       const at::Tensor x = at::randn({2, 5, m.d_model}, at::kDouble);
       at::Tensor y;
@@ -82,8 +70,8 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
       }
       EXPECT_LE(relative_error(trace.at("o").transpose(1, 2), expected), 1e-14) << name;
       if (m.attention.projection == "dense") {
-        const at::Tensor out = at::einsum("bthe,hed->btd", {expected, layer.parameters.at("w_o")});
-        EXPECT_LE(relative_error(y, out + layer.parameters.at("b_o")), 1e-13) << name;
+        const at::Tensor out = at::einsum("bthe,hed->btd", {expected, layer.at("w_o")});
+        EXPECT_LE(relative_error(y, out + layer.at("b_o")), 1e-13) << name;
       }
     }
   }
@@ -93,7 +81,7 @@ TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
   for (const testing::Choice& projection : testing::gated_projections()) {
     config::ModelOptions m = testing::small_model();
     projection.set(m);
-    const Layer layer(m, at::kFloat);
+    const Layer layer = gated_layer(m, at::kFloat);
     at::manual_seed(3);
     const std::vector<at::Tensor> x = {at::randn({2, 5, m.d_model})};
     const auto run = [&](Implementation implementation) {
@@ -114,14 +102,14 @@ TEST(OutputGate, OfNothingIsAHalf) {
   const at::NoGradGuard no_grad;
   config::ModelOptions m = testing::small_model();
   const at::Tensor x = at::randn({1, 4, m.d_model});
-  const Layer plain(m, at::kFloat);
+  const Layer plain = gated_layer(m, at::kFloat);
   for (const std::string gate : {"head", "element"}) {
     m.attention.gate_output = gate;
-    const Layer layer(m, at::kFloat);
+    const Layer layer = gated_layer(m, at::kFloat);
     for (const Parameter& p : plain.parameters.all()) {
-      layer.parameters.at(p.name).copy_(p.tensor);
+      layer.at(p.name).copy_(p.tensor);
     }
-    layer.parameters.at("w_gate").zero_();
+    layer.at("w_gate").zero_();
     EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 2.0, plain.attention({.x = x}, {})), 1e-6);
   }
 }

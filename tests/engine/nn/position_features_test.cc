@@ -1,12 +1,11 @@
 // A position scheme with key features (forgetting heads): it computes features of the tokens, adds a bias to the scores
 // and caches the features while decoding.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
-#include "headroom/nn/attention.h"
+#include "layer.h"
 #include "one_thread.h"
-#include "row_caches.h"
 
 namespace headroom::nn {
 namespace position_features_test {
@@ -50,14 +49,9 @@ class InPlaceOfNone {
   MakePosition before_ = slot();
 };
 
-struct Layer {
-  InPlaceOfNone in_place;
-  Parameters parameters;
-  Attention attention;
-
-  explicit Layer(std::int64_t window)
-      : attention(options(), place(window),
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::kDouble)) {}
+struct ForgettingLayer : InPlaceOfNone, Layer {
+  explicit ForgettingLayer(std::int64_t window)
+      : Layer(options(), {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory}) {}
 
   static config::AttentionOptions options() {
     config::AttentionOptions o;
@@ -67,9 +61,6 @@ struct Layer {
     o.position = "none";
     return o;
   }
-  static AttentionPlace place(std::int64_t window) {
-    return {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory};
-  }
 };
 
 at::Tensor tokens() {
@@ -77,19 +68,15 @@ at::Tensor tokens() {
   return at::randn({2, kMemory + kTokens, kWidth}, at::kDouble);
 }
 
-at::Tensor whole(const Layer& layer, const at::Tensor& all) {
-  return layer.attention({.x = all.narrow(1, kMemory, kTokens), .source = all}, {});
-}
-
 // o_i = sum_j softmax_j(q_i . k_j / 2 + log of the gates' product from j to i) v_j.
 TEST(PositionFeatures, TheLayerIsItsEquation) {
   const at::NoGradGuard no_grad;
-  const Layer layer(0);
+  const ForgettingLayer layer(0);
   const at::Tensor all = tokens();
-  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.parameters.at("w_q")});
-  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_k")}).squeeze(1);
-  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_v")}).squeeze(1);
-  const at::Tensor gate = all.matmul(layer.parameters.at("w_forget")).sigmoid();
+  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.at("w_q")});
+  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.at("w_k")}).squeeze(1);
+  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.at("w_v")}).squeeze(1);
+  const at::Tensor gate = all.matmul(layer.at("w_forget")).sigmoid();
   const at::Tensor o = at::zeros({2, kHeads, kTokens, 4}, at::kDouble);
   for (std::int64_t b = 0; b < 2; ++b) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
@@ -103,13 +90,13 @@ TEST(PositionFeatures, TheLayerIsItsEquation) {
       }
     }
   }
-  EXPECT_LE(relative_error(whole(layer, all), at::einsum("bhte,hed->btd", {o, layer.parameters.at("w_o")})), 1e-13);
+  EXPECT_LE(relative_error(layer.last(all, kTokens), at::einsum("bhte,hed->btd", {o, layer.at("w_o")})), 1e-13);
 }
 
 TEST(PositionFeatures, HaveGradients) {
-  Layer layer(0);
-  const at::Tensor all = tokens(), w = layer.parameters.at("w_forget");
-  const auto objective = [&] { return whole(layer, all).square().sum(); };
+  const ForgettingLayer layer(0);
+  const at::Tensor all = tokens(), w = layer.at("w_forget");
+  const auto objective = [&] { return layer.last(all, kTokens).square().sum(); };
   const at::Tensor gradient = torch::autograd::grad({objective()}, {w})[0];
   const at::NoGradGuard no_grad;
   const at::Tensor direction = at::randn_like(w);
@@ -126,14 +113,11 @@ TEST(PositionFeatures, HaveGradients) {
 TEST(PositionFeatures, AreKeptWhileDecoding) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t window : {0, 4}) {
-    const Layer layer(window);
+    const ForgettingLayer layer(window);
     const at::Tensor all = tokens();
     RowCaches cache(layer.attention, all.size(0));
-    std::vector<at::Tensor> rows;
-    for (std::int64_t at = 0; at < all.size(1); ++at) {
-      rows.push_back(cache.read(layer.attention, all.narrow(1, at, 1)));
-    }
-    EXPECT_LE(relative_error(at::cat(rows, 1).narrow(1, kMemory, kTokens), whole(layer, all)), 1e-13) << window;
+    const at::Tensor rows = cache.read_all(layer.attention, all, {});
+    EXPECT_LE(relative_error(rows.narrow(1, kMemory, kTokens), layer.last(all, kTokens)), 1e-13) << window;
     EXPECT_EQ(cache.elements(), (window > 0 ? window : kMemory + kTokens) * (2 * 4 + kHeads));
   }
 }

@@ -1,11 +1,12 @@
 // Soft-E priors (Transformer-MGK, section 2) against their definition.
 #include "engine/nn/attention/gaussian_mixture.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/ops/attention.h"
 #include "one_thread.h"
 
@@ -87,15 +88,12 @@ TEST(SoftE, IsItsDefinition) {
       at::manual_seed(1);
       config::AttentionOptions o;
       o.score = "gaussian_mixture";
-      o.n_mixtures = kMixtures;
       o.n_heads = kHeads;
       o.n_kv_heads = kGroups;
-      o.prior = kind;
-      o.prior_update = config::PriorUpdate::soft_e;
-      o.soft_e_pairs = pairs;
+      o.of<config::MixtureOptions>() = {
+          .n_mixtures = kMixtures, .prior = kind, .prior_update = config::PriorUpdate::soft_e, .soft_e_pairs = pairs};
       Parameters parameters;
-      const MixturePrior prior(
-          o, kPositions, Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble));
+      const MixturePrior prior(o, kPositions, Builder(parameters, ParameterSource(1, at::kDouble)));
       const at::Tensor table = parameters.stored().back().tensor;
       table.uniform_(0.1, 0.4);
       const at::Tensor before = table.clone();
@@ -130,10 +128,9 @@ TEST(SoftE, AComponentThatFadesLeavesGradientsFinite) {
   config::AttentionOptions o;
   o.score = "gaussian_mixture";
   o.n_heads = 1;
-  o.prior_update = config::PriorUpdate::soft_e;
+  o.of<config::MixtureOptions>().prior_update = config::PriorUpdate::soft_e;
   Parameters parameters;
-  const MixturePrior prior(o, kPositions,
-                           Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kFloat));
+  const MixturePrior prior(o, kPositions, Builder(parameters, ParameterSource(1, at::kFloat)));
   for (const double left : {1e-20, 1e-37, 1e-39, 1e-44, 0.0}) {
     parameters.stored().back().tensor.fill_(left);
     ops::AttentionInputs in;

@@ -1,12 +1,13 @@
 // Routed and gated heads, and the losses that balance a router.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/attention.h"
 #include "headroom/nn/routing.h"
+#include "layer.h"
 #include "one_thread.h"
 
 namespace headroom::nn {
@@ -34,33 +35,23 @@ TEST(RoutingLosses, AreTheirDefinitions) {
   EXPECT_EQ(switch_loss(at::zeros({2, 2}, at::kDouble), at::zeros({2}, at::kLong)).item<double>(), 0.0);
 }
 
-struct Layer {
-  Parameters parameters;
-  Attention attention;
-  explicit Layer(const AttentionOptions& o, bool causal = true)
-      : attention(o, {.d_model = 6, .causal = causal, .context_length = 5},
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{1}), at::kDouble)) {
-    const at::NoGradGuard no_grad;
-    at::manual_seed(7);
-    for (const Parameter& p : parameters.all()) {
-      p.tensor.normal_();
-    }
-  }
-};
+Layer random_layer(const AttentionOptions& o) {
+  return Layer(o, {.d_model = 6, .context_length = 5}, at::kDouble, /*noise=*/1.0);
+}
 
 AttentionOptions routed(std::int64_t k) {
   AttentionOptions o;
   o.projection = "routed_heads";
-  o.gate = config::Gate::softmax_renormalised;
-  o.n_heads = o.top_k = k;
-  o.n_experts = 4;
+  o.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
+  o.n_heads = o.of<config::RoutingOptions>().top_k = k;
+  o.of<config::RoutingOptions>().n_experts = 4;
   o.d_head = 3;
   o.position = "none";
   return o;
 }
 
 TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
-  Layer layer(routed(2));
+  const Layer layer = random_layer(routed(2));
   ExpertUsage usage;
   std::map<std::string, at::Tensor> losses;
   Context context;
@@ -85,21 +76,21 @@ TEST(RoutedHeads, AllHeadsWithEqualGatesAreMultiQueryAttention) {
   AttentionOptions o = routed(4), plain = routed(4);
   plain.projection = "dense";
   plain.n_kv_heads = 1;
-  Layer layer(o), dense(plain);
+  const Layer layer = random_layer(o), dense = random_layer(plain);
   const at::NoGradGuard no_grad;
-  layer.parameters.at("select").zero_();
-  dense.parameters.at("w_q").copy_(layer.parameters.at("w_q").permute({1, 0, 2}));
-  dense.parameters.at("w_k").copy_(layer.parameters.at("w_k").unsqueeze(1));
-  dense.parameters.at("w_v").copy_(layer.parameters.at("w_v").unsqueeze(1));
-  dense.parameters.at("w_o").copy_(layer.parameters.at("w_o"));
+  layer.at("select").zero_();
+  dense.at("w_q").copy_(layer.at("w_q").permute({1, 0, 2}));
+  dense.at("w_k").copy_(layer.at("w_k").unsqueeze(1));
+  dense.at("w_v").copy_(layer.at("w_v").unsqueeze(1));
+  dense.at("w_o").copy_(layer.at("w_o"));
   const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
   EXPECT_LE(relative_error(layer.attention({.x = x}, {}) * 4.0 * (1 + 1e-6), dense.attention({.x = x}, {})), 1e-12);
 }
 
 TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   AttentionOptions o = routed(2);
-  o.noisy_routing = true;
-  Layer layer(o);
+  o.of<config::RoutedHeadOptions>().noisy_routing = true;
+  const Layer layer = random_layer(o);
   const at::Tensor x = at::randn({2, 5, 6}, at::kDouble);
   Context context;
   const at::Tensor still = layer.attention({.x = x}, context);
@@ -114,24 +105,24 @@ TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
   AttentionOptions o;
   o.n_heads = 3;
   o.d_head = 4;
-  o.top_k = 2;
+  o.of<config::RoutingOptions>().top_k = 2;
   o.projection = "gated_heads";
   o.position = "none";
-  Layer gated(o);
+  const Layer gated = random_layer(o);
   o.projection = "dense";
-  Layer dense(o);
+  const Layer dense = random_layer(o);
   const at::NoGradGuard no_grad;
   for (const Parameter& p : dense.parameters.all()) {
-    p.tensor.copy_(gated.parameters.at(p.name));
+    p.tensor.copy_(gated.at(p.name));
   }
-  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble), w_o = dense.parameters.at("w_o").clone();
-  const at::Tensor score = x.matmul(gated.parameters.at("select"));
+  const at::Tensor x = at::randn({2, 5, 6}, at::kDouble), w_o = dense.at("w_o").clone();
+  const at::Tensor score = x.matmul(gated.at("select"));
   const at::Tensor best = std::get<0>(score.topk(2, -1)).narrow(-1, 1, 1);
   const at::Tensor gate = score.sigmoid() * score.ge(best).to(at::kDouble);  // [B, T, H]
   at::Tensor expected = at::zeros_like(x);
   for (std::int64_t h = 0; h < 3; ++h) {
-    dense.parameters.at("w_o").zero_();
-    dense.parameters.at("w_o")[h].copy_(w_o[h]);
+    dense.at("w_o").zero_();
+    dense.at("w_o")[h].copy_(w_o[h]);
     expected += dense.attention({.x = x}, {}) * gate.select(2, h).unsqueeze(2);
   }
   EXPECT_LE(relative_error(gated.attention({.x = x}, {}), expected), 1e-13);

@@ -1,5 +1,5 @@
 // Sigmoid attention against its equation. combinations_test.cc covers gradients, decoding, padding and combinations.
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
-#include "headroom/nn/attention.h"
+#include "layer.h"
 #include "one_thread.h"
 
 namespace headroom::nn {
@@ -17,41 +17,29 @@ using testing::relative_error;
 
 constexpr std::int64_t kWidth = 6, kHeads = 4, kGroups = 2, kHead = 3, kMemory = 4, kTokens = 5, kWindow = 6;
 
-struct Layer {
-  Parameters parameters;
-  Attention attention;
-
-  explicit Layer(bool causal, double scale)
-      : attention(options(), place(causal),
-                  Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{5}), at::kDouble)) {
-    const at::NoGradGuard no_grad;
-    parameters.at("scale").fill_(scale);
-  }
-
-  static config::AttentionOptions options() {
-    config::AttentionOptions o;
-    o.score = "sigmoid";
-    o.n_heads = kHeads;
-    o.n_kv_heads = kGroups;
-    o.d_head = kHead;
-    o.position = "none";
-    o.scale = config::Scale::learned;
-    return o;
-  }
-  static AttentionPlace place(bool causal) {
-    return {.d_model = kWidth,
-            .causal = causal,
-            .window = causal ? kWindow : 0,
-            .context_length = kTokens,
-            .memory_length = kMemory};
-  }
-};
+Layer sigmoid_layer(bool causal, double scale) {
+  config::AttentionOptions o;
+  o.score = "sigmoid";
+  o.n_heads = kHeads;
+  o.n_kv_heads = kGroups;
+  o.d_head = kHead;
+  o.position = "none";
+  o.scale = config::Scale::learned;
+  Layer layer(o, {.d_model = kWidth,
+                  .causal = causal,
+                  .window = causal ? kWindow : 0,
+                  .context_length = kTokens,
+                  .memory_length = kMemory});
+  const at::NoGradGuard no_grad;
+  layer.at("scale").fill_(scale);
+  return layer;
+}
 
 // o_i = sum over visible j of sigmoid(scale q_i . k_j - log n_i) v_j, then the output projection.
 at::Tensor written_out(const Layer& layer, const at::Tensor& all, const at::Tensor& valid, bool causal, double scale) {
-  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.parameters.at("w_q")});
-  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_k")});
-  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.parameters.at("w_v")});
+  const at::Tensor q = at::einsum("bsd,dhe->bhse", {all, layer.at("w_q")});
+  const at::Tensor k = at::einsum("bsd,dge->bgse", {all, layer.at("w_k")});
+  const at::Tensor v = at::einsum("bsd,dge->bgse", {all, layer.at("w_v")});
   const at::Tensor o = at::zeros({all.size(0), kHeads, kTokens, kHead}, at::kDouble);
   for (std::int64_t b = 0; b < all.size(0); ++b) {
     for (std::int64_t h = 0; h < kHeads; ++h) {
@@ -72,7 +60,7 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, const at::Tens
       }
     }
   }
-  return at::einsum("bhte,hed->btd", {o, layer.parameters.at("w_o")});
+  return at::einsum("bhte,hed->btd", {o, layer.at("w_o")});
 }
 
 TEST(SigmoidScore, IsItsEquation) {
@@ -83,9 +71,8 @@ TEST(SigmoidScore, IsItsEquation) {
   valid[1].narrow(0, kMemory - 1, 3).fill_(false);
   for (const bool causal : {true, false}) {
     const double scale = 2.5;
-    const Layer layer(causal, scale);
-    const AttentionInput input{.x = all.narrow(1, kMemory, kTokens), .source = all, .valid_keys = valid};
-    EXPECT_LE(relative_error(layer.attention(input, {}), written_out(layer, all, valid, causal, scale)), 1e-13)
+    const Layer layer = sigmoid_layer(causal, scale);
+    EXPECT_LE(relative_error(layer.last(all, kTokens, {}, valid), written_out(layer, all, valid, causal, scale)), 1e-13)
         << causal;
   }
 }
@@ -93,7 +80,7 @@ TEST(SigmoidScore, IsItsEquation) {
 // With all scores 0 each of n keys has the weight 1 / (n + 1).
 TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
   const at::NoGradGuard no_grad;
-  const Layer layer(true, 0.0);
+  const Layer layer = sigmoid_layer(true, 0.0);
   const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
   Recorder recorder({"probs"});
   Context context;
@@ -107,7 +94,7 @@ TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
 }
 
 TEST(SigmoidScore, HasTheReferenceOnly) {
-  const Layer layer(true, 1.0);
+  const Layer layer = sigmoid_layer(true, 1.0);
   Context context;
   context.implementation = Implementation::fused;
   EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), UserError);

@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
@@ -283,10 +284,10 @@ config::Config mixture(config::PriorUpdate update, const char* position) {
   config.model.attention.projection = "dense";
   config.model.attention.score = "gaussian_mixture";
   config.model.attention.position = position;
-  config.model.attention.keys = config::Keys::own;
-  config.model.attention.n_mixtures = 2;
-  config.model.attention.prior = config::Prior::head_position;
-  config.model.attention.prior_update = update;
+  config.model.attention.of<config::MixtureOptions>().keys = config::Keys::own;
+  config.model.attention.of<config::MixtureOptions>().n_mixtures = 2;
+  config.model.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
+  config.model.attention.of<config::MixtureOptions>().prior_update = update;
   return config;
 }
 

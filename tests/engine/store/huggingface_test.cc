@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/store/stored_tensors.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
@@ -168,7 +169,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   set("/rope_theta", "700.0");
   set("/rope_parameters", "null");
   set("/rope_scaling", "null");
-  EXPECT_EQ(read().config.model.attention.rope_base, 700.0);
+  EXPECT_EQ(read().config.model.attention.of<config::PositionOptions>().rope_base, 700.0);
 }
 
 TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
@@ -266,7 +267,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
   EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "model.head_bias");
   EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
-  EXPECT_SAYS(says([](auto& o) { o.attention.rope_fraction = 0.5; }),
+  EXPECT_SAYS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
               "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});

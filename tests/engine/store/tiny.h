@@ -10,6 +10,7 @@
 
 #include "data/tokens/token_file.h"
 #include "foundation/core/random.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "headroom/tokenizers/tokenizer.h"
@@ -62,9 +63,9 @@ inline config::Config config() {
   config.model.attention.n_heads = 2;
   config.model.attention.d_head = 4;
   config.model.attention.projection = "experts";
-  config.model.attention.n_experts = 3;
-  config.model.attention.top_k = 2;
-  config.model.attention.expert_dropout = 0.1;
+  config.model.attention.of<config::RoutingOptions>().n_experts = 3;
+  config.model.attention.of<config::RoutingOptions>().top_k = 2;
+  config.model.attention.of<config::RoutingOptions>().expert_dropout = 0.1;
   config.model.attention.position = "relative";
   config.model.mlp.d_hidden = 32;
   config.tokenizer.kind = config::TokenizerKind::bytes;

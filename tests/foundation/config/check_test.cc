@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "complaint.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
@@ -93,6 +94,12 @@ TEST(Check, RoutedHeads) {
       "\"softmax_top_k\"");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"),
             "top_k: must equal n_heads = 3 with projection = \"routed_heads\", got 2");
+  Config derived = parse_config("[model.attention]\nprojection = \"routed_heads\"\nn_heads = 3", "x");
+  EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
+  set_key(derived, "model.attention.n_heads=4");
+  EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 4);
+  set_key(derived, "model.attention.top_k=3");
+  EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"),
             "top_k: must be at most n_experts = 8, got 9");
   EXPECT_EQ(

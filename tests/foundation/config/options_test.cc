@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "complaint.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
@@ -9,7 +12,7 @@ namespace options_test {
 AttentionOptions experts(std::vector<std::string> which) {
   AttentionOptions options;
   options.projection = "experts";
-  options.experts = std::move(which);
+  options.of<ExpertOptions>().experts = std::move(which);
   return options;
 }
 
@@ -21,22 +24,36 @@ TEST(AttentionOptionsTest, KeyValueHeads) {
   EXPECT_EQ(options.kv_heads(), 2);
 }
 
-TEST(AttentionOptionsTest, SelectionsNeeded) {
-  const AttentionOptions vo = experts({"v", "o"}), kv = experts({"k", "v"}), q = experts({"q"});
-  EXPECT_TRUE(vo.has_experts('v') && vo.has_experts('o') && !vo.has_experts('q') && !vo.has_experts('k'));
-  EXPECT_TRUE(vo.selects_source() && vo.selects_destination());
+TEST(ExpertOptionsTest, SelectionsNeeded) {
+  const ExpertOptions vo{.experts = {"v", "o"}}, kv{.experts = {"k", "v"}}, q{.experts = {"q"}};
+  EXPECT_TRUE(vo.has('v') && vo.has('o') && !vo.has('q') && !vo.has('k'));
+  EXPECT_TRUE(vo.on_source() && vo.on_destination());
   EXPECT_EQ(vo.n_selections(), 2);
-  EXPECT_TRUE(kv.selects_source() && !kv.selects_destination());
+  EXPECT_TRUE(kv.on_source() && !kv.on_destination());
   EXPECT_EQ(kv.n_selections(), 1);
-  EXPECT_TRUE(!q.selects_source() && q.selects_destination());
+  EXPECT_TRUE(!q.on_source() && q.on_destination());
   EXPECT_EQ(q.n_selections(), 1);
-  AttentionOptions shared = vo;
-  shared.shared_selection = true;
+  const ExpertOptions shared{.experts = {"v", "o"}, .shared_selection = true};
   EXPECT_EQ(shared.n_selections(), 1);
-  AttentionOptions dense = shared;
-  dense.projection = "dense";
-  EXPECT_FALSE(dense.has_experts('v') || dense.selects_source() || dense.selects_destination());
-  EXPECT_EQ(dense.n_selections(), 0);
+  EXPECT_TRUE(experts({"v"}).has_experts('v'));
+  EXPECT_FALSE(AttentionOptions().has_experts('v'));  // dense
+}
+
+TEST(PartOptionsTest, IsAValue) {
+  AttentionOptions options;
+  const AttentionOptions& constant = options;
+  EXPECT_EQ(constant.of<RoutingOptions>().top_k, 2);  // the default
+  auto& routing = options.of<RoutingOptions>();
+  AttentionOptions copy = options;
+  routing.top_k = 3;
+  options.of<ExpertOptions>().shared_selection = true;
+  EXPECT_EQ(constant.of<RoutingOptions>().top_k, 3);
+  EXPECT_EQ(&constant.of<RoutingOptions>(), &routing);
+  EXPECT_EQ(copy.of<RoutingOptions>().top_k, 2);
+  copy = options;
+  routing.top_k = 4;
+  EXPECT_EQ(copy.of<RoutingOptions>().top_k, 3);
+  EXPECT_TRUE(copy.of<ExpertOptions>().shared_selection);
 }
 
 TEST(ModelOptionsTest, TokensChooseExpertsOrHeads) {
@@ -61,15 +78,14 @@ TEST(AttentionOptionsTest, RotatingChannels) {
   const auto channels = [](std::int64_t d_head, double fraction) {
     AttentionOptions options;
     options.d_head = d_head;
-    options.rope_fraction = fraction;
-    return options.rope_channels();
+    options.of<PositionOptions>().rope_fraction = fraction;
+    return options.projection->rotary_channels(options);
   };
   EXPECT_EQ(channels(64, 1.0), 64);
   EXPECT_EQ(channels(41, 0.5), 20);
   EXPECT_EQ(channels(205, 0.5), 102);
   EXPECT_EQ(channels(60, 0.1), 6);
-  EXPECT_EQ(channels(41, 1.0), 40);
-  EXPECT_EQ(channels(1, 1.0), 0);
+  EXPECT_EQ(channels(1, 1.0), 1);
 }
 
 TEST(AttentionOptionsTest, PartsGoByTheirNames) {
@@ -84,9 +100,9 @@ TEST(AttentionOptionsTest, PartsGoByTheirNames) {
 TEST(AttentionOptionsTest, NoDistancesAcrossSequences) {
   AttentionOptions options;
   options.position = "relative";
-  options.position_bias = true;
+  options.of<PositionOptions>().position_bias = true;
   EXPECT_EQ(options.across_sequences().position, "none");
-  EXPECT_FALSE(options.across_sequences().position_bias);
+  EXPECT_FALSE(options.across_sequences().of<PositionOptions>().position_bias);
   options.position = "learned";
   EXPECT_EQ(options.across_sequences().position, "learned");
 }

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "complaint.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
@@ -31,9 +33,9 @@ seed = 9007199254740992
   EXPECT_EQ(config.model.n_layers, 3);
   EXPECT_EQ(config.model.adaptive_cutoffs, (std::vector<std::int64_t>{2000, 4000}));
   EXPECT_EQ(config.model.attention.projection, "experts");
-  EXPECT_EQ(config.model.attention.experts, (std::vector<std::string>{"q", "o"}));
+  EXPECT_EQ(config.model.attention.of<ExpertOptions>().experts, (std::vector<std::string>{"q", "o"}));
   EXPECT_TRUE(config.model.attention.bias);
-  EXPECT_EQ(config.model.attention.rope_base, 500.0);
+  EXPECT_EQ(config.model.attention.of<PositionOptions>().rope_base, 500.0);
   EXPECT_EQ(config.tokenizer.model, "a\\b");
   EXPECT_EQ(config.train.betas, (std::vector<double>{0, 0.5}));
   EXPECT_EQ(config.train.learning_rate, 1e-3);

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "complaint.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 
@@ -38,7 +40,8 @@ TEST(SetKey, TakesBareWordsAsStrings) {
   EXPECT_EQ(with("tokenizer.model=").tokenizer.model, "");
   EXPECT_EQ(with("tokenizer.model=[a]").tokenizer.model, "[a]");
   EXPECT_EQ(with("model.attention.window_pattern=3:1").model.attention.window_pattern, "3:1");
-  EXPECT_EQ(with("model.attention.experts=[v, k]").model.attention.experts, (std::vector<std::string>{"v", "k"}));
+  EXPECT_EQ(with("model.attention.experts=[v, k]").model.attention.of<ExpertOptions>().experts,
+            (std::vector<std::string>{"v", "k"}));
   EXPECT_EQ(with("data.separator=\"\\n\\n\"").data.separator, "\n\n");
 }
 
@@ -81,7 +84,7 @@ TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("data.length_ratio=1.5").data.max_length_ratio, 1.5);
   EXPECT_EQ(with("data.validation_share=0.25").data.validation_fraction, 0.25);
   EXPECT_EQ(with("data.pixel_deviation=[0.5]").data.pixel_std, std::vector<double>{0.5});
-  EXPECT_EQ(with("model.attention.shift_deviation=0.5").model.attention.shift_std, 0.5);
+  EXPECT_EQ(with("model.attention.shift_deviation=0.5").model.attention.of<MixtureOptions>().shift_std, 0.5);
   EXPECT_EQ(with("decoding.beam=7").decoding.beam_size, 7);
   EXPECT_EQ(parse_config("[decoding]\nbeam = 7\n", "x").decoding.beam_size, 7);
   EXPECT_EQ(complaint("decoding.beam=0"), "--set: decoding.beam: must be an integer from 1 to 1024, got 0");

@@ -6,6 +6,7 @@
 
 #include "complaint.h"
 #include "foundation/core/random.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 
 namespace headroom::config {
@@ -127,7 +128,7 @@ TEST(Flatten, HoldsEveryKeyOnce) {
 
 TEST(Flatten, ShowsValuesOfEveryType) {
   Config config;
-  config.model.attention.experts = {"v", "o"};
+  config.model.attention.of<ExpertOptions>().experts = {"v", "o"};
   config.model.adaptive_cutoffs = {20, 40};
   config.train.betas = {0.5, 0.75};
   config.train.precision = Precision::bf16;
@@ -145,7 +146,7 @@ TEST(TakeValues, OfTheKeysThatAreWanted) {
   from.model.d_model = 64;
   from.model.norm = Norm::rms;
   from.model.attention.projection = "experts";
-  from.model.attention.experts = {"q"};
+  from.model.attention.of<ExpertOptions>().experts = {"q"};
   from.train.steps = 7;
   from.tokenizer.model = "x";
   take_values(to, from, [](std::string_view key) { return key.starts_with("model.") && key != "model.d_model"; });

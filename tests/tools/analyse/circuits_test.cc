@@ -5,6 +5,9 @@
 
 #include "small_model.h"
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/score_options.h"
+
 namespace headroom::analyse {
 namespace circuits_test {
 
@@ -17,32 +20,33 @@ std::vector<std::pair<std::string, config::AttentionOptions>> kinds_of_heads() {
     all.emplace_back(name, o);
   };
   add("none", [](auto&) {});
-  add("sigmoid scores", [](auto& o) { o.score = "sigmoid"; });
-  add("sink", [](auto& o) { o.sink = true; });
-  add("element gate", [](auto& o) { o.gate_output = "element"; });
+  add("sigmoid scores", [](config::AttentionOptions& o) { o.score = "sigmoid"; });
+  add("sink", [](config::AttentionOptions& o) { o.of<config::DotOptions>().sink = true; });
+  add("element gate", [](config::AttentionOptions& o) { o.gate_output = "element"; });
   for (const std::vector<std::string>& stages :
        {std::vector<std::string>{"pre", "post"}, std::vector<std::string>{"pre"}, std::vector<std::string>{"post"}}) {
     const auto composed = [&](const std::string& name, const std::string& kind, const auto& set) {
-      add(fmt::format("{}, {}", name, fmt::join(stages, " and ")), [&](auto& o) {
+      add(fmt::format("{}, {}", name, fmt::join(stages, " and ")), [&](config::AttentionOptions& o) {
         o.composition = kind;
-        o.compose = stages;
-        set(o);
+        auto& own = o.of<config::CompositionOptions>();
+        own.compose = stages;
+        set(own);
       });
     };
     composed("static", "static", [](auto&) {});
-    composed("static without skip", "static", [](auto& o) { o.compose_skip = false; });
-    composed("static in groups", "static", [](auto& o) { o.compose_groups = 2; });
+    composed("static without skip", "static", [](auto& own) { own.compose_skip = false; });
+    composed("static in groups", "static", [](auto& own) { own.compose_groups = 2; });
     composed("dynamic", "dynamic", [](auto&) {});
-    composed("dynamic with a static map", "dynamic", [](auto& o) { o.compose_static = true; });
-    composed("dynamic without skip", "dynamic", [](auto& o) { o.compose_skip = false; });
-    composed("dynamic in groups", "dynamic", [](auto& o) { o.compose_groups = 2; });
-    composed("low rank of the query", "dynamic", [](auto& o) {
-      o.compose_low_rank = {"query"};
-      o.compose_gates = {};
+    composed("dynamic with a static map", "dynamic", [](auto& own) { own.compose_static = true; });
+    composed("dynamic without skip", "dynamic", [](auto& own) { own.compose_skip = false; });
+    composed("dynamic in groups", "dynamic", [](auto& own) { own.compose_groups = 2; });
+    composed("low rank of the query", "dynamic", [](auto& own) {
+      own.compose_low_rank = {"query"};
+      own.compose_gates = {};
     });
-    composed("gates of the key", "dynamic", [](auto& o) {
-      o.compose_low_rank = {};
-      o.compose_gates = {"key"};
+    composed("gates of the key", "dynamic", [](auto& own) {
+      own.compose_low_rank = {};
+      own.compose_gates = {"key"};
     });
   }
   return all;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "headroom/config/attention/composition_options.h"
 #include "small_model.h"
 
 namespace headroom::analyse {
@@ -16,7 +17,7 @@ config::ModelOptions composed(const std::string& kind = "dynamic") {
   config::ModelOptions o = small::small_options();
   o.attention.composition = kind;
   o.attention.n_heads = 4;
-  o.attention.compose_static = kind == "dynamic";
+  o.attention.of<config::CompositionOptions>().compose_static = kind == "dynamic";
   return o;
 }
 

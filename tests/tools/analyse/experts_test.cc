@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "small_model.h"
 #include "tools/analyse/vocabulary.h"
 
@@ -80,8 +81,8 @@ TEST(Experts, PmiOfAHandMadeRouter) {
   o.n_layers = 1;
   o.context_length = 150;
   o.attention.n_heads = 1;
-  o.attention.n_experts = 2;
-  o.attention.top_k = 1;
+  o.attention.of<config::RoutingOptions>().n_experts = 2;
+  o.attention.of<config::RoutingOptions>().top_k = 1;
   store::OpenedModel opened = small_model(o);
   const at::Tensor direction = at::tensor({1., -1., 1., -1., 1., -1., 1., -1., 1., -1., 1., -1.}).to(at::kFloat);
   const ModelRunner runner(opened);

@@ -2,6 +2,8 @@
 
 #include "small_model.h"
 
+#include "headroom/config/attention/score_options.h"
+
 namespace headroom::analyse {
 namespace mixture_test {
 
@@ -10,7 +12,7 @@ const std::string kText = "mixed keys!!";
 config::ModelOptions mixed(config::Keys keys = config::Keys::own) {
   config::ModelOptions o = small::small_options();
   o.attention.score = "gaussian_mixture";
-  o.attention.keys = keys;
+  o.attention.of<config::MixtureOptions>().keys = keys;
   return o;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/models/small_models.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/store/open_model.h"
 #include "one_thread.h"
 #include "tools/analyse/analyse.h"
@@ -35,8 +36,8 @@ inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t con
   o.context_length = context;
   o.attention.n_heads = 2;
   o.attention.d_head = 8;
-  o.attention.n_experts = 3;
-  o.attention.top_k = 2;
+  o.attention.of<config::RoutingOptions>().n_experts = 3;
+  o.attention.of<config::RoutingOptions>().top_k = 2;
   o.mlp.d_hidden = 24;
   return o;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
 #include "tools/compare/run/checks.h"
@@ -160,7 +161,7 @@ TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
   here.train.precision = config::Precision::fp32;
   EXPECT_EQ(first_difference(there, here), "train.precision is bf16 there, fp32 here");
   here = {};
-  here.model.attention.experts = {"o"};
+  here.model.attention.of<config::ExpertOptions>().experts = {"o"};
   EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 

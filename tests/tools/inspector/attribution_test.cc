@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "engine/nn/combinations.h"
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
@@ -36,7 +38,7 @@ struct AttributedLayer {
                    .window = m.attention.window,
                    .context_length = m.context_length,
                    .memory_length = m.memory_length},
-                  nn::Builder(parameters, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{3}), with)) {
+                  nn::Builder(parameters, nn::ParameterSource(3, with))) {
     const at::NoGradGuard no_grad;
     const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
     for (const nn::Parameter& p : parameters.all()) {  // some are initialised to 0
@@ -166,12 +168,14 @@ TEST(Attribution, RemovingAPartRemovesItsContributions) {
     expect_lacking({"probs_composed", [&](at::Tensor p) { return p[0][h][i].index_fill_(0, at::tensor(j), 0.0), p; }},
                    edge, "edge");
     ++edges;
-    if (m.attention.has_experts('v') && !m.attention.has_experts('k') && !m.attention.shared_selection) {
+    if (m.attention.has_experts('v') && !m.attention.has_experts('k') &&
+        !m.attention.of<config::ExpertOptions>().shared_selection) {
       expect_lacking({"select_in.weight", [&](at::Tensor w) { return w[j][h][0].zero_(), w; }},
                      all[h].select(1, j).select(1, 0).sum(-1), "value expert");
       ++experts;
     }
-    if (m.attention.has_experts('o') && !m.attention.has_experts('q') && !m.attention.shared_selection) {
+    if (m.attention.has_experts('o') && !m.attention.has_experts('q') &&
+        !m.attention.of<config::ExpertOptions>().shared_selection) {
       at::Tensor lost = at::zeros({a.n_queries()}, all.options());
       lost[i] = all[h][i].select(-1, 1).sum();
       expect_lacking({"select_out.weight", [&](at::Tensor w) { return w[i][h][1].zero_(), w; }}, lost, "output expert");
@@ -186,7 +190,7 @@ TEST(Attribution, RemovingAPartRemovesItsContributions) {
 TEST(Attribution, TermsBeforeTheSoftmaxAreThoseOfTheComposedScores) {
   config::ModelOptions m = testing::small_model();
   m.attention.composition = "dynamic";
-  m.attention.compose_static = true;
+  m.attention.of<config::CompositionOptions>().compose_static = true;
   const AttributedLayer layer(m);
   nn::Recorder recorder({"scores", "scores_composed", "probs"});
   layer.run(recorder);

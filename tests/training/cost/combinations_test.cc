@@ -3,6 +3,9 @@
 
 #include <functional>
 
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -42,7 +45,7 @@ int each_model(const std::function<void(const ModelOptions&)>& visit) {
   m.d_model = 8;
   m.context_length = 6;
   a.d_head = 4;
-  a.n_heads = a.top_k = 2;
+  a.n_heads = a.of<config::RoutingOptions>().top_k = 2;
   int legal = 0;
   const auto reach = [&] {
     try {
@@ -58,7 +61,7 @@ int each_model(const std::function<void(const ModelOptions&)>& visit) {
       for (const std::int64_t memory : {0, 6}) {
         for (const std::int64_t window : {0, 3}) {
           a.bias = bias;
-          a.position_bias = bias && a.position == "relative";
+          a.of<config::PositionOptions>().position_bias = bias && a.position == "relative";
           m.memory_length = memory;
           a.window = window;
           reach();
@@ -67,8 +70,11 @@ int each_model(const std::function<void(const ModelOptions&)>& visit) {
     }
   };
   each(a.projection, [&] {
-    each(a.score,
-         [&] { each(a.keys, [&] { each(a.prior, [&] { each(a.composition, [&] { each(a.position, masks); }); }); }); });
+    each(a.score, [&] {
+      each(a.of<config::MixtureOptions>().keys, [&] {
+        each(a.of<config::MixtureOptions>().prior, [&] { each(a.composition, [&] { each(a.position, masks); }); });
+      });
+    });
   });
   return legal;
 }

@@ -1,6 +1,9 @@
 // executed_cost() against the products of small models, each written [rows x inner x columns].
 #include <gtest/gtest.h>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -63,29 +66,29 @@ TEST(Executed, GroupedKeysAndValuesAreProjectedOncePerGroup) {
 TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
   ModelOptions m = small();
   m.attention.projection = "experts";
-  m.attention.experts = {"v", "o"};
-  m.attention.n_experts = 6;
-  m.attention.top_k = 2;
+  m.attention.of<config::ExpertOptions>().experts = {"v", "o"};
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 2;
   const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kValues + kOutput + source + destination));
-  m.attention.shared_selection = true;
+  m.attention.of<config::ExpertOptions>().shared_selection = true;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kValues + kOutput + source));
-  m.attention.experts = {"q", "o"};
+  m.attention.of<config::ExpertOptions>().experts = {"q", "o"};
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + kQuery + kOutput + destination));
-  m.attention.experts = {"q", "k", "v", "o"};
-  m.attention.shared_selection = false;
-  m.attention.top_k = 3;
+  m.attention.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
+  m.attention.of<config::ExpertOptions>().shared_selection = false;
+  m.attention.of<config::RoutingOptions>().top_k = 3;
   EXPECT_EQ(executed_cost(m, 1).attention_macs,
             2 * (3 * (kQuery + kKeys + kValues + kOutput) + kScores + kRead + source + destination));
-  m.attention.experts = {};
+  m.attention.of<config::ExpertOptions>().experts = {};
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kDense);
 }
 
 TEST(Executed, RoutedHeads) {
   ModelOptions m = small();
   m.attention.projection = "routed_heads";
-  m.attention.n_experts = 6;
-  m.attention.top_k = 4;
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 4;
   const std::int64_t shared = 8 * 10 * 3, router = 5 * 10 * 6;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kQuery + 2 * shared + kOutput + kScores + kRead + router));
   m.attention.position = "relative";
@@ -96,10 +99,10 @@ TEST(Executed, RoutedHeads) {
 TEST(Executed, RoutedHeadsAreNoisyOnlyWhileTraining) {
   ModelOptions m = small();
   m.attention.projection = "routed_heads";
-  m.attention.n_experts = 6;
-  m.attention.top_k = 4;
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 4;
   const ExecutedCost before = executed_cost(m, 3);
-  m.attention.noisy_routing = true;
+  m.attention.of<config::RoutedHeadOptions>().noisy_routing = true;
   const ExecutedCost noisy = executed_cost(m, 3);
   EXPECT_EQ(noisy.attention_macs, before.attention_macs);
   EXPECT_EQ(noisy.step_macs, before.step_macs + 3 * 3 * 2 * (5 * 10 * 6));
@@ -108,27 +111,27 @@ TEST(Executed, RoutedHeadsAreNoisyOnlyWhileTraining) {
 TEST(Executed, GatedHeadsComputeEveryHead) {
   ModelOptions m = small();
   m.attention.projection = "gated_heads";
-  m.attention.top_k = 2;
+  m.attention.of<config::RoutingOptions>().top_k = 2;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 5 * 10 * 4));
 }
 
 TEST(Executed, EveryMixtureKeyIsScored) {
   ModelOptions m = small();
   m.attention.score = "gaussian_mixture";
-  m.attention.n_mixtures = 3;
+  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kKeys + 2 * kScores));
-  m.attention.keys = Keys::shifted;
+  m.attention.of<config::MixtureOptions>().keys = Keys::shifted;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 2 * kScores));
   m.attention.position = "relative";  // one product for all components
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 3 * kScores + 8 * 10 * 12));
-  m.attention.keys = Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = Keys::single;
   m.attention.position = "none";
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * kDense);
-  m.attention.keys = Keys::own;
+  m.attention.of<config::MixtureOptions>().keys = Keys::own;
   m.attention.projection = "experts";
-  m.attention.experts = {"k"};
-  m.attention.n_experts = 6;
-  m.attention.top_k = 2;  // two experts for each of three keys
+  m.attention.of<config::ExpertOptions>().experts = {"k"};
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 2;  // two experts for each of three keys
   EXPECT_EQ(executed_cost(m, 1).attention_macs, 2 * (kDense + 5 * kKeys + 2 * kScores + 8 * 10 * 24));
 }
 
@@ -139,17 +142,17 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
   m.n_layers = 1;
   const std::int64_t t = 135, projections = 4 * (t * 10 * 12);
   m.attention.score = "linear";
-  m.attention.keys = Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = Keys::single;
   // The first chunk reads no state, and the last one writes none.
   const std::int64_t inside = 2 * 3 * (64 * 64 + 64 * 64 + 7 * 7), state = (71 + 128) * 3 * 3;
   const std::int64_t remembering = (t + t + 128) * 3 * 3;  // every query reads the state; the memory is added to it
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 4 * (inside + state));
   m.memory_length = t;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 2 * t * 10 * 12 + 4 * (inside + remembering));
-  m.attention.keys = Keys::own;  // summed before the products
+  m.attention.of<config::MixtureOptions>().keys = Keys::own;  // summed before the products
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + (2 + 2) * t * 10 * 12 + 4 * (inside + remembering));
   m.memory_length = 0;
-  m.attention.keys = Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = Keys::single;
   m.kind = ModelKind::masked_language_model;
   EXPECT_EQ(executed_cost(m, 1).attention_macs, projections + 4 * 2 * t * 3 * 3);
 }
@@ -157,22 +160,22 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
 TEST(Executed, Composition) {
   ModelOptions m = small();
   AttentionOptions& a = m.attention;
-  a.compose_groups = 2;
+  a.of<config::CompositionOptions>().compose_groups = 2;
   const auto extra = [&m] { return executed_cost(m, 1).attention_macs / 2 - kDense; };
   a.composition = "static";  // [T,S,m] x [m,m] in 2 groups, twice
   EXPECT_EQ(extra(), 2 * 2 * (5 * 8 * 2 * 2));
   a.composition = "dynamic";
-  a.compose_rank = 3;
+  a.of<config::CompositionOptions>().compose_rank = 3;
   const std::int64_t hidden = 2 * 3 * 2;
   const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token
   const std::int64_t mixing = 2 * (5 * 8 * 4 * 3);
   EXPECT_EQ(extra(), 2 * (2 * mixing + (5 + 8) * (low_rank + gate)));
-  a.compose = {"pre"};
-  a.compose_low_rank = {"query"};
+  a.of<config::CompositionOptions>().compose = {"pre"};
+  a.of<config::CompositionOptions>().compose_low_rank = {"query"};
   EXPECT_EQ(extra(), mixing + 5 * (low_rank + gate) + 8 * gate);
-  a.compose_gates = {};
+  a.of<config::CompositionOptions>().compose_gates = {};
   EXPECT_EQ(extra(), mixing + 5 * low_rank);
-  a.compose_static = true;
+  a.of<config::CompositionOptions>().compose_static = true;
   EXPECT_EQ(extra(), mixing + 5 * low_rank + 2 * (5 * 8 * 2 * 2));
 }
 

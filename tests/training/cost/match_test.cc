@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -158,12 +161,12 @@ TEST(Match, CandidatesAreThePapersTrials) {
 TEST(Match, HeadsAndExpertsOfTheConfigStay) {
   config::Config config = recipe("switchhead/wt103_47m");
   config.model.attention.n_heads = 3;
-  config.model.attention.n_experts = 4;
-  config.model.attention.top_k = 1;
+  config.model.attention.of<config::RoutingOptions>().n_experts = 4;
+  config.model.attention.of<config::RoutingOptions>().top_k = 1;
   const MatchResult result = match(config, recipe("switchhead/wt103_47m_dense_h10"), MatchBy::parameters);
   EXPECT_EQ(result.config.model.attention.n_heads, 3);
-  EXPECT_EQ(result.config.model.attention.n_experts, 4);
-  EXPECT_EQ(result.config.model.attention.top_k, 1);
+  EXPECT_EQ(result.config.model.attention.of<config::RoutingOptions>().n_experts, 4);
+  EXPECT_EQ(result.config.model.attention.of<config::RoutingOptions>().top_k, 1);
   EXPECT_LE(result.parameters, result.target_parameters);
 }
 
@@ -184,8 +187,8 @@ TEST(Match, SmallModels) {
     config.model.attention.n_heads = 2;
     if (experts) {
       config.model.attention.projection = "experts";
-      config.model.attention.n_experts = 4;
-      config.model.attention.top_k = 2;
+      config.model.attention.of<config::RoutingOptions>().n_experts = 4;
+      config.model.attention.of<config::RoutingOptions>().top_k = 2;
     }
     const MatchResult result = match(config, target, MatchBy::parameters);
     EXPECT_LE(result.parameters, result.target_parameters);
@@ -204,7 +207,7 @@ TEST(Match, RotaryHeadsTurnInPairsOfChannels) {
   const config::Config target = recipe("switchhead/wt103_45m_rope_dense_h10");
   config::Config config = recipe("switchhead/wt103_45m_rope_dense_h2");
   const auto d_head = [&](double rope_fraction) {
-    config.model.attention.rope_fraction = rope_fraction;
+    config.model.attention.of<config::PositionOptions>().rope_fraction = rope_fraction;
     return match(config, target, MatchBy::parameters).config.model.attention.d_head;
   };
   EXPECT_EQ(d_head(0.5), 205);   // 102 channels
@@ -223,7 +226,7 @@ TEST(Match, ComposedHeadsKeepTheirWidth) {
   EXPECT_LT(narrower.target_parameters - narrower.parameters, 4 * (2 * 192 + 1));
   config.model.attention.d_head = 12;
   EXPECT_GT(match(config, target, MatchBy::parameters).config.model.mlp.d_hidden, target.model.mlp.d_hidden);
-  config.model.attention.compose_rank = 64;
+  config.model.attention.of<config::CompositionOptions>().compose_rank = 64;
   EXPECT_THROW(match(config, target, MatchBy::parameters), UserError);
 }
 
@@ -268,7 +271,7 @@ TEST(MatchByMacs, RoutedHeadsStayWithinTheirExperts) {
       match(recipe("switchhead/wt103_47m_moa_h8"), recipe("switchhead/wt103_262m_dense_h16"), MatchBy::macs);
   const config::AttentionOptions& attention = result.config.model.attention;
   EXPECT_EQ(attention.n_heads, 10);
-  EXPECT_EQ(attention.top_k, 10);
+  EXPECT_EQ(attention.of<config::RoutingOptions>().top_k, 10);
   EXPECT_LE(result.attention_macs, result.target_attention_macs);
 }
 

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
 
@@ -135,9 +137,9 @@ TEST(Cache, LocalLayersForget) {
 TEST(Cache, MixtureKeys) {
   config::ModelOptions m = small_decoder();
   m.attention.score = "gaussian_mixture";
-  m.attention.n_mixtures = 3;
+  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * ((3 + 1) * 4 * 3));
-  m.attention.keys = Keys::shifted;
+  m.attention.of<config::MixtureOptions>().keys = Keys::shifted;
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
 }
 
@@ -145,16 +147,16 @@ TEST(Cache, KeySideOfTheComposition) {
   config::ModelOptions m = small_decoder();
   m.attention.composition = "dynamic";
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 10 * 4));
-  m.attention.compose = {"pre"};
+  m.attention.of<config::CompositionOptions>().compose = {"pre"};
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
-  m.attention.compose_groups = 2;
+  m.attention.of<config::CompositionOptions>().compose_groups = 2;
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
-  m.attention.compose_gates = {"query"};
+  m.attention.of<config::CompositionOptions>().compose_gates = {"query"};
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 4 * 4));
-  m.attention.compose_low_rank = {"query"};
+  m.attention.of<config::CompositionOptions>().compose_low_rank = {"query"};
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
   m.attention.composition = "static";
-  m.attention.compose_low_rank = {"key"};
+  m.attention.of<config::CompositionOptions>().compose_low_rank = {"key"};
   EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
 }
 

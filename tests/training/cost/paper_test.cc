@@ -7,6 +7,9 @@
 #include <map>
 #include <string>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -103,11 +106,11 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   m.attention.d_head = 3;
   m.attention.position = "none";
   m.attention.projection = "experts";
-  m.attention.n_experts = 7;
-  m.attention.top_k = 4;
+  m.attention.of<config::RoutingOptions>().n_experts = 7;
+  m.attention.of<config::RoutingOptions>().top_k = 4;
   // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
   const auto macs = [&m](std::vector<std::string> experts) {
-    m.attention.experts = std::move(experts);
+    m.attention.of<config::ExpertOptions>().experts = std::move(experts);
     return paper_cost(m).attention_macs;
   };
   EXPECT_EQ(macs({"q"}), 600 + 3 * 300 + 4 * 300 + 120 + 700);
@@ -153,30 +156,30 @@ void expect_extra(const config::ModelOptions& model, std::int64_t macs, std::int
 TEST(PaperCost, MixturesScoreEveryKey) {
   config::ModelOptions m = tiny();
   m.attention.score = "gaussian_mixture";
-  m.attention.n_mixtures = 3;
+  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
   const std::int64_t key = 4 * 5 * 3, matrix = 4 * 25;
   expect_extra(m, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
-  m.attention.keys = config::Keys::shifted;
+  m.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
   expect_extra(m, 2 * (matrix * 3), 2 * (key + matrix));
-  m.attention.keys = config::Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = config::Keys::single;
   expect_extra(m, 0, 0);
 }
 
 TEST(PaperCost, LinearAttentionHasNoMatrices) {
   config::ModelOptions m = tiny();
   m.attention.score = "linear";
-  m.attention.keys = config::Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = config::Keys::single;
   expect_extra(m, (5 + 5) * 4 * 9 - 2 * 25 * 4 * 3, (5 + 5) * 4 * 3 + 4 * 9 - 2 * 25 * 4);
 }
 
 TEST(PaperCost, Composition) {
   config::ModelOptions m = tiny();
-  m.attention.compose_groups = 2;
+  m.attention.of<config::CompositionOptions>().compose_groups = 2;
   m.attention.composition = "static";
   expect_extra(m, 2 * (25 * 4 * 2), 2 * (25 * 4));
   m.attention.composition = "dynamic";
-  m.attention.compose_low_rank = {"key"};
-  m.attention.compose_gates = {"query"};
+  m.attention.of<config::CompositionOptions>().compose_low_rank = {"key"};
+  m.attention.of<config::CompositionOptions>().compose_gates = {"query"};
   const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
   expect_extra(m, 2 * (2 * 2 * 25 * 4 + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
                2 * (25 * 4 + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));

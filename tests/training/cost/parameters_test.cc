@@ -3,6 +3,10 @@
 
 #include <limits>
 
+#include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -81,7 +85,7 @@ TEST(Parameters, PositionsScaleAndQueryKeyNorm) {
   EXPECT_EQ(count_parameters(m), kBase);
   m.attention.position = "relative";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3));
-  m.attention.position_bias = true;
+  m.attention.of<config::PositionOptions>().position_bias = true;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4 * 3));
   m.attention.scale = Scale::learned;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4 * 3 + 1));
@@ -93,22 +97,22 @@ TEST(Parameters, ExpertsInEveryCombination) {
   for (int combination = 0; combination < 16; ++combination) {
     ModelOptions m = small_model();
     m.attention.projection = "experts";
-    m.attention.n_experts = 5;
-    m.attention.experts.clear();
+    m.attention.of<config::RoutingOptions>().n_experts = 5;
+    m.attention.of<config::ExpertOptions>().experts.clear();
     const char* const names[] = {"q", "k", "v", "o"};
     std::int64_t projections = 0;
     for (int i = 0; i < 4; ++i) {
       const bool bank = (combination >> i & 1) != 0;
       projections += (bank ? 5 : 1) * 10 * 4 * 3;
       if (bank) {
-        m.attention.experts.emplace_back(names[i]);
+        m.attention.of<config::ExpertOptions>().experts.emplace_back(names[i]);
       }
     }
     const bool source = (combination & 0b0110) != 0, destination = (combination & 0b1001) != 0;
     const std::int64_t selection = 10 * 4 * 5;
     EXPECT_EQ(count_parameters(m), kBase + 2 * (projections + (source + destination) * selection - kAttention))
         << "combination " << combination;
-    m.attention.shared_selection = true;
+    m.attention.of<config::ExpertOptions>().shared_selection = true;
     EXPECT_EQ(count_parameters(m), kBase + 2 * (projections + (source || destination) * selection - kAttention))
         << "shared, combination " << combination;
   }
@@ -117,8 +121,8 @@ TEST(Parameters, ExpertsInEveryCombination) {
 TEST(Parameters, RoutedHeadsShareKeysValuesAndPositions) {
   ModelOptions m = small_model();
   m.attention.projection = "routed_heads";
-  m.attention.n_experts = 6;
-  m.attention.top_k = 4;
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 4;
   const std::int64_t routed = 2 * (6 * 10 * 3) + 2 * (10 * 3) + 10 * 6;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (routed - kAttention));
   m.attention.position = "relative";
@@ -128,37 +132,37 @@ TEST(Parameters, RoutedHeadsShareKeysValuesAndPositions) {
 TEST(Parameters, RoutedHeadsBringBiasesAndNoise) {
   ModelOptions m = small_model();
   m.attention.projection = "routed_heads";
-  m.attention.n_experts = 6;
-  m.attention.top_k = 4;
+  m.attention.of<config::RoutingOptions>().n_experts = 6;
+  m.attention.of<config::RoutingOptions>().top_k = 4;
   m.attention.position = "relative";
   const std::int64_t before = count_parameters(m);
   m.attention.bias = true;  // b_q [E,e], b_k, b_v [e], b_o [E,d]
   EXPECT_EQ(count_parameters(m), before + 2 * (6 * 3 + 3 + 3 + 6 * 10));
   m.attention.bias = false;
-  m.attention.position_bias = true;  // u, v [1,e]
+  m.attention.of<config::PositionOptions>().position_bias = true;  // u, v [1,e]
   EXPECT_EQ(count_parameters(m), before + 2 * (2 * 3));
-  m.attention.position_bias = false;
-  m.attention.noisy_routing = true;
+  m.attention.of<config::PositionOptions>().position_bias = false;
+  m.attention.of<config::RoutedHeadOptions>().noisy_routing = true;
   EXPECT_EQ(count_parameters(m), before + 2 * (10 * 6));
 }
 
 TEST(Parameters, GatedHeadsAreDenseWithASelection) {
   ModelOptions m = small_model();
   m.attention.projection = "gated_heads";
-  m.attention.top_k = 2;
+  m.attention.of<config::RoutingOptions>().top_k = 2;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4));
 }
 
 TEST(Parameters, MixtureKeys) {
   ModelOptions m = small_model();
   m.attention.score = "gaussian_mixture";
-  m.attention.n_mixtures = 3;
+  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
   m.attention.n_kv_heads = 2;
   const std::int64_t grouped = kBase - 2 * (2 * 2 * 10 * 3);
   const std::int64_t more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more than the first
   const auto count = [&](Prior prior, Keys keys) {
-    m.attention.prior = prior;
-    m.attention.keys = keys;
+    m.attention.of<config::MixtureOptions>().prior = prior;
+    m.attention.of<config::MixtureOptions>().keys = keys;
     return count_parameters(m);
   };
   EXPECT_EQ(count(Prior::none, Keys::own), grouped + 2 * more_keys);
@@ -169,10 +173,10 @@ TEST(Parameters, MixtureKeys) {
   EXPECT_EQ(count(Prior::head, Keys::single), grouped);
   m.memory_length = 5;
   EXPECT_EQ(count(Prior::head_position, Keys::shifted), grouped + 2 * (3 * 2 * 3 + 3 * 2 * 10));
-  m.attention.prior_update = PriorUpdate::soft_e;  // a state, not a parameter
+  m.attention.of<config::MixtureOptions>().prior_update = PriorUpdate::soft_e;  // a state, not a parameter
   EXPECT_EQ(count(Prior::head_position, Keys::shifted), grouped + 2 * (3 * 2 * 3));
-  m.attention.prior_update = PriorUpdate::gradient;
-  m.attention.mixing = Mixing::max;
+  m.attention.of<config::MixtureOptions>().prior_update = PriorUpdate::gradient;
+  m.attention.of<config::MixtureOptions>().mixing = Mixing::max;
   EXPECT_EQ(count(Prior::head, Keys::shifted), grouped + 2 * (3 * 2 * 3));
   m.attention.bias = true;  // b_k [R,G,e] with own keys
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;
@@ -184,23 +188,23 @@ TEST(Parameters, LinearAttentionHasMixtureKeysToo) {
   ModelOptions m = small_model();
   m.attention.score = "linear";
   EXPECT_EQ(count_parameters(m), kBase + 2 * (10 * 4 * 3 + 2 * 4));
-  m.attention.keys = Keys::single;
+  m.attention.of<config::MixtureOptions>().keys = Keys::single;
   EXPECT_EQ(count_parameters(m), kBase);
 }
 
 TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
   ModelOptions m = small_model();
   m.attention.score = "gaussian_mixture";
-  m.attention.prior = Prior::none;
+  m.attention.of<config::MixtureOptions>().prior = Prior::none;
   m.attention.projection = "experts";
-  m.attention.experts = {"k"};
-  m.attention.n_experts = 5;
+  m.attention.of<config::ExpertOptions>().experts = {"k"};
+  m.attention.of<config::RoutingOptions>().n_experts = 5;
   // w_k [R,H,E,d,e], one selection.
   EXPECT_EQ(count_parameters(m), kBase + 2 * ((2 * 5 - 1) * 10 * 4 * 3 + 10 * 4 * 5));
-  m.attention.keys = Keys::shifted;
+  m.attention.of<config::MixtureOptions>().keys = Keys::shifted;
   EXPECT_EQ(count_parameters(m), kBase + 2 * ((5 - 1) * 10 * 4 * 3 + 2 * 4 * 3 + 10 * 4 * 5));
   m.attention.projection = "routed_heads";
-  m.attention.keys = Keys::own;
+  m.attention.of<config::MixtureOptions>().keys = Keys::own;
   m.attention.bias = true;
   const std::int64_t routed = 2 * (5 * 10 * 3) + (2 + 1) * (10 * 3) + 10 * 5;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (routed + 5 * 3 + 2 * 3 + 3 + 5 * 10 - kAttention));
@@ -209,21 +213,21 @@ TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
 TEST(Parameters, Composition) {
   ModelOptions m = small_model();
   AttentionOptions& a = m.attention;
-  a.compose_groups = 2;  // m = 2 heads a group
+  a.of<config::CompositionOptions>().compose_groups = 2;  // m = 2 heads a group
   a.composition = "static";
   EXPECT_EQ(count_parameters(m), kBase + 2 * 2 * (2 * 2 * 2));
   a.composition = "dynamic";
-  a.compose_rank = 3;
+  a.of<config::CompositionOptions>().compose_rank = 3;
   const std::int64_t hidden = 2 * 3 * 2;
   const std::int64_t low_rank = 2 * 10 * hidden + 2 * hidden * 2 * 3 * 2, gate = 10 * 4;  // w1 [2,d,I], w2 [2,I,2,3,2]
   EXPECT_EQ(count_parameters(m), kBase + 2 * 2 * 2 * (low_rank + gate));
-  a.compose = {"post"};
+  a.of<config::CompositionOptions>().compose = {"post"};
   EXPECT_EQ(count_parameters(m), kBase + 2 * 2 * (low_rank + gate));
-  a.compose_gates = {"key"};
+  a.of<config::CompositionOptions>().compose_gates = {"key"};
   EXPECT_EQ(count_parameters(m), kBase + 2 * (2 * low_rank + gate));
-  a.compose_low_rank = {};
+  a.of<config::CompositionOptions>().compose_low_rank = {};
   EXPECT_EQ(count_parameters(m), kBase + 2 * gate);
-  a.compose_static = true;
+  a.of<config::CompositionOptions>().compose_static = true;
   EXPECT_EQ(count_parameters(m), kBase + 2 * (gate + 2 * 2 * 2));
 }
 
@@ -233,8 +237,8 @@ TEST(Parameters, CompositionAsThePaperCountsIt) {
       ModelOptions m = small_model();
       const std::int64_t before = count_parameters(m);
       m.attention.composition = "dynamic";
-      m.attention.compose_rank = rank;
-      m.attention.compose_groups = groups;
+      m.attention.of<config::CompositionOptions>().compose_rank = rank;
+      m.attention.of<config::CompositionOptions>().compose_groups = groups;
       const std::int64_t h = 4, d = 10;
       EXPECT_EQ(count_parameters(m) - before, 2 * (8 * d * h * rank + 16 * h * h * rank * rank / groups + 4 * d * h));
     }
@@ -267,7 +271,7 @@ TEST(Parameters, EncoderDecoder) {
   EXPECT_EQ(count_parameters(m), kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm);
   // Only self-attention has relative positions.
   m.attention.position = "relative";
-  m.attention.position_bias = true;
+  m.attention.of<config::PositionOptions>().position_bias = true;
   EXPECT_EQ(count_parameters(m),
             kEmbedding + 2 * encoder + 3 * decoder + 2 * kLayerNorm + 5 * (10 * 4 * 3 + 2 * 4 * 3));
   const std::int64_t shared = count_parameters(m);

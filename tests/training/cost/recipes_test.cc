@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "small_model.h"
@@ -317,17 +318,21 @@ TEST(Recipes, LossesOfRoutedHeadsAreTheirRowsAlone) {
   for (const auto& [name, config] : rows) {
     const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
     const config::AttentionOptions& a = config.model.attention;
-    EXPECT_EQ(a.switch_coefficient, has("_a01") ? 0.01 : 0.0) << name;
-    EXPECT_EQ(a.z_coefficient, has("_z001") ? 0.001 : has("_z01") ? 0.01 : 0.0) << name;
-    EXPECT_EQ(a.switch_slots_coefficient + a.cv_coefficient + a.entropy_coefficient, 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().switch_coefficient, has("_a01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().z_coefficient, has("_z001") ? 0.001 : has("_z01") ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().switch_slots_coefficient +
+                  a.of<config::RoutedHeadOptions>().cv_coefficient +
+                  a.of<config::RoutedHeadOptions>().entropy_coefficient,
+              0.0)
+        << name;
   }
   for (const auto& [name, config] : recipes_with("switchhead", "_moa_")) {
     const bool softmax = name.ends_with("_softmax");
     const config::AttentionOptions& a = config.model.attention;
-    EXPECT_EQ(a.gate, softmax ? config::Gate::softmax : config::Gate::sigmoid) << name;
-    EXPECT_EQ(a.switch_coefficient, 0.0) << name;
-    EXPECT_EQ(a.switch_slots_coefficient, softmax ? 0.01 : 0.0) << name;
-    EXPECT_EQ(a.z_coefficient, softmax ? 0.001 : 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutingOptions>().gate, softmax ? config::Gate::softmax : config::Gate::sigmoid) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().switch_coefficient, 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().switch_slots_coefficient, softmax ? 0.01 : 0.0) << name;
+    EXPECT_EQ(a.of<config::RoutedHeadOptions>().z_coefficient, softmax ? 0.001 : 0.0) << name;
   }
 }
 

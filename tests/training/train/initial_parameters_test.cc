@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "training/train/loop/train.h"
@@ -125,7 +126,7 @@ TEST_F(StartTest, WhatTrainingDoesMayChange) {
   EXPECT_EQ(is.model.dropout, 0.0);
   EXPECT_EQ(is.model.context_length, 12);
   EXPECT_EQ(is.model.memory_length, 12);
-  EXPECT_EQ(is.model.attention.expert_dropout, 0.0);
+  EXPECT_EQ(is.model.attention.of<config::RoutingOptions>().expert_dropout, 0.0);
   EXPECT_EQ(is.model.n_layers, 2);
 }
 

@@ -9,6 +9,8 @@
 
 #include "engine/store/tiny.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
@@ -29,15 +31,15 @@ void at_most(std::int64_t& value, std::int64_t most) {
 void shrink(config::AttentionOptions& a) {
   at_most(a.n_heads, 2);
   at_most(a.n_kv_heads, 2);
-  at_most(a.n_experts, 4);
-  at_most(a.top_k, 2);
+  at_most(a.of<config::RoutingOptions>().n_experts, 4);
+  at_most(a.of<config::RoutingOptions>().top_k, 2);
   at_most(a.d_head, 8);
-  at_most(a.d_value, 4);
-  at_most(a.d_rotary, 4);
+  at_most(a.of<config::LatentOptions>().d_value, 4);
+  at_most(a.of<config::LatentOptions>().d_rotary, 4);
   if (a.projection == config::PartName<config::ProjectionPart>("latent")) {
-    at_most(a.kv_rank, 4);
+    at_most(a.of<config::LatentOptions>().kv_rank, 4);
   }
-  at_most(a.q_rank, 4);
+  at_most(a.of<config::LatentOptions>().q_rank, 4);
   at_most(a.window, 8);
 }
 

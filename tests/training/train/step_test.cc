@@ -6,6 +6,7 @@
 
 #include "engine/nn/combinations.h"
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
@@ -33,7 +34,7 @@ models::Batch batch_of(const at::Tensor& tokens) {
 config::Config without_dropout() {
   config::Config config = tiny::config();
   config.model.dropout = 0.0;
-  config.model.attention.expert_dropout = 0.0;
+  config.model.attention.of<config::RoutingOptions>().expert_dropout = 0.0;
   return config;
 }
 

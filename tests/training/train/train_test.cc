@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/store/tiny.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
@@ -243,7 +244,7 @@ TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   train(request("run"));
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
   EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
-  config_.model.attention.n_experts = 4;
+  config_.model.attention.of<config::RoutingOptions>().n_experts = 4;
   EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
   config_ = tiny::config();
   config_.data.train = {(folder_ / "validation.txt").string()};

@@ -4,19 +4,15 @@
 // Letters: B batch, n tokens, d d_model, H heads in C groups of m, R rank, I = 2 R m.
 #include "headroom/nn/attention_parts.h"
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/ops/head_map.h"
 
 namespace headroom::nn {
 namespace {
-
-bool names(const std::vector<std::string>& list, const char* value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
-}
 
 double glorot(std::int64_t in, std::int64_t out) {
   return std::sqrt(2.0 / static_cast<double>(in + out));
@@ -26,142 +22,111 @@ class HeadMaps : public Composition {
  public:
   // Parameters "pre.q.w1" [C, d, I], "pre.q.w2" [C, I, 2, R, m], "pre.q.wg" [d, H], "pre.wb" [C, m, m], ...: stages pre
   // and post, sides q and k.
-  HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build);
+  HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build)
+      : options_(options.of<config::CompositionOptions>()), n_heads_(options.n_heads) {
+    for (const auto& [name, place] : {std::pair("pre", &Maps::pre), std::pair("post", &Maps::post)}) {
+      if (options_.composes(name)) {
+        stages_.push_back(make_stage(place, dynamic, d_model, build.in(name)));
+      }
+    }
+  }
 
   // Returns F = 2 R H + H factors for each stage with low-rank maps and gates.
-  at::Tensor key_factors(const at::Tensor& source, const Context& context) const override;
-  Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override;
+  at::Tensor key_factors(const at::Tensor& source, const Context& context) const override {
+    return factors(&Stage::key, source, context).unsqueeze(1);
+  }
+
+  Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const override {
+    Maps maps;
+    const at::Tensor keys = key_factors.squeeze(1), queries = factors(&Stage::query, x, context);
+    const std::int64_t n = std::ssize(stages_);
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Stage& stage = stages_[static_cast<std::size_t>(i)];
+      const auto share = [&](const Side& side, const at::Tensor& all) -> ops::HeadMapSide {
+        const c10::SymInt width = all.sym_size(2) / n;
+        return {.factors = all.narrow_symint(2, i * width, width),
+                .rank = side.w1.defined() ? options_.compose_rank : 0,
+                .has_gate = side.wg.defined()};
+      };
+      ops::HeadMap map{.n_groups = options_.compose_groups,
+                       .skip = options_.compose_skip,
+                       .fixed = {},
+                       .query = share(stage.query, queries),
+                       .key = share(stage.key, keys)};
+      if (stage.fixed.defined()) {
+        map.fixed = stage.fixed;
+      }
+      maps.*stage.place = std::move(map);
+    }
+    return maps;
+  }
 
  private:
   struct Side {
     at::Tensor w1, w2, wg;
   };
   struct Stage {
+    std::optional<ops::HeadMap> Maps::*place;
     at::Tensor fixed;
     Side query, key;
   };
 
-  Stage make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const;
-  Side make_side(const char* name, std::int64_t d_model, const Builder& build) const;
+  Stage make_stage(std::optional<ops::HeadMap> Maps::*place, bool dynamic, std::int64_t d_model,
+                   const Builder& build) const {
+    Stage stage{.place = place, .fixed = {}, .query = {}, .key = {}};
+    const std::int64_t groups = options_.compose_groups, m = n_heads_ / groups;
+    if (!dynamic || options_.compose_static) {
+      stage.fixed =
+          build.random("wb", {groups, m, m}, Distribution::normal(0.1 / std::sqrt(static_cast<double>(n_heads_))));
+    }
+    if (dynamic) {
+      stage.query = make_side("query", d_model, build.in("q"));
+      stage.key = make_side("key", d_model, build.in("k"));
+    }
+    return stage;
+  }
+
+  Side make_side(const char* name, std::int64_t d_model, const Builder& build) const {
+    Side side;
+    const std::int64_t h = n_heads_, rank = options_.compose_rank, groups = options_.compose_groups;
+    const std::int64_t m = h / groups, hidden = 2 * rank * m;
+    if (options_.has_low_rank(name)) {
+      side.w1 =
+          build.for_matmul().random("w1", {groups, d_model, hidden}, Distribution::normal(glorot(d_model, hidden)));
+      const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
+      side.w2 = build.for_matmul().random("w2", {groups, hidden, 2, rank, m}, Distribution::normal(0.02 / spread));
+    }
+    if (options_.has_gates(name)) {
+      side.wg = build.for_matmul().random("wg", {d_model, h}, Distribution::normal(0.05 * glorot(d_model, h)));
+    }
+    return side;
+  }
+
   // Returns one side's factors of all stages, concatenated: [B, n, F].
-  at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const;
-  std::vector<const Stage*> stages() const;
-  ops::HeadMapSide map_of(const Side& side, at::Tensor factors) const;
-  ops::HeadMap start(const Stage& stage) const;
+  at::Tensor factors(Side Stage::*side, const at::Tensor& x, const Context& context) const {
+    ops::HeadMapWeights weights{.tanh_gelu = options_.compose_activation == config::ComposeActivation::gelu_tanh};
+    const auto add = [&](std::vector<at::Tensor>& to, const at::Tensor& w) {
+      if (w.defined()) {
+        to.push_back(to_compute(w, context));
+      }
+    };
+    for (const Stage& stage : stages_) {
+      add(weights.w1, (stage.*side).w1);
+      add(weights.w2, (stage.*side).w2);
+      add(weights.gate, (stage.*side).wg);
+    }
+    const at::Tensor rows = to_compute(x, context);
+    if (weights.w1.empty() && weights.gate.empty()) {
+      return at::empty_symint({x.sym_size(0), x.sym_size(1), 0}, rows.options());
+    }
+    const at::Tensor all = ops::head_map_factors(rows.flatten(0, 1), weights, context.implementation);
+    return all.view_symint({x.sym_size(0), x.sym_size(1), all.sym_size(1)});
+  }
 
-  config::AttentionOptions options_;
-  std::optional<Stage> pre_, post_;
+  config::CompositionOptions options_;
+  std::int64_t n_heads_;
+  std::vector<Stage> stages_;
 };
-
-HeadMaps::HeadMaps(const config::AttentionOptions& options, bool dynamic, std::int64_t d_model, const Builder& build)
-    : options_(options) {
-  if (options.composes("pre")) {
-    pre_ = make_stage(dynamic, d_model, build.in("pre"));
-  }
-  if (options.composes("post")) {
-    post_ = make_stage(dynamic, d_model, build.in("post"));
-  }
-}
-
-HeadMaps::Stage HeadMaps::make_stage(bool dynamic, std::int64_t d_model, const Builder& build) const {
-  Stage stage;
-  const std::int64_t groups = options_.compose_groups, m = options_.n_heads / groups;
-  if (!dynamic || options_.compose_static) {
-    stage.fixed = build.random("wb", {groups, m, m},
-                               Distribution::normal(0.1 / std::sqrt(static_cast<double>(options_.n_heads))));
-  }
-  if (dynamic) {
-    stage.query = make_side("query", d_model, build.in("q"));
-    stage.key = make_side("key", d_model, build.in("k"));
-  }
-  return stage;
-}
-
-HeadMaps::Side HeadMaps::make_side(const char* name, std::int64_t d_model, const Builder& build) const {
-  Side side;
-  const std::int64_t h = options_.n_heads, rank = options_.compose_rank, groups = options_.compose_groups;
-  const std::int64_t m = h / groups, hidden = 2 * rank * m;
-  if (names(options_.compose_low_rank, name)) {
-    side.w1 = build.for_matmul().random("w1", {groups, d_model, hidden}, Distribution::normal(glorot(d_model, hidden)));
-    const double spread = std::sqrt(static_cast<double>(2 * h * rank)) * static_cast<double>(h + rank);
-    side.w2 = build.for_matmul().random("w2", {groups, hidden, 2, rank, m}, Distribution::normal(0.02 / spread));
-  }
-  if (names(options_.compose_gates, name)) {
-    side.wg = build.for_matmul().random("wg", {d_model, h}, Distribution::normal(0.05 * glorot(d_model, h)));
-  }
-  return side;
-}
-
-std::vector<const HeadMaps::Stage*> HeadMaps::stages() const {
-  std::vector<const Stage*> all;
-  for (const std::optional<Stage>* stage : {&pre_, &post_}) {
-    if (*stage) {
-      all.push_back(&**stage);
-    }
-  }
-  return all;
-}
-
-at::Tensor HeadMaps::factors(Side Stage::*side, const at::Tensor& x, const Context& context) const {
-  ops::HeadMapWeights weights{.tanh_gelu = options_.compose_activation == config::ComposeActivation::gelu_tanh};
-  const auto add = [&](std::vector<at::Tensor>& to, const at::Tensor& w) {
-    if (w.defined()) {
-      to.push_back(to_compute(w, context));
-    }
-  };
-  for (const Stage* stage : stages()) {
-    add(weights.w1, (stage->*side).w1);
-    add(weights.w2, (stage->*side).w2);
-    add(weights.gate, (stage->*side).wg);
-  }
-  const at::Tensor rows = to_compute(x, context);
-  if (weights.w1.empty() && weights.gate.empty()) {
-    return at::empty_symint({x.sym_size(0), x.sym_size(1), 0}, rows.options());
-  }
-  const at::Tensor all = ops::head_map_factors(rows.flatten(0, 1), weights, context.implementation);
-  return all.view_symint({x.sym_size(0), x.sym_size(1), all.sym_size(1)});
-}
-
-ops::HeadMapSide HeadMaps::map_of(const Side& side, at::Tensor factors) const {
-  return {.factors = std::move(factors),
-          .rank = side.w1.defined() ? options_.compose_rank : 0,
-          .has_gate = side.wg.defined()};
-}
-
-at::Tensor HeadMaps::key_factors(const at::Tensor& source, const Context& context) const {
-  return factors(&Stage::key, source, context).unsqueeze(1);
-}
-
-ops::HeadMap HeadMaps::start(const Stage& stage) const {
-  ops::HeadMap map{
-      .n_groups = options_.compose_groups, .skip = options_.compose_skip, .fixed = {}, .query = {}, .key = {}};
-  if (stage.fixed.defined()) {
-    map.fixed = stage.fixed;
-  }
-  return map;
-}
-
-Composition::Maps HeadMaps::maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const {
-  Maps maps;
-  const at::Tensor keys = key_factors.squeeze(1), queries = factors(&Stage::query, x, context);
-  std::int64_t place = 0;
-  const auto n = static_cast<std::int64_t>(stages().size());
-  const auto share = [&](const at::Tensor& all) {
-    const c10::SymInt width = all.sym_size(2) / n;
-    return all.narrow_symint(2, place * width, width);
-  };
-  const auto fill = [&](const std::optional<Stage>& stage, std::optional<ops::HeadMap>& map) {
-    if (stage) {
-      map = start(*stage);
-      map->query = map_of(stage->query, share(queries));
-      map->key = map_of(stage->key, share(keys));
-      ++place;
-    }
-  };
-  fill(pre_, maps.pre);
-  fill(post_, maps.post);
-  return maps;
-}
 
 template <bool kDynamic>
 std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, std::int64_t d_model,

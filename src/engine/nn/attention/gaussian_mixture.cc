@@ -4,17 +4,19 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
 
 KeyShift::KeyShift(const config::AttentionOptions& o, const Builder& build) {
-  if (o.keys != config::Keys::shifted) {
+  const auto& mixture = o.of<config::MixtureOptions>();
+  if (mixture.keys != config::Keys::shifted) {
     return;
   }
-  const std::int64_t shape[] = {o.n_mixtures, o.computed_kv_heads(), o.d_head};
+  const std::int64_t shape[] = {mixture.n_mixtures, o.computed_kv_heads(), o.d_head};
   shift_ = build.custom("shift", shape, [&] {
-    at::Tensor start = build.draw(shape, Distribution::normal(1.0)).mul_(o.shift_std);
+    at::Tensor start = build.draw(shape, Distribution::normal(1.0)).mul_(mixture.shift_std);
     start.select(0, 0).zero_();
     return start;
   });
@@ -39,24 +41,21 @@ constexpr double kLeastPrior = 1e-30;
 }  // namespace
 
 MixturePrior::MixturePrior(const config::AttentionOptions& o, std::int64_t n_positions, const Builder& build)
-    : kind_(o.has_prior() ? o.prior : config::Prior::none),
-      update_(o.prior_update),
-      pairs_(o.soft_e_pairs),
-      clamp_(o.prior_clamp && o.prior_update == config::PriorUpdate::gradient),
-      n_components_(o.key_components()),
+    : options_(o.of<config::MixtureOptions>()),
+      kind_(options_.has_prior() ? options_.prior : config::Prior::none),
       n_heads_(o.computed_kv_heads()) {
   if (kind_ == config::Prior::none) {
     return;
   }
-  std::vector<std::int64_t> shape = {updates() ? n_components_ - 1 : n_components_};
+  std::vector<std::int64_t> shape = {updates() ? options_.n_mixtures - 1 : options_.n_mixtures};
   if (kind_ != config::Prior::layer) {
     shape.push_back(n_heads_);
   }
   if (kind_ == config::Prior::head_position) {
     shape.push_back(n_positions);
   }
-  const double start = 1.0 / static_cast<double>(n_components_);
-  switch (update_) {
+  const double start = 1.0 / static_cast<double>(options_.n_mixtures);
+  switch (options_.prior_update) {
     case config::PriorUpdate::gradient:
       table_ = build.constant("prior", shape, start);
       break;
@@ -88,7 +87,7 @@ std::optional<at::Tensor> MixturePrior::weights(std::int64_t first_index, const 
   if (updates()) {
     table = at::cat({table, 1.0 - table.sum(0, /*keepdim=*/true)});
     table = table.masked_fill(table.lt(kLeastPrior), 0.0);
-  } else if (clamp_) {
+  } else if (options_.prior_clamp && options_.prior_update == config::PriorUpdate::gradient) {
     table = table.clamp(0.0, 1.0);
   }
   at::Tensor all = broadcast(table);
@@ -106,7 +105,7 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
                            const std::optional<at::Tensor>& valid_queries, const Context& context) const {
   const at::NoGradGuard no_grad;
   const at::Tensor s = at::stack(components);  // [R, B, H, T, S]
-  const std::int64_t b = s.size(1), h = s.size(2), t = s.size(3), n = s.size(4), r = n_components_;
+  const std::int64_t b = s.size(1), h = s.size(2), t = s.size(3), n = s.size(4), r = options_.n_mixtures;
   const at::Tensor prior =
       weights(0, n)->repeat_interleave(h / n_heads_, 1).unsqueeze(2).unsqueeze(1).to(s.scalar_type());
   const at::Tensor top = std::get<0>(s.max(0));
@@ -115,7 +114,7 @@ void MixturePrior::measure(const std::vector<at::Tensor>& components, const std:
   at::Tensor share = mass / (mass.sum(0) + (-top).exp() * kResponsibilityEpsilon);
   share = share.nan_to_num(0.0).narrow(0, 0, r - 1).view({r - 1, b, n_heads_, -1, t, n}).mean(3);  // [R-1, B, G, T, S]
 
-  const bool valid_only = pairs_ == config::SoftEPairs::valid;
+  const bool valid_only = options_.soft_e_pairs == config::SoftEPairs::valid;
   at::Tensor pairs = at::ones({b, t, n}, share.options());
   if (valid_only && valid_keys) {
     pairs = pairs * valid_keys->unsqueeze(1);
@@ -147,14 +146,16 @@ namespace {
 class GaussianMixture : public Score {
  public:
   GaussianMixture(const config::AttentionOptions& o, const ScorePlace& place, const Builder& build)
-      : options_(o),
+      : mixture_(o.of<config::MixtureOptions>()),
+        fixed_(1.0 / std::sqrt(static_cast<double>(o.d_head))),
+        dropout_(o.dropout),
         shift_(o, build),
         prior_(o, place.n_positions, build),
         rotary_(place.rotary),
         learned_(make_scale(o, build)) {
-    std::vector<double> multiple = o.mixture_coefficients;
+    std::vector<double> multiple = mixture_.mixture_coefficients;
     if (multiple.empty()) {
-      multiple.assign(static_cast<std::size_t>(o.key_components()), 0.5);
+      multiple.assign(static_cast<std::size_t>(mixture_.components()), 0.5);
     }
     std::vector<at::Tensor> each;  // built from operators instead of from_blob, so that the layer can be traced
     for (const double value : multiple) {
@@ -164,38 +165,36 @@ class GaussianMixture : public Score {
   }
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
-    const double fixed = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
     ops::Mixture mixture;
     mixture.more_keys = call.more_keys;
     mixture.shift = shift_.of_keys(in.k.sym_size(2), call.first_position, rotary_);
     mixture.prior = prior_.weights(call.first_index, in.k.sym_size(2));
-    mixture.maximum = options_.mixing == config::Mixing::max;
-    mixture.epsilon = options_.mixture_epsilon;
-    if (options_.mixture_score == config::MixtureScore::gaussian) {
-      mixture.coefficient = learned_.defined() ? multiple_ * learned_ : multiple_ * fixed;
-      in.scale = fixed;  // scales the relative term
+    mixture.maximum = mixture_.mixing == config::Mixing::max;
+    mixture.epsilon = mixture_.mixture_epsilon;
+    if (mixture_.mixture_score == config::MixtureScore::gaussian) {
+      mixture.coefficient = learned_.defined() ? multiple_ * learned_ : multiple_ * fixed_;
+      in.scale = fixed_;  // scales the relative term
       if (learned_.defined() && in.q_position) {
         in.q_position = *in.q_position * to_compute(learned_, context);
         in.scale = 1.0;
       }
     } else {
-      apply_scale(in, learned_, fixed, context);
+      apply_scale(in, learned_, fixed_, context);
     }
     const std::optional<at::Tensor> prior = mixture.prior;
     in.mixture = std::move(mixture);
     const bool measures = prior_.updates() && context.training && context.updates != nullptr;
     if (!measures && !context.wants("responsibilities")) {
-      return run_attention(in, options_.dropout, context);
+      return run_attention(in, dropout_, context);
     }
     // Only the reference returns the components of every pair.
     std::vector<at::Tensor> components;
-    const at::Tensor o =
-        run_attention(in, options_.dropout, context, [&](ops::AttentionStage stage, const at::Tensor& value) {
-          if (stage == ops::AttentionStage::component) {
-            components.push_back(value);
-          }
-          return value;
-        });
+    const at::Tensor o = run_attention(in, dropout_, context, [&](ops::AttentionStage stage, const at::Tensor& value) {
+      if (stage == ops::AttentionStage::component) {
+        components.push_back(value);
+      }
+      return value;
+    });
     context.show("responsibilities", [&] { return responsibilities(components, prior); });
     if (measures) {
       prior_.measure(components, in.mask.valid_keys, call.valid_queries, context);
@@ -207,7 +206,7 @@ class GaussianMixture : public Score {
   // Returns each component's share of a pair's weight, [B, R, H, T, S]; with max mixing, the share of the largest is 1.
   at::Tensor responsibilities(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& prior) const {
     const at::Tensor s = at::stack(components, 1);
-    if (options_.mixing == config::Mixing::max) {
+    if (mixture_.mixing == config::Mixing::max) {
       return at::zeros_like(s).scatter(1, s.argmax(1, /*keepdim=*/true), 1.0);
     }
     at::Tensor mass = s;
@@ -218,7 +217,8 @@ class GaussianMixture : public Score {
     return mass.softmax(1).nan_to_num(0.0);
   }
 
-  config::AttentionOptions options_;
+  config::MixtureOptions mixture_;
+  double fixed_, dropout_;
   KeyShift shift_;
   MixturePrior prior_;
   std::optional<Rotary> rotary_;

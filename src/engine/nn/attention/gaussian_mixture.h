@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "headroom/config/attention_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
@@ -36,7 +36,7 @@ inline constexpr double kResponsibilityEpsilon = 1e-6;
 class MixturePrior {
  public:
   // Has a parameter "prior" ([R], [R, G] or [R, G, P]) if learned by gradient; with soft-E, a buffer "prior" of the
-  // first R - 1 components (the last is 1 minus their sum); neither if options.has_prior() is false.
+  // first R - 1 components (the last is 1 minus their sum); neither if MixtureOptions::has_prior() is false.
   MixturePrior(const config::AttentionOptions& options, std::int64_t n_positions, const Builder& build);
 
   // Returns [R, G, 1 or n_keys] for keys from `first_index` of the source; not set if all are 1. Throws Error for keys
@@ -48,16 +48,14 @@ class MixturePrior {
   // `valid_keys` [B, S].
   void measure(const std::vector<at::Tensor>& components, const std::optional<at::Tensor>& valid_keys,
                const std::optional<at::Tensor>& valid_queries, const Context& context) const;
-  bool updates() const { return update_ == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }
+  bool updates() const { return options_.prior_update == config::PriorUpdate::soft_e && kind_ != config::Prior::none; }
 
  private:
   at::Tensor broadcast(const at::Tensor& table) const;  // to [*, G, P or 1]
 
-  config::Prior kind_;
-  config::PriorUpdate update_;
-  config::SoftEPairs pairs_;
-  bool clamp_;
-  std::int64_t n_components_, n_heads_;
+  config::MixtureOptions options_;
+  config::Prior kind_;  // none: all weights are 1
+  std::int64_t n_heads_;
   at::Tensor table_;
 };
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -12,20 +13,24 @@ namespace {
 class HeadProjections : public Projection {
  public:
   HeadProjections(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
-      : options_(options), d_model_(init.d_model) {
+      : options_(options),
+        routing_(routing_options(options, options.n_heads)),
+        shared_selection_(options.of<config::ExpertOptions>().shared_selection),
+        d_model_(init.d_model) {
     q_ = input_side('q', options.n_heads, 1, init, build);
     k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
     v_ = input_side('v', options.kv_heads(), 1, init, build);
     o_ = output_side(init, build);
     const auto router = [&](const char* name) {
-      return build.matrix(name, {init.d_model, options.n_heads, options.n_experts},
+      const std::int64_t n_experts = routing_.n_experts;
+      return build.matrix(name, {init.d_model, options.n_heads, n_experts},
                           Distribution::normal(init.scaled(init.d_model)),
-                          {.in = init.d_model, .out = options.n_heads * options.n_experts});
+                          {.in = init.d_model, .out = options.n_heads * n_experts});
     };
-    if (options.selects_source() && !options.shared_selection) {
+    if (routes_source() && !shared_selection_) {
       select_in_ = router("select_in");
     }
-    if (options.selects_destination() || (options.selects_source() && options.shared_selection)) {
+    if (q_.bank || o_.bank || (routes_source() && shared_selection_)) {
       select_out_ = router("select_out");
     }
   }
@@ -73,6 +78,8 @@ class HeadProjections : public Projection {
     at::Tensor bias_of(std::int64_t copy) const { return copies == 1 || !bias.defined() ? bias : bias[copy]; }
   };
 
+  bool routes_source() const { return k_.bank || v_.bank; }  // routes the tokens of the source
+
   // Expert layers initialise all their projections from a normal distribution, all other layers from a truncated normal
   // one.
   at::Tensor initialise(std::string_view name, const std::vector<std::int64_t>& shape, const LayerInit& init,
@@ -90,7 +97,7 @@ class HeadProjections : public Projection {
     m.copies = copies;
     const std::int64_t d = init.d_model, e = options_.d_head;
     std::vector<std::int64_t> shape =
-        m.bank ? std::vector{n_heads, options_.n_experts, d, e} : std::vector{d, n_heads, e};
+        m.bank ? std::vector{n_heads, routing_.n_experts, d, e} : std::vector{d, n_heads, e};
     std::vector<std::int64_t> bias = {n_heads, e};
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
@@ -110,7 +117,7 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
     const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
-    m.w = initialise("w_o", m.bank ? std::vector{h, options_.n_experts, e, d} : std::vector{h, e, d}, init,
+    m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, e, d} : std::vector{h, e, d}, init,
                      {.in = h * e, .out = d, .into_stream = true},
                      build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
     if (options_.bias) {
@@ -120,27 +127,22 @@ class HeadProjections : public Projection {
   }
 
   Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
-    const RoutingOptions routing{.n_heads = options_.n_heads,
-                                 .n_experts = options_.n_experts,
-                                 .top_k = options_.top_k,
-                                 .gate = options_.gate,
-                                 .expert_dropout = options_.expert_dropout};
-    return route_tokens(x.reshape({-1, d_model_}), w, routing, context, name);
+    return route_tokens(x.reshape({-1, d_model_}), w, routing_, context, name);
   }
 
   std::optional<Routing> route_source(const at::Tensor& source, const Context& context) const {
-    if (!options_.selects_source()) {
+    if (!routes_source()) {
       return std::nullopt;
     }
-    return route(source, options_.shared_selection ? select_out_ : select_in_, context, "select_in");
+    return route(source, shared_selection_ ? select_out_ : select_in_, context, "select_in");
   }
 
   std::optional<Routing> route_queries(const ProjectionInput& input, const std::optional<Routing>& on_source,
                                        const Context& context) const {
-    if (!options_.selects_destination()) {
+    if (!q_.bank && !o_.bank) {
       return std::nullopt;
     }
-    if (options_.shared_selection && on_source && !input.cross) {
+    if (shared_selection_ && on_source && !input.cross) {
       // The queries are the last tokens of the source, whose routing has already been computed.
       const c10::SymInt t = input.x.sym_size(1), s = input.source.sym_size(1);
       Routing same = s == t ? *on_source : on_source->narrow(input.x.sym_size(0), s - t, t);
@@ -172,6 +174,8 @@ class HeadProjections : public Projection {
   }
 
   config::AttentionOptions options_;
+  RoutingOptions routing_;
+  bool shared_selection_;
   std::int64_t d_model_;
   Matrix q_, k_, v_, o_;
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides
@@ -182,12 +186,8 @@ class HeadProjections : public Projection {
 class GatedHeads : public Projection {
  public:
   GatedHeads(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)
-      : heads_(options, init, build),
-        routing_{.n_heads = 1,
-                 .n_experts = options.n_heads,
-                 .top_k = options.top_k,
-                 .gate = options.gate,
-                 .expert_dropout = options.expert_dropout} {
+      : heads_(options, init, build), routing_(routing_options(options, 1)) {
+    routing_.n_experts = options.n_heads;
     select_ = build.matrix("select", {init.d_model, options.n_heads}, Distribution::normal(init.scaled(init.d_model)),
                            {.in = init.d_model, .out = options.n_heads});
   }

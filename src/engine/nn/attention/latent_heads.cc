@@ -5,6 +5,7 @@
 // queries the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
@@ -22,9 +23,9 @@ class LatentHeads : public Projection {
         rotary_(o.projection->rotary_channels(o)),
         rest_(o.d_head - rotary_),
         width_(o.value_width()),
-        rank_(o.kv_rank),
+        rank_(o.of<config::LatentOptions>().kv_rank),
         epsilon_(o.qk_norm_epsilon) {
-    const std::int64_t d = init.d_model, e = o.d_head, q = o.q_rank;
+    const std::int64_t d = init.d_model, e = o.d_head, q = o.of<config::LatentOptions>().q_rank;
     const Builder hidden = build.for_hidden({});
     const auto matrix = [&](const Builder& by, const char* name, const std::vector<std::int64_t>& shape,
                             std::int64_t in, std::int64_t out) {

@@ -4,6 +4,7 @@
 
 #include "engine/nn/linear.h"
 #include "gaussian_mixture.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -13,7 +14,12 @@ namespace {
 class LinearScore : public Score {
  public:
   LinearScore(const config::AttentionOptions& o, const ScorePlace& place, const Builder& build)
-      : options_(o), shift_(o, build), prior_(o, place.n_positions, build), place_(place) {}
+      : options_(o.of<config::LinearOptions>()),
+        n_components_(o.key_components()),
+        per_head_(1.0 / std::sqrt(static_cast<double>(o.d_head))),
+        shift_(o, build),
+        prior_(o, place.n_positions, build),
+        place_(place) {}
 
   at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const override {
     ops::LinearAttentionInputs linear;
@@ -22,9 +28,8 @@ class LinearScore : public Score {
     linear.v = in.v;
     linear.causal = in.mask.causal;
     linear.valid_keys = in.mask.valid_keys;
-    const double per_head = 1.0 / std::sqrt(static_cast<double>(options_.d_head));
-    linear.factor = options_.score_scale == config::ScoreScale::inv_sqrt_head ? per_head : 1.0;
-    linear.output_factor = output_factor(in.q.sym_size(2), per_head);
+    linear.factor = options_.score_scale == config::ScoreScale::inv_sqrt_head ? per_head_ : 1.0;
+    linear.output_factor = output_factor(in.q.sym_size(2));
     linear.normalise = options_.normaliser == config::Normaliser::sum;
     linear.epsilon = options_.normaliser_epsilon;
     if (call.linear == nullptr) {
@@ -43,15 +48,14 @@ class LinearScore : public Score {
 
   // Returns psi_j, the features of the mixture of keys, [B, G, S, e].
   at::Tensor key_features(const ops::AttentionInputs& in, const ScoreCall& call) const {
-    const std::int64_t n = options_.key_components();
-    if (n == 1) {
+    if (n_components_ == 1) {
       return feature(in.k);
     }
     const bool after = options_.linear_mixing == config::LinearMixing::after_map;
     const std::optional<at::Tensor> shift = shift_.of_keys(in.k.sym_size(2), call.first_position, place_.rotary);
     const std::optional<at::Tensor> prior = prior_.weights(call.first_index, in.k.sym_size(2));
     at::Tensor sum;
-    for (std::int64_t r = 0; r < n; ++r) {
+    for (std::int64_t r = 0; r < n_components_; ++r) {
       const at::Tensor key = shift    ? in.k - shift->select(0, r)
                              : r == 0 ? in.k
                                       : call.more_keys[static_cast<std::size_t>(r - 1)];
@@ -81,12 +85,12 @@ class LinearScore : public Score {
     return a * in.output_factor;
   }
 
-  double output_factor(const c10::SymInt& n_queries, double per_head) const {
+  double output_factor(const c10::SymInt& n_queries) const {
     switch (options_.output_scale) {
       case config::OutputScale::none:
         return 1.0;
       case config::OutputScale::inv_sqrt_head:
-        return per_head;
+        return per_head_;
       case config::OutputScale::inv_sqrt_length:
         return 1.0 / std::sqrt(static_cast<double>(
                          place_.context_length > 0 ? place_.context_length : n_queries.guard_int(__FILE__, __LINE__)));
@@ -94,7 +98,9 @@ class LinearScore : public Score {
     fail("model.attention.output_scale: unknown");
   }
 
-  config::AttentionOptions options_;
+  config::LinearOptions options_;
+  std::int64_t n_components_;  // keys at each position
+  double per_head_;            // 1/sqrt(d_head)
   KeyShift shift_;
   MixturePrior prior_;
   ScorePlace place_;

@@ -8,6 +8,8 @@
 #include <tuple>
 
 #include "engine/ops/shapes.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 
@@ -95,7 +97,7 @@ at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, std::i
 class RotaryPosition : public Position {
  public:
   RotaryPosition(const config::AttentionOptions& o, const LayerInit& /*init*/, const Builder& /*build*/)
-      : rotary_{o.rope_channels(), o.rope_base} {}
+      : rotary_{o.projection->rotary_channels(o) / 2 * 2, o.of<config::PositionOptions>().rope_base} {}
   std::optional<Rotary> rotary() const override { return rotary_; }
   bool depends_on_key_order() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}

@@ -4,6 +4,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/shapes.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
@@ -11,76 +12,66 @@
 namespace headroom::nn {
 namespace {
 
-class RelativePosition : public Position {
- public:
-  // Parameters "w_pos" [d, H, e] and, with position_bias, "u" and "v" [H, e]. Routed heads share them: [d, e], [1, e].
-  RelativePosition(const config::AttentionOptions& options, const LayerInit& init, const Builder& build);
-  std::optional<Rotary> rotary() const override { return std::nullopt; }
-  void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* cache,
-              const Context& context) const override;
-
- private:
-  at::Tensor offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const;
-
-  config::AttentionOptions options_;
-  std::int64_t d_model_;
-  at::Tensor w_pos_, u_, v_;
-};
-
-RelativePosition::RelativePosition(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
-    : options_(o), d_model_(init.d_model) {
-  const double std = init.scaled(init.d_model);
-  const bool shared = !o.projection->has_fixed_heads();
-  const std::int64_t d = init.d_model, e = o.d_head;
-  const std::vector<std::int64_t> shape =
-      shared ? std::vector<std::int64_t>{d, e} : std::vector<std::int64_t>{d, o.n_heads, e};
-  const std::int64_t width = shared ? e : o.n_heads * e;
-  w_pos_ =
-      build.matrix("w_pos", shape,
-                   o.projection->starts_truncated() ? Distribution::truncated_normal(std) : Distribution::normal(std),
-                   {.in = d, .out = width, .gain = kQkvGain});
-  if (o.position_bias) {
-    u_ = build.constant("u", {o.projection->position_heads(o), e}, 0.0);
-    v_ = build.constant("v", {o.projection->position_heads(o), e}, 0.0);
-  }
-}
-
 at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
   return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
 }
 
-// Returns [H or 1, n, e]: row c of n is p(delta) W_pos with delta = c - (n_keys - 1).
-at::Tensor RelativePosition::offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
-  const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
-  const at::Tensor p =
-      rows_of({make_sinusoids, d_model_, options_.rope_base}, -n_keys + 1, n, type, !ops::has_values(w_pos_))[0];
-  Context not_by_row = context;  // the n rows are offsets, not sequences
-  not_by_row.batch_invariant = false;
-  return linear(p, w_pos_, {}, not_by_row).view_symint({n, -1, options_.d_head}).transpose(0, 1);
-}
-
-void RelativePosition::add_to(ops::AttentionInputs& in, const at::Tensor& /*key_features*/, AttentionCache* cache,
-                              const Context& context) const {
-  const c10::SymInt n_keys = in.k.sym_size(2), n_offsets = in.mask.causal ? n_keys : n_keys + in.q.sym_size(2) - 1;
-  if (cache == nullptr) {
-    in.r = offsets(n_keys, n_offsets, context);
-  } else {
-    // The offsets of a causal layer end at 0, so the offsets for fewer keys are the last rows of those for `capacity`
-    // keys. A window exceeds the capacity only when several queries are read at once.
-    const std::int64_t n = n_offsets.expect_int(), capacity = cache->capacity();
-    at::Tensor& cached = cache->offsets();
-    if (n <= capacity && !cached.defined()) {
-      cached = offsets(capacity, capacity, context);
+class RelativePosition : public Position {
+ public:
+  // Parameters "w_pos" [d, H, e] and, with position_bias, "u" and "v" [H, e]. Routed heads share them: [d, e], [1, e].
+  RelativePosition(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
+      : d_head_(o.d_head), d_model_(init.d_model), base_(o.of<config::PositionOptions>().rope_base) {
+    const double std = init.scaled(init.d_model);
+    const std::int64_t d = init.d_model, e = o.d_head, heads = o.projection->position_heads(o);
+    const bool shared = !o.projection->has_fixed_heads();
+    w_pos_ =
+        build.matrix("w_pos", shared ? std::vector{d, e} : std::vector{d, heads, e},
+                     o.projection->starts_truncated() ? Distribution::truncated_normal(std) : Distribution::normal(std),
+                     {.in = d, .out = heads * e, .gain = kQkvGain});
+    if (o.of<config::PositionOptions>().position_bias) {
+      u_ = build.constant("u", {heads, e}, 0.0);
+      v_ = build.constant("v", {heads, e}, 0.0);
     }
-    in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
   }
-  in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
-  in.q_position = in.q;
-  if (u_.defined()) {
-    in.q_position = in.q + to_compute(v_, context).unsqueeze(1);
-    in.q = in.q + to_compute(u_, context).unsqueeze(1);
+  std::optional<Rotary> rotary() const override { return std::nullopt; }
+
+  void add_to(ops::AttentionInputs& in, const at::Tensor& /*key_features*/, AttentionCache* cache,
+              const Context& context) const override {
+    const c10::SymInt n_keys = in.k.sym_size(2), n_offsets = in.mask.causal ? n_keys : n_keys + in.q.sym_size(2) - 1;
+    if (cache == nullptr) {
+      in.r = offsets(n_keys, n_offsets, context);
+    } else {
+      // The offsets of a causal layer end at 0, so the offsets for fewer keys are the last rows of those for `capacity`
+      // keys. A window exceeds the capacity only when several queries are read at once.
+      const std::int64_t n = n_offsets.expect_int(), capacity = cache->capacity();
+      at::Tensor& cached = cache->offsets();
+      if (n <= capacity && !cached.defined()) {
+        cached = offsets(capacity, capacity, context);
+      }
+      in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
+    }
+    in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
+    in.q_position = in.q;
+    if (u_.defined()) {
+      in.q_position = in.q + to_compute(v_, context).unsqueeze(1);
+      in.q = in.q + to_compute(u_, context).unsqueeze(1);
+    }
   }
-}
+
+ private:
+  // Returns [H or 1, n, e]: row c of n is p(delta) W_pos with delta = c - (n_keys - 1).
+  at::Tensor offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
+    const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));
+    const at::Tensor p = rows_of({make_sinusoids, d_model_, base_}, -n_keys + 1, n, type, !ops::has_values(w_pos_))[0];
+    Context not_by_row = context;  // the n rows are offsets, not sequences
+    not_by_row.batch_invariant = false;
+    return linear(p, w_pos_, {}, not_by_row).view_symint({n, -1, d_head_}).transpose(0, 1);
+  }
+
+  std::int64_t d_head_, d_model_;
+  double base_;
+  at::Tensor w_pos_, u_, v_;
+};
 
 const Factory<MakePosition> kRelativePosition("relative", make_part<Position, RelativePosition>);
 

@@ -6,6 +6,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
@@ -13,8 +14,13 @@ namespace {
 
 class RoutedHeads : public Projection {
  public:
-  RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build) : options_(o) {
-    const std::int64_t d = init.d_model, e = o.d_head, n = o.n_experts, r = o.key_projections();
+  RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
+      : n_keys_(o.key_projections()),
+        d_head_(o.d_head),
+        routing_(routing_options(o, 1)),
+        options_(o.of<config::RoutedHeadOptions>()) {
+    routing_.top_k = o.n_heads;
+    const std::int64_t d = init.d_model, e = o.d_head, n = routing_.n_experts, r = n_keys_;
     const Distribution in = Distribution::normal(init.scaled(d)),
                        out = Distribution::normal(init.scaled(o.n_heads * e));
     const Fan shared{.in = d, .out = e, .gain = kQkvGain};
@@ -33,7 +39,7 @@ class RoutedHeads : public Projection {
     select_ = build.initialisation().rule == config::Initialisation::glorot
                   ? build.constant("select", {d, n}, 0.0)
                   : build.matrix("select", {d, n}, in, {.in = d, .out = n});
-    if (o.noisy_routing) {
+    if (options_.noisy_routing) {
       select_noise_ = build.constant("select_noise", {d, n}, 0.0);
     }
   }
@@ -46,10 +52,9 @@ class RoutedHeads : public Projection {
     if (!input.source.defined()) {
       return heads;
     }
-    const std::int64_t r = options_.key_projections();
-    for (std::int64_t i = 0; i < r; ++i) {
+    for (std::int64_t i = 0; i < n_keys_; ++i) {
       heads.keys.push_back(
-          shared(input.source, r == 1 ? w_k_ : w_k_[i], b_k_.defined() && r > 1 ? b_k_[i] : b_k_, context));
+          shared(input.source, n_keys_ == 1 ? w_k_ : w_k_[i], b_k_.defined() && n_keys_ > 1 ? b_k_[i] : b_k_, context));
     }
     heads.v = shared(input.source_value, w_v_, b_v_, context);
     return heads;
@@ -81,8 +86,7 @@ class RoutedHeads : public Projection {
     if (b_q_.defined()) {
       q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
     }
-    heads.q =
-        q.view_symint({input.x.sym_size(0), input.x.sym_size(1), options_.top_k, options_.d_head}).transpose(1, 2);
+    heads.q = q.view_symint({input.x.sym_size(0), input.x.sym_size(1), routing_.top_k, d_head_}).transpose(1, 2);
   }
 
   // Projects [B, S, d] to [B, 1, S, e].
@@ -96,11 +100,7 @@ class RoutedHeads : public Projection {
     if (select_noise_.defined() && (context.training || input.router_noise)) {
       score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
     }
-    RoutingOptions options{.n_heads = 1,
-                           .n_experts = options_.n_experts,
-                           .top_k = options_.top_k,
-                           .gate = options_.gate,
-                           .expert_dropout = options_.expert_dropout};
+    RoutingOptions options = routing_;
     if (input.valid_queries) {
       options.valid = input.valid_queries->reshape({-1});
     }
@@ -121,7 +121,9 @@ class RoutedHeads : public Projection {
     return normal(score, context, "select.noise");
   }
 
-  config::AttentionOptions options_;
+  std::int64_t n_keys_, d_head_;
+  RoutingOptions routing_;
+  config::RoutedHeadOptions options_;
   at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
   at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
   at::Tensor select_, select_noise_;  // [d, E]

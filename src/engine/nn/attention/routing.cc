@@ -7,6 +7,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
@@ -69,6 +70,15 @@ Routing Routing::narrow(const c10::SymInt& batch, const c10::SymInt& begin, cons
 
 Routing Routing::in_order_of(const at::Tensor& other) const {
   return {score, other, at::zeros_like(score).scatter(-1, index, weight).gather(-1, other)};
+}
+
+RoutingOptions routing_options(const config::AttentionOptions& options, std::int64_t n_heads) {
+  const auto& o = options.of<config::RoutingOptions>();
+  return {.n_heads = n_heads,
+          .n_experts = o.n_experts,
+          .top_k = o.top_k,
+          .gate = o.gate,
+          .expert_dropout = o.expert_dropout};
 }
 
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
@@ -181,9 +191,9 @@ void add_loss(const Context& context, const std::string& kind, const at::Tensor&
 }
 
 void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
-                        const config::AttentionOptions& options, const Context& context) {
-  const std::int64_t n = options.n_experts;
+                        const config::RoutedHeadOptions& options, const Context& context) {
   const at::Tensor score = routing.score.squeeze(1), index = routing.index.squeeze(1);
+  const std::int64_t n = score.sym_size(1).guard_int(__FILE__, __LINE__);
   at::Tensor prob = score.softmax(-1);
   if (valid) {
     prob = prob.masked_fill(valid->logical_not().unsqueeze(1), 0.0);

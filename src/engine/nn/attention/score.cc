@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::nn {
@@ -83,7 +84,7 @@ class DotScore : public Score {
       : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {
-    if (options.sink) {
+    if (options.of<config::DotOptions>().sink) {
       sink_ = build.random("sink", {options.n_heads}, Distribution::normal(0.02));
     }
   }

@@ -2,6 +2,7 @@
 // stored [in, out]. GPT-NeoX (Pythia): layer norms, rotary positions of a part of the channels, attention and MLP in
 // parallel or in sequence, one matrix for queries, keys and values, grouped by head.
 #include "architecture.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::store {
@@ -148,10 +149,12 @@ class GptNeox : public Architecture {
             {"layer_norm_eps", o.norm_epsilon},
             {"use_parallel_residual", o.arrangement == config::Arrangement::parallel},
             {"attention_bias", a.bias},
-            {"rotary_pct", a.rope_fraction},
-            {"rotary_emb_base", a.rope_base},
+            {"rotary_pct", a.of<config::PositionOptions>().rope_fraction},
+            {"rotary_emb_base", a.of<config::PositionOptions>().rope_base},
             {"rope_parameters",
-             {{"rope_type", "default"}, {"rope_theta", a.rope_base}, {"partial_rotary_factor", a.rope_fraction}}},
+             {{"rope_type", "default"},
+              {"rope_theta", a.of<config::PositionOptions>().rope_base},
+              {"partial_rotary_factor", a.of<config::PositionOptions>().rope_fraction}}},
             {"hidden_dropout", o.dropout}};
   }
 

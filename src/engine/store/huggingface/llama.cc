@@ -1,6 +1,7 @@
 // LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
 // window; Qwen2 adds biases for queries, keys and values.
 #include "architecture.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -47,26 +48,27 @@ class Llama : public Architecture {
          {o.norm != config::Norm::rms, "norm"},
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-         {a.rope_fraction != 1.0, "attention.rope_fraction"},
+         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"},
          {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
 
   Json write(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
-    Json json = {{"model_type", a.window > 0 ? "mistral" : "llama"},
-                 {"architectures", {a.window > 0 ? "MistralForCausalLM" : "LlamaForCausalLM"}},
-                 {"num_hidden_layers", o.n_layers},
-                 {"hidden_size", o.d_model},
-                 {"num_attention_heads", a.n_heads},
-                 {"num_key_value_heads", a.kv_heads()},
-                 {"head_dim", a.d_head},
-                 {"max_position_embeddings", o.context_length},
-                 {"intermediate_size", o.mlp.d_hidden},
-                 {"hidden_act", activation_name(o.mlp.activation)},
-                 {"rms_norm_eps", o.norm_epsilon},
-                 {"rope_theta", a.rope_base},
-                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.rope_base}}}};
+    Json json = {
+        {"model_type", a.window > 0 ? "mistral" : "llama"},
+        {"architectures", {a.window > 0 ? "MistralForCausalLM" : "LlamaForCausalLM"}},
+        {"num_hidden_layers", o.n_layers},
+        {"hidden_size", o.d_model},
+        {"num_attention_heads", a.n_heads},
+        {"num_key_value_heads", a.kv_heads()},
+        {"head_dim", a.d_head},
+        {"max_position_embeddings", o.context_length},
+        {"intermediate_size", o.mlp.d_hidden},
+        {"hidden_act", activation_name(o.mlp.activation)},
+        {"rms_norm_eps", o.norm_epsilon},
+        {"rope_theta", a.of<config::PositionOptions>().rope_base},
+        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
     if (a.window > 0) {
       json["sliding_window"] = a.window;
     } else {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "headroom/config/attention/position_options.h"
 #include "headroom/core/error.h"
 
 namespace headroom::store {
@@ -140,14 +141,15 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
   }
   attention.position = "rope";
   const KeyPlace base = first_set({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
-  attention.rope_base = base.settings.number(base.key, 10000.0);
-  if (!(attention.rope_base > 1.0)) {
+  attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, 10000.0);
+  if (!(attention.of<config::PositionOptions>().rope_base > 1.0)) {
     base.settings.refuse(base.key, "must be above 1");
   }
   const KeyPlace part =
       first_set({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
-  attention.rope_fraction = part.settings.number(part.key, fraction);
-  if (!(attention.rope_fraction > 0.0 && attention.rope_fraction <= 1.0)) {
+  attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, fraction);
+  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&
+        attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
     part.settings.refuse(part.key, "must be above 0 and at most 1");
   }
 }

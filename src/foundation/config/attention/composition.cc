@@ -1,8 +1,7 @@
 // composition = "none": heads are independent. "static": a learned map between heads (talking heads). "dynamic": maps
 // computed from the tokens, optionally with a static map (DCMHA).
-#include <algorithm>
-
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
@@ -10,21 +9,21 @@ namespace {
 
 // Returns the number of stages that are composed: before the softmax, after it.
 std::int64_t stages_of(const AttentionOptions& a) {
-  return (a.composes("pre") ? 1 : 0) + (a.composes("post") ? 1 : 0);
+  const auto& own = a.of<CompositionOptions>();
+  return (own.composes("pre") ? 1 : 0) + (own.composes("post") ? 1 : 0);
 }
 
 // Returns m, the size of a group of neighbouring heads that mix with each other.
 Exact heads_of_group(const AttentionOptions& a) {
-  return a.n_heads / a.compose_groups;
+  return a.n_heads / a.of<CompositionOptions>().compose_groups;
 }
 
 class NoComposition : public CompositionPart {
  public:
-  std::string_view name() const override { return "none"; }
-  std::string_view about() const override { return "not at all"; }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
-    check.require(!model.attention.compose_static, "compose_static", "needs composition = \"dynamic\", not \"none\"");
-    check.require(model.attention.compose_skip, "compose_skip", "must be true with composition = \"none\"");
+    const auto& unused = model.attention.of<CompositionOptions>();
+    check.require(!unused.compose_static, "compose_static", "needs composition = \"dynamic\", not \"none\"");
+    check.require(unused.compose_skip, "compose_skip", "must be true with composition = \"none\"");
   }
 
   Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
@@ -35,32 +34,29 @@ class NoComposition : public CompositionPart {
 
 class StaticMap : public CompositionPart {
  public:
-  std::string_view name() const override { return "static"; }
-  std::string_view about() const override { return "by a fixed learned map"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
-    if (fields.has("compose")) {
-      return;
-    }
-    fields.add("compose", o.compose, {"pre", "post"},
+    auto& own = o.of<CompositionOptions>();
+    fields.add("compose", own.compose, {"pre", "post"},
                "static, dynamic: compose scores before the softmax, weights after it, or both");
-    fields.add("compose_skip", o.compose_skip, "static, dynamic: add the result of the maps to each head's own scores");
-    fields.add("compose_groups", o.compose_groups, between(1, 65536),
+    fields.add("compose_skip", own.compose_skip,
+               "static, dynamic: add the result of the maps to each head's own scores");
+    fields.add("compose_groups", own.compose_groups, between(1, 65536),
                "static, dynamic: groups of neighbouring heads, between which heads do not mix; divides n_heads");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
+    const auto& own = a.of<CompositionOptions>();
     check.require(a.score->has_scores(), "composition", "must be \"none\" with {}, which has no scores to mix",
                   detail::setting("score", a.score));
     check.require(a.projection->has_fixed_heads(), "composition",
                   "must be \"none\" with {}, which routes each token to other heads",
                   detail::setting("projection", a.projection));
-    check.require(!a.compose.empty(), "compose", "must name \"pre\", \"post\" or both with {}",
+    check.require(!own.compose.empty(), "compose", "must name \"pre\", \"post\" or both with {}",
                   detail::setting("composition", a.composition));
-    check.require_distinct("compose", a.compose);
-    check.require(a.n_heads % a.compose_groups == 0, "compose_groups", "must divide n_heads = {}, got {}", a.n_heads,
-                  a.compose_groups);
+    check.require_distinct("compose", own.compose);
+    check.require(a.n_heads % own.compose_groups == 0, "compose_groups", "must divide n_heads = {}, got {}", a.n_heads,
+                  own.compose_groups);
   }
 
   // H m elements per stage.
@@ -87,26 +83,25 @@ class StaticMap : public CompositionPart {
 
 class DynamicMaps : public StaticMap {
  public:
-  std::string_view name() const override { return "dynamic"; }
-  std::string_view about() const override { return "by maps computed per token (DCMHA)"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
+    auto& own = o.of<CompositionOptions>();
     StaticMap::describe(fields, o);
-    fields.add("compose_low_rank", o.compose_low_rank, {"query", "key"}, "dynamic: sides with low-rank maps");
-    fields.add("compose_gates", o.compose_gates, {"query", "key"}, "dynamic: sides with a gate for each head");
-    fields.add("compose_static", o.compose_static, "dynamic: a static map in addition to the dynamic ones");
-    fields.add("compose_rank", o.compose_rank, between(1, 1024), "dynamic: rank of the low-rank maps");
-    fields.add("compose_activation", o.compose_activation, "dynamic: non-linearity of the low-rank maps");
+    fields.add("compose_low_rank", own.compose_low_rank, {"query", "key"}, "dynamic: sides with low-rank maps");
+    fields.add("compose_gates", own.compose_gates, {"query", "key"}, "dynamic: sides with a gate for each head");
+    fields.add("compose_static", own.compose_static, "dynamic: a static map in addition to the dynamic ones");
+    fields.add("compose_rank", own.compose_rank, between(1, 1024), "dynamic: rank of the low-rank maps");
+    fields.add("compose_activation", own.compose_activation, "dynamic: non-linearity of the low-rank maps");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
+    const auto& own = a.of<CompositionOptions>();
     StaticMap::check(check, model);
-    check.require(!a.compose_low_rank.empty() || !a.compose_gates.empty(), "compose_low_rank",
+    check.require(!own.compose_low_rank.empty() || !own.compose_gates.empty(), "compose_low_rank",
                   "must not be [] with {} if compose_gates is [] too: nothing would depend on the tokens",
                   detail::setting("composition", a.composition));
-    check.require_distinct("compose_low_rank", a.compose_low_rank);
-    check.require_distinct("compose_gates", a.compose_gates);
+    check.require_distinct("compose_low_rank", own.compose_low_rank);
+    check.require_distinct("compose_gates", own.compose_gates);
   }
 
   Sizes tensors(const AttentionOptions& a, Exact d) const override {
@@ -120,10 +115,11 @@ class DynamicMaps : public StaticMap {
   // Per stage and side: the factors for T (query side) or S (key side) tokens, and 2 R T S H for a low-rank map. Gates
   // are applied elementwise, which is not counted.
   Exact products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
+    const auto& own = a.of<CompositionOptions>();
     Exact macs = 0;
     for (const auto& [side, tokens] : {std::pair("query", extent.queries), std::pair("key", extent.sources)}) {
-      const Exact maps = extent.queries * extent.sources * a.n_heads * a.compose_rank * 2;
-      macs += sum_of(factor_tensors(a, d, side)) * tokens + (low_rank(a, side) ? maps : 0);
+      const Exact maps = extent.queries * extent.sources * a.n_heads * own.compose_rank * 2;
+      macs += sum_of(factor_tensors(a, d, side)) * tokens + (own.has_low_rank(side) ? maps : 0);
     }
     return StaticMap::products(a, d, extent) + macs * stages_of(a);
   }
@@ -132,14 +128,15 @@ class DynamicMaps : public StaticMap {
   // (query side) or CT (key side) tokens: factor_tensors() MACs per token, and I groups + 2 R H floats, I = 2 R m.
   // Gates: dH MACs and H floats per token.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
+    const auto& own = a.of<CompositionOptions>();
     PaperTerms sides;
     const Exact pairs = z.t * z.s;
     for (const auto& [side, tokens] : {std::pair("query", z.t), std::pair("key", z.s)}) {
       sides.macs += sum_of(factor_tensors(a, z.d, side)) * tokens;
       sides.memory += factors(a, side) * tokens;
-      if (low_rank(a, side)) {
-        sides.macs += pairs * a.n_heads * a.compose_rank * 2;
-        sides.memory += pairs * a.compose_groups * a.compose_rank + tokens * a.n_heads * a.compose_rank * 2;
+      if (own.has_low_rank(side)) {
+        sides.macs += pairs * a.n_heads * own.compose_rank * 2;
+        sides.memory += pairs * own.compose_groups * own.compose_rank + tokens * a.n_heads * own.compose_rank * 2;
       }
     }
     const std::int64_t stages = stages_of(a);
@@ -150,37 +147,33 @@ class DynamicMaps : public StaticMap {
   Exact cache_elements(const AttentionOptions& a) const override { return factors(a, "key") * stages_of(a); }
 
  private:
-  bool has_map(const AttentionOptions& a) const override { return a.compose_static; }
-
-  static bool contains(const std::vector<std::string>& list, const char* side) {
-    return std::find(list.begin(), list.end(), side) != list.end();
-  }
-  static bool low_rank(const AttentionOptions& a, const char* side) { return contains(a.compose_low_rank, side); }
+  bool has_map(const AttentionOptions& a) const override { return a.of<CompositionOptions>().compose_static; }
 
   // Returns the elements of one token's factors.
   static Exact factors(const AttentionOptions& a, const char* side) {
-    return Exact(a.n_heads) *
-           ((low_rank(a, side) ? 2 * a.compose_rank : 0) + (contains(a.compose_gates, side) ? 1 : 0));
+    const auto& own = a.of<CompositionOptions>();
+    return Exact(a.n_heads) * ((own.has_low_rank(side) ? 2 * own.compose_rank : 0) + (own.has_gates(side) ? 1 : 0));
   }
 
   // Returns the elements of the tensors that compute the factors, which are also the MACs per token: d I groups + 2 R I
   // H with I = 2 R m for a low-rank map, d H for gates.
   static Sizes factor_tensors(const AttentionOptions& a, Exact d, const char* side) {
-    const Exact hidden = Exact(2) * a.compose_rank * heads_of_group(a);
+    const auto& own = a.of<CompositionOptions>();
+    const Exact hidden = Exact(2) * own.compose_rank * heads_of_group(a);
     Sizes all;
-    if (low_rank(a, side)) {
-      all = {hidden * a.compose_groups * d, hidden * a.n_heads * a.compose_rank * 2};
+    if (own.has_low_rank(side)) {
+      all = {hidden * own.compose_groups * d, hidden * a.n_heads * own.compose_rank * 2};
     }
-    if (contains(a.compose_gates, side)) {
+    if (own.has_gates(side)) {
       all.push_back(d * a.n_heads);
     }
     return all;
   }
 };
 
-const Registration<NoComposition> kNoComposition;
-const Registration<StaticMap> kStaticMap;
-const Registration<DynamicMaps> kDynamicMaps;
+const Registration<NoComposition> kNoComposition("none", "not at all");
+const Registration<StaticMap> kStaticMap("static", "by a fixed learned map");
+const Registration<DynamicMaps> kDynamicMaps("dynamic", "by maps computed per token (DCMHA)");
 
 }  // namespace
 }  // namespace headroom::config

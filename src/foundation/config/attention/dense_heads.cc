@@ -8,8 +8,6 @@ namespace {
 
 class DenseHeads : public detail::HeadProjections {
  public:
-  std::string_view name() const override { return "dense"; }
-  std::string_view about() const override { return "one matrix a head"; }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     detail::check_groups(check, model.attention);
   }
@@ -27,20 +25,13 @@ class DenseHeads : public detail::HeadProjections {
 
 class GatedHeads : public detail::HeadProjections {
  public:
-  std::string_view name() const override { return "gated_heads"; }
-  std::string_view about() const override { return "dense, of which each token uses the top_k heads"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override { detail::describe_routing(fields, o); }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     detail::check_groups(check, a);
-    check.require(a.top_k <= a.n_heads, "top_k", "must be at most n_heads = {} with {}, got {}", a.n_heads,
-                  detail::setting("projection", a.projection), a.top_k);
-  }
-
-  std::vector<Example> examples() const override {
-    return {{"gated heads", [](AttentionOptions&) {}}};
+    check.require(a.of<RoutingOptions>().top_k <= a.n_heads, "top_k", "must be at most n_heads = {} with {}, got {}",
+                  a.n_heads, detail::setting("projection", a.projection), a.of<RoutingOptions>().top_k);
   }
 
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
@@ -61,12 +52,12 @@ class GatedHeads : public detail::HeadProjections {
 
   bool starts_truncated() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {
-    return fmt::format("{} ({} let through)", a.n_heads, a.top_k);
+    return fmt::format("{} ({} let through)", a.n_heads, a.of<RoutingOptions>().top_k);
   }
 };
 
-const Registration<DenseHeads> kDenseHeads;
-const Registration<GatedHeads> kGatedHeads;
+const Registration<DenseHeads> kDenseHeads("dense", "one matrix a head");
+const Registration<GatedHeads> kGatedHeads("gated_heads", "dense, of which each token uses the top_k heads");
 
 }  // namespace
 }  // namespace headroom::config

@@ -7,28 +7,29 @@ namespace {
 
 class DotScore : public detail::ScoreMatrix {
  public:
-  std::string_view name() const override { return "dot"; }
-  std::string_view about() const override { return "softmax of scaled dot products"; }
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("sink", o.sink, "dot: a learned score of each head in the softmax, without a value").refuse_unused =
-        true;
+    fields.add("sink", o.of<DotOptions>().sink, "dot: a learned score of each head in the softmax, without a value")
+        .refuse_unused = true;
   }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     detail::check_no_soft_e(check, a);
-    check.require(!a.sink || a.projection->has_fixed_heads(), "sink",
+    check.require(!a.of<DotOptions>().sink || a.projection->has_fixed_heads(), "sink",
                   "must be false with {}, which routes each token to other heads: a sink belongs to one head",
                   detail::setting("projection", a.projection));
   }
   std::vector<Example> examples() const override {
-    return {{"dot", [](AttentionOptions&) {}}, {"dot, sink", [](AttentionOptions& o) { o.sink = true; }}};
+    return {{"dot", [](AttentionOptions&) {}},
+            {"dot, sink", [](AttentionOptions& o) { o.of<DotOptions>().sink = true; }}};
   }
 
   // One sink per head.
-  Sizes tensors(const AttentionOptions& a, Exact) const override { return a.sink ? Sizes{a.n_heads} : Sizes(); }
+  Sizes tensors(const AttentionOptions& a, Exact) const override {
+    return a.of<DotOptions>().sink ? Sizes{a.n_heads} : Sizes();
+  }
 };
 
-const Registration<DotScore> kDotScore;
+const Registration<DotScore> kDotScore("dot", "softmax of scaled dot products");
 
 }  // namespace
 }  // namespace headroom::config

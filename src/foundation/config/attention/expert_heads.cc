@@ -1,7 +1,5 @@
 // projection = "experts": any of q, k, v and o is a bank of experts in every head, and each token is routed to top_k of
 // them (SwitchHead).
-#include <algorithm>
-
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -10,60 +8,58 @@ namespace {
 
 class ExpertHeads : public detail::HeadProjections {
  public:
-  std::string_view name() const override { return "experts"; }
-  std::string_view about() const override { return "banks of experts (SwitchHead)"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("experts", o.experts, {"q", "k", "v", "o"},
+    fields.add("experts", o.of<ExpertOptions>().experts, {"q", "k", "v", "o"},
                "experts: the projections with banks of experts: query, key, value, output");
     detail::describe_routing(fields, o);
     fields
-        .add("shared_selection", o.shared_selection,
+        .add("shared_selection", o.of<ExpertOptions>().shared_selection,
              "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
         .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
+    const auto& own = a.of<ExpertOptions>();
+    const auto& routing = a.of<RoutingOptions>();
     detail::check_groups(check, a);
     const std::string projection = detail::setting("projection", a.projection);
-    check.require(a.top_k <= a.n_experts, "top_k", "must be at most n_experts = {}, got {}", a.n_experts, a.top_k);
-    const bool over_all = a.gate == Gate::softmax || a.gate == Gate::softmax_renormalised;
+    check.require(routing.top_k <= routing.n_experts, "top_k", "must be at most n_experts = {}, got {}",
+                  routing.n_experts, routing.top_k);
+    const bool over_all = routing.gate == Gate::softmax || routing.gate == Gate::softmax_renormalised;
     check.require(!over_all, "gate", "must be \"sigmoid\" or \"softmax_top_k\" with {}, got \"{}\"", projection,
-                  name_of(a.gate));
-    check.require(!a.experts.empty(), "experts", "must name at least one of \"q\", \"k\", \"v\", \"o\" with {}",
+                  name_of(routing.gate));
+    check.require(!own.experts.empty(), "experts", "must name at least one of \"q\", \"k\", \"v\", \"o\" with {}",
                   projection);
-    check.require_distinct("experts", a.experts);
-    check.require(!a.selects_source() || a.kv_heads() == a.n_heads, "n_kv_heads",
+    check.require_distinct("experts", own.experts);
+    check.require(!own.on_source() || a.kv_heads() == a.n_heads, "n_kv_heads",
                   "must be n_heads = {} if keys or values are experts, which every head routes separately, got {}",
                   a.n_heads, a.n_kv_heads);
   }
 
   std::vector<Example> examples() const override {
-    return {{"experts v o", [](AttentionOptions&) {}}, {"experts q k v o", [](AttentionOptions& o) {
-                                                          o.experts = {"q", "k", "v", "o"};
-                                                          o.shared_selection = true;
-                                                        }}};
+    return {{"experts v o", [](AttentionOptions&) {}},
+            {"experts q k v o", [](AttentionOptions& o) {
+               o.of<ExpertOptions>() = {.experts = {"q", "k", "v", "o"}, .shared_selection = true};
+             }}};
   }
 
-  bool is_bank(const AttentionOptions& a, char which) const override {
-    return std::find(a.experts.begin(), a.experts.end(), std::string(1, which)) != a.experts.end();
-  }
+  bool is_bank(const AttentionOptions& a, char which) const override { return a.of<ExpertOptions>().has(which); }
 
   // The routing matrices: d E H elements per side.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    return HeadProjections::other_tensors(a, d) +
-           Sizes(static_cast<std::size_t>(a.n_selections()), d * a.n_experts * a.n_heads);
+    return HeadProjections::other_tensors(a, d) + Sizes(static_cast<std::size_t>(a.of<ExpertOptions>().n_selections()),
+                                                        d * a.of<RoutingOptions>().n_experts * a.n_heads);
   }
 
   // Routing takes d E H MACs per token, for S tokens on the source side and T on the destination side. A token is
   // routed only once if the routing is shared and the queries are among the sources.
   ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
+    const auto& own = a.of<ExpertOptions>();
     ProjectionProducts macs = HeadProjections::products(a, d, extent);
-    const Exact source = a.selects_source() ? extent.sources : 0,
-                destination = a.selects_destination() ? extent.queries : 0;
-    const bool once = a.shared_selection && a.selects_source() && extent.self;
-    macs.selection = d * a.n_experts * a.n_heads * (once ? source : source + destination);
+    const Exact source = own.on_source() ? extent.sources : 0, destination = own.on_destination() ? extent.queries : 0;
+    const bool once = own.shared_selection && own.on_source() && extent.self;
+    macs.selection = d * a.of<RoutingOptions>().n_experts * a.n_heads * (once ? source : source + destination);
     return macs;
   }
 
@@ -74,16 +70,17 @@ class ExpertHeads : public detail::HeadProjections {
     PaperTerms terms;
     for (const char which : {'q', 'k', 'v', 'o'}) {
       const Exact rows = z.t * a.d_head * (detail::is_source(which) ? a.kv_heads() : a.n_heads);
-      terms.macs += a.has_experts(which) ? rows * a.top_k * (z.d + 1) : rows * z.d;  // + 1: the weighted average
+      terms.macs += a.has_experts(which) ? rows * a.of<RoutingOptions>().top_k * (z.d + 1)
+                                         : rows * z.d;  // + 1: the weighted average
       terms.memory += rows;
     }
-    const Exact selected = z.s * a.n_experts * a.n_selections();
+    const Exact selected = z.s * a.of<RoutingOptions>().n_experts * a.of<ExpertOptions>().n_selections();
     return terms + PaperTerms{.macs = selected * z.d, .memory = selected};
   }
 
   // 2HdTe MACs and 2HTe floats: the printed tables omit C here. Without any bank of experts, costs as for dense heads.
   PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
-    if (a.n_selections() == 0) {
+    if (a.of<ExpertOptions>().n_selections() == 0) {
       return HeadProjections::paper_positions(a, z);
     }
     const Exact projected = z.t * 2 * a.n_heads * a.d_head;
@@ -92,7 +89,7 @@ class ExpertHeads : public detail::HeadProjections {
 
   bool starts_truncated() const override { return false; }
   std::string heads_text(const AttentionOptions& a) const override {
-    return fmt::format("{} ({}/{} experts)", a.n_heads, a.top_k, a.n_experts);
+    return fmt::format("{} ({}/{} experts)", a.n_heads, a.of<RoutingOptions>().top_k, a.of<RoutingOptions>().n_experts);
   }
 
   std::vector<AttentionOptions> trials(const AttentionOptions& given, std::int64_t dense_heads) const override {
@@ -104,8 +101,9 @@ class ExpertHeads : public detail::HeadProjections {
         AttentionOptions trial = given;
         trial.n_heads = n_heads;
         trial.n_kv_heads = 0;
-        trial.n_experts = n_experts;
-        trial.top_k = top_k;
+        auto& routing = trial.of<RoutingOptions>();
+        routing.n_experts = n_experts;
+        routing.top_k = top_k;
         all.push_back(trial);
       }
     }
@@ -113,7 +111,7 @@ class ExpertHeads : public detail::HeadProjections {
   }
 };
 
-const Registration<ExpertHeads> kExpertHeads;
+const Registration<ExpertHeads> kExpertHeads("experts", "banks of experts (SwitchHead)");
 
 }  // namespace
 }  // namespace headroom::config

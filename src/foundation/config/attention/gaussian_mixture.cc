@@ -8,39 +8,38 @@ namespace {
 
 class GaussianMixture : public detail::ScoreMatrix {
  public:
-  std::string_view name() const override { return "gaussian_mixture"; }
-  std::string_view about() const override { return "mixture of Gaussian keys (Transformer-MGK)"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
+    auto& own = o.of<MixtureOptions>();
     detail::describe_key_mixture(fields, o);
-    fields.add("mixing", o.mixing, "gaussian_mixture: sum over the components, or only the nearest one (max)")
+    fields.add("mixing", own.mixing, "gaussian_mixture: sum over the components, or only the nearest one (max)")
         .refuse_unused = true;
-    fields.add("soft_e_pairs", o.soft_e_pairs,
+    fields.add("soft_e_pairs", own.soft_e_pairs,
                "gaussian_mixture, soft_e: average over all pairs of tokens, or those without padding (valid)");
     fields
-        .add("mixture_score", o.mixture_score,
+        .add("mixture_score", own.mixture_score,
              "gaussian_mixture: a Gaussian of the distance between query and key, or their scaled dot product")
         .refuse_unused = true;
     fields
-        .add("mixture_coefficients", o.mixture_coefficients, above(0),
+        .add("mixture_coefficients", own.mixture_coefficients, above(0),
              "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); []: 0.5 each")
         .refuse_unused = true;
     fields
-        .add("mixture_epsilon", o.mixture_epsilon, at_least(0),
+        .add("mixture_epsilon", own.mixture_epsilon, at_least(0),
              "gaussian_mixture: added to the sum of a query's weights")
         .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
+    const auto& own = a.of<MixtureOptions>();
     detail::check_prior(check, a);
-    const std::size_t n = a.mixture_coefficients.size();
-    const auto components = static_cast<std::size_t>(a.key_components());
-    check.require(n == 0 || (a.mixture_score == MixtureScore::gaussian && n == components), "mixture_coefficients",
+    const std::size_t n = own.mixture_coefficients.size();
+    const auto components = static_cast<std::size_t>(own.components());
+    check.require(n == 0 || (own.mixture_score == MixtureScore::gaussian && n == components), "mixture_coefficients",
                   "must be [] or {} numbers, one for each Gaussian key, got {}", components, n);
-    check.require(a.mixing == Mixing::sum || a.mixture_epsilon == 0.0, "mixture_epsilon",
+    check.require(own.mixing == Mixing::sum || own.mixture_epsilon == 0.0, "mixture_epsilon",
                   "needs mixing = \"sum\", not \"max\"");
-    check.require(a.prior_update != PriorUpdate::soft_e || a.has_prior(), "prior_update",
+    check.require(own.prior_update != PriorUpdate::soft_e || own.has_prior(), "prior_update",
                   "\"soft_e\" needs mixing = \"sum\", a prior and several keys at each position");
   }
 
@@ -48,19 +47,19 @@ class GaussianMixture : public detail::ScoreMatrix {
     return {{"gaussian, own keys", [](AttentionOptions&) {}},
             {"gaussian, shifted keys",
              [](AttentionOptions& o) {
-               o.keys = Keys::shifted;
-               o.prior = Prior::head_position;
+               o.of<MixtureOptions>().keys = Keys::shifted;
+               o.of<MixtureOptions>().prior = Prior::head_position;
              }},
             {"gaussian, max", [](AttentionOptions& o) {
-               o.mixing = Mixing::max;
-               o.mixture_score = MixtureScore::dot;
+               o.of<MixtureOptions>().mixing = Mixing::max;
+               o.of<MixtureOptions>().mixture_score = MixtureScore::dot;
              }}};
   }
 
   bool is_bilinear() const override { return false; }
-  std::int64_t key_components(const AttentionOptions& a) const override { return detail::components_of(a); }
+  std::int64_t key_components(const AttentionOptions& a) const override { return a.of<MixtureOptions>().components(); }
   std::int64_t key_projections(const AttentionOptions& a) const override {
-    return a.keys == Keys::own ? detail::components_of(a) : 1;
+    return a.of<MixtureOptions>().projections();
   }
 
   Sizes tensors(const AttentionOptions& a, Exact sources) const override {
@@ -74,7 +73,7 @@ class GaussianMixture : public detail::ScoreMatrix {
   bool keeps_width() const override { return true; }  // the paper uses fewer heads of the same width
 };
 
-const Registration<GaussianMixture> kGaussianMixture;
+const Registration<GaussianMixture> kGaussianMixture("gaussian_mixture", "mixture of Gaussian keys (Transformer-MGK)");
 
 }  // namespace
 }  // namespace headroom::config

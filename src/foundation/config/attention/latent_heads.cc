@@ -4,6 +4,8 @@
 // Symbols in addition to those of attention_part.h: r = kv_rank, q = q_rank, p = rotating channels, n = e - p other
 // channels.
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
@@ -11,21 +13,20 @@ namespace {
 
 class LatentHeads : public ProjectionPart {
  public:
-  std::string_view name() const override { return "latent"; }
-  std::string_view about() const override { return "keys and values of all heads from one latent (MLA)"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
+    auto& own = o.of<LatentOptions>();
     fields
-        .add("kv_rank", o.kv_rank, between(1, 65536),
+        .add("kv_rank", own.kv_rank, between(1, 65536),
              "latent: channels of the vector that a token's keys and values are computed from")
         .refuse_unused = true;
-    fields.add("q_rank", o.q_rank, between(0, 65536), "latent: the same for queries; 0: queries are not compressed")
+    fields.add("q_rank", own.q_rank, between(0, 65536), "latent: the same for queries; 0: queries are not compressed")
         .refuse_unused = true;
     fields
-        .add("d_rotary", o.d_rotary, between(0, 65536),
+        .add("d_rotary", own.d_rotary, between(0, 65536),
              "latent: rotating channels of each head, whose keys all heads share; 0: half of d_head")
         .refuse_unused = true;
-    fields.add("d_value", o.d_value, between(0, 65536), "latent: channels of a value; 0: d_head").refuse_unused = true;
+    fields.add("d_value", own.d_value, between(0, 65536), "latent: channels of a value; 0: d_head").refuse_unused =
+        true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -34,7 +35,7 @@ class LatentHeads : public ProjectionPart {
     const std::int64_t p = rotary_channels(a);
     check.require(p >= 2 && p % 2 == 0 && p < a.d_head, "d_rotary",
                   "must be even, at least 2 and below d_head = {}, got {}", a.d_head, p);
-    check.require(a.rope_fraction == 1.0, "rope_fraction",
+    check.require(a.of<PositionOptions>().rope_fraction == 1.0, "rope_fraction",
                   "must be 1 with {}, where d_rotary determines the rotating channels", projection);
     check.require(a.n_kv_heads == 0 || a.n_kv_heads == a.n_heads, "n_kv_heads",
                   "must be 0 with {}, where each head has its own keys and values, got {}", projection, a.n_kv_heads);
@@ -51,34 +52,33 @@ class LatentHeads : public ProjectionPart {
   }
 
   std::vector<Example> examples() const override {
-    return {{"latent", [](AttentionOptions& o) { o.kv_rank = 3; }},
+    return {{"latent", [](AttentionOptions& o) { o.of<LatentOptions>().kv_rank = 3; }},
             {"latent, queries as well", [](AttentionOptions& o) {
-               o.kv_rank = 5;
-               o.q_rank = 3;
-               o.d_rotary = 2;
-               o.d_value = 3;
+               o.of<LatentOptions>() = {.kv_rank = 5, .q_rank = 3, .d_rotary = 2, .d_value = 3};
              }}};
   }
 
   std::int64_t kv_heads(const AttentionOptions& a) const override { return a.n_heads; }
-  std::int64_t value_width(const AttentionOptions& a) const override { return a.d_value > 0 ? a.d_value : a.d_head; }
+  std::int64_t value_width(const AttentionOptions& a) const override {
+    return own(a).d_value > 0 ? own(a).d_value : a.d_head;
+  }
   std::int64_t rotary_channels(const AttentionOptions& a) const override {
-    return a.d_rotary > 0 ? a.d_rotary : a.d_head / 4 * 2;
+    return own(a).d_rotary > 0 ? own(a).d_rotary : a.d_head / 4 * 2;
   }
   bool has_latent() const override { return true; }
   bool starts_truncated() const override { return true; }
 
   // Queries: d q and q H e (or d H e if uncompressed). Keys and values: d r, d p, r H n, r H w. Output: H w d.
   Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact heads = a.n_heads, r = a.kv_rank, p = rotary_channels(a), values = heads * value_width(a);
-    const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
+    const Exact heads = a.n_heads, r = own(a).kv_rank, p = rotary_channels(a), values = heads * value_width(a);
+    const Exact made_of = own(a).q_rank > 0 ? Exact(own(a).q_rank) : d;
     const Sizes all = {made_of * heads * a.d_head,         d * r,      d * p,
                        r * heads * (a.d_head - p.value()), r * values, values * d};
-    return all + Sizes(a.q_rank > 0 ? 1 : 0, d * a.q_rank);
+    return all + Sizes(own(a).q_rank > 0 ? 1 : 0, d * own(a).q_rank);
   }
   // The gains of the norms of the latents.
   Sizes other_tensors(const AttentionOptions& a, Exact) const override {
-    return Sizes{a.kv_rank} + Sizes(a.q_rank > 0 ? 1 : 0, a.q_rank);
+    return Sizes{own(a).kv_rank} + Sizes(own(a).q_rank > 0 ? 1 : 0, own(a).q_rank);
   }
 
   // Each matrix is applied once per token: queries and output for T tokens, keys and values for S tokens.
@@ -89,32 +89,36 @@ class LatentHeads : public ProjectionPart {
   // MACs: all matrices for T tokens. Floats: the latents, q, k, v and o of T tokens.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact heads = (Exact(a.d_head) + value_width(a)) * 2 * a.n_heads;
-    return {.macs = z.t * sum_of(matrices(a, z.d)), .memory = z.t * (heads + a.q_rank + cache_elements(a))};
+    return {.macs = z.t * sum_of(matrices(a, z.d)), .memory = z.t * (heads + own(a).q_rank + cache_elements(a))};
   }
   PaperTerms paper_positions(const AttentionOptions&, const PaperSizes&) const override { return {}; }
-  Exact cache_elements(const AttentionOptions& a) const override { return Exact(a.kv_rank) + rotary_channels(a); }
+  Exact cache_elements(const AttentionOptions& a) const override { return Exact(own(a).kv_rank) + rotary_channels(a); }
 
   std::string heads_text(const AttentionOptions& a) const override {
-    return fmt::format("{} (latent {})", a.n_heads, a.kv_rank);
+    return fmt::format("{} (latent {})", a.n_heads, own(a).kv_rank);
   }
   std::int64_t d_head_step() const override { return 1; }
-  std::int64_t least_d_head(const AttentionOptions& a) const override { return a.d_rotary > 0 ? a.d_rotary + 1 : 4; }
+  std::int64_t least_d_head(const AttentionOptions& a) const override {
+    return own(a).d_rotary > 0 ? own(a).d_rotary + 1 : 4;
+  }
 
  private:
+  static const LatentOptions& own(const AttentionOptions& a) { return a.of<LatentOptions>(); }
   // d q + q H e (or d H e if uncompressed), plus H w d.
   Exact queries_and_output(const AttentionOptions& a, Exact d) const {
-    const Exact made_of = a.q_rank > 0 ? Exact(a.q_rank) : d;
-    return (a.q_rank > 0 ? d * a.q_rank : 0) + made_of * a.n_heads * a.d_head + d * a.n_heads * value_width(a);
+    const Exact made_of = own(a).q_rank > 0 ? Exact(own(a).q_rank) : d;
+    return (own(a).q_rank > 0 ? d * own(a).q_rank : 0) + made_of * a.n_heads * a.d_head +
+           d * a.n_heads * value_width(a);
   }
   // d (r + p).
   Exact latents(const AttentionOptions& a, Exact d) const { return d * cache_elements(a); }
   // r H (n + w).
   Exact keys_and_values(const AttentionOptions& a) const {
-    return Exact(a.kv_rank) * a.n_heads * (Exact(a.d_head - rotary_channels(a)) + value_width(a));
+    return Exact(own(a).kv_rank) * a.n_heads * (Exact(a.d_head - rotary_channels(a)) + value_width(a));
   }
 };
 
-const Registration<LatentHeads> kLatentHeads;
+const Registration<LatentHeads> kLatentHeads("latent", "keys and values of all heads from one latent (MLA)");
 
 }  // namespace
 }  // namespace headroom::config

@@ -11,17 +11,15 @@ namespace {
 
 class LinearScore : public ScorePart {
  public:
-  std::string_view name() const override { return "linear"; }
-  std::string_view about() const override { return "linear attention by feature maps"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
+    auto& own = o.of<LinearOptions>();
     detail::describe_key_mixture(fields, o);
-    fields.add("feature_map", o.feature_map, "linear: elu(x) + 1, or the same divided by its sum over channels");
-    fields.add("linear_mixing", o.linear_mixing, "linear: sum the components after or before the feature map");
-    fields.add("normaliser", o.normaliser, "linear: divide by the sum of a query's weights (sum), or not (none)");
-    fields.add("normaliser_epsilon", o.normaliser_epsilon, at_least(0), "linear: epsilon added to that sum");
-    fields.add("score_scale", o.score_scale, "linear: factor of the weights: 1, or 1/sqrt(d_head)");
-    fields.add("output_scale", o.output_scale,
+    fields.add("feature_map", own.feature_map, "linear: elu(x) + 1, or the same divided by its sum over channels");
+    fields.add("linear_mixing", own.linear_mixing, "linear: sum the components after or before the feature map");
+    fields.add("normaliser", own.normaliser, "linear: divide by the sum of a query's weights (sum), or not (none)");
+    fields.add("normaliser_epsilon", own.normaliser_epsilon, at_least(0), "linear: epsilon added to that sum");
+    fields.add("score_scale", own.score_scale, "linear: factor of the weights: 1, or 1/sqrt(d_head)");
+    fields.add("output_scale", own.output_scale,
                "linear: factor of the output: 1, 1/sqrt(d_head), or 1/sqrt(sequence length)");
   }
 
@@ -39,17 +37,17 @@ class LinearScore : public ScorePart {
   }
 
   std::vector<Example> examples() const override {
-    return {{"linear", [](AttentionOptions& o) { o.keys = Keys::single; }},
+    return {{"linear", [](AttentionOptions& o) { o.of<MixtureOptions>().keys = Keys::single; }},
             {"linear, own keys", [](AttentionOptions&) {}},
             {"linear, shifted keys", [](AttentionOptions& o) {
-               o.keys = Keys::shifted;
-               o.prior = Prior::head_position;
+               o.of<MixtureOptions>().keys = Keys::shifted;
+               o.of<MixtureOptions>().prior = Prior::head_position;
              }}};
   }
 
-  std::int64_t key_components(const AttentionOptions& a) const override { return detail::components_of(a); }
+  std::int64_t key_components(const AttentionOptions& a) const override { return a.of<MixtureOptions>().components(); }
   std::int64_t key_projections(const AttentionOptions& a) const override {
-    return a.keys == Keys::own ? detail::components_of(a) : 1;
+    return a.of<MixtureOptions>().projections();
   }
   bool has_scores() const override { return false; }
   bool is_bilinear() const override { return false; }
@@ -87,7 +85,7 @@ class LinearScore : public ScorePart {
   bool keeps_width() const override { return false; }
 };
 
-const Registration<LinearScore> kLinearScore;
+const Registration<LinearScore> kLinearScore("linear", "linear attention by feature maps");
 
 }  // namespace
 }  // namespace headroom::config

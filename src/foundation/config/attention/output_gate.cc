@@ -7,28 +7,22 @@ namespace {
 
 class NoOutputGate : public OutputGatePart {
  public:
-  std::string_view name() const override { return "none"; }
-  std::string_view about() const override { return "no gate"; }
   std::int64_t gates(const AttentionOptions&) const override { return 0; }
 };
 
 class HeadGate : public OutputGatePart {
  public:
-  std::string_view name() const override { return "head"; }
-  std::string_view about() const override { return "a sigmoid gate for each head (gated attention)"; }
   std::int64_t gates(const AttentionOptions&) const override { return 1; }
 };
 
 class ElementGate : public OutputGatePart {
  public:
-  std::string_view name() const override { return "element"; }
-  std::string_view about() const override { return "a sigmoid gate for each channel of each head"; }
   std::int64_t gates(const AttentionOptions& a) const override { return a.value_width(); }
 };
 
-const Registration<NoOutputGate> kNoOutputGate;
-const Registration<HeadGate> kHeadGate;
-const Registration<ElementGate> kElementGate;
+const Registration<NoOutputGate> kNoOutputGate("none", "no gate");
+const Registration<HeadGate> kHeadGate("head", "a sigmoid gate for each head (gated attention)");
+const Registration<ElementGate> kElementGate("element", "a sigmoid gate for each channel of each head");
 
 }  // namespace
 }  // namespace headroom::config

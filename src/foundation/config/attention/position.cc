@@ -2,35 +2,24 @@
 // Transformer-XL's term q . p(distance) W_pos is added to the scores. "rope": pairs of a head's channels rotate by an
 // angle proportional to the position.
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
 namespace {
 
-// Adds an option that several parts share, unless another part has added it.
 void describe_wavelengths(Fields& fields, AttentionOptions& o) {
-  if (!fields.has("rope_base")) {
-    fields.add("rope_base", o.rope_base, above(1),
-               "relative, rope, sinusoidal: base of the geometric series of wavelengths");
-  }
-}
-
-// Returns the number of rotating channels as configured, which may be odd.
-std::int64_t rotating_channels(const AttentionOptions& a) {
-  return a.projection->rotary_channels(a);
+  fields.add("rope_base", o.of<PositionOptions>().rope_base, above(1),
+             "relative, rope, sinusoidal: base of the geometric series of wavelengths");
 }
 
 class NoPosition : public PositionPart {
  public:
-  std::string_view name() const override { return "none"; }
-  std::string_view about() const override { return "no scheme"; }
   bool has_distances() const override { return false; }
 };
 
 class LearnedPosition : public NoPosition {
  public:
-  std::string_view name() const override { return "learned"; }
-  std::string_view about() const override { return "learned vectors added to the embeddings"; }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     check.require(model.memory_length == 0, "position",
                   "must not be \"learned\" with memory_length = {}: its table has context_length rows",
@@ -41,20 +30,17 @@ class LearnedPosition : public NoPosition {
 
 class SinusoidalPosition : public NoPosition {
  public:
-  std::string_view name() const override { return "sinusoidal"; }
-  std::string_view about() const override { return "sines added to the embeddings"; }
   void describe(Fields& fields, AttentionOptions& o) const override { describe_wavelengths(fields, o); }
   AddedVectors added_vectors() const override { return AddedVectors::fixed; }
 };
 
 class RelativePosition : public PositionPart {
  public:
-  std::string_view name() const override { return "relative"; }
-  std::string_view about() const override { return "Transformer-XL's relative positions"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("position_bias", o.position_bias, "relative: Transformer-XL's learned biases u and v").refuse_unused =
-        true;
+    fields
+        .add("position_bias", o.of<PositionOptions>().position_bias,
+             "relative: Transformer-XL's learned biases u and v")
+        .refuse_unused = true;
     describe_wavelengths(fields, o);
   }
 
@@ -65,7 +51,7 @@ class RelativePosition : public PositionPart {
                   detail::setting("score", a.score));
   }
   std::vector<Example> examples() const override {
-    return {{"relative", [](AttentionOptions& o) { o.position_bias = true; }}};
+    return {{"relative", [](AttentionOptions& o) { o.of<PositionOptions>().position_bias = true; }}};
   }
 
   bool has_distances() const override { return true; }
@@ -73,7 +59,7 @@ class RelativePosition : public PositionPart {
   // W_pos has d e elements per head; the biases u and v have e each.
   Sizes tensors(const AttentionOptions& a, Exact d) const override {
     const Exact channels = Exact(a.projection->position_heads(a)) * a.d_head;
-    return Sizes{d * channels} + Sizes(a.position_bias ? 2 : 0, channels);
+    return Sizes{d * channels} + Sizes(a.of<PositionOptions>().position_bias ? 2 : 0, channels);
   }
 
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
@@ -88,40 +74,35 @@ class RelativePosition : public PositionPart {
 
 class RotaryPosition : public PositionPart {
  public:
-  std::string_view name() const override { return "rope"; }
-  std::string_view about() const override { return "rotary"; }
-
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("rope_fraction", o.rope_fraction, above_up_to(0, 1), "rope: fraction of a head's channels that rotate");
+    fields.add("rope_fraction", o.of<PositionOptions>().rope_fraction, above_up_to(0, 1),
+               "rope: fraction of a head's channels that rotate");
     describe_wavelengths(fields, o);
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
-    const std::int64_t channels = rotating_channels(a);
+    const std::int64_t channels = a.projection->rotary_channels(a);
     check.require(
         fits_width(a), "rope_fraction",
         "d_head = {} with rope_fraction = {} gives {} rotating channel{}; the number must be even: change d_head or "
         "rope_fraction",
-        a.d_head, a.rope_fraction, channels, channels == 1 ? "" : "s");
+        a.d_head, a.of<PositionOptions>().rope_fraction, channels, channels == 1 ? "" : "s");
   }
 
   bool has_distances() const override { return true; }
   bool fits_width(const AttentionOptions& a) const override {
-    return rotating_channels(a) >= 2 && rotating_channels(a) % 2 == 0;
+    const std::int64_t channels = a.projection->rotary_channels(a);
+    return channels >= 2 && channels % 2 == 0;
   }
 };
 
-const Registration<NoPosition> kNoPosition;
-const Registration<LearnedPosition> kLearnedPosition;
-const Registration<SinusoidalPosition> kSinusoidalPosition;
-const Registration<RelativePosition> kRelativePosition;
-const Registration<RotaryPosition> kRotaryPosition;
+const Registration<NoPosition> kNoPosition("none", "no scheme");
+const Registration<LearnedPosition> kLearnedPosition("learned", "learned vectors added to the embeddings");
+const Registration<SinusoidalPosition> kSinusoidalPosition("sinusoidal", "sines added to the embeddings");
+const Registration<RelativePosition> kRelativePosition("relative", "Transformer-XL's relative positions");
+const Registration<RotaryPosition> kRotaryPosition("rope", "rotary");
 
 }  // namespace
-
-std::int64_t AttentionOptions::rope_channels() const {
-  return rotating_channels(*this) / 2 * 2;
-}
 
 }  // namespace headroom::config

@@ -8,35 +8,11 @@
 namespace headroom::config {
 namespace {
 
-// The key of model.attention that selects a part of this kind.
-template <class Part>
-constexpr std::string_view kKey;
-template <>
-constexpr std::string_view kKey<ProjectionPart> = "projection";
-template <>
-constexpr std::string_view kKey<ScorePart> = "score";
-template <>
-constexpr std::string_view kKey<CompositionPart> = "composition";
-template <>
-constexpr std::string_view kKey<PositionPart> = "position";
-template <>
-constexpr std::string_view kKey<OutputGatePart> = "gate_output";
-
 // A function-local static, because parts register themselves during static initialisation, in unspecified order.
 template <class Part>
 std::vector<const Part*>& known() {
   static std::vector<const Part*> parts;
   return parts;
-}
-
-template <class Part>
-void add(const Part& part) {
-  const auto before = [](const Part* a, const Part* b) {
-    const bool a_none = a->name() == "none", b_none = b->name() == "none";
-    return a_none != b_none ? a_none : a->name() < b->name();
-  };
-  std::vector<const Part*>& parts = known<Part>();
-  parts.insert(std::upper_bound(parts.begin(), parts.end(), &part, before), &part);
 }
 
 template <class Part>
@@ -48,7 +24,7 @@ const Part* find(std::string_view name) {
     }
     names.push_back(part->name());
   }
-  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", kKey<Part>, fmt::join(names, "\", \""), name);
+  user_error("model.attention.{}: must be one of \"{}\", got \"{}\"", Part::kKey, fmt::join(names, "\", \""), name);
 }
 
 }  // namespace
@@ -59,6 +35,16 @@ PartName<Part>::PartName(std::string_view name) : part_(find<Part>(name)) {}
 template <class Part>
 std::string_view PartName<Part>::name() const {
   return part_->name();
+}
+
+template <class Part>
+void PartName<Part>::add(const Part& part) {
+  const auto before = [](const Part* a, const Part* b) {
+    const bool a_none = a->name() == "none", b_none = b->name() == "none";
+    return a_none != b_none ? a_none : a->name() < b->name();
+  };
+  std::vector<const Part*>& parts = known<Part>();
+  parts.insert(std::upper_bound(parts.begin(), parts.end(), &part, before), &part);
 }
 
 template <class Part>
@@ -78,23 +64,9 @@ template const std::vector<const PositionPart*>& all_parts();
 template const std::vector<const OutputGatePart*>& all_parts();
 
 std::vector<Example> AttentionPart::examples() const {
-  return {{std::string(name()), [](AttentionOptions&) {}}};
-}
-
-void add_part(const ProjectionPart& part) {
-  add(part);
-}
-void add_part(const ScorePart& part) {
-  add(part);
-}
-void add_part(const CompositionPart& part) {
-  add(part);
-}
-void add_part(const PositionPart& part) {
-  add(part);
-}
-void add_part(const OutputGatePart& part) {
-  add(part);
+  std::string text(name());
+  std::ranges::replace(text, '_', ' ');
+  return {{std::move(text), [](AttentionOptions&) {}}};
 }
 
 }  // namespace headroom::config

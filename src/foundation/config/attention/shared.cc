@@ -1,11 +1,13 @@
 #include "shared.h"
 
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/position_options.h"
 
 namespace headroom::config {
 
 std::int64_t ProjectionPart::rotary_channels(const AttentionOptions& a) const {
-  return static_cast<std::int64_t>(a.rope_fraction * static_cast<double>(a.d_head) + 1e-9);  // 0.1 * 30 must give 3
+  return static_cast<std::int64_t>(a.of<PositionOptions>().rope_fraction * static_cast<double>(a.d_head) +
+                                   1e-9);  // 0.1 * 30 must give 3
 }
 
 namespace detail {
@@ -14,27 +16,25 @@ Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent&
   Exact macs = 0;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact rows = is_source(which) ? extent.sources * a.computed_kv_heads() : extent.queries * a.n_heads;
-    const Exact used = a.has_experts(which) ? a.top_k : 1;
+    const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
     macs += rows * d * a.d_head * used * (which == 'k' ? a.key_projections() : 1);
   }
   return macs;
 }
 
 void describe_routing(Fields& fields, AttentionOptions& o) {
-  if (fields.has("n_experts")) {
-    return;
-  }
-  fields.add("n_experts", o.n_experts, between(1, 1 << 20),
+  auto& routing = o.of<RoutingOptions>();
+  fields.add("n_experts", routing.n_experts, between(1, 1 << 20),
              "experts: number per head and projection; routed_heads: number of heads to route to");
   fields.add(
-      "top_k", o.top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: must equal n_heads; gated_heads: heads per "
+      "top_k", routing.top_k, between(1, 1 << 20),
+      "experts: experts per token, head and projection; routed_heads: n_heads, need not be set; gated_heads: heads per "
       "token");
   fields.add(
-      "gate", o.gate,
+      "gate", routing.gate,
       "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts); sigmoid, softmax over all, "
       "or softmax over all renormalised to sum to 1 (routed_heads, gated_heads)");
-  fields.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
+  fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
 }
 
@@ -47,7 +47,7 @@ Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
-    all.push_back(heads * d * a.d_head * (a.has_experts(which) ? a.n_experts : 1) *
+    all.push_back(heads * d * a.d_head * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
                   (which == 'k' ? a.key_projections() : 1));
   }
   return all;
@@ -73,50 +73,50 @@ PaperTerms HeadProjections::paper_positions(const AttentionOptions& a, const Pap
 }
 
 void describe_key_mixture(Fields& fields, AttentionOptions& o) {
-  if (fields.has("n_mixtures")) {
-    return;
-  }
+  auto& mixture = o.of<MixtureOptions>();
   fields
-      .add("keys", o.keys,
+      .add("keys", mixture.keys,
            "gaussian_mixture, linear: components have their own projections, are shifted copies of one projection, or "
            "there is only one")
       .refuse_unused = true;
-  fields.add("n_mixtures", o.n_mixtures, between(1, 1024),
+  fields.add("n_mixtures", mixture.n_mixtures, between(1, 1024),
              "gaussian_mixture, linear: number of components, keys at each position");
-  fields.add("prior", o.prior,
+  fields.add("prior", mixture.prior,
              "weights of the components: equal (none), per layer, per head, or per head and key position");
-  fields.add("prior_update", o.prior_update,
+  fields.add("prior_update", mixture.prior_update,
              "how the prior is learned: not at all (none), by gradient, or from responsibilities (soft_e)");
-  fields.add("prior_clamp", o.prior_clamp, "clamp a prior learned by gradient to 0..1");
-  fields.add("shift_std", o.shift_std, at_least(0),
+  fields.add("prior_clamp", mixture.prior_clamp, "clamp a prior learned by gradient to 0..1");
+  fields.add("shift_std", mixture.shift_std, at_least(0),
              "keys = shifted: initial standard deviation of the shifts (the first one is 0)");
 }
 
 void check_no_soft_e(const Checker& check, const AttentionOptions& a) {
-  check.require(a.prior_update != PriorUpdate::soft_e, "prior_update",
+  check.require(a.of<MixtureOptions>().prior_update != PriorUpdate::soft_e, "prior_update",
                 "\"soft_e\" needs score = \"gaussian_mixture\", not \"{}\"", name_of(a.score));
 }
 
 void check_prior(const Checker& check, const AttentionOptions& a) {
-  check.require(a.keys != Keys::single || a.prior == Prior::none || a.prior == AttentionOptions().prior, "prior",
-                "\"{}\" needs several keys at each position, not keys = \"single\"", name_of(a.prior));
+  const auto& mixture = a.of<MixtureOptions>();
+  check.require(mixture.keys != Keys::single || mixture.prior == Prior::none || mixture.prior == MixtureOptions().prior,
+                "prior", "\"{}\" needs several keys at each position, not keys = \"single\"", name_of(mixture.prior));
 }
 
 Sizes key_mixture_tensors(const AttentionOptions& a, Exact sources) {
-  const Exact components = a.key_components(), kv = a.computed_kv_heads();
+  const auto& mixture = a.of<MixtureOptions>();
+  const Exact components = mixture.components(), kv = a.computed_kv_heads();
   Sizes all;
-  if (a.keys == Keys::shifted) {
+  if (mixture.keys == Keys::shifted) {
     all.push_back(components * kv * a.d_head);
   }
-  if (a.has_prior() && a.prior_update == PriorUpdate::gradient) {
-    all.push_back(components * (a.prior == Prior::layer ? 1 : a.prior == Prior::head ? kv : kv * sources));
+  if (mixture.has_prior() && mixture.prior_update == PriorUpdate::gradient) {
+    all.push_back(components * (mixture.prior == Prior::layer ? 1 : mixture.prior == Prior::head ? kv : kv * sources));
   }
   return all;
 }
 
 PaperTerms more_keys(const AttentionOptions& a, const PaperSizes& z) {
   const Exact one_key = z.t * a.computed_kv_heads() * a.d_head;
-  const Exact work = a.has_experts('k') ? (z.d + 1) * a.top_k : z.d;
+  const Exact work = a.has_experts('k') ? (z.d + 1) * a.of<RoutingOptions>().top_k : z.d;
   return {.macs = one_key * (a.key_projections() - 1) * work, .memory = one_key * (a.key_components() - 1)};
 }
 

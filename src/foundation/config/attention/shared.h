@@ -2,6 +2,8 @@
 // sinusoids.
 #pragma once
 
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config::detail {
@@ -19,7 +21,7 @@ inline Exact keys_and_value(const AttentionOptions& a) {
   return Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
 }
 
-// Adds the options of routing, unless another part has added them.
+// Adds the options of routing.
 void describe_routing(Fields& fields, AttentionOptions& options);
 
 // Throws UserError unless n_kv_heads divides n_heads.
@@ -72,11 +74,8 @@ class ScoreMatrix : public ScorePart {
   static Exact channels(const AttentionOptions& a) { return Exact(a.d_head) * a.key_components() + a.value_width(); }
 };
 
-// Several keys per position (Transformer-MGK, section 2). Adds their options, unless another part has added them.
+// Adds the options of several keys per position (Transformer-MGK, section 2).
 void describe_key_mixture(Fields& fields, AttentionOptions& options);
-inline std::int64_t components_of(const AttentionOptions& a) {
-  return a.keys == Keys::single ? 1 : a.n_mixtures;
-}
 void check_prior(const Checker& check, const AttentionOptions& options);
 // Throws UserError if prior_update = "soft_e", which requires the Gaussian mixture.
 void check_no_soft_e(const Checker& check, const AttentionOptions& options);

@@ -7,15 +7,13 @@ namespace {
 
 class SigmoidScore : public detail::ScoreMatrix {
  public:
-  std::string_view name() const override { return "sigmoid"; }
-  std::string_view about() const override { return "sigmoid of each dot product, without normalisation"; }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     detail::check_no_soft_e(check, model.attention);
   }
   bool is_normalised() const override { return false; }
 };
 
-const Registration<SigmoidScore> kSigmoidScore;
+const Registration<SigmoidScore> kSigmoidScore("sigmoid", "sigmoid of each dot product, without normalisation");
 
 }  // namespace
 }  // namespace headroom::config

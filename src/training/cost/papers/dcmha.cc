@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "figures.h"
+#include "headroom/config/attention/composition_options.h"
 #include "training/cost/cost.h"
 #include "training/cost/model_parts.h"
 
@@ -35,7 +36,7 @@ void add_ratios(Figures& figures) {
   for (const Row& row : kRows) {
     const ModelOptions model = model_of(row.recipe, {fmt::format("model.context_length={}", row.length)});
     const Exact d = model.d_model, s = row.length;
-    const double rank = static_cast<double>(model.attention.compose_rank),
+    const double rank = static_cast<double>(model.attention.of<config::CompositionOptions>().compose_rank),
                  e = static_cast<double>(model.attention.d_head);
     const double rho = static_cast<double>(row.length) / static_cast<double>(model.d_model);
     const std::string name = fmt::format("Table 2, {}, S={}", row.name, row.length);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "figures.h"
+#include "headroom/config/attention/routing_options.h"
 #include "training/cost/cost.h"
 #include "training/cost/model_parts.h"
 
@@ -148,7 +149,8 @@ void add_equations(Figures& figures) {
   };
   const AttentionOptions moa = model_of("moa/wmt14_ende_8k8e128d").attention;
   const AttentionOptions mha = model_of("moa/wmt14_ende_base_dense").attention;
-  const std::int64_t k = moa.top_k, n_experts = moa.n_experts, d_h = moa.d_head;
+  const std::int64_t k = moa.of<config::RoutingOptions>().top_k, n_experts = moa.of<config::RoutingOptions>().n_experts,
+                     d_h = moa.d_head;
   const auto printed = [](std::int64_t value) { return fmt::format("{}", value); };
   figures.push_back(count("Eq. 18: kT^2 d_h + 2(k+1)T d_h d_m", "attention_macs",
                           printed(k * t * t * d_h + 2 * (k + 1) * t * d_h * d_m), without_router(moa)));

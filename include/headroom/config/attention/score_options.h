@@ -1,0 +1,79 @@
+// The options of scores: dot products, mixtures of keys, linear attention.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "headroom/config/field.h"
+
+namespace headroom::config {
+
+enum class Keys { own, shifted, single };
+template <>
+inline constexpr EnumNames kEnumNames<Keys> = {"own", "shifted", "single"};
+enum class Mixing { sum, max };
+template <>
+inline constexpr EnumNames kEnumNames<Mixing> = {"sum", "max"};
+enum class Prior { none, layer, head, head_position };
+template <>
+inline constexpr EnumNames kEnumNames<Prior> = {"none", "layer", "head", "head_position"};
+enum class PriorUpdate { none, gradient, soft_e };
+template <>
+inline constexpr EnumNames kEnumNames<PriorUpdate> = {"none", "gradient", "soft_e"};
+enum class MixtureScore { gaussian, dot };
+template <>
+inline constexpr EnumNames kEnumNames<MixtureScore> = {"gaussian", "dot"};
+enum class SoftEPairs { valid, all };
+template <>
+inline constexpr EnumNames kEnumNames<SoftEPairs> = {"valid", "all"};
+enum class FeatureMap { elu_plus_one, elu_plus_one_l1 };
+template <>
+inline constexpr EnumNames kEnumNames<FeatureMap> = {"elu_plus_one", "elu_plus_one_l1"};
+enum class LinearMixing { after_map, before_map };
+template <>
+inline constexpr EnumNames kEnumNames<LinearMixing> = {"after_map", "before_map"};
+enum class Normaliser { sum, none };
+template <>
+inline constexpr EnumNames kEnumNames<Normaliser> = {"sum", "none"};
+enum class ScoreScale { none, inv_sqrt_head };
+template <>
+inline constexpr EnumNames kEnumNames<ScoreScale> = {"none", "inv_sqrt_head"};
+enum class OutputScale { none, inv_sqrt_head, inv_sqrt_length };
+template <>
+inline constexpr EnumNames kEnumNames<OutputScale> = {"none", "inv_sqrt_head", "inv_sqrt_length"};
+
+struct DotOptions {
+  bool sink = false;
+};
+
+// Several keys at each position: gaussian_mixture, and partly linear.
+struct MixtureOptions {
+  Keys keys = Keys::own;
+  std::int64_t n_mixtures = 2;
+  Prior prior = Prior::head;
+  PriorUpdate prior_update = PriorUpdate::gradient;
+  bool prior_clamp = true;
+  double shift_std = 1.0;
+  // gaussian_mixture alone
+  Mixing mixing = Mixing::sum;
+  SoftEPairs soft_e_pairs = SoftEPairs::valid;
+  MixtureScore mixture_score = MixtureScore::gaussian;
+  std::vector<double> mixture_coefficients;  // c_r sqrt(d_head); empty: 1/2 for each component
+  double mixture_epsilon = 0.0;
+
+  std::int64_t components() const { return keys == Keys::single ? 1 : n_mixtures; }
+  std::int64_t projections() const { return keys == Keys::own ? components() : 1; }
+  // Returns whether components have weights: there are several, they are summed, and the prior is not "none".
+  bool has_prior() const { return components() > 1 && mixing == Mixing::sum && prior != Prior::none; }
+};
+
+struct LinearOptions {
+  FeatureMap feature_map = FeatureMap::elu_plus_one;
+  LinearMixing linear_mixing = LinearMixing::after_map;
+  Normaliser normaliser = Normaliser::sum;
+  double normaliser_epsilon = 1e-6;
+  ScoreScale score_scale = ScoreScale::none;
+  OutputScale output_scale = OutputScale::none;
+};
+
+}  // namespace headroom::config

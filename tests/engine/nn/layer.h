@@ -1,0 +1,78 @@
+// Attention layers with their parameters, and their decoding, for tests.
+#pragma once
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "headroom/nn/attention.h"
+
+namespace headroom::nn {
+
+struct Layer {
+  Parameters parameters;
+  Attention attention;
+
+  // Adds noise with the standard deviation `noise` to all parameters: biases and gains start at constants, which would
+  // hide mistakes.
+  Layer(const config::AttentionOptions& options, const AttentionPlace& place, at::ScalarType type = at::kDouble,
+        double noise = 0.0)
+      : attention(options, place, Builder(parameters, ParameterSource(1, type))) {
+    const at::NoGradGuard no_grad;
+    const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{4});
+    for (const Parameter& p : parameters.all()) {
+      if (noise > 0.0 && p.name != "prior") {
+        p.tensor.add_(at::randn(p.tensor.sizes(), generator, at::TensorOptions(at::kDouble)).to(type), noise);
+      }
+    }
+  }
+  at::Tensor at(std::string_view name) const { return parameters.at(name); }
+
+  // Returns the output for the last `n` tokens of `all` [B, S, d].
+  at::Tensor last(const at::Tensor& all, std::int64_t n, const Context& context = {},
+                  std::optional<at::Tensor> valid = std::nullopt) const {
+    AttentionInput input{.x = all.narrow(1, all.size(1) - n, n), .source = all};
+    input.valid_keys = std::move(valid);
+    return attention(input, context);
+  }
+};
+
+// Decodes a batch with one layer: a cache for each row.
+class RowCaches {
+ public:
+  RowCaches(const Attention& layer, std::int64_t rows) : all_(static_cast<std::size_t>(rows), layer.make_cache()) {
+    for (AttentionCache& cache : all_) {
+      each_.push_back(&cache);
+    }
+  }
+  RowCaches(const RowCaches&) = delete;
+  RowCaches& operator=(const RowCaches&) = delete;
+
+  // Returns the layer's output for the next tokens x [B, n, d] of all rows.
+  at::Tensor read(const Attention& layer, const at::Tensor& x, const Context& context = {}) {
+    AttentionInput step;
+    step.x = x;
+    step.caches = each_;
+    return layer(step, context);
+  }
+  // Reads all tokens [B, S, d]: pieces of the given sizes, then one by one.
+  at::Tensor read_all(const Attention& layer, const at::Tensor& all, const std::vector<std::int64_t>& pieces,
+                      const Context& context = {}) {
+    std::vector<at::Tensor> rows;
+    for (std::int64_t at = 0; at < all.size(1); at += rows.back().size(1)) {
+      const std::int64_t n = rows.size() < pieces.size() ? pieces[rows.size()] : 1;
+      rows.push_back(read(layer, all.narrow(1, at, std::min(n, all.size(1) - at)), context));
+    }
+    return at::cat(rows, 1);
+  }
+  // Elements of each row's cache at capacity.
+  std::int64_t elements() const { return all_.front().elements(); }
+
+ private:
+  std::vector<AttentionCache> all_;
+  std::vector<AttentionCache*> each_;
+};
+
+}  // namespace headroom::nn
