@@ -314,6 +314,29 @@ def test_a_rank_that_hangs_is_named(config, tmp_path):
     assert "rank 1 (on " in only_error("".join(ended))
 
 
+def test_a_rank_that_hangs_before_the_first_step_is_named(config, tmp_path):
+    group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run",
+                            *settings("train.steps=100000", "train.schedule=constant", "train.timeout=5"))
+    deadline = time.monotonic() + train_runs.PATIENCE
+    while not (tmp_path / "run" / ".lock").exists():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.0005)
+    group.ranks[1].send_signal(signal.SIGSTOP)
+    error = group.ranks[0].communicate(timeout=train_runs.PATIENCE)[1]
+    group.ranks[1].kill()
+    assert "rank 1 (on " in only_error(error)
+
+
+def test_the_first_lines_name_what_gives_the_same_on_one_rank(config, tmp_path):
+    ended = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "2", "--json",
+                            *settings("train.steps=4", "train.evaluate_every=0")).finish()
+    line = next(line for line in ended[0][2].splitlines() if "one rank gives the same" in line)
+    assert "--threads 1" in line and "train.accumulate = 2 (raised from 1" in line, line
+    alone = train_runs.run(config, tmp_path / "1", "--threads", "1",
+                           *settings("train.steps=4", "train.evaluate_every=0", "train.accumulate=2"))
+    assert json.loads(ended[0][1])["parameters_sha256"] == alone["parameters_sha256"]
+
+
 def wait_for_step(out, step):
     deadline = time.monotonic() + train_runs.PATIENCE
     while train_runs.saved_step(out) < step:

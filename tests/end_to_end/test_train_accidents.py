@@ -56,16 +56,17 @@ def test_killed_at_any_moment_and_resumed_it_is_the_same_run(tmp_path):
     assert_same_run(config, out, whole, tmp_path / "whole")
 
 
-def test_ctrl_c_writes_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_request_to_stop_writes_a_checkpoint(tmp_path, number, status):
     config = train_runs.prepare(tmp_path)
     constant = ["--set", "train.schedule=constant", "--set", "train.checkpoint_every=0", "--set",
                 "train.evaluate_every=0"]
     out = tmp_path / "run"
     process = train_runs.start(config, out, *constant, "--set", "train.steps=1000000")
     train_runs.wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) >= 20, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate(timeout=train_runs.PATIENCE)
-    assert process.returncode == 130
+    assert process.returncode == status
     step = train_runs.saved_step(out)
     assert step >= 20
 
@@ -93,6 +94,30 @@ def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
     train_runs.run(config, out, "--resume", *fewer)
     train_runs.run(config, tmp_path / "whole", *fewer)
     assert train_runs.same_history(train_runs.metrics(out), train_runs.metrics(tmp_path / "whole"))
+
+
+def test_a_deleted_run_folder_is_an_error(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.steps=1000000", "--set", "train.schedule=constant")
+    train_runs.wait_until(lambda: train_runs.saved_step(out) >= 2, process)
+    out.rename(tmp_path / "moved")
+    stderr = process.communicate(timeout=train_runs.PATIENCE)[1]
+    assert process.returncode == 1
+    one_line(stderr, str(out), "deleted or moved")
+
+
+def test_data_that_are_cut_short_are_an_error(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    train_runs.write_text(tmp_path / "train.txt", 400_000, 3)
+    out = tmp_path / "run"
+    process = train_runs.start(config, out, "--set", "train.steps=1000000", "--set", "train.schedule=constant")
+    train_runs.wait_until(lambda: train_runs.saved_step(out) >= 2, process)
+    tokens = max((tmp_path / "cache").glob("*.tokens"), key=lambda file: file.stat().st_size)
+    os.truncate(tokens, 4096)
+    stderr = process.communicate(timeout=train_runs.PATIENCE)[1]
+    assert process.returncode == 1
+    one_line(stderr, str(tokens), "shorter")
 
 
 @contextlib.contextmanager

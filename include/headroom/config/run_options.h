@@ -113,7 +113,7 @@ struct TrainOptions {
   std::int64_t batch_tokens = 0;  // translation: maximum per batch, padding included; 0: only batch_size limits
   std::int64_t accumulate = 1;    // micro-batches per step; divides batch_size
   std::int64_t gradient_accumulators = 0;  // per step, reduced in order across ranks; 0: accumulate
-  std::int64_t timeout = 600;              // seconds that ranks wait for each other after the first step
+  std::int64_t timeout = 600;              // seconds that ranks wait for each other
   std::int64_t verify_every = 0;           // steps between checks that two ranks compute equal gradients; 0: never
   std::int64_t seed = 1;
   std::int64_t threads = 0;     // 0: own_cores()

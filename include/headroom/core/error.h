@@ -20,7 +20,8 @@ class UserError : public Error {
   using Error::Error;
 };
 
-// Ctrl-C or another request to stop arrived before there was anything to save. The command exits with status 130.
+// Ctrl-C or another request to stop arrived before there was anything to save. The command exits with 128
+// plus the number of the signal: 130 for Ctrl-C, 143 for SIGTERM.
 class InterruptedError : public Error {
  public:
   using Error::Error;

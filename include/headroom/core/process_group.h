@@ -1,6 +1,7 @@
 // The ranks of a run, as seen from one of them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,29 +15,29 @@ class SharedError : public Error {
   using Error::Error;
 };
 
+// This class is a process that runs alone: rank 0 of 1. parallel::GlooGroup connects several.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
-  virtual int rank() const = 0;                     // rank of this process, from 0
-  virtual int size() const = 0;                     // number of ranks
-  virtual std::string name_of(int rank) const = 0;  // "rank 2 (on machine7)"
+  int rank() const { return rank_; }         // of this process, from 0
+  int size() const { return size_; }         // number of ranks
+  bool leads() const { return rank_ == 0; }  // rank 0 writes files and logs
+  std::string name_of(int rank) const {      // "rank 2 (on machine7)"
+    const auto place = static_cast<std::size_t>(rank);
+    return place < hosts_.size() ? fmt::format("rank {} (on {})", rank, hosts_[place]) : fmt::format("rank {}", rank);
+  }
   // All-gather: blocks until every rank has called it and returns the arguments of all ranks, in order of rank. Throws
   // Error naming a rank that does not respond.
-  virtual std::vector<std::string> gather(const std::string& mine) = 0;
+  virtual std::vector<std::string> gather(const std::string& mine) { return {mine}; }
 
-  bool leads() const { return rank() == 0; }  // rank 0 writes files and logs
+ protected:
+  int rank_ = 0, size_ = 1;
+  std::vector<std::string> hosts_;  // by rank; empty if unknown
 };
 
-// Returns the group of a process that runs alone: rank 0 of 1.
+// Returns the group of a process that runs alone.
 inline ProcessGroup& alone() {
-  class Alone : public ProcessGroup {
-   public:
-    int rank() const override { return 0; }
-    int size() const override { return 1; }
-    std::string name_of(int /*rank*/) const override { return "this process"; }
-    std::vector<std::string> gather(const std::string& mine) override { return {mine}; }
-  };
-  static Alone only;
+  static ProcessGroup only;
   return only;
 }
 

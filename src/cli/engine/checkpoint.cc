@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "engine.h"
+#include "engine/store/checkpoint_reader.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -20,9 +21,12 @@ namespace headroom::cli {
 namespace {
 
 store::Checkpoint open_checkpoint(const std::string& run, std::string& name) {
-  const std::filesystem::path file = store::find_checkpoint(run);
-  name = file.string();
-  return store::read_checkpoint(file);
+  store::Checkpoint checkpoint;
+  store::open_first(run, [&](const std::filesystem::path& file, bool /*is_only*/) {
+    checkpoint = store::read_checkpoint(file);
+    name = file.string();
+  });
+  return checkpoint;
 }
 
 std::int64_t count_parameters(const config::ModelOptions& options) {

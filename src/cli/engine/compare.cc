@@ -15,12 +15,12 @@ namespace {
 
 int print(const compare::CompareResult& result, const Output& output) {
   if (!parallel::default_group().leads()) {
-    return result.interrupted ? kInterrupted : 0;
+    return result.interrupted ? interrupt_status() : 0;
   }
   output.document(compare::to_json(result));
   if (result.interrupted) {
     log_info("interrupted: repeat the command to continue");
-    return kInterrupted;
+    return interrupt_status();
   }
   output.text(compare::render_table(result) + "\n");
   if (!result.scaling.empty()) {
@@ -53,7 +53,6 @@ int run(const Compare& command, const EngineRequest& request) {
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
   job.command = request.command_line;
-  job.group = &parallel::default_group();
   return print(compare::compare(job), request.output);
 }
 
@@ -68,7 +67,6 @@ int run(const Sweep& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  job.group = &parallel::default_group();
   return print(compare::sweep(job), request.output);
 }
 

@@ -53,7 +53,7 @@ End end_of(const std::exception_ptr& thrown) {
   } catch (const UserError& error) {
     return {.status = kUserError, .message = error.what(), .final = true};
   } catch (const InterruptedError& error) {
-    return {.status = kInterrupted, .message = error.what()};
+    return {.status = interrupt_status(), .message = error.what()};
   } catch (const train::DivergedError& error) {
     return {.message = error.what(), .final = true};
   } catch (const parallel::PeerError& error) {

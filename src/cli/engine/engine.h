@@ -30,8 +30,6 @@ int run(const CheckpointExport& command, const EngineRequest& request);
 int run(const Convert& command, const EngineRequest& request);
 int run(const Import& command, const EngineRequest& request);
 
-inline constexpr int kInterrupted = 130;  // the exit status that shells give a process ended by Ctrl-C
-
 // Returns the command's `--set` changes, followed by its `--threads`.
 std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request);
 

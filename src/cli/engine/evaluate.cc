@@ -81,7 +81,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                                  .group = &parallel::default_group()}});
   if (!result.complete) {
     log_info("interrupted");
-    return kInterrupted;
+    return interrupt_status();
   }
   if (!parallel::default_group().leads()) {
     return 0;
@@ -158,7 +158,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
   const tasks::Evaluation result = data->evaluate(*opened.model, options);
   if (!result.complete) {
     log_info("interrupted after {} predictions", result.predictions());
-    return kInterrupted;
+    return interrupt_status();
   }
   if (!parallel::default_group().leads()) {
     return 0;

@@ -68,7 +68,7 @@ int translate_text(const Generate& command, const store::OpenedModel& opened, co
                        {.decoding = opened.config().decoding, .context = opened.context});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (translations.texts.size() < sentences.size()) {
-    return kInterrupted;
+    return interrupt_status();
   }
   if (translations.cut > 0) {
     log_warning("{} of {} sentences were cut to {} tokens (model.context_length - 1)", translations.cut,

@@ -17,19 +17,18 @@ int run(const Train& command, const EngineRequest& request) {
   train::TrainRequest job{.config = config::load_config(command.config, overrides(command.set, request)),
                           .out = out,
                           .resume = command.resume,
-                          .cache = cache_folder(),
-                          .group = &parallel::default_group()};
+                          .cache = cache_folder()};
   catch_interrupts();
   const train::TrainResult result = train::train(job);
 
   if (!parallel::default_group().leads()) {
-    return result.interrupted ? kInterrupted : 0;
+    return result.interrupted ? interrupt_status() : 0;
   }
   const tasks::Task& task = tasks::task_for(job.config, "train");
   const std::string quality =
       result.validation.empty() ? "not validated" : "validation " + tasks::describe(result.figures(), task.figures());
   const Output& output = request.output;
-  output.text(fmt::format("{}: {} steps, {}\n", out.string(), result.steps, quality));
+  output.text(fmt::format("{}: {}, {}\n", out.string(), counted(result.steps, "step"), quality));
   output.text(fmt::format("{} parameters, {} tokens per second, {}, peak memory {}\n",
                           format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
                           format_duration(result.seconds),
@@ -40,7 +39,7 @@ int run(const Train& command, const EngineRequest& request) {
   }
   if (result.interrupted) {
     log_info("interrupted at step {}, checkpoint written; resume with --resume", result.steps);
-    return kInterrupted;
+    return interrupt_status();
   }
   return 0;
 }

@@ -66,8 +66,8 @@ std::string manual_page(const std::vector<CommandText>& commands, std::string_vi
     }
   }
   return text +
-         ".SH EXIT STATUS\n0: done. 1: failed. 2: user error: a wrong option, config or file. 130: interrupted; "
-         "training\nwrites a checkpoint first.\n"
+         ".SH EXIT STATUS\n0: done. 1: failed. 2: user error: a wrong option, config or file. 130: interrupted by\n"
+         "Ctrl-C (143: by SIGTERM); training writes a checkpoint first.\n"
          ".SH ENVIRONMENT\n"
          ".TP\n\\fBHEADROOM_CACHE\\fR\nfolder of prepared data (~/.cache/headroom)\n"
          ".TP\n\\fBHEADROOM_HOME\\fR\nfolder that holds recipes/\n";

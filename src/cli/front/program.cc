@@ -12,16 +12,18 @@
 #include <new>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "help_format.h"
 
 namespace headroom::cli {
 
 namespace {
 
-constexpr int kDone = 0, kFailed = 1, kUserError = 2, kInterrupted = 130;
+constexpr int kDone = 0, kFailed = 1, kUserError = 2;
 
 int report_error(std::string_view what, int status) {
   const std::string line = fmt::format("headroom: {}\n", one_line(what));
@@ -241,6 +243,7 @@ int Program::run(int argc, const char* const* argv) {
   occupy_standard_streams();
   // A reader that closes the pipe (`headroom ... | head`) must not kill a training run: writes fail with EPIPE instead.
   std::signal(SIGPIPE, SIG_IGN);
+  report_truncated_files();
   std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails with a message, as on a full disk
   try {
     return dispatch(argc, argv);
@@ -251,7 +254,7 @@ int Program::run(int argc, const char* const* argv) {
   } catch (const UserError& error) {
     return report_error(error.what(), kUserError);
   } catch (const InterruptedError& error) {
-    return report_error(error.what(), kInterrupted);
+    return report_error(error.what(), interrupt_status());
   } catch (const std::bad_alloc&) {
     return report_error("out of memory", kFailed);
   } catch (const std::exception& error) {

@@ -25,8 +25,9 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
 void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std::string& origin);
 
 // Opens the first readable checkpoint of a run folder: calls open() for the one that `latest` names, then for the
-// others, newest first, until it does not throw UserError. Logs a warning for each that does. Throws UserError if none
-// can be opened; with a single checkpoint, this is its error.
+// others, newest first, until it does not throw UserError. Logs a warning for each that does. If a checkpoint vanishes
+// meanwhile, because the run goes on and removes old ones, starts again with those that exist then. Throws UserError if
+// none can be opened; with a single checkpoint, this is its error.
 using OpenCandidate = std::function<void(const std::filesystem::path& file, bool is_only)>;
 void open_first(const std::filesystem::path& run_or_checkpoint, const OpenCandidate& open);
 

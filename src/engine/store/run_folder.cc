@@ -117,21 +117,31 @@ fs::path write_checkpoint(const Checkpoint& checkpoint, const fs::path& folder, 
 }
 
 void open_first(const fs::path& run_or_checkpoint, const OpenCandidate& open) {
-  const std::vector<fs::path> candidates = candidates_of(run_or_checkpoint);
-  if (candidates.size() == 1) {
-    open(candidates.front(), /*is_only=*/true);
-    return;
-  }
-  for (const fs::path& candidate : candidates) {
-    try {
-      open(candidate, /*is_only=*/false);
-      return;
-    } catch (const UserError& reason) {
-      log_warning("{}; trying an earlier checkpoint", reason.what());
+  constexpr int kAttempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    const std::vector<fs::path> candidates = candidates_of(run_or_checkpoint);
+    bool removed = false;  // a candidate has vanished: the run is still training, and has written a newer one
+    for (const fs::path& candidate : candidates) {
+      try {
+        open(candidate, candidates.size() == 1);
+        return;
+      } catch (const UserError& reason) {
+        std::error_code ignored;
+        removed = attempt < kAttempts && candidate != run_or_checkpoint && !fs::exists(candidate, ignored);
+        if (removed) {
+          break;
+        }
+        if (candidates.size() == 1) {
+          throw;
+        }
+        log_warning("{}; trying an earlier checkpoint", reason.what());
+      }
+    }
+    if (!removed) {
+      user_error("{}: none of its {} checkpoints is readable", candidates.front().parent_path().string(),
+                 candidates.size());
     }
   }
-  user_error("{}: none of its {} checkpoints is readable", candidates.front().parent_path().string(),
-             candidates.size());
 }
 
 fs::path find_checkpoint(const fs::path& run_or_checkpoint) {

@@ -181,7 +181,7 @@ void describe_step(Fields& fields, TrainOptions& o) {
   fields.add("gradient_accumulators", o.gradient_accumulators, between(0, 1 << 24),
              "gradient accumulators per step, which are reduced in a fixed order whatever the number of ranks; divides "
              "accumulate; 0: one per micro-batch");
-  fields.add("timeout", o.timeout, between(1, 1e6), "seconds that a rank waits for the others after the first step");
+  fields.add("timeout", o.timeout, between(1, 1e6), "seconds that a rank waits for another");
   fields.add(
       "verify_every", o.verify_every, between(0, 1e12),
       "every N steps, each rank recomputes a micro-batch of another rank; the run ends if any bit of the gradients "

@@ -94,7 +94,7 @@ std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view co
 
 struct Destination {
   fs::path out, cache;
-  parallel::GlooGroup* group;  // may be null
+  parallel::GlooGroup* group;
 };
 
 // Trains the record's plan, calls `finish`, which may add to the record, and writes the page. With several ranks, all
@@ -103,7 +103,7 @@ template <class Finish>
 CompareResult run_study(ComparisonRecord record, const std::vector<std::string>& prompts,
                         const Destination& destination, const Finish& finish) {
   const auto& [out, cache, group] = destination;
-  const bool leads = group == nullptr || group->leads(), several_ranks = group != nullptr && group->size() > 1;
+  const bool leads = group->leads(), several_ranks = group->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
@@ -122,9 +122,7 @@ CompareResult run_study(ComparisonRecord record, const std::vector<std::string>&
   if (!several_ranks) {
     lock.reset();  // other processes may join
   }
-  if (group != nullptr) {
-    group->gather("");  // no rank trains before the checks have passed
-  }
+  group->gather("");  // no rank trains before the checks have passed
   const Outcome outcome = execute(record.plan, runs, task);
   if (leads && !several_ranks) {
     lock = lock_folder(out, record.plan.command);

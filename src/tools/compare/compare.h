@@ -44,7 +44,7 @@ struct CompareRequest {
   std::string about;    // description of the comparison, shown on the page
   std::string command;  // the command line, shown on the page
   Kind kind = Kind::comparison;
-  parallel::GlooGroup* group = nullptr;  // ranks that train each run together; null: this process alone
+  parallel::GlooGroup* group = &parallel::default_group();  // ranks that train each run together
 };
 
 struct SweepRequest {
@@ -53,7 +53,7 @@ struct SweepRequest {
   std::int64_t seeds = 1;       // runs per combination
   std::filesystem::path out, cache;
   std::string command;
-  parallel::GlooGroup* group = nullptr;
+  parallel::GlooGroup* group = &parallel::default_group();
 };
 
 struct DemoRequest {

@@ -178,9 +178,6 @@ GlooGroup::Traffic GlooGroup::traffic() const {
 std::vector<std::string> GlooGroup::gather(const std::string& mine) {
   std::vector<std::string> all(static_cast<std::size_t>(size_));
   all[static_cast<std::size_t>(rank_)] = mine;
-  if (size_ == 1) {
-    return all;
-  }
   const std::int64_t length = std::ssize(mine);
   const at::Tensor header = bytes_of(&length, sizeof length), body = bytes_of(mine.data(), mine.size());
   std::vector<Transfer> sent;
@@ -220,11 +217,6 @@ std::vector<std::string> GlooGroup::gather(const std::string& mine) {
     transfer.wait();
   }
   return all;
-}
-
-std::string GlooGroup::name_of(int rank) const {
-  const auto place = static_cast<std::size_t>(rank);
-  return place < hosts_.size() ? fmt::format("rank {} (on {})", rank, hosts_[place]) : fmt::format("rank {}", rank);
 }
 
 std::chrono::milliseconds GlooGroup::timeout() const {

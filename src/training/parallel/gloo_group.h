@@ -42,9 +42,6 @@ class GlooGroup : public ProcessGroup {
   GlooGroup();  // a group of one rank
   ~GlooGroup() override;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  std::string name_of(int rank) const override;
   std::vector<std::string> gather(const std::string& mine) override;
 
   // Returns whether torchrun has restarted this run after a failure.
@@ -81,8 +78,7 @@ class GlooGroup : public ProcessGroup {
   [[noreturn]] void report_failed_peer(int peer, const std::string& why);
 
   std::unique_ptr<Connection> connection_;  // null for a group of one
-  int rank_ = 0, size_ = 1, restarts_ = 0;
-  std::vector<std::string> hosts_;  // by rank
+  int restarts_ = 0;
 };
 
 // Returns the group of this process. It has a single rank until init_process_group().

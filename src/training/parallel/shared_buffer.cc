@@ -1,22 +1,122 @@
 #include "shared_buffer.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstddef>
+#include <cstring>
+#include <random>
 #include <string>
 #include <utility>
 
 #include "headroom/core/json.h"
-#include "mapped_memory.h"
 
 namespace headroom::parallel {
 namespace {
 
-constexpr std::size_t kPage = 1 << 16;  // a multiple of every system's page size
+constexpr std::size_t kPage = 1 << 16;       // a multiple of every system's page size
+constexpr long kLongestWaitNs = 20'000'000;  // the caller then checks that the other process is running
 
 std::size_t padded_bytes(std::int64_t elements) {
   return (static_cast<std::size_t>(elements) * sizeof(float) + kPage - 1) / kPage * kPage;
+}
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) {
+      ::close(fd_);
+    }
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+// Maps bytes [begin, begin + size) of a file; null if the system refuses.
+std::shared_ptr<std::byte> map_file(const Descriptor& file, std::size_t begin, std::size_t size, int protection) {
+  void* const data = ::mmap(nullptr, size, protection, MAP_SHARED, file.get(), static_cast<off_t>(begin));
+  if (data == MAP_FAILED) {
+    return nullptr;
+  }
+  return {static_cast<std::byte*>(data), [size](std::byte* mapping) { ::munmap(mapping, size); }};
+}
+
+// A zero-filled in-memory file with a unique name. `path` is empty if the system has no such files.
+struct NamedMemory {
+  explicit NamedMemory(std::size_t size) : name(unique_name()), file(::memfd_create(name.c_str(), MFD_CLOEXEC)) {
+    if (file && ::ftruncate(file.get(), static_cast<off_t>(size)) == 0) {
+      path = fmt::format("/proc/{}/fd/{}", ::getpid(), file.get());
+    }
+  }
+  static std::string unique_name() {
+    std::random_device device;
+    return fmt::format("headroom-{:08x}{:08x}{:08x}", device(), device(), device());
+  }
+  std::string name, path;
+  Descriptor file;
+};
+
+// Read access to another process's NamedMemory. `file` is empty if that process is on another machine, where the path
+// is missing or leads to another file, or is not visible.
+struct PeerMemory {
+  PeerMemory() = default;
+  PeerMemory(int pid, const std::string& path, const std::string& name) {
+    Descriptor running(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    std::array<char, 256> target{};
+    if (running && ::readlink(path.c_str(), target.data(), target.size() - 1) > 0 &&
+        target.data() == fmt::format("/memfd:{} (deleted)", name)) {
+      file = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      process = std::move(running);
+    }
+  }
+  bool is_running() const {
+    pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&ended, 1, 0) <= 0;
+  }
+  // Returns an empty string, or the reason for the failure.
+  std::string read(std::int64_t begin, void* into, std::size_t size) const {
+    for (auto* to = static_cast<char*>(into); size > 0;) {
+      const ssize_t got = ::pread(file.get(), to, size, begin);
+      if (got == 0 || (got < 0 && errno != EINTR)) {
+        return got == 0 ? "its memory ends early" : std::strerror(errno);
+      }
+      const std::size_t done = got > 0 ? static_cast<std::size_t>(got) : 0;
+      to += done;
+      begin += static_cast<std::int64_t>(done);
+      size -= done;
+    }
+    return "";
+  }
+  Descriptor file, process;
+};
+
+// Blocks until a word in shared memory differs from `value`, or a short timeout expires.
+void wait_while(const std::uint32_t* word, std::uint32_t value) {
+  const timespec longest{.tv_sec = 0, .tv_nsec = kLongestWaitNs};
+  ::syscall(SYS_futex, word, FUTEX_WAIT, value, &longest, nullptr, 0);
+}
+
+void wake_all(const std::uint32_t* word) {
+  ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -31,7 +131,9 @@ class SharedBuffer::Memory {
         counters_bytes_(static_cast<std::size_t>(group.size()) * shape.tags * sizeof(std::uint32_t)) {
     if (group.size() > 1) {
       own_.emplace(elements_bytes_ + counters_bytes_);
-      own_data_ = own_->path.empty() ? nullptr : map_file(own_->file, 0, elements_bytes_ + counters_bytes_, true);
+      own_data_ = own_->path.empty()
+                      ? nullptr
+                      : map_file(own_->file, 0, elements_bytes_ + counters_bytes_, PROT_READ | PROT_WRITE);
     }
     elements_ = own_data_ ? at::from_blob(
                                 own_data_.get(), {shape.elements}, [kept = own_data_](void*) {}, at::kFloat)
@@ -86,7 +188,7 @@ class SharedBuffer::Memory {
         peer.memory = PeerMemory(json.at("pid").get<int>(), json.at("path").get<std::string>(),
                                  json.at("name").get<std::string>());
         peer.counters =
-            peer.memory.file ? map_file(peer.memory.file, elements_bytes_, counters_bytes_, false) : nullptr;
+            peer.memory.file ? map_file(peer.memory.file, elements_bytes_, counters_bytes_, PROT_READ) : nullptr;
       }
       readable += peer.counters ? '1' : '0';
       expected_.emplace_back(peer.counters ? tags_ : 0, 0);

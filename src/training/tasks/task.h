@@ -58,9 +58,9 @@ class EvaluationData {
   virtual ~EvaluationData() = default;
   // Throws UserError if the data does not fit the model.
   virtual Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const = 0;
-  // Returns the approximate cost of a validation, as the number of training-batch rows (sequences, examples, pairs)
-  // whose forward passes take equally long.
-  virtual double rows(const config::Config& config) const = 0;
+  // Returns the approximate cost of evaluating at most `most_tokens` predictions (0: all), as the number of
+  // training-batch rows (sequences, examples, pairs) whose forward passes take equally long.
+  virtual double rows(const config::Config& config, std::int64_t most_tokens) const = 0;
   // A description that identifies this data by its content.
   virtual std::string identity() const = 0;
   // Returns a default prompt for sample texts; empty if models of this task do not generate text.

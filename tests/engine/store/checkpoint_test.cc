@@ -1,3 +1,4 @@
+#include "headroom/config/attention/score_options.h"
 #include "headroom/store/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -7,8 +8,9 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 
-#include "headroom/config/attention/score_options.h"
+#include "engine/store/checkpoint_reader.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
@@ -138,6 +140,15 @@ TEST(Checkpoint, IsFoundInARunFolder) {
     write_text_file(folder / "latest", lie);
     EXPECT_EQ(find_checkpoint(run.path()), folder / "step_10.safetensors") << lie;
   }
+  bool pruned = false;  // as by the run, between listing and reading
+  open_first(run.path(), [&](const fs::path& file, bool /*is_only*/) {
+    if (!std::exchange(pruned, true)) {
+      fs::rename(file, folder / "step_11.safetensors");
+    }
+    read_checkpoint(file);
+    EXPECT_EQ(file, folder / "step_11.safetensors");
+  });
+  fs::rename(folder / "step_11.safetensors", folder / "step_10.safetensors");
   fs::remove(folder / "latest");
   EXPECT_EQ(find_checkpoint(run.path()), folder / "step_10.safetensors");
   fs::resize_file(folder / "step_10.safetensors", 100);
@@ -320,7 +331,7 @@ TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
       c.metadata.at("checksums") = to_json_line(sums);
     };
   };
-  const std::string prior = "model.layer1.attention.prior", other = "model.layer1.ffn.w_down";
+  const std::string prior = "model.layer1.attention.of<config::MixtureOptions>().prior", other = "model.layer1.ffn.w_down";
   ASSERT_TRUE(good.tensors.contains(prior));
   for (const int ranks : {2, 3, 64}) {
     testing::internal::CaptureStderr();
@@ -340,9 +351,7 @@ TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
 // Rank 0 of two; the other rank sends the same.
 class Twins : public ProcessGroup {
  public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  std::string name_of(int rank) const override { return fmt::format("rank {}", rank); }
+  Twins() { size_ = 2; }
   std::vector<std::string> gather(const std::string& mine) override { return {mine, mine}; }
 };
 

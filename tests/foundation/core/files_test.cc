@@ -43,6 +43,18 @@ TEST_F(MappedFileTest, MovesItsBytes) {
   EXPECT_EQ(text_of(moved), "second");
 }
 
+TEST_F(MappedFileTest, AFileThatIsCutShortEndsTheProgramWithItsName) {
+  const fs::path path = put("tokens", std::string(100'000, 'x'));
+  const auto read_after_cut = [&] {
+    report_truncated_files();
+    const MappedFile other(put("other", "x")), file(path);
+    fs::resize_file(path, 1);
+    const volatile std::byte last = file.bytes().back();
+    static_cast<void>(last);
+  };
+  EXPECT_EXIT(read_after_cut(), ::testing::ExitedWithCode(1), "headroom: .*/tokens: another program made this file");
+}
+
 TEST_F(MappedFileTest, EmptyFileIsAnEmptySpan) {
   EXPECT_TRUE(MappedFile(put("empty", "")).bytes().empty());
 }

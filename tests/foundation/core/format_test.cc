@@ -26,12 +26,16 @@ TEST(Format, Counts) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(512), "512");
   EXPECT_EQ(format_count(3.25), "3.2");
+  EXPECT_EQ(format_count(999.4), "999");
+  EXPECT_EQ(format_count(999.8), "1.0 k");
   EXPECT_EQ(format_count(47'312), "47.3 k");
   EXPECT_EQ(format_count(999'970), "1.0 M");
   EXPECT_EQ(format_count(170.4e6), "170.4 M");
   EXPECT_EQ(format_count(5.4e9), "5.4 G");
   EXPECT_EQ(format_count(-1500), "-1.5 k");
   EXPECT_EQ(format_count(std::numeric_limits<double>::quiet_NaN()), "nan");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(0, "step"), "0 steps");
 }
 
 TEST(Format, WhatIsRoundedToZeroHasNoSign) {

@@ -71,6 +71,11 @@ TEST(ProgressText, Lines) {
   EXPECT_EQ(progress_line(s), "train: 1000/1000 steps in 1 min 38 s, 10.3 steps/s, loss 3.214");
 }
 
+TEST(ProgressText, BytesHaveUnitsOfTheirOwn) {
+  const ProgressState s{.what = "encode", .unit = "B", .total = 200 << 20, .done = 50 << 20, .seconds = 10.0};
+  EXPECT_EQ(progress_line(s), "encode: 50.0 MiB/200.0 MiB, 5.0 MiB/s, 30 s left");
+}
+
 TEST(ProgressText, RateLeavesOutWhatWasDoneBefore) {
   ProgressState s = state();
   s.started_at = 300;

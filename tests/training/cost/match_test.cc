@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -15,122 +18,82 @@
 namespace headroom::cost {
 namespace match_test {
 
-struct Printed {
-  const char* recipe;
-  const char* target;
-  std::int64_t d_hidden;  // the result; the recipe's own if it finds the printed row
-};
+constexpr const char *k47M = "switchhead/wt103_47m_dense_h10", *k262M = "switchhead/wt103_262m_dense_h16";
 
-// Discards the recipe's widths and matches them again.
-MatchResult rematch(const Printed& row) {
-  config::Config config = recipe(row.recipe);
+// Discards the recipe's widths and matches them to the target again.
+MatchResult rematch(const std::string& name, const std::string& target) {
+  config::Config config = recipe(name);
   if (config.model.attention.composition == "none" && config.model.attention.score != "gaussian_mixture") {
     config.model.attention.d_head = 4;
   }
   if (config.model.mlp.kind != config::MlpKind::experts) {
     config.model.mlp.d_hidden = 1;
   }
-  return match(config, recipe(row.target), MatchBy::parameters);
+  MatchResult result = match(config, recipe(target), MatchBy::parameters);
+  EXPECT_EQ(result.config.model.attention.d_head, recipe(name).model.attention.d_head) << name;
+  EXPECT_LE(result.parameters, result.target_parameters) << name;
+  EXPECT_LT(result.target_parameters - result.parameters, 100'000) << name;
+  return result;
 }
 
-std::string name_of_case(const testing::TestParamInfo<Printed>& info) {
-  std::string name = info.param.recipe;
-  name = name.substr(name.find('/') + 1);
-  return name;
+TEST(Match, FindsThePrintedWidths) {
+  const std::pair<const char*, std::vector<const char*>> rows[] = {
+      {k47M,
+       {"switchhead/wt103_47m", "switchhead/c4_47m", "switchhead/wt103_47m_dense_h2", "switchhead/table1_v",
+        "switchhead/table1_k", "switchhead/table1_q", "switchhead/table1_o", "switchhead/table1_vo",
+        "switchhead/table1_vq", "switchhead/table1_ko", "switchhead/table1_kq", "switchhead/table1_vkqo",
+        "switchhead/wt103_47m_gated_heads"}},
+      {k262M, {"switchhead/wt103_262m_dense_h2", "switchhead/c4_262m_dense_h4", "switchhead/wt103_262m_moa_h8"}},
+      {"switchhead/enwik8_41m_dense_h8", {"switchhead/enwik8_41m_dense_h2"}},
+      {"switchhead/wt103_45m_rope_dense_h10", {"switchhead/wt103_45m_rope_dense_h2"}},
+      {"switchhead/wt103_244m_rope_dense_h16", {"switchhead/wt103_244m_rope_dense_h2"}},
+      // Not printed: recipes that were made by match().
+      {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
+      {"zoo/dense",
+       {"zoo/switchhead", "zoo/switchall", "zoo/moa", "zoo/dcmha", "zoo/mgk", "zoo/smgk", "zoo/gated", "zoo/sink",
+        "zoo/mla"}}};
+  for (const auto& [target, names] : rows) {
+    for (const char* name : names) {
+      const MatchResult result = rematch(name, target);
+      EXPECT_EQ(result.config.model.mlp.d_hidden, recipe(name).model.mlp.d_hidden) << name;
+      EXPECT_EQ(result.parameters, count_parameters(recipe(name).model)) << name;
+    }
+  }
 }
-
-class FoundExactly : public testing::TestWithParam<Printed> {};
-
-TEST_P(FoundExactly, ByParameters) {
-  const config::ModelOptions printed = recipe(GetParam().recipe).model;
-  const MatchResult result = rematch(GetParam());
-  EXPECT_EQ(result.config.model.attention.d_head, printed.attention.d_head);
-  EXPECT_EQ(result.config.model.mlp.d_hidden, printed.mlp.d_hidden);
-  EXPECT_EQ(result.parameters, count_parameters(printed));
-  EXPECT_LE(result.parameters, result.target_parameters);
-  EXPECT_LT(result.target_parameters - result.parameters, 100'000);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    PrintedRow, FoundExactly,
-    testing::Values(Printed{"switchhead/wt103_47m", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/c4_47m", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/wt103_47m_dense_h2", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/wt103_262m_dense_h2", "switchhead/wt103_262m_dense_h16", 0},
-                    Printed{"switchhead/c4_262m_dense_h4", "switchhead/wt103_262m_dense_h16", 0},
-                    Printed{"switchhead/enwik8_41m_dense_h2", "switchhead/enwik8_41m_dense_h8", 0},
-                    Printed{"switchhead/wt103_45m_rope_dense_h2", "switchhead/wt103_45m_rope_dense_h10", 0},
-                    Printed{"switchhead/wt103_244m_rope_dense_h2", "switchhead/wt103_244m_rope_dense_h16", 0},
-                    Printed{"switchhead/wt103_262m_moa_h8", "switchhead/wt103_262m_dense_h16", 0},
-                    Printed{"switchhead/table1_v", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_k", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_q", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_o", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_vo", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_vq", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_ko", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_kq", "switchhead/wt103_47m_dense_h10", 0},
-                    Printed{"switchhead/table1_vkqo", "switchhead/wt103_47m_dense_h10", 0}),
-    name_of_case);
-
-// Not printed: the demo's recipes, which were made by match().
-INSTANTIATE_TEST_SUITE_P(Demo, FoundExactly,
-                         testing::Values(Printed{"demo/dense_h2", "demo/dense_h8", 0},
-                                         Printed{"demo/switchhead_h2", "demo/dense_h8", 0}),
-                         name_of_case);
-
-INSTANTIATE_TEST_SUITE_P(Zoo, FoundExactly,
-                         testing::Values(Printed{"zoo/switchhead", "zoo/dense", 0},
-                                         Printed{"zoo/switchall", "zoo/dense", 0}, Printed{"zoo/moa", "zoo/dense", 0},
-                                         Printed{"zoo/dcmha", "zoo/dense", 0}, Printed{"zoo/mgk", "zoo/dense", 0},
-                                         Printed{"zoo/smgk", "zoo/dense", 0}, Printed{"zoo/gated", "zoo/dense", 0},
-                                         Printed{"zoo/sink", "zoo/dense", 0}, Printed{"zoo/mla", "zoo/dense", 0},
-                                         Printed{"switchhead/wt103_47m_gated_heads", "switchhead/wt103_47m_dense_h10",
-                                                 0}),
-                         name_of_case);
 
 // d_head as printed, but another d_hidden: the authors stopped before the largest that fits (Enwik8, both rotary rows,
 // C4 262M, three kinds of experts), used one width for all rows with two kinds (vk, qo), or went over the target
 // (WikiText-103 262M by 630 parameters, MoA 47M by 192).
-class DHeadFound : public testing::TestWithParam<Printed> {};
-
-TEST_P(DHeadFound, DHiddenDiffers) {
-  const config::ModelOptions printed = recipe(GetParam().recipe).model;
-  const MatchResult result = rematch(GetParam());
-  EXPECT_EQ(result.config.model.attention.d_head, printed.attention.d_head);
-  EXPECT_EQ(result.config.model.mlp.d_hidden, GetParam().d_hidden);
-  EXPECT_NE(printed.mlp.d_hidden, GetParam().d_hidden);
-  EXPECT_LE(result.parameters, result.target_parameters);
-  EXPECT_LT(result.target_parameters - result.parameters, 100'000);
+TEST(Match, FindsThePrintedHeadsBesideAnotherMlp) {
+  const std::tuple<const char*, const char*, std::int64_t> rows[] = {
+      {"switchhead/c4_262m", k262M, 4190},
+      {"switchhead/wt103_262m", k262M, 4146},
+      {"switchhead/enwik8_41m", "switchhead/enwik8_41m_dense_h8", 2093},
+      {"switchhead/wt103_45m_rope", "switchhead/wt103_45m_rope_dense_h10", 2094},
+      {"switchhead/wt103_243m_rope", "switchhead/wt103_244m_rope_dense_h16", 4141},
+      {"switchhead/wt103_47m_moa_h4", k47M, 2061},
+      {"switchhead/table1_vk", k47M, 2085},
+      {"switchhead/table1_qo", k47M, 2085},
+      {"switchhead/table1_vko", k47M, 2116},
+      {"switchhead/table1_vqo", k47M, 2116},
+      {"switchhead/table1_kqo", k47M, 2116},
+      {"switchhead/table1_vkq", k47M, 2116}};
+  for (const auto& [name, target, d_hidden] : rows) {
+    EXPECT_EQ(rematch(name, target).config.model.mlp.d_hidden, d_hidden) << name;
+    EXPECT_NE(recipe(name).model.mlp.d_hidden, d_hidden) << name;
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    PrintedRow, DHeadFound,
-    testing::Values(Printed{"switchhead/c4_262m", "switchhead/wt103_262m_dense_h16", 4190},
-                    Printed{"switchhead/wt103_262m", "switchhead/wt103_262m_dense_h16", 4146},
-                    Printed{"switchhead/enwik8_41m", "switchhead/enwik8_41m_dense_h8", 2093},
-                    Printed{"switchhead/wt103_45m_rope", "switchhead/wt103_45m_rope_dense_h10", 2094},
-                    Printed{"switchhead/wt103_243m_rope", "switchhead/wt103_244m_rope_dense_h16", 4141},
-                    Printed{"switchhead/wt103_47m_moa_h4", "switchhead/wt103_47m_dense_h10", 2061},
-                    Printed{"switchhead/table1_vk", "switchhead/wt103_47m_dense_h10", 2085},
-                    Printed{"switchhead/table1_qo", "switchhead/wt103_47m_dense_h10", 2085},
-                    Printed{"switchhead/table1_vko", "switchhead/wt103_47m_dense_h10", 2116},
-                    Printed{"switchhead/table1_vqo", "switchhead/wt103_47m_dense_h10", 2116},
-                    Printed{"switchhead/table1_kqo", "switchhead/wt103_47m_dense_h10", 2116},
-                    Printed{"switchhead/table1_vkq", "switchhead/wt103_47m_dense_h10", 2116}),
-    name_of_case);
 
 TEST(Match, ExpertMlpKeepsItsWidthWhereAWiderOneWouldExceed) {
   // SwitchAll (SwitchHead, A.6): only the attention grows; wider MLP experts would not fit.
   config::Config config = recipe("switchhead/wt103_47m_switchall");
-  const MatchResult result = match(config, recipe("switchhead/wt103_47m_dense_h10"), MatchBy::parameters);
+  const MatchResult result = match(config, recipe(k47M), MatchBy::parameters);
   EXPECT_EQ(result.config.model.mlp.d_hidden, 128);
   EXPECT_LE(result.parameters, result.target_parameters);
 }
 
 TEST(Match, CandidatesAreThePapersTrials) {
-  const MatchResult small =
-      match(recipe("switchhead/wt103_47m"), recipe("switchhead/wt103_47m_dense_h10"), MatchBy::parameters);
+  const MatchResult small = match(recipe("switchhead/wt103_47m"), recipe(k47M), MatchBy::parameters);
   ASSERT_EQ(small.candidates.size(), 3u);  // 10 is not a multiple of 4
   for (std::int64_t i = 0; i < 3; ++i) {
     const Candidate& candidate = small.candidates[static_cast<std::size_t>(i)];
@@ -143,8 +106,7 @@ TEST(Match, CandidatesAreThePapersTrials) {
   EXPECT_EQ(small.candidates[0].attention_macs, 170'364'928);
   EXPECT_EQ(small.candidates[1].attention_macs, 202'506'240);
 
-  const MatchResult large =
-      match(recipe("switchhead/c4_262m"), recipe("switchhead/wt103_262m_dense_h16"), MatchBy::parameters);
+  const MatchResult large = match(recipe("switchhead/c4_262m"), recipe(k262M), MatchBy::parameters);
   ASSERT_EQ(large.candidates.size(), 4u);
   EXPECT_EQ(large.candidates[2].n_experts, 8);  // the WikiText-103 model: H=2, k=4, e=132
   EXPECT_EQ(large.candidates[2].top_k, 4);
@@ -153,9 +115,7 @@ TEST(Match, CandidatesAreThePapersTrials) {
   EXPECT_EQ(large.candidates[3].top_k, 2);
   EXPECT_EQ(large.candidates[3].d_head, 112);
 
-  EXPECT_TRUE(
-      match(recipe("switchhead/wt103_47m_dense_h2"), recipe("switchhead/wt103_47m_dense_h10"), MatchBy::parameters)
-          .candidates.empty());
+  EXPECT_TRUE(match(recipe("switchhead/wt103_47m_dense_h2"), recipe(k47M), MatchBy::parameters).candidates.empty());
 }
 
 TEST(Match, HeadsAndExpertsOfTheConfigStay) {
@@ -163,7 +123,7 @@ TEST(Match, HeadsAndExpertsOfTheConfigStay) {
   config.model.attention.n_heads = 3;
   config.model.attention.of<config::RoutingOptions>().n_experts = 4;
   config.model.attention.of<config::RoutingOptions>().top_k = 1;
-  const MatchResult result = match(config, recipe("switchhead/wt103_47m_dense_h10"), MatchBy::parameters);
+  const MatchResult result = match(config, recipe(k47M), MatchBy::parameters);
   EXPECT_EQ(result.config.model.attention.n_heads, 3);
   EXPECT_EQ(result.config.model.attention.of<config::RoutingOptions>().n_experts, 4);
   EXPECT_EQ(result.config.model.attention.of<config::RoutingOptions>().top_k, 1);
@@ -231,44 +191,32 @@ TEST(Match, ComposedHeadsKeepTheirWidth) {
 }
 
 TEST(Match, RefusesATargetThatIsTooSmall) {
-  config::Config target = recipe("switchhead/wt103_47m_dense_h10");
+  config::Config target = recipe(k47M);
   target.model.n_layers = 1;
   EXPECT_THROW(match(recipe("switchhead/wt103_47m"), target, MatchBy::parameters), UserError);
 }
 
-struct MacMatched {
-  const char* start;
-  const char* target;
-  const char* printed;
-  std::int64_t macs, parameters;
-};
-
-class FoundByMacs : public testing::TestWithParam<MacMatched> {};
-
 // SwitchHead, section 3.5: the three models that it specifies fully.
-TEST_P(FoundByMacs, HeadsAndWidth) {
-  const auto& [start, target, printed_name, macs, parameters] = GetParam();
-  const config::ModelOptions printed = recipe(printed_name).model;
-  const MatchResult result = match(recipe(start), recipe(target), MatchBy::macs);
-  EXPECT_EQ(result.config.model.attention.n_heads, printed.attention.n_heads);
-  EXPECT_EQ(result.config.model.attention.d_head, printed.attention.d_head);
-  EXPECT_EQ(result.config.model.mlp.d_hidden, printed.mlp.d_hidden);
-  EXPECT_EQ(result.attention_macs, macs);
-  EXPECT_EQ(result.parameters, parameters);
-  EXPECT_LE(result.attention_macs, result.target_attention_macs);
+TEST(MatchByMacs, FindsThePrintedHeadsAndWidths) {
+  const std::tuple<const char*, const char*, const char*, std::int64_t, std::int64_t> rows[] = {
+      {"switchhead/c4_47m", k47M, "switchhead/c4_63m_macs", 445'091'840, 63'081'400},
+      {"switchhead/c4_262m", k262M, "switchhead/c4_376m_macs", 5'295'276'032, 376'206'776},
+      {"switchhead/wt103_45m_rope", "switchhead/wt103_45m_rope_dense_h10", "switchhead/c4_54m_rope_macs", 560'267'264,
+       54'380'152}};
+  for (const auto& [start, target, printed_name, macs, parameters] : rows) {
+    const config::ModelOptions printed = recipe(printed_name).model;
+    const MatchResult result = match(recipe(start), recipe(target), MatchBy::macs);
+    EXPECT_EQ(result.config.model.attention.n_heads, printed.attention.n_heads) << start;
+    EXPECT_EQ(result.config.model.attention.d_head, printed.attention.d_head) << start;
+    EXPECT_EQ(result.config.model.mlp.d_hidden, printed.mlp.d_hidden) << start;
+    EXPECT_EQ(result.attention_macs, macs) << start;
+    EXPECT_EQ(result.parameters, parameters) << start;
+    EXPECT_LE(result.attention_macs, result.target_attention_macs) << start;
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(PrintedRow, FoundByMacs,
-                         testing::Values(MacMatched{"switchhead/c4_47m", "switchhead/wt103_47m_dense_h10",
-                                                    "switchhead/c4_63m_macs", 445'091'840, 63'081'400},
-                                         MacMatched{"switchhead/c4_262m", "switchhead/wt103_262m_dense_h16",
-                                                    "switchhead/c4_376m_macs", 5'295'276'032, 376'206'776},
-                                         MacMatched{"switchhead/wt103_45m_rope", "switchhead/wt103_45m_rope_dense_h10",
-                                                    "switchhead/c4_54m_rope_macs", 560'267'264, 54'380'152}));
-
 TEST(MatchByMacs, RoutedHeadsStayWithinTheirExperts) {
-  const MatchResult result =
-      match(recipe("switchhead/wt103_47m_moa_h8"), recipe("switchhead/wt103_262m_dense_h16"), MatchBy::macs);
+  const MatchResult result = match(recipe("switchhead/wt103_47m_moa_h8"), recipe(k262M), MatchBy::macs);
   const config::AttentionOptions& attention = result.config.model.attention;
   EXPECT_EQ(attention.n_heads, 10);
   EXPECT_EQ(attention.of<config::RoutingOptions>().top_k, 10);
@@ -276,8 +224,7 @@ TEST(MatchByMacs, RoutedHeadsStayWithinTheirExperts) {
 }
 
 TEST(MatchByMacs, ALargerModelShrinksItsHeads) {
-  const MatchResult result =
-      match(recipe("switchhead/wt103_262m_dense_h16"), recipe("switchhead/wt103_47m_dense_h10"), MatchBy::macs);
+  const MatchResult result = match(recipe(k262M), recipe(k47M), MatchBy::macs);
   EXPECT_EQ(result.config.model.attention.n_heads, 16);
   EXPECT_LT(result.config.model.attention.d_head, 64);
   EXPECT_LE(result.attention_macs, result.target_attention_macs);

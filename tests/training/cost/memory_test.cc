@@ -4,9 +4,10 @@
 
 #include <limits>
 
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
+#include "small_model.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cost {
@@ -100,87 +101,52 @@ TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {
   EXPECT_THROW(step_memory(config), UserError);
 }
 
-// T = 5, L = 4, H = 4, e = 3.
-config::ModelOptions small_decoder() {
-  config::ModelOptions m;
-  m.n_layers = 4;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.attention.n_heads = 4;
-  m.attention.d_head = 3;
-  m.attention.position = "none";
-  return m;
+// In each case a layer of small_model() with `common` caches `count` elements.
+void expect_cached(const std::string& common, const std::vector<Counted>& cases) {
+  for (const auto& [assignments, count] : cases) {
+    EXPECT_EQ(decoding_cache_elements(with(small_model(), common + " " + assignments)), 2 * count) << assignments;
+  }
 }
 
+constexpr std::int64_t kHeads = 4 * 3;  // elements of the keys or the values of a token
+
 TEST(Cache, KeysAndValuesOfEveryToken) {
-  config::ModelOptions m = small_decoder();
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
-  m.memory_length = 5;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 4 * 3));
-  m.attention.n_kv_heads = 2;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 2 * 3));
-  m.attention.projection = "routed_heads";
-  m.attention.n_kv_heads = 0;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * (2 * 3));
+  expect_cached("", {{"", 5 * 2 * kHeads}, {"kind=classifier n_classes=2", 0}});
+  expect_cached("memory_length=5", {{"", 10 * 2 * kHeads},
+                                    {"attention.n_kv_heads=2", 10 * kHeads},
+                                    {"attention.projection=routed_heads", 10 * 2 * 3}});
+  // A layer of the decoder also caches the source.
+  expect_cached("kind=encoder_decoder n_decoder_layers=2", {{"", (5 + 5) * 2 * kHeads}});
 }
 
 TEST(Cache, LocalLayersForget) {
-  config::ModelOptions m = small_decoder();
-  m.attention.window = 2;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 2 * (2 * 4 * 3));
-  m.attention.window_pattern = "1:1";
-  EXPECT_EQ(decoding_cache_elements(m), 2 * (2 + 5) * (2 * 4 * 3));
-  m.attention.window = 100;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+  expect_cached("attention.window=2", {{"", 2 * 2 * kHeads},
+                                       {"n_layers=4 attention.window_pattern=1:1", (2 + 5) * 2 * kHeads},
+                                       {"attention.window=100", 5 * 2 * kHeads}});
 }
 
-TEST(Cache, MixtureKeys) {
-  config::ModelOptions m = small_decoder();
-  m.attention.score = "gaussian_mixture";
-  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * ((3 + 1) * 4 * 3));
-  m.attention.of<config::MixtureOptions>().keys = Keys::shifted;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
-}
-
-TEST(Cache, KeySideOfTheComposition) {
-  config::ModelOptions m = small_decoder();
-  m.attention.composition = "dynamic";
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 10 * 4));
-  m.attention.of<config::CompositionOptions>().compose = {"pre"};
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
-  m.attention.of<config::CompositionOptions>().compose_groups = 2;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 5 * 4));
-  m.attention.of<config::CompositionOptions>().compose_gates = {"query"};
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3 + 4 * 4));
-  m.attention.of<config::CompositionOptions>().compose_low_rank = {"query"};
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
-  m.attention.composition = "static";
-  m.attention.of<config::CompositionOptions>().compose_low_rank = {"key"};
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 5 * (2 * 4 * 3));
+TEST(Cache, MixturesAndCompositions) {
+  expect_cached("attention.score=gaussian_mixture attention.of<MixtureOptions>().n_mixtures=3",
+                {{"", 5 * (3 + 1) * kHeads}, {"attention.of<MixtureOptions>().keys=shifted", 5 * 2 * kHeads}});
+  const std::string pre = "attention.of<CompositionOptions>().compose=[\"pre\"] ", ungated = pre + "attention.of<CompositionOptions>().compose_gates=[\"query\"] ";
+  const std::int64_t groups = 5 * 4, halves = 4 * 4;
+  expect_cached("attention.composition=dynamic", {{"", 5 * (2 * kHeads + 2 * groups)},
+                                                  {pre, 5 * (2 * kHeads + groups)},
+                                                  {pre + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + groups)},
+                                                  {ungated + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + halves)},
+                                                  {ungated + "attention.of<CompositionOptions>().compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
+                                                  {"attention.composition=static", 5 * 2 * kHeads}});
 }
 
 TEST(Cache, LinearAttentionKeepsAState) {
-  config::ModelOptions m = small_decoder();
-  m.attention.score = "linear";
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 4 * (3 * 3 + 3));
-  m.context_length = 5000;
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 4 * (3 * 3 + 3));
-  m.context_length = m.memory_length = 5;  // with memory the tokens are cached one by one
-  EXPECT_EQ(decoding_cache_elements(m), 4 * 10 * ((2 + 1) * 4 * 3));
-}
-
-TEST(Cache, OtherKinds) {
-  config::ModelOptions m = small_decoder();
-  m.kind = ModelKind::encoder_decoder;
-  m.n_decoder_layers = 3;
-  EXPECT_EQ(decoding_cache_elements(m), 3 * (5 + 5) * (2 * 4 * 3));
-  m.kind = ModelKind::classifier;
-  EXPECT_EQ(decoding_cache_elements(m), 0);
+  expect_cached("attention.score=linear", {{"", 4 * (3 * 3 + 3)},
+                                           {"context_length=5000", 4 * (3 * 3 + 3)},
+                                           // with memory the tokens are cached one by one
+                                           {"memory_length=5", 10 * (2 + 1) * kHeads}});
 }
 
 TEST(Cache, CountsBeyond63BitsAreRefused) {
-  config::ModelOptions m = small_decoder();
+  config::ModelOptions m = small_model();
   m.attention.d_head = std::numeric_limits<std::int64_t>::max() / 8;
   EXPECT_THROW(decoding_cache_elements(m), UserError);
 }

@@ -1,7 +1,9 @@
-// Models for the tests of the room: a small one, and the shipped recipes.
+// Models for the tests of the room: a small one, changes of it, and the shipped recipes.
 #pragma once
 
+#include <cstdint>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "headroom/config/config.h"
@@ -21,6 +23,23 @@ inline config::ModelOptions small_model() {
   m.mlp.d_hidden = 11;
   return m;
 }
+
+// Applies assignments to keys of [model], separated by spaces: "n_layers=3 attention.top_k=2".
+inline config::ModelOptions with(const config::ModelOptions& model, const std::string& assignments) {
+  config::Config config;
+  config.model = model;
+  std::istringstream stream(assignments);
+  for (std::string one; stream >> one;) {
+    config::set_key(config, "model." + one);
+  }
+  return config.model;
+}
+
+// Changes of a model, and the count that they lead to.
+struct Counted {
+  std::string assignments;
+  std::int64_t count = 0;
+};
 
 // A shipped recipe, from the source tree.
 inline config::Config recipe(const std::string& name) {

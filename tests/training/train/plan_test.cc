@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "engine/store/tiny.h"
 #include "training/tasks/classes/classification.h"
@@ -45,6 +47,10 @@ TEST(Plan, DoesWhatTheOptionsAskForAtTheirSteps) {
   EXPECT_EQ(saved, (std::vector<std::int64_t>{5, 10}));
   EXPECT_FALSE(plan.validates(6, {.validations = {{.step = 3}, {.step = 6}}})) << "before it was killed";
   EXPECT_TRUE(plan.validates(9, {.validations = {{.step = 3}, {.step = 6}}}));
+  const TrainingPlan parts(config_with([](config::TrainOptions& o) { o.evaluate_tokens = 900; }),
+                           tasks::language_modelling().figures(), 40);
+  EXPECT_EQ(parts.predictions(9), 40);
+  EXPECT_EQ(parts.predictions(10), 900) << "the last";
 }
 
 TEST(Plan, KeepsTheBestOfThisRun) {
@@ -121,20 +127,41 @@ config::Config with_steps(std::int64_t steps) {
   return config;
 }
 
+// Validation data of `rows` rows with ten predictions each; a training batch has 16 rows.
+Validations planned(std::int64_t steps, double rows, bool keep_best = false) {
+  config::Config config = with_steps(steps);
+  config.train.keep_best = keep_best;
+  return plan_validations(config, [rows](std::int64_t predictions) {
+    return predictions == 0 ? rows : std::min(rows, std::ceil(static_cast<double>(predictions) / 10.0));
+  });
+}
+
 TEST(Intervals, ValidatesTwentyTimesWhereThatIsCheap) {
-  EXPECT_EQ(steps_between_validations(with_steps(1000), 16.0), 50);
-  EXPECT_EQ(steps_between_validations(with_steps(1010), 16.0), 51);
-  EXPECT_EQ(steps_between_validations(with_steps(1000), 0.0), 50);
+  for (const auto& [steps, rows, every] :
+       {std::tuple(1000, 16.0, 50), {1010, 16.0, 51}, {1000, 0.0, 50}, {1, 0.0, 0}}) {
+    EXPECT_EQ(planned(steps, rows).every, every) << steps;
+    EXPECT_EQ(planned(steps, rows).predictions, 0) << steps;
+  }
 }
 
 // 160 rows are the forward passes of ten batches, which take as long as four steps.
-TEST(Intervals, ValidatesLessOftenWhereItWouldTakeLong) {
-  const std::int64_t every = steps_between_validations(with_steps(2000), 160.0);
-  EXPECT_GT(every, 100);
-  EXPECT_LE(4.0 / static_cast<double>(every), 0.011);
-  EXPECT_GT(4.0 / static_cast<double>(every - 1), 0.011);
-  EXPECT_EQ(steps_between_validations(with_steps(300), 160.0), 0) << "at the end only";
-  EXPECT_EQ(steps_between_validations(with_steps(1), 0.0), 0);
+TEST(Intervals, ValidatesAtLeastTenTimesForAFiftiethOfTheTime) {
+  const Validations whole = planned(4000, 160.0);
+  EXPECT_EQ(whole.predictions, 0);
+  EXPECT_GT(whole.every, 200);
+  EXPECT_LE(4.0 / static_cast<double>(whole.every), 0.011);
+  EXPECT_GT(4.0 / static_cast<double>(whole.every - 1), 0.011);
+  for (const std::int64_t steps : {60, 300, 2000}) {
+    const Validations part = planned(steps, 160.0);
+    const double seconds = 0.4 / 16.0 * std::ceil(static_cast<double>(part.predictions) / 10.0);  // in steps
+    EXPECT_GT(part.predictions, 0) << steps;
+    EXPECT_EQ(part.every, steps / 10) << steps;
+    EXPECT_LE(seconds / static_cast<double>(part.every), 0.011) << steps;
+    EXPECT_EQ(planned(steps, 160.0, /*keep_best=*/true).predictions, 0) << "the best of all must be known";
+  }
+  EXPECT_EQ(planned(300, 160.0, /*keep_best=*/true).every, 0) << "at the end only";
+  EXPECT_EQ(planned(20, 160.0).every, 3) << "a row costs as much as 2.3 steps may";
+  EXPECT_EQ(planned(2, 1.0).every, 0) << "the data are a single row";
 }
 
 TEST(Intervals, WritesTenCheckpointsOrOneEveryTenMinutes) {
@@ -167,6 +194,10 @@ TEST(Intervals, AreDescribed) {
   EXPECT_EQ(describe_intervals(options),
             "validates at the end only (train.evaluate_every), writes a checkpoint at the end only "
             "(train.checkpoint_every)");
+  options.evaluate_every = options.checkpoint_every = 1;
+  EXPECT_EQ(describe_intervals(options, 512),
+            "validates after every step, on 512 predictions until the last (train.evaluate_every), writes a checkpoint "
+            "after every step (train.checkpoint_every)");
 }
 
 }  // namespace plan_test

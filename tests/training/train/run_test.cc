@@ -25,8 +25,11 @@ class RunTest : public ::testing::Test {
     config_.train.keep_best = true;
   }
 
-  train::Run run(const std::optional<ResumePoint>& resumed = {}, History history = {}) {
-    return {config_, tasks::task_for(config_, "test").open(config_, folder_ / "cache"), resumed, std::move(history),
+  train::Run run(const ResumePoint* resumed = nullptr, History history = {}) {
+    return {{.config = config_,
+             .data = tasks::task_for(config_, "test").open(config_, folder_ / "cache"),
+             .history = std::move(history),
+             .resumed = resumed},
             group_};
   }
   std::unique_ptr<Writer> writer(const train::Run& run) const {
@@ -107,7 +110,7 @@ TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
     }
   }
   history.saved_step = 14;
-  train::Run rest = run(resumed, history);
+  train::Run rest = run(&resumed, history);
   Writer nobody;
   EXPECT_EQ(rest.finish(nobody).parameters_sha256, parameters_sha256(whole.model().parameters()));
   expect_same(rest.history(), whole.history());

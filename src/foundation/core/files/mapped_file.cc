@@ -4,8 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "headroom/core/error.h"
@@ -13,6 +17,57 @@
 
 namespace headroom {
 namespace {
+
+// The mappings of this process, for the signal handler, which may neither lock nor allocate. A mapping that finds no
+// free slot is not reported.
+struct Mapping {
+  std::atomic<const std::byte*> begin = nullptr;  // null: the slot is free
+  std::atomic<std::size_t> size = 0;
+  std::array<char, 512> path = {};
+};
+std::array<Mapping, 64> mappings;
+
+void register_mapping(const std::byte* begin, std::size_t size, const std::filesystem::path& path) {
+  const std::string name = path.string();
+  for (Mapping& mapping : mappings) {
+    std::size_t free = 0;
+    if (mapping.size.compare_exchange_strong(free, size)) {
+      const std::size_t length = std::min(name.size(), mapping.path.size() - 1);
+      std::copy_n(name.begin(), length, mapping.path.begin());
+      mapping.path[length] = '\0';
+      mapping.begin = begin;
+      return;
+    }
+  }
+}
+
+void unregister_mapping(const std::byte* begin) {
+  for (Mapping& mapping : mappings) {
+    if (mapping.begin == begin) {
+      mapping.begin = nullptr;
+      mapping.size = 0;
+      return;
+    }
+  }
+}
+
+void write_error(std::string_view text) {
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+extern "C" void report_truncated_file(int number, siginfo_t* info, void* /*context*/) {
+  const auto* const address = static_cast<const std::byte*>(info->si_addr);
+  for (const Mapping& mapping : mappings) {
+    const std::byte* const begin = mapping.begin;
+    if (begin != nullptr && begin <= address && address < begin + mapping.size) {
+      write_error(::isatty(STDERR_FILENO) != 0 ? "\nheadroom: " : "headroom: ");
+      write_error(mapping.path.data());
+      write_error(": another program made this file shorter while it was being read; restore it and start again\n");
+      ::_exit(1);
+    }
+  }
+  std::signal(number, SIG_DFL);  // the access is repeated
+}
 
 struct Descriptor {
   int number;
@@ -64,10 +119,12 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   }
   data_ = static_cast<const std::byte*>(data);
   size_ = size;
+  register_mapping(data_, size_, path_);
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) {
+    unregister_mapping(data_);
     ::munmap(const_cast<std::byte*>(data_), size_);
   }
 }
@@ -80,6 +137,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+void report_truncated_files() {
+  struct sigaction action {};
+  action.sa_sigaction = report_truncated_file;
+  action.sa_flags = SA_SIGINFO;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, nullptr);
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit) {

@@ -30,6 +30,10 @@ std::string count_of(std::int64_t number, std::int64_t largest) {
 
 std::string amount(const ProgressState& s) {
   const std::int64_t largest = std::max(s.done, s.total);
+  if (s.unit == "B") {
+    const std::string done = format_bytes(static_cast<double>(s.done));
+    return s.total > 0 ? done + "/" + format_bytes(static_cast<double>(s.total)) : done;
+  }
   if (s.total > 0) {
     return fmt::format("{}/{} {}", count_of(s.done, largest), count_of(s.total, largest), s.unit);
   }
@@ -45,7 +49,8 @@ std::string rate_text(const ProgressState& s) {
     const std::string one = s.unit.ends_with('s') ? s.unit.substr(0, s.unit.size() - 1) : s.unit;
     return fmt::format("{} a {}", format_duration(1.0 / rate), one);
   }
-  return fmt::format("{} {}/s", format_count(rate < 1000 ? std::round(rate * 10) / 10 : rate), s.unit);
+  const double rounded = rate < 1000 ? std::round(rate * 10) / 10 : rate;
+  return s.unit == "B" ? format_bytes(rounded) + "/s" : fmt::format("{} {}/s", format_count(rounded), s.unit);
 }
 
 std::string time_text(const ProgressState& s) {

@@ -47,13 +47,13 @@ std::int64_t status_bytes(std::string_view name) {
 
 std::string home_set;
 
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
-std::atomic<bool> asked_to_stop{false};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler sets it");
+std::atomic<int> signal_caught{0};  // the first request to stop; 0: none
 
 constexpr int kRequestsToStop[] = {SIGINT, SIGTERM, SIGHUP};
 
-extern "C" void remember_interrupt(int) {
-  asked_to_stop = true;
+extern "C" void remember_interrupt(int signal_number) {
+  signal_caught = signal_number;
   for (const int number : kRequestsToStop) {
     std::signal(number, SIG_DFL);
   }
@@ -141,7 +141,12 @@ void catch_interrupts() {
 }
 
 bool interrupted() {
-  return asked_to_stop;
+  return signal_caught != 0;
+}
+
+int interrupt_status() {
+  constexpr int kBySignal = 128;
+  return kBySignal + (interrupted() ? signal_caught.load() : SIGINT);
 }
 
 void set_home_folder(const std::string& folder) {

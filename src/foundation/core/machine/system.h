@@ -40,6 +40,9 @@ std::int64_t memory_limit_bytes();
 // Makes Ctrl-C, SIGTERM and SIGHUP (unless ignored, as under nohup) set a flag; a second signal ends the process.
 void catch_interrupts();
 bool interrupted();
+// Returns the exit status of a process that a signal ended: 128 plus the number of the first signal caught; 130, that
+// of Ctrl-C, if none was.
+int interrupt_status();
 
 // Returns the folder that contains `recipes/`: $HEADROOM_HOME, or the nearest such folder above the program. Throws
 // Error if there is none.

@@ -60,8 +60,12 @@ std::string format_count(double number) {
   if (std::abs(number) < 999.5) {
     return fmt::format("{:.0f}", number);
   }
-  static constexpr const char* kUnits[] = {"", "k", "M", "G", "T", "P", "E"};
-  return scaled(number, 1000.0, kUnits, std::size(kUnits));
+  static constexpr const char* kUnits[] = {"k", "M", "G", "T", "P", "E"};
+  return scaled(number / 1000.0, 1000.0, kUnits, std::size(kUnits));
+}
+
+std::string counted(std::int64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 std::string format_decimal(double number, int digits) {

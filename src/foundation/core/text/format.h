@@ -10,9 +10,10 @@
 
 namespace headroom {
 
-std::string format_duration(double seconds);  // "45 s", "3 min 20 s", "2 h 05 min"
-std::string format_count(double number);      // "512", "47.3 k", "170.4 M", "5.4 G"
-std::string format_bytes(double bytes);       // "12.3 MiB"
+std::string format_duration(double seconds);                      // "45 s", "3 min 20 s", "2 h 05 min"
+std::string format_count(double number);                          // "512", "47.3 k", "170.4 M", "5.4 G"
+std::string format_bytes(double bytes);                           // "12.3 MiB"
+std::string counted(std::int64_t count, std::string_view thing);  // "1 step", "2 steps"
 // Formats a number with `digits` decimals. A number that rounds to zero has no sign: "0.00", never "-0.00".
 std::string format_decimal(double number, int digits);
 

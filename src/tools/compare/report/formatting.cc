@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "foundation/core/text/format.h"
-
 namespace headroom::compare {
 namespace {
 
@@ -37,10 +35,6 @@ std::string interval_text(const Interval& interval) {
 
 std::string ratio_text(double ratio) {
   return std::isfinite(ratio) ? fmt::format("{:.3g}x", ratio) : "not finite";
-}
-
-std::string counted(std::size_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 std::string enumerated(const std::vector<std::string>& items) {

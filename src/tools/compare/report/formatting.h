@@ -2,9 +2,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "foundation/core/text/format.h"
 #include "foundation/draw/text.h"
 #include "tools/compare/figures/statistics.h"
 
@@ -27,9 +27,6 @@ std::string interval_text(const Interval& interval);
 
 // Three significant digits and "x": "0.376x", "1x", "12.5x".
 std::string ratio_text(double ratio);
-
-// "3 runs", "1 run".
-std::string counted(std::size_t count, std::string_view thing);
 
 // "a", "a and b", "a, b and c".
 std::string enumerated(const std::vector<std::string>& items);

@@ -94,7 +94,7 @@ TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title
     trained.machine = describe_machine(run.config.train);
     trained.program = program_version();
     trained.finished = utc_now();
-    const bool leads = group_ == nullptr || group_->leads();
+    const bool leads = group_->leads();
     if (leads && !trained.result.interrupted) {
       write_finished_run(trained, task_, run.folder);
     }
@@ -123,9 +123,7 @@ TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title
     trained.result.parameters = cost::count_parameters(read_run_config(run.folder).model);
     finish();
   }
-  if (group_ != nullptr) {
-    group_->gather("");  // other ranks read from the folder whether the run has finished
-  }
+  group_->gather("");  // other ranks read from the folder whether the run has finished
   return trained;
 }
 

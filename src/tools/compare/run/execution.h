@@ -21,8 +21,8 @@ void check_folder(const PlannedRun& run);
 // Trains planned runs, or reads finished ones from their folders, and caches the results.
 class Runs {
  public:
-  // `group`: the ranks that train each run together; null: this process alone.
-  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* group = nullptr)
+  // `group`: the ranks that train each run together.
+  Runs(const tasks::Task& task, std::filesystem::path cache, parallel::GlooGroup* group = &parallel::default_group())
       : task_(task), cache_(std::move(cache)), group_(group) {}
 
   // Trains, resumes or reads the run. The returned run may be interrupted (`result.interrupted`) or have diverged

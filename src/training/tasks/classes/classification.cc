@@ -97,8 +97,8 @@ class ClassEvaluation : public EvaluationData {
                             return BatchEvaluation{.sums = measure, .done = static_cast<std::int64_t>(done)};
                           });
   }
-  double rows(const config::Config& config) const override {
-    return static_cast<double>(count(config.train.evaluate_tokens));
+  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
+    return static_cast<double>(count(most_tokens));
   }
   std::string identity() const override { return examples_->identity(); }
 

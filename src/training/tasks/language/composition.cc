@@ -114,12 +114,13 @@ class AnswerEvaluation : public EvaluationData {
     result.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
-  double rows(const config::Config& config) const override {
+  double rows(const config::Config& config, std::int64_t most_tokens) const override {
     std::int64_t tokens = 0;
-    for (const Sequence& sequence : rows_.within(config.train.evaluate_tokens)) {
+    for (const Sequence& sequence : rows_.within(most_tokens)) {
       tokens += std::ssize(sequence.tokens);
     }
-    return text_->rows(config) + static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
+    return text_->rows(config, most_tokens) +
+           static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
   }
   std::string identity() const override { return fmt::format("{}; {}", text_->identity(), rows_.identity()); }
   std::string sample_prompt() const override { return text_->sample_prompt(); }

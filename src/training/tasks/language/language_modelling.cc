@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
@@ -60,7 +61,12 @@ class TextEvaluation : public EvaluationData {
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     return evaluate_text(model, tokens_, options);
   }
-  double rows(const config::Config& config) const override { return text_rows(*tokens_, config); }
+  // The number of chunks, plus a quarter for models with memory, which read some chunks twice.
+  double rows(const config::Config& config, std::int64_t most_tokens) const override {
+    const std::int64_t all = most_tokens > 0 ? std::min(most_tokens, tokens_->size()) : tokens_->size();
+    const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
+    return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
+  }
   std::string identity() const override { return content_identity(*tokens_); }
   std::string sample_prompt() const override {
     constexpr std::int64_t kTokens = 32;

@@ -207,8 +207,8 @@ class MaskedEvaluation : public EvaluationData {
                             return BatchEvaluation{.sums = measure, .done = done};
                           });
   }
-  double rows(const config::Config& config) const override {
-    return static_cast<double>(rows_to_read(config.train.evaluate_tokens));
+  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
+    return static_cast<double>(rows_to_read(most_tokens));
   }
   std::string identity() const override { return content_identity(text_.file()); }
 

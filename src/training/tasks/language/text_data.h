@@ -29,10 +29,6 @@ std::shared_ptr<const data::TokenFile> open_evaluation_text(const EvaluationRequ
 // Returns a batch with "tokens" [batch, length + 1] int64, on the CPU.
 models::Batch to_batch(const data::TokenBatch& batch);
 
-// Returns EvaluationData::rows() of a text: the number of its chunks, plus a quarter for models with memory, which read
-// some chunks twice.
-double text_rows(const data::TokenFile& tokens, const config::Config& config);
-
 // Derives the figures from the sums of evaluate_text().
 Figures text_figures(const Sums& sums);
 

@@ -1,6 +1,5 @@
 // Evaluates a language model on a text.
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 #include <span>
 
@@ -143,13 +142,6 @@ models::Batch to_batch(const data::TokenBatch& batch) {
   made.tokens = batch.batch * batch.length;
   made.resets_memory = batch.resets_memory;
   return made;
-}
-
-double text_rows(const data::TokenFile& tokens, const config::Config& config) {
-  const std::int64_t most = config.train.evaluate_tokens,
-                     all = most > 0 ? std::min(most, tokens.size()) : tokens.size();
-  const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
-  return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
 }
 
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,

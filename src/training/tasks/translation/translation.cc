@@ -152,10 +152,9 @@ class PairEvaluation : public EvaluationData {
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
-  double rows(const config::Config& config) const override {
+  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     constexpr double kSearch = 8.0;  // cost of beam search per hypothesis, in forward passes
-    return static_cast<double>(first_pairs(config.train.evaluate_tokens)) *
-           (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
+    return static_cast<double>(first_pairs(most_tokens)) * (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
   }
   std::string identity() const override {
     Sha256 hash;

@@ -9,7 +9,7 @@
 namespace headroom::train {
 namespace {
 
-constexpr const char* kPeakMemoryKey = "peak_memory_bytes";
+constexpr const char *kPeakMemoryKey = "peak_memory_bytes", *kPredictionsKey = "validation_predictions";
 
 void add_memory(std::int64_t bytes, Json& line) {
   if (bytes > 0) {
@@ -56,6 +56,7 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
     history.validations.push_back({.step = count_at(line, "step"),
                                    .seconds = number_at(line, "seconds"),
                                    .figures = tasks::read_metrics(line, kinds),
+                                   .predictions = count_at(line, kPredictionsKey),
                                    .tokens = count_at(line, "tokens"),
                                    .experts = experts_of(line),
                                    .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
@@ -115,6 +116,9 @@ Json to_json(const TrainingPoint& point) {
 Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds) {
   Json line = {{"step", point.step}};
   tasks::add_metrics(point.figures, kinds, line);
+  if (point.predictions > 0) {
+    line[kPredictionsKey] = point.predictions;
+  }
   line["tokens"] = point.tokens;
   line["seconds"] = point.seconds;
   for (const auto& [bank, balance] : point.experts) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 
 namespace headroom::train {
@@ -24,8 +25,8 @@ std::int64_t every(double steps_between, std::int64_t steps) {
 
 }  // namespace
 
-TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds)
-    : options_(config.train), kinds_(std::move(kinds)) {
+TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds, std::int64_t predictions)
+    : options_(config.train), kinds_(std::move(kinds)), predictions_(predictions) {
   const config::ModelOptions& o = config.model;
   guessing_ = std::log(static_cast<double>(o.has_classes() ? o.n_classes : o.vocabulary_size));
 }
@@ -109,10 +110,24 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
   return "";
 }
 
-std::int64_t steps_between_validations(const config::Config& config, double rows) {
+Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows) {
+  constexpr double kMost = 20.0, kFewest = 10.0;
   const auto steps = static_cast<double>(config.train.steps);
-  const double cost = kForward * rows / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences()));
-  return every(std::ceil(std::max(steps / 20.0, cost / kValidationFraction)), config.train.steps);
+  // Returns the steps between validations that cost this many rows each.
+  const auto between = [&](double cost) {
+    return kForward * cost / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences())) /
+           kValidationFraction;
+  };
+  const double whole = between(rows(config.train.evaluate_tokens));
+  if (config.train.keep_best || std::ceil(whole) <= std::ceil(steps / kFewest) || whole <= between(rows(1))) {
+    return {.every = every(std::ceil(std::max(steps / kMost, whole)), config.train.steps)};
+  }
+  const double least = std::max(std::ceil(steps / kFewest), between(rows(1)));
+  std::int64_t predictions = 1;
+  while (between(rows(2 * predictions)) <= least) {
+    predictions *= 2;
+  }
+  return {.every = every(std::ceil(least), config.train.steps), .predictions = predictions};
 }
 
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes) {
@@ -121,15 +136,19 @@ std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, 
   return every(std::max({1.0, wanted, std::ceil(cost / kCheckpointFraction)}), steps);
 }
 
-std::string describe_intervals(const config::TrainOptions& options) {
+std::string describe_intervals(const config::TrainOptions& options, std::int64_t predictions) {
   const auto when = [](std::int64_t steps) {
-    return steps > 0 ? fmt::format("every {} steps and at the end", steps) : std::string("at the end only");
+    return steps == 0   ? std::string("at the end only")
+           : steps == 1 ? std::string("after every step")
+                        : fmt::format("every {} steps and at the end", steps);
   };
   const std::string checkpoints = options.checkpoint_every == config::kAutomatic
                                       ? "at intervals set by the speed of the first steps"
                                       : when(options.checkpoint_every);
-  return fmt::format("validates {} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
-                     when(options.evaluate_every), checkpoints);
+  const std::string part =
+      predictions > 0 ? fmt::format(", on {} until the last", counted(predictions, "prediction")) : "";
+  return fmt::format("validates {}{} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
+                     when(options.evaluate_every), part, checkpoints);
 }
 
 }  // namespace headroom::train

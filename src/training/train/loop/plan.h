@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,13 +16,16 @@ namespace headroom::train {
 
 class TrainingPlan {
  public:
-  // `kinds`: the figures that validations of the run report.
-  TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds);
+  // `kinds`: the figures that validations of the run report. `predictions`: Validations::predictions.
+  TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds, std::int64_t predictions = 0);
 
   bool finished(std::int64_t step) const { return step >= options_.steps; }
   // Returns whether to validate after `step` steps. False if the history already contains that validation, for example
   // after resuming.
   bool validates(std::int64_t step, const History& history) const;
+  // Returns the maximum number of predictions of a validation after that step; 0: all. The last validation reads
+  // train.evaluate_tokens.
+  std::int64_t predictions(std::int64_t step) const { return finished(step) ? options_.evaluate_tokens : predictions_; }
   // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
@@ -48,7 +52,8 @@ class TrainingPlan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  double guessing_;  // loss of a uniform guess
+  std::int64_t predictions_;  // of validations before the last
+  double guessing_;           // loss of a uniform guess
 };
 
 // Returns suggestions for a loss that rises or is not finite: "a lower train.learning_rate, more train.warmup_steps,
@@ -62,16 +67,23 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 // Intervals for "auto": short enough that a crash loses little, with validations and checkpoints together taking less
 // than 2% of the time. 0 means only at the end.
 
-// Returns the steps between validations, each of which costs as much as `rows` rows of a training batch
-// (EvaluationData::rows): 1/20 of all steps, or more to stay within 1.1% of the time. Independent of the machine, so
-// that all runs of a config are validated at the same steps.
-std::int64_t steps_between_validations(const config::Config& config, double rows);
+// When to validate if train.evaluate_every is "auto".
+struct Validations {
+  std::int64_t every = 0;        // steps in between
+  std::int64_t predictions = 0;  // of each but the last, at most, from the start of the data; 0: all
+};
+// Returns 20 validations in 1.1% of the training time; if whole validations take longer, at least 10 whole ones; if
+// these take longer as well, 10 on as much of the data as fits the time, and fewer only if each would read less than
+// one row. A run that keeps its best checkpoint needs whole validations. rows(n) is the cost of a validation of at most
+// n predictions (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated alike.
+Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows);
 
 // Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or
 // more to stay within 0.6% of the time.
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
 
 // Returns a log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".
-std::string describe_intervals(const config::TrainOptions& options);
+// `predictions`: Validations::predictions.
+std::string describe_intervals(const config::TrainOptions& options, std::int64_t predictions = 0);
 
 }  // namespace headroom::train

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
@@ -52,11 +53,14 @@ void check_resumable(const ResumePoint& resumed, const config::Config& config) {
       user_error("{}: cannot be resumed with {} = {}: the run has {}", resumed.file.string(), key,
                  value.empty() ? "\"\"" : value, was[i].second.empty() ? "\"\"" : was[i].second);
     }
-    log_info("resuming with {} = {} (was {})", key, value, was[i].second);
+    if (!key.ends_with("_every") ||
+        value != fmt::format("{}", config::kAutomatic)) {  // else describe_intervals() logs it
+      log_info("resuming with {} = {} (was {})", key, value, was[i].second);
+    }
   }
   if (resumed.checkpoint.step > config.train.steps) {
-    user_error("{}: cannot be resumed with train.steps = {}: the run has already done {} steps", resumed.file.string(),
-               config.train.steps, resumed.checkpoint.step);
+    user_error("{}: cannot be resumed with train.steps = {}: the run has already done {}", resumed.file.string(),
+               config.train.steps, counted(resumed.checkpoint.step, "step"));
   }
 }
 

@@ -19,15 +19,15 @@ namespace {
 constexpr std::int64_t kWarmingSteps = 3;
 constexpr std::int64_t kSampleTokens = 60;
 
-std::unique_ptr<models::Model> model_of(const config::Config& config, const std::optional<ResumePoint>& resumed,
-                                        const std::optional<InitialParameters>& initial) {
+std::unique_ptr<models::Model> model_of(const RunParts& parts) {
+  const config::Config& config = parts.config;
   const at::Device device = models::resolve(config.train.device);
-  if (initial) {
-    return build_initial_model(*initial, config.model, device);
+  if (parts.initial != nullptr) {
+    return build_initial_model(*parts.initial, config.model, device);
   }
-  return resumed ? store::build_trainable(resumed->checkpoint, device)
-                 : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
-                                      at::TensorOptions(at::kFloat).device(device));
+  return parts.resumed != nullptr ? store::build_trainable(parts.resumed->checkpoint, device)
+                                  : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
+                                                       at::TensorOptions(at::kFloat).device(device));
 }
 
 OwnedShards owned_by(const Sharding& sharding, const parallel::GlooGroup& group) {
@@ -56,22 +56,22 @@ std::string sample_text(const models::Model& model, const tokenizers::Tokenizer&
 
 }  // namespace
 
-Run::Run(config::Config config, tasks::TaskData data, const std::optional<ResumePoint>& resumed, History history,
-         parallel::GlooGroup& group, const std::optional<InitialParameters>& initial)
-    : config_(std::move(config)),
+Run::Run(RunParts parts, parallel::GlooGroup& group)
+    : config_(parts.config),
       task_(tasks::task_for(config_, "train")),
-      plan_(config_, task_.figures()),
-      data_(std::move(data)),
+      plan_(config_, task_.figures(), parts.predictions),
+      data_(std::move(parts.data)),
       group_(group),
-      model_(model_of(config_, resumed, initial)),
+      model_(model_of(parts)),
       sharding_(model_->parameters(), group_.size(), config_.train.optimizer),
-      state_(resumed
-                 ? from_checkpoint(resumed->checkpoint, *model_, resumed->file.string(), owned_by(sharding_, group_))
+      state_(parts.resumed != nullptr
+                 ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(),
+                                   owned_by(sharding_, group_))
                  : initial_state(model_->parameters(), config_.train.optimizer, owned_by(sharding_, group_))),
       reducer_(make_gradient_reducer(*model_, config_.train, group_, sharding_)),
       context_(models::make_context(config_.train, model_->device())),
-      history_(std::move(history)),
-      checkpoint_(resumed ? resumed->file : std::filesystem::path()) {
+      history_(std::move(parts.history)),
+      checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
   data_.training->seek(state_.position);
   const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());
   if (group_.size() > 1 && config_.train.verify_every == 0) {
@@ -149,10 +149,7 @@ void Run::count(const StepOutcome& outcome, std::int64_t tokens, double seconds)
   state_.tokens += tokens;
   state_.seconds += seconds;
   seconds_here_ += seconds;
-  if (++steps_here_ == 1) {
-    group_.set_timeout(std::chrono::seconds(config_.train.timeout));
-  }
-  if (steps_here_ > kWarmingSteps) {
+  if (++steps_here_ > kWarmingSteps) {
     warm_seconds_here_ += seconds;
     state_.steady_tokens += tokens;
     state_.steady_seconds += seconds;
@@ -228,7 +225,7 @@ void Run::validate(Writer& writer) {
   nn::ExpertUsage usage;
   tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
                                  .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
-                                 .most_tokens = config_.train.evaluate_tokens,
+                                 .most_tokens = plan_.predictions(state_.step),
                                  .context = context_,
                                  .show_progress = writer.writes(),
                                  .group = &group_};
@@ -247,12 +244,14 @@ void Run::validate(Writer& writer) {
     write_state([&](const store::Checkpoint& checkpoint) { writer.best(checkpoint); });
     history_.best_step = state_.step;
   }
-  history_.validations.push_back({.step = state_.step,
-                                  .seconds = state_.seconds,
-                                  .figures = figures,
-                                  .tokens = state_.tokens,
-                                  .experts = balance_of(usage),
-                                  .peak_memory_bytes = peak_memory_bytes()});
+  history_.validations.push_back(
+      {.step = state_.step,
+       .seconds = state_.seconds,
+       .figures = figures,
+       .predictions = options.most_tokens == config_.train.evaluate_tokens ? 0 : evaluation.predictions(),
+       .tokens = state_.tokens,
+       .experts = balance_of(usage),
+       .peak_memory_bytes = peak_memory_bytes()});
   writer.validation(history_.validations.back());
 }
 

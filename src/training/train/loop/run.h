@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,12 +20,21 @@
 
 namespace headroom::train {
 
+struct RunParts {
+  config::Config config;  // with all keys resolved that depend on the machine or on earlier processes
+  tasks::TaskData data;
+  History history = {};
+  std::int64_t predictions = 0;  // Validations::predictions
+  // The run continues from `resumed`, or starts from `initial`, or from random parameters. Used by the constructor
+  // only.
+  const ResumePoint* resumed = nullptr;
+  const InitialParameters* initial = nullptr;
+};
+
 class Run {
  public:
-  // Continues from `resumed`, or starts from the parameters of `initial` or from random parameters. All keys of
-  // `config` that depend on the machine or on earlier processes must be resolved. `group` must outlive the run.
-  Run(config::Config config, tasks::TaskData data, const std::optional<ResumePoint>& resumed, History history,
-      parallel::GlooGroup& group, const std::optional<InitialParameters>& initial = {});
+  // `group` must outlive the run.
+  Run(RunParts parts, parallel::GlooGroup& group);
 
   // Runs the remaining steps; stops early on Ctrl-C.
   TrainResult finish(Writer& writer);

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -58,15 +59,9 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
     return;
   }
   if (train.accumulate >= n) {
-    const std::int64_t was = train.gradient_accumulators;
     for (train.gradient_accumulators = n; train.accumulate % train.gradient_accumulators != 0;) {
       ++train.gradient_accumulators;
     }
-    log_info(
-        "train.gradient_accumulators: raised from {} to {}, because each of {} ranks needs one; the same value gives "
-        "the same result "
-        "on one rank",
-        was, train.gradient_accumulators, n);
     return;
   }
   if (train.batch_size % n != 0) {
@@ -75,7 +70,22 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
   }
   train.accumulate = n;
   train.gradient_accumulators = 0;
-  log_info("{} ranks compute a micro-batch each; train.accumulate = {} gives the same result on one rank", n, n);
+}
+
+// Logs what one rank needs to end with the same parameters.
+void describe_ranks(const config::TrainOptions& given, const config::TrainOptions& train, int ranks) {
+  const auto key = [](const char* name, std::int64_t was, std::int64_t is) {
+    const std::string raised =
+        was == is ? "" : fmt::format(" (raised from {}, because each rank needs a part of the batch)", was);
+    return fmt::format("train.{} = {}{}", name, is, raised);
+  };
+  const std::string sums =
+      train.gradient_accumulators == 0
+          ? ""
+          : ", " + key("gradient_accumulators", given.gradient_accumulators, train.gradient_accumulators);
+  log_info("{} ranks of {}; one rank gives the same parameters with --threads {}, {}{}", ranks,
+           counted(at::get_num_threads(), "thread"), at::get_num_threads(),
+           key("accumulate", given.accumulate, train.accumulate), sums);
 }
 
 // Returns the config with all keys resolved that depend on the machine, the resumed checkpoint or the initial
@@ -195,11 +205,13 @@ void require_shared_folder(const std::filesystem::path& out, parallel::GlooGroup
   }
 }
 
-// Calls `open` on the leading rank first, because it prepares files for the other ranks.
+// Calls `open` on the leading rank first, because it prepares files for the other ranks. That may take hours.
 template <class Open>
-auto leader_first(parallel::GlooGroup& group, const Open& open) {
+auto leader_first(parallel::GlooGroup& group, std::int64_t timeout, const Open& open) {
   if (!group.leads()) {
+    group.use_long_timeout();
     group.gather("");
+    group.set_timeout(std::chrono::seconds(timeout));
     return open();
   }
   auto opened = open();
@@ -209,17 +221,17 @@ auto leader_first(parallel::GlooGroup& group, const Open& open) {
 
 // Writes the config, logs the start of the run, and opens its other files.
 std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
-                                      parallel::GlooGroup& group) {
+                                      std::int64_t predictions, parallel::GlooGroup& group) {
   const config::Config& config = run.config();
   if (group.leads()) {
     write_config(config, request.out);
   }
-  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {} thread{}", request.title,
+  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
-           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
-  log_info("{}", describe_intervals(config.train));
+           counted(at::get_num_threads(), "thread"));
+  log_info("{}", describe_intervals(config.train, predictions));
   for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
   }
@@ -240,8 +252,9 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
 }  // namespace
 
 TrainResult train(const TrainRequest& request) {
-  parallel::GlooGroup single;
-  parallel::GlooGroup& group = request.group != nullptr ? *request.group : single;
+  parallel::GlooGroup& group = *request.group;
+  const std::int64_t timeout = request.config.train.timeout;
+  group.set_timeout(std::chrono::seconds(timeout));
   config::check(request.config, "train");
   const tasks::Task& task = tasks::task_for(request.config, "train");
   std::optional<FolderLock> lock;
@@ -251,12 +264,12 @@ TrainResult train(const TrainRequest& request) {
   if (request.begins) {
     request.begins();
   }
-  std::optional<ResumePoint> resumed = leader_first(group, [&] { return open_run(request, group); });
+  std::optional<ResumePoint> resumed = leader_first(group, timeout, [&] { return open_run(request, group); });
   require_shared_folder(request.out, group);
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);
   config::Config config = resolve(request.config, resumed, initial, group);
   check_machine(config);
-  tasks::TaskData data = leader_first(group, [&] {
+  tasks::TaskData data = leader_first(group, timeout, [&] {
     return config.train.start_from.empty()
                ? task.open(config, request.cache)
                : open_data_with(task, config, resumed ? resumed->file : initial->file, request.cache);
@@ -265,14 +278,22 @@ TrainResult train(const TrainRequest& request) {
   if (resumed) {
     check_data(resumed->checkpoint, data.training->identity(), resumed->file.string());
   }
+  const Validations planned =
+      request.config.train.evaluate_every == config::kAutomatic
+          ? plan_validations(config,
+                             [&](std::int64_t predictions) { return data.validation->rows(config, predictions); })
+          : Validations();
   if (config.train.evaluate_every == config::kAutomatic) {
-    config.train.evaluate_every = steps_between_validations(config, data.validation->rows(config));
+    config.train.evaluate_every = planned.every;
   }
+  // A resumed run may have another interval, given when it was started.
+  const std::int64_t predictions = config.train.evaluate_every == planned.every ? planned.predictions : 0;
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
   models::set_threads(config.train.threads);
   if (group.size() > 1) {
+    describe_ranks(request.config.train, config.train, group.size());
     require_same_setup(config, data.training->identity(), group);
   }
   const Speed speed = group.leads() ? speed_of(config, group) : Speed();  // before reset_peak_memory()
@@ -282,12 +303,17 @@ TrainResult train(const TrainRequest& request) {
     log_info("{}: starts with the parameters of {} (step {}, {})", request.title, initial->file.string(),
              initial->checkpoint.step, initial->parameters_sha256.substr(0, 16));
   }
-  Run run(std::move(config), std::move(data), resumed, history_of(request.out, resumed, task.figures()), group,
-          initial);
+  Run run({.config = std::move(config),
+           .data = std::move(data),
+           .history = history_of(request.out, resumed, task.figures()),
+           .predictions = predictions,
+           .resumed = resumed ? &*resumed : nullptr,
+           .initial = initial ? &*initial : nullptr},
+          group);
   resumed.reset();  // the run has made its own copies
   initial.reset();
   group.gather("");  // all have read the folder
-  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, group);
+  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, predictions, group);
   TrainResult result = run.finish(*writer);
   group.use_long_timeout();
   if (request.finished) {

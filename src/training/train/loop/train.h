@@ -44,9 +44,9 @@ struct TrainRequest {
   bool resume = false;          // continue from the newest checkpoint in `out`, if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
-  // The ranks that train together, all with the same request; null: this process alone. With fixed train.accumulate,
+  // The ranks that train together, all with the same request. With fixed train.accumulate,
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
-  parallel::GlooGroup* group = nullptr;
+  parallel::GlooGroup* group = &parallel::default_group();
   // Called at the start and at the end of training, while this process holds the folder's lock.
   std::function<void()> begins = {};
   std::function<void(const TrainResult&)> finished = {};

@@ -1,6 +1,7 @@
 #include "metrics.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -99,7 +100,18 @@ MetricsLog::~MetricsLog() {
   close(descriptor_);
 }
 
+void MetricsLog::require_in_place() const {
+  struct stat opened {
+  }, named{};
+  const bool in_place = ::fstat(descriptor_, &opened) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+                        opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+  if (!in_place) {
+    fail("{}: was deleted or moved during training, so the run cannot be saved; train it again", path_.string());
+  }
+}
+
 void MetricsLog::append(const Json& line) {
+  require_in_place();
   const std::string text = to_json_line(line) + "\n";
   for (std::size_t written = 0; written < text.size();) {
     const ssize_t count = ::write(descriptor_, text.data() + written, text.size() - written);
@@ -111,6 +123,7 @@ void MetricsLog::append(const Json& line) {
 }
 
 void MetricsLog::sync() {
+  require_in_place();
   if (fsync(descriptor_) != 0) {
     fail_to_write(path_);
   }

@@ -24,10 +24,12 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
+  // Both throw Error if the file has been deleted or moved, because then its folder is no longer the run's.
   void append(const Json& line);
   void sync();  // to disk, before a checkpoint that relies on these lines
 
  private:
+  void require_in_place() const;
   std::filesystem::path path_;
   int descriptor_ = -1;
 };

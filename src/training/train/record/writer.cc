@@ -68,7 +68,9 @@ class FolderWriter : public Writer {
   void validation(const ValidationPoint& point) override {
     write(point.step, "validation", to_json(point, kinds_));
     progress_.update(point.step, note_);  // no longer "validating"
-    log_info("step {}: validation {}", point.step, tasks::describe(point.figures, kinds_));
+    const std::string part =
+        point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction")) : "";
+    log_info("step {}: validation {}{}", point.step, tasks::describe(point.figures, kinds_), part);
   }
 
   void sample(std::int64_t step, const std::string& prompt, const std::string& text) override {
@@ -81,10 +83,10 @@ class FolderWriter : public Writer {
   void config(const config::Config& config) override { write_config(config, options_.folder); }
   void checkpoints_every(std::int64_t steps, double step_seconds) override {
     if (steps > 0) {
-      log_info("a checkpoint every {} steps (about {} of training)", steps,
+      log_info("a checkpoint every {} (about {} of training)", steps == 1 ? "step" : fmt::format("{} steps", steps),
                format_duration(step_seconds * static_cast<double>(steps)));
     } else {
-      log_info("a checkpoint at the end only: all {} steps take about {}", options_.steps,
+      log_info("a checkpoint at the end only: training takes about {}",
                format_duration(step_seconds * static_cast<double>(options_.steps)));
     }
   }
