@@ -12,10 +12,10 @@ namespace attention_kernels_test {
 using testing::on_every_target;
 
 Heads heads(const at::Tensor& t) {
-  return {{.f32 = t.const_data_ptr<float>(), .stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
+  return {{t.const_data_ptr<float>(), t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
 }
 HeadsOut heads_out(const at::Tensor& t) {
-  return {{.f32 = t.mutable_data_ptr<float>(), .stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
+  return {{t.mutable_data_ptr<float>(), t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
 }
 
 // Tensors of one attention problem, and of its gradients.

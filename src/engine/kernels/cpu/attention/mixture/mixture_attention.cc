@@ -112,7 +112,7 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     w.add_transposed(s.d_head, e, q, d, w.d_keys.data() + i * size);
   }
   store_rows(d_q, e.rows, s.d_head, to);
-  w.add_transposed(s.d_value, e, d_o, {w.p.data(), nullptr, e.columns}, w.d_values.data());
+  w.add_transposed(s.d_value, e, d_o, {w.p.data(), e.columns}, w.d_values.data());
 }
 
 }  // namespace
