@@ -132,7 +132,7 @@ void expect_attention(const AttentionShape& s, const Tensors& t, const Expected&
                       .log_sum = log_sum.const_data_ptr<float>(),
                       .d_q = heads_out(d_q),
                       .d_q_position = heads_out(d_position),
-                      .d_k = heads_out(d_k),
+                      .d_keys = {heads_out(d_k)},
                       .d_v = heads_out(d_v),
                       .d_r = heads_out(d_r),
                       .d_sink = d_sink.mutable_data_ptr<float>()},

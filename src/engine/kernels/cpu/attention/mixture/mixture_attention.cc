@@ -82,7 +82,7 @@ struct MixtureWorkspace {
   }
 };
 
-void block_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out, const Extent& e,
+void block_backward(const AttentionShape& s, const MixtureTensors& in, const AttentionGradients& out, const Extent& e,
                     MixtureWorkspace& w) {
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, size = s.d_head * block.width;
@@ -150,7 +150,7 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
   tile_product_done();
 }
 
-void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out,
+void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const AttentionGradients& out,
                                 std::int64_t begin, std::int64_t end) {
   MixtureWorkspace w(s, in);
   for (std::int64_t task = begin; task < end; ++task) {
