@@ -1,11 +1,10 @@
-// Converts tensors of heads for the CPU's attention kernels; shared by the operators that call them.
+// Views of tensors for the CPU's kernels, and conversions of tensors of heads for attention.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <limits>
 #include <optional>
-#include <type_traits>
 
 #include "argument_struct.h"
 #include "engine/kernels/cpu/attention/attention.h"
@@ -24,25 +23,27 @@ inline at::Tensor prepared(const at::Tensor& given) {
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 
-// Views a prepared tensor [B, heads, rows, e], or [heads, rows, e] shared by all sequences.
-template <class R>
-kernels::HeadsOf<R> heads_of(const at::Tensor& t) {
-  const auto find = [&]<class T>(T*& data) {
-    if constexpr (std::is_const_v<T>) {
-      data = t.const_data_ptr<std::remove_const_t<T>>();
-    } else {
-      data = t.mutable_data_ptr<T>();
-    }
-  };
-  kernels::HeadsOf<R> to{{.stride = t.stride(-2)}, t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
-  t.scalar_type() == at::kBFloat16 ? find(to.first.bf16) : find(to.first.f32);
-  return to;
+// Views a float32 or bfloat16 tensor as rows of its last axis, from the first element on; without any if undefined.
+inline kernels::Rows matrix_rows(const at::Tensor& t) {
+  if (!t.defined()) {
+    return {};
+  }
+  const std::int64_t stride = t.dim() > 1 ? t.stride(-2) : t.numel();
+  return t.scalar_type() == at::kBFloat16 ? kernels::Rows(t.const_data_ptr<c10::BFloat16>(), stride)
+                                          : kernels::Rows(t.const_data_ptr<float>(), stride);
 }
+inline kernels::RowsOut matrix_rows_out(const at::Tensor& t) {
+  const std::int64_t stride = t.dim() > 1 ? t.stride(-2) : t.numel();
+  return t.scalar_type() == at::kBFloat16 ? kernels::RowsOut(t.mutable_data_ptr<c10::BFloat16>(), stride)
+                                          : kernels::RowsOut(t.mutable_data_ptr<float>(), stride);
+}
+
+// Views a prepared tensor [B, heads, rows, e], or [heads, rows, e] shared by all sequences.
 inline kernels::Heads view(const at::Tensor& t) {
-  return heads_of<kernels::Rows>(t);
+  return {matrix_rows(t), t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
 }
 inline kernels::HeadsOut view_out(const at::Tensor& t) {
-  return heads_of<kernels::RowsOut>(t);
+  return {matrix_rows_out(t), t.dim() == 4 ? t.stride(0) : 0, t.stride(-3)};
 }
 
 // Uninitialised gradients of `like` [B, G, rows, e] per query head and per part of a sequence, [parts * B, heads, rows,

@@ -1,20 +1,18 @@
 // Benchmarks of single attention layers: gated, sink and latent attention against plain and grouped attention; and a
 // SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
-#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <filesystem>
 #include <memory>
 
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "process.h"
 #include "timing.h"
+#include "workload.h"
 
 namespace headroom::bench {
 namespace {
@@ -39,47 +37,13 @@ NamedLayer changed(const std::string& name, AttentionOptions o, const Set& set) 
   return {name, o};
 }
 
-struct Built {
-  nn::Parameters parameters;
-  nn::Attention layer;
-  nn::Context context;
-
-  Built(const AttentionOptions& o, std::int64_t d_model, std::int64_t tokens, const BenchOptions& options)
-      : layer(o, {.d_model = d_model, .context_length = tokens},
-              nn::Builder(parameters,
-                          nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
-    if (options.precision == "bf16") {
-      context.compute_dtype = at::kBFloat16;
-    }
-  }
-};
-
-struct InputSize {
-  std::int64_t rows, tokens, d_model;
-  std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
-};
-
-// Times a forward and a backward pass.
-Work layer_training(const AttentionOptions& o, const InputSize& z, const BenchOptions& options) {
-  const auto built = std::make_shared<Built>(o, z.d_model, z.tokens, options);
-  const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
-  std::vector<at::Tensor> leaves = {x};
-  for (const nn::Parameter& p : built->parameters.all()) {
-    leaves.push_back(p.tensor);
-  }
-  return [=] {
-    const at::Tensor y = built->layer({.x = x}, built->context);
-    torch::autograd::grad({y}, leaves, {at::ones_like(y)}, {}, false, /*allow_unused=*/true);
-  };
-}
-
 constexpr std::int64_t kSteps = 4;  // decoded tokens per timed run
 
 // Decodes tokens of a sequence that already has `cached` tokens in its cache.
 Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t d_model, const BenchOptions& options) {
   const at::NoGradGuard no_grad;
   const std::int64_t capacity = cached + kSteps * (options.repeats + 2);
-  const auto built = std::make_shared<Built>(o, d_model, capacity, options);
+  const auto built = std::make_shared<AttentionLayer>(o, d_model, capacity, options);
   if (built->context.compute_dtype) {
     built->parameters.cache_weights_in(at::kBFloat16);
   }
@@ -171,63 +135,32 @@ struct LayerSize {
 std::vector<std::string> layer_command(const LayerSize& size, const char* layer) {
   // The package is in a sibling of this program's folder.
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> command = python_yardstick("python", "python_layer.py");
-  command.insert(command.end(), {"--package", program.parent_path().parent_path() / "python", "--layer", layer,
-                                 "--size", to_json_line(size.to_json())});
-  return command;
+  return python_yardstick("python", "python_layer.py", size.to_json(),
+                          {"--package", program.parent_path().parent_path() / "python", "--layer", layer});
 }
 
-class LayerInCpp {
- public:
-  explicit LayerInCpp(const LayerSize& size)
-      : layer_(options(size), {.d_model = size.d_model, .n_layers = 4, .context_length = size.context_length},
-               nn::Builder(parameters_, nn::ParameterSource(1))),
-        x_(at::randn({size.batch, size.context_length, size.d_model}).requires_grad_(true)),
-        grad_(at::randn_like(x_)),
-        leaves_{x_} {
-    for (const nn::Parameter& parameter : parameters_.all()) {
-      leaves_.push_back(parameter.tensor);
-    }
+// Seconds of kTimes passes of the layer in C++.
+std::vector<double> passes_in_cpp(const Work& pass) {
+  std::vector<double> seconds;
+  for (std::int64_t i = 0; i < kTimes; ++i) {
+    seconds.push_back(seconds_of(pass));
   }
-
-  std::vector<double> run() const {
-    std::vector<double> seconds;
-    for (std::int64_t i = 0; i < kTimes; ++i) {
-      seconds.push_back(seconds_of([&] {
-        nn::AttentionInput input;
-        input.x = x_;
-        torch::autograd::grad({layer_(input, {})}, leaves_, {grad_});
-      }));
-    }
-    return seconds;
-  }
-
- private:
-  static config::AttentionOptions options(const LayerSize& size) {
-    config::AttentionOptions o;
-    o.n_heads = size.n_heads;
-    o.d_head = size.d_head;
-    o.projection = "experts";
-    o.of<config::RoutingOptions>().n_experts = size.n_experts;
-    o.of<config::RoutingOptions>().top_k = size.top_k;
-    return o;
-  }
-
-  nn::Parameters parameters_;
-  nn::Attention layer_;
-  at::Tensor x_, grad_;
-  std::vector<at::Tensor> leaves_;
-};
+  return seconds;
+}
 
 void add_layer_rows(const LayerSize& size, const BenchOptions& options, std::vector<Row>& rows) {
-  const LayerInCpp ours(size);
+  AttentionOptions switchhead = heads(size.n_heads, size.d_head);
+  switchhead.projection = "experts";
+  switchhead.n_experts = size.n_experts;
+  switchhead.top_k = size.top_k;
+  const Work ours = layer_training(switchhead, {size.batch, size.context_length, size.d_model}, options);
   BenchProcess module(layer_command(size, "headroom")), plain(layer_command(size, "plain"));
   const auto ask = [](BenchProcess& process) {
     return process.ask(fmt::format("run {}", kTimes)).get<std::vector<double>>();
   };
   std::vector<double> times[3];
   for (std::int64_t round = -1; round < options.repeats; ++round) {  // the first round is warm-up
-    const std::vector<double> now[] = {ours.run(), ask(module), ask(plain)};
+    const std::vector<double> now[] = {passes_in_cpp(ours), ask(module), ask(plain)};
     for (std::size_t i = 0; i < 3 && round >= 0; ++i) {
       times[i].insert(times[i].end(), now[i].begin(), now[i].end());
     }

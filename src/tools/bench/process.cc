@@ -18,7 +18,8 @@
 
 namespace headroom::bench {
 
-std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script) {
+std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script, const Json& size,
+                                          const std::vector<std::string>& more) {
   const std::string home = home_folder();
   const char* chosen = std::getenv("HEADROOM_PYTHON");
   const std::string python = chosen != nullptr ? chosen : home + "/.env/bin/python3";
@@ -26,7 +27,11 @@ std::vector<std::string> python_yardstick(const std::string& benchmark, const st
     fail("bench {}: {}: not found, a Python with torch is needed; run ./run.sh setup or set HEADROOM_PYTHON", benchmark,
          python);
   }
-  return {python, home + "/bench/" + script, "--threads", std::to_string(at::get_num_threads())};
+  std::vector<std::string> command = {python,      home + "/bench/" + script,
+                                      "--threads", std::to_string(at::get_num_threads()),
+                                      "--size",    to_json_line(size)};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
 }
 
 BenchProcess::BenchProcess(const std::vector<std::string>& command, const Environment& environment)

@@ -12,9 +12,10 @@
 
 namespace headroom::bench {
 
-// Returns the command that runs a script of bench/ with the Python that has torch and the current number of threads.
-// Throws Error naming the benchmark if there is no such Python.
-std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script);
+// Returns the command that runs a script of bench/ with the Python that has torch, the current number of threads, the
+// model's size and more options. Throws Error naming the benchmark if there is no such Python.
+std::vector<std::string> python_yardstick(const std::string& benchmark, const std::string& script, const Json& size,
+                                          const std::vector<std::string>& more);
 
 class BenchProcess {
  public:

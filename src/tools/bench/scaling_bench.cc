@@ -1,14 +1,12 @@
 // Measures time and memory of one attention layer, forward and backward, over the number of tokens, heads and experts.
-#include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/draw/charts.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/files.h"
-#include "headroom/nn/attention.h"
 #include "timing.h"
+#include "workload.h"
 
 namespace headroom::bench {
 namespace {
@@ -46,18 +44,7 @@ config::AttentionOptions switchhead(std::int64_t experts) {
 
 LayerCost measure(const Variant& variant, std::int64_t tokens, const BenchOptions& options) {
   const at::Device device(options.device);
-  nn::Parameters parameters;
-  const nn::Builder build(parameters, nn::ParameterSource(1, at::TensorOptions(device).dtype(at::kFloat)));
-  const nn::Attention layer(variant.attention, {.d_model = kModel, .context_length = tokens}, build);
-  const at::Tensor x = at::randn({1, tokens, kModel}, device).requires_grad_(true);
-  std::vector<at::Tensor> leaves = {x};
-  for (const nn::Parameter& p : parameters.all()) {
-    leaves.push_back(p.tensor);
-  }
-  nn::Context context;
-  context.training = true;
-  context.implementation = variant.implementation;
-  const auto work = [&] { torch::autograd::grad({layer({.x = x}, context).sum()}, leaves, {}, {}, false, true); };
+  const Work work = layer_training(variant.attention, {1, tokens, kModel}, options, variant.implementation);
   work();
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
@@ -135,6 +122,7 @@ std::vector<Series> by_tokens(const BenchOptions& options, std::vector<Row>& row
 std::vector<Row> scaling(const BenchOptions& options) {
   BenchOptions few = options;
   few.repeats = std::min<std::int64_t>(options.repeats, 5);
+  few.precision = "fp32";
   const auto fixed = [](std::int64_t) { return std::int64_t{2048}; };
   std::vector<Row> rows;
   const std::vector<Series> tokens = by_tokens(few, rows);

@@ -152,9 +152,7 @@ std::vector<std::string> transformers_command(const config::ModelOptions& o, con
                      {"rows", rows},
                      {"prompt", kServedPrompt},
                      {"tokens", kServedTokens}};
-  std::vector<std::string> command = python_yardstick("serve", "transformers_generate.py");
-  command.insert(command.end(), {"--precision", options.precision, "--size", to_json_line(size)});
-  return command;
+  return python_yardstick("serve", "transformers_generate.py", size, {"--precision", options.precision});
 }
 
 void add_llama_rows(const BenchOptions& options, std::vector<Row>& rows) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "foundation/core/machine/system.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "process.h"
 #include "timing.h"
@@ -39,19 +40,11 @@ std::vector<std::string> pytorch_command(const config::ModelOptions& o, const Be
   const Json size = {{"vocabulary_size", o.vocabulary_size}, {"n_layers", o.n_layers},
                      {"n_heads", o.attention.n_heads},       {"d_model", o.d_model},
                      {"context_length", o.context_length},   {"batch", kBatch}};
-  std::vector<std::string> command = python_yardstick("step", "pytorch_step.py");
-  command.insert(command.end(),
-                 {"--precision", options.precision, "--device", options.device, "--size", to_json_line(size)});
+  std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
   if (compiled) {
-    command.emplace_back("--compile");
+    more.emplace_back("--compile");
   }
-  return command;
-}
-
-// Returns null if there is no C++ compiler or no Python headers, which torch.compile needs.
-std::unique_ptr<BenchProcess> compiled_pytorch(const config::ModelOptions& o, const BenchOptions& options) {
-  return start_if_available(pytorch_command(o, options, true),
-                            "step: torch.compile does not work on this machine; left out");
+  return python_yardstick("step", "pytorch_step.py", size, more);
 }
 
 }  // namespace
@@ -60,7 +53,9 @@ std::vector<Row> step(const BenchOptions& options) {
   const config::ModelOptions o = model_options();
   machine_limits(options);  // measured before the models allocate memory
   BenchProcess eager(pytorch_command(o, options, false));
-  const std::unique_ptr<BenchProcess> compiled = compiled_pytorch(o, options);
+  // Needs a C++ compiler and Python headers.
+  const std::unique_ptr<BenchProcess> compiled = start_if_available(
+      pytorch_command(o, options, true), "step: torch.compile does not work on this machine; left out");
 
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
@@ -115,7 +110,7 @@ std::vector<std::string> plain_model() {
           "model.attention.n_heads=8",
           "model.attention.d_head=64",
           "model.attention.position=\"learned\"",
-          "model.attention.position_bias=false",
+          "model.attention.of<config::PositionOptions>().position_bias=false",
           "model.mlp.d_hidden=2048",
           "model.mlp.activation=\"gelu\""};
 }
@@ -124,10 +119,7 @@ std::vector<std::string> plain_model() {
 std::vector<std::string> ddp_command(std::int64_t batch, const std::string& precision) {
   const Json size = {{"vocabulary_size", 8000}, {"n_layers", 12},        {"n_heads", 8},
                      {"d_model", 512},          {"context_length", 256}, {"batch", batch}};
-  std::vector<std::string> command = python_yardstick("distributed", "pytorch_step.py");
-  command.back() = "1";  // threads
-  command.insert(command.end(), {"--precision", precision, "--size", to_json_line(size)});
-  return command;
+  return python_yardstick("distributed", "pytorch_step.py", size, {"--threads", "1", "--precision", precision});
 }
 
 std::vector<DistributedCase> distributed_cases(const BenchOptions& options) {

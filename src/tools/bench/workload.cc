@@ -1,7 +1,9 @@
 #include "workload.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,6 +25,30 @@ nn::Context context_for(const std::string& precision, at::Device device) {
   config::TrainOptions options;
   options.precision = precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32;
   return models::make_context(options, device);
+}
+
+AttentionLayer::AttentionLayer(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t tokens,
+                               const BenchOptions& options)
+    : layer(o, {.d_model = d_model, .context_length = tokens},
+            nn::Builder(parameters, nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
+  if (options.precision == "bf16") {
+    context.compute_dtype = at::kBFloat16;
+  }
+}
+
+Work layer_training(const config::AttentionOptions& o, const InputSize& z, const BenchOptions& options,
+                    Implementation implementation) {
+  const auto built = std::make_shared<AttentionLayer>(o, z.d_model, z.tokens, options);
+  built->context.implementation = implementation;
+  const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
+  std::vector<at::Tensor> leaves = {x};
+  for (const nn::Parameter& p : built->parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  return [=] {
+    const at::Tensor y = built->layer({.x = x}, built->context);
+    torch::autograd::grad({y}, leaves, {at::ones_like(y)}, {}, false, /*allow_unused=*/true);
+  };
 }
 
 namespace {

@@ -2,13 +2,17 @@
 // child process, so that several can be timed in turn and their memory measured separately.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench.h"
 #include "headroom/config/model_options.h"
+#include "headroom/nn/attention.h"
 #include "process.h"
 #include "training/train/loop/train.h"
 #include "training/train/step/step.h"
@@ -17,6 +21,25 @@ namespace headroom::bench {
 
 // `precision`: "fp32" or "bf16".
 nn::Context context_for(const std::string& precision, at::Device device);
+
+// One attention layer with random parameters, in the precision and on the device of the options.
+struct AttentionLayer {
+  nn::Parameters parameters;
+  nn::Attention layer;
+  nn::Context context;
+  AttentionLayer(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t tokens,
+                 const BenchOptions& options);
+};
+
+struct InputSize {
+  std::int64_t rows, tokens, d_model;
+  std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
+};
+
+// A forward and backward pass of an attention layer, with gradients of the input and all parameters.
+std::function<void()> layer_training(const config::AttentionOptions& o, const InputSize& size,
+                                     const BenchOptions& options,
+                                     Implementation implementation = Implementation::automatic);
 
 struct StepShape {
   std::int64_t batch = 1;       // sequences, over all ranks

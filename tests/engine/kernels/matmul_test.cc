@@ -49,14 +49,14 @@ void expect_pairs_product(std::int64_t m, std::int64_t n, std::int64_t k, bool a
   const std::int64_t sum = padded_depth(k);
   const at::Tensor a = at::randn({m, k + 1}), b = at::randn({k, n + 3}).to(at::kBFloat16), c = at::randn({m, n + 1});
   std::vector<BFloat16> left = nan_filled(m * sum), right = nan_filled(sum * n), other = nan_filled(sum * n);
-  pad_rows(Strided<const float>{a.const_data_ptr<float>(), k + 1}, m, k, left.data());
-  pack_pairs(Strided<const BFloat16>{b.const_data_ptr<BFloat16>(), n + 3}, k, n, {right.data(), n});
+  pad_rows({a.const_data_ptr<float>(), k + 1}, m, k, left.data());
+  pack_pairs({b.const_data_ptr<BFloat16>(), n + 3}, k, n, {right.data(), n});
   const at::Tensor columns = b.t().contiguous();
   pack_pairs_transposed({columns.const_data_ptr<BFloat16>(), k}, k, n, other.data());
   const std::size_t bytes = right.size() * sizeof(BFloat16);
   EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pack_pairs_transposed, k " << k << " n " << n;
   const at::Tensor numbers = b.to(at::kFloat);
-  pack_pairs(Strided<const float>{numbers.const_data_ptr<float>(), n + 3}, k, n, {other.data(), n});
+  pack_pairs({numbers.const_data_ptr<float>(), n + 3}, k, n, {other.data(), n});
   EXPECT_EQ(std::memcmp(right.data(), other.data(), bytes), 0) << "pack_pairs of float32, k " << k << " n " << n;
   const at::Tensor product = a.narrow(1, 0, k).to(at::kBFloat16).to(at::kDouble).mm(b.narrow(1, 0, n).to(at::kDouble));
   const at::Tensor expected = add ? product + c.narrow(1, 0, n) : product, beyond = c.select(1, n).clone();
@@ -142,16 +142,15 @@ void expect_gemv(std::int64_t count, std::int64_t n, std::int64_t m) {
   const at::Tensor x = at::randn({count, n + 1}), w = at::randn({n, m + 3}).to(kType<T>), y = at::full({count, m}, NAN);
   const at::Tensor turned = w.t().contiguous(), other = at::full({count, m}, NAN);
   const GemvInput in{x.const_data_ptr<float>(), count, n, n + 1};
-  gemv(in, Strided<const T>{w.const_data_ptr<T>(), m + 3}, 0, m, {y.mutable_data_ptr<float>(), m});
-  gemv_transposed(in, Strided<const T>{turned.const_data_ptr<T>(), n}, 0, m, {other.mutable_data_ptr<float>(), m});
+  gemv(in, {w.const_data_ptr<T>(), m + 3}, 0, m, {y.mutable_data_ptr<float>(), m});
+  gemv_transposed(in, {turned.const_data_ptr<T>(), n}, 0, m, {other.mutable_data_ptr<float>(), m});
   const at::Tensor exact = x.narrow(1, 0, n).to(at::kDouble).mm(w.narrow(1, 0, m).to(at::kDouble));
   const std::string what = fmt::format("{}x{}x{}", count, n, m);
   expect_sums(y, exact, n, what);
   expect_sums(other, exact, n, what + " transposed");
   for (std::int64_t r = 0; r < count; ++r) {  // batch-invariant
     const at::Tensor alone = at::empty({m});
-    gemv(in.data + r * (n + 1), n, Strided<const T>{w.const_data_ptr<T>(), m + 3}, 0, m,
-         alone.mutable_data_ptr<float>());
+    gemv(in.data + r * (n + 1), n, {w.const_data_ptr<T>(), m + 3}, m, alone.mutable_data_ptr<float>());
     EXPECT_TRUE(alone.equal(y[r])) << what;
   }
 }
@@ -186,7 +185,7 @@ void expect_grouped(std::int64_t k, std::int64_t n) {
   std::vector<BFloat16> packed = nan_filled(padded_depth(k) * n);
   const T* right = b.const_data_ptr<T>();
   if constexpr (std::is_same_v<T, BFloat16>) {
-    pack_pairs(Strided<const BFloat16>{right, n}, k, n, {packed.data(), n});
+    pack_pairs({right, n}, k, n, {packed.data(), n});
     right = packed.data();
   }
   GroupedWorkspace work;
@@ -305,9 +304,9 @@ TEST(DropoutRows, MaskIsAHashOfTheIndex) {
   on_every_target([&] {
     for (const std::int64_t begin : {0, 5, 64}) {
       const at::Tensor y = at::full({kN}, 9.0F), d_x = at::full({kN}, 9.0F);
-      dropout(rule, x.const_data_ptr<float>(), begin, kN, y.mutable_data_ptr<float>());
-      dropout_backward(rule, d_y.const_data_ptr<float>(), y.const_data_ptr<float>(), begin, kN,
-                       d_x.mutable_data_ptr<float>());
+      dropout(rule, {x.const_data_ptr<float>(), kN}, begin, kN, {y.mutable_data_ptr<float>(), kN});
+      dropout_backward(rule, {d_y.const_data_ptr<float>(), kN}, {y.const_data_ptr<float>(), kN}, begin, kN,
+                       {d_x.mutable_data_ptr<float>(), kN});
       for (std::int64_t i = 0; i < kN; ++i) {
         const auto low = static_cast<std::uint32_t>(rule.seed), high = static_cast<std::uint32_t>(rule.seed >> 32);
         const std::uint32_t hash = scramble(scramble(static_cast<std::uint32_t>(i) + low) ^ high);

@@ -53,7 +53,7 @@ HWY_INLINE void for_vectors(std::int64_t begin, std::int64_t end, const Body& bo
 }
 
 template <class T>
-void Forward(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y) {
+HWY_INLINE void ForwardOf(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y) {
   for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
     Vector v = load_part(x + i, n);
     if (rule.relu) {
@@ -64,7 +64,8 @@ void Forward(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64
 }
 
 template <class T>
-void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x) {
+HWY_INLINE void BackwardOf(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end,
+                           T* d_x) {
   for_vectors(begin, end, [&](std::int64_t i, std::int64_t n) HWY_ATTR {
     // With relu the forward result is 0 exactly where the gradient is.
     const Vector factor =
@@ -74,20 +75,13 @@ void Backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t be
   });
 }
 
-void ForwardFloat(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
-  Forward(rule, x, begin, end, y);
+void Forward(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y) {
+  x.bf16 == nullptr ? ForwardOf(rule, x.f32, begin, end, y.f32) : ForwardOf(rule, x.bf16, begin, end, y.bf16);
 }
-void ForwardBf16(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
-                 c10::BFloat16* y) {
-  Forward(rule, x, begin, end, y);
-}
-void BackwardFloat(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin, std::int64_t end,
-                   float* d_x) {
-  Backward(rule, d_y, y, begin, end, d_x);
-}
-void BackwardBf16(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y, std::int64_t begin,
-                  std::int64_t end, c10::BFloat16* d_x) {
-  Backward(rule, d_y, y, begin, end, d_x);
+void Backward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
+              const RowsOut& d_x) {
+  d_y.bf16 == nullptr ? BackwardOf(rule, d_y.f32, y.f32, begin, end, d_x.f32)
+                      : BackwardOf(rule, d_y.bf16, y.bf16, begin, end, d_x.bf16);
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -96,29 +90,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(ForwardFloat);
-HWY_EXPORT(ForwardBf16);
-HWY_EXPORT(BackwardFloat);
-HWY_EXPORT(BackwardBf16);
+HWY_EXPORT(Forward);
+HWY_EXPORT(Backward);
 
-template <>
-void dropout<float>(const DropoutRule& rule, const float* x, std::int64_t begin, std::int64_t end, float* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardFloat)(rule, x, begin, end, y);
+void dropout(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y) {
+  HWY_DYNAMIC_DISPATCH(Forward)(rule, x, begin, end, y);
 }
-template <>
-void dropout<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* x, std::int64_t begin, std::int64_t end,
-                            c10::BFloat16* y) {
-  HWY_DYNAMIC_DISPATCH(ForwardBf16)(rule, x, begin, end, y);
-}
-template <>
-void dropout_backward<float>(const DropoutRule& rule, const float* d_y, const float* y, std::int64_t begin,
-                             std::int64_t end, float* d_x) {
-  HWY_DYNAMIC_DISPATCH(BackwardFloat)(rule, d_y, y, begin, end, d_x);
-}
-template <>
-void dropout_backward<c10::BFloat16>(const DropoutRule& rule, const c10::BFloat16* d_y, const c10::BFloat16* y,
-                                     std::int64_t begin, std::int64_t end, c10::BFloat16* d_x) {
-  HWY_DYNAMIC_DISPATCH(BackwardBf16)(rule, d_y, y, begin, end, d_x);
+void dropout_backward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
+                      const RowsOut& d_x) {
+  HWY_DYNAMIC_DISPATCH(Backward)(rule, d_y, y, begin, end, d_x);
 }
 
 }  // namespace headroom::kernels

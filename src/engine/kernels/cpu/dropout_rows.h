@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "matmul/matrix.h"
+
 namespace headroom::kernels {
 
 struct DropoutRule {
@@ -13,12 +15,12 @@ struct DropoutRule {
   bool relu;               // apply max(x, 0) first
 };
 
-// Elements [begin, end): y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. T: float or c10::BFloat16.
-template <class T>
-void dropout(const DropoutRule& rule, const T* x, std::int64_t begin, std::int64_t end, T* y);
+// Elements [begin, end) of one row: y = x * scale (max(x, 0) * scale with relu), or 0 where dropped. All arguments have
+// one type.
+void dropout(const DropoutRule& rule, const Rows& x, std::int64_t begin, std::int64_t end, const RowsOut& y);
 
-// dx = dy * scale, or 0 where dropped and, with relu, where the forward result `y` is 0. `y` may be null without relu.
-template <class T>
-void dropout_backward(const DropoutRule& rule, const T* d_y, const T* y, std::int64_t begin, std::int64_t end, T* d_x);
+// dx = dy * scale, or 0 where dropped and, with relu, where the forward result `y` is 0. `y` is not read without relu.
+void dropout_backward(const DropoutRule& rule, const Rows& d_y, const Rows& y, std::int64_t begin, std::int64_t end,
+                      const RowsOut& d_x);
 
 }  // namespace headroom::kernels

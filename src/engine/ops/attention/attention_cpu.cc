@@ -69,49 +69,75 @@ MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOp
   tensors.key_bias = operands.tensors.key_bias;
 }
 
+AttentionGradientTensors::AttentionGradientTensors(const AttentionBackward& back, const AttentionOperands& operands,
+                                                   std::int64_t n_parts)
+    : d_o(prepared(back.grad)),
+      log_sum(back.log_sum.contiguous()),
+      d_q(empty_by_token(operands.q)),
+      d_v(empty_per_head(operands.v, operands.shape.heads, n_parts)),
+      parts(n_parts) {
+  const AttentionArguments& in = back.in;
+  const kernels::AttentionShape& s = operands.shape;
+  const std::int64_t tasks = parts * s.batch;
+  const at::TensorOptions floats = operands.floats();
+  pointers.d_o = view(d_o);
+  pointers.log_sum = log_sum.const_data_ptr<float>();
+  pointers.d_q = view_out(d_q);
+  pointers.d_v = view_out(d_v);
+  if (back.o) {
+    o = prepared(*back.o);
+    pointers.o = view(o);
+  }
+  for (std::size_t i = 0; i < 1 + in.more_keys.size(); ++i) {
+    d_keys.push_back(empty_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads, parts));
+    pointers.d_keys.push_back(view_out(d_keys.back()));
+  }
+  if (in.r) {
+    d_position = empty_by_token(operands.q_position);
+    d_r = at::empty({tasks, s.heads, s.offsets(), s.d_head}, floats);
+    pointers.d_q_position = view_out(d_position);
+    pointers.d_r = view_out(d_r);
+  }
+  if (in.sink) {
+    d_sink = at::empty({tasks, s.heads}, floats);
+    pointers.d_sink = d_sink.mutable_data_ptr<float>();
+  }
+  if (in.factor) {
+    d_query_term = at::empty(in.query_term->sizes(), floats);
+    d_key_term = at::zeros({tasks, s.heads, in.key_term->size(2), s.keys}, floats);
+    pointers.d_query_term = d_query_term.mutable_data_ptr<float>();
+    pointers.d_key_term = d_key_term.mutable_data_ptr<float>();
+  }
+}
+
+AttentionArguments AttentionGradientTensors::result(const AttentionArguments& in) const {
+  AttentionArguments d;
+  d.q = d_q;
+  d.k = per_group(sum_of_parts(d_keys[0], parts), in.k);
+  d.v = per_group(sum_of_parts(d_v, parts), in.v);
+  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
+    d.more_keys.push_back(per_group(sum_of_parts(d_keys[i + 1], parts), in.more_keys[i]));
+  }
+  if (in.r) {
+    d.q_position = d_position.to(in.q_position->scalar_type());
+    d.r = d_r.sum(0).to(in.r->scalar_type());
+  }
+  if (in.sink) {
+    d.sink = d_sink.sum(0).to(in.sink->scalar_type());
+  }
+  if (in.factor) {
+    d.query_term = d_query_term.to(in.query_term->scalar_type());
+    d.key_term = per_group(sum_of_parts(d_key_term, parts), *in.key_term);
+  }
+  return d;
+}
+
 namespace {
 
 // Least number of heads per thread on the decode path: with few keys a head takes less time than waking a thread.
 std::int64_t decode_grain(const kernels::AttentionShape& s) {
   constexpr std::int64_t kMultiplyAdds = 1 << 17;
   return std::max<std::int64_t>(1, kMultiplyAdds / std::max<std::int64_t>(1, 2 * s.queries * s.keys * s.d_head));
-}
-
-AttentionArguments mixture_attention_backward(const AttentionBackward& back, const AttentionOperands& operands) {
-  const AttentionArguments& in = back.in;
-  const kernels::AttentionShape& s = operands.shape;
-  const MixtureOperands mixture(in, operands);
-  const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
-  const at::TensorOptions floats = operands.floats();
-  const at::Tensor d_q = empty_by_token(operands.q), d_v = empty_per_head(operands.v, s.heads);
-  const at::Tensor d_query_term = at::empty(mixture.query_term.sizes(), floats);
-  const at::Tensor d_key_term = at::zeros({s.batch, s.heads, mixture.key_term.size(2), s.keys}, floats);
-  kernels::MixtureGradients out{.d_o = view(d_o),
-                                .o = view(o),
-                                .log_sum = sums.const_data_ptr<float>(),
-                                .d_q = view_out(d_q),
-                                .d_v = view_out(d_v),
-                                .d_keys = {},
-                                .d_query_term = d_query_term.mutable_data_ptr<float>(),
-                                .d_key_term = d_key_term.mutable_data_ptr<float>()};
-  std::vector<at::Tensor> d_keys;
-  for (std::size_t i = 0; i < mixture.tensors.keys.size(); ++i) {
-    d_keys.push_back(empty_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads));
-    out.d_keys.push_back(view_out(d_keys.back()));
-  }
-  at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::mixture_attention_backward(s, mixture.tensors, out, begin, end);
-  });
-  AttentionArguments d;
-  d.q = d_q;
-  d.k = per_group(d_keys[0], in.k);
-  d.v = per_group(d_v, in.v);
-  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
-    d.more_keys.push_back(per_group(d_keys[i + 1], in.more_keys[i]));
-  }
-  d.query_term = d_query_term.to(in.query_term->scalar_type());
-  d.key_term = per_group(d_key_term, *in.key_term);
-  return d;
 }
 
 std::string mixture_refusal(const AttentionInputs& in) {
@@ -158,49 +184,23 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
   return {to.o, to.log_sum};
 }
 
-AttentionArguments plain_attention_backward(const AttentionBackward& back, const AttentionOperands& in) {
-  const at::Tensor d_o = prepared(back.grad), o = prepared(*back.o), sums = back.log_sum.contiguous();
-  const kernels::AttentionShape& s = in.shape;
-  const at::Tensor d_q = empty_by_token(in.q), d_k = empty_per_head(in.k, s.heads), d_v = empty_per_head(in.v, s.heads);
-  at::Tensor d_position, d_r, d_sink;
-  kernels::AttentionGradients out{.d_o = view(d_o),
-                                  .o = view(o),
-                                  .log_sum = sums.const_data_ptr<float>(),
-                                  .d_q = view_out(d_q),
-                                  .d_k = view_out(d_k),
-                                  .d_v = view_out(d_v)};
-  if (in.r.defined()) {
-    d_position = empty_by_token(in.q_position);
-    d_r = at::empty({s.batch, s.heads, s.offsets(), s.d_head}, in.floats());
-    out.d_q_position = view_out(d_position);
-    out.d_r = view_out(d_r);
-  }
-  if (in.sink.defined()) {
-    d_sink = at::empty({s.batch, s.heads}, in.floats());
-    out.d_sink = d_sink.mutable_data_ptr<float>();
-  }
-  at::parallel_for(0, s.batch * s.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::attention_backward(s, in.tensors, out, begin, end);
-  });
-  AttentionArguments d;
-  d.q = d_q;
-  d.k = per_group(d_k, back.in.k);
-  d.v = per_group(d_v, back.in.v);
-  if (in.r.defined()) {
-    d.q_position = d_position.to(back.in.q_position->scalar_type());
-    d.r = d_r.sum(0).to(back.in.r->scalar_type());
-  }
-  if (in.sink.defined()) {
-    d.sink = d_sink.sum(0).to(back.in.sink->scalar_type());
-  }
-  return d;
-}
-
 AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
   const AttentionOperands operands(back.in);
-  return back.in.heads_together() ? composed_attention_backward(back, operands)
-         : back.in.factor         ? mixture_attention_backward(back, operands)
-                                  : plain_attention_backward(back, operands);
+  if (back.in.heads_together()) {
+    return composed_attention_backward(back, operands);
+  }
+  const kernels::AttentionShape& shape = operands.shape;
+  const AttentionGradientTensors gradients(back, operands);
+  const std::optional<MixtureOperands> mixture =
+      back.in.factor ? std::optional<MixtureOperands>(std::in_place, back.in, operands) : std::nullopt;
+  at::parallel_for(0, shape.batch * shape.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (mixture) {
+      kernels::mixture_attention_backward(shape, mixture->tensors, gradients.pointers, begin, end);
+    } else {
+      kernels::attention_backward(shape, operands.tensors, gradients.pointers, begin, end);
+    }
+  });
+  return gradients.result(back.in);
 }
 
 std::string attention_refusal(const AttentionInputs& in) {

@@ -8,12 +8,15 @@
 
 namespace headroom::ops {
 
+using AttentionArguments = FusedAttention::Arguments;
+using AttentionBackward = FusedAttention::Backward;
+
 // Owns the tensors behind the kernels' pointers.
 struct AttentionOperands {
   at::Tensor q, k, v, q_position, r, bias, sink;
   kernels::AttentionShape shape;
   kernels::AttentionTensors tensors;
-  explicit AttentionOperands(const FusedAttention::Arguments& in);
+  explicit AttentionOperands(const AttentionArguments& in);
   at::TensorOptions floats() const { return q.options().dtype(at::kFloat); }
 };
 
@@ -29,11 +32,26 @@ struct MixtureOperands {
   at::Tensor query_term, key_term;
   std::vector<at::Tensor> more_keys;
   kernels::MixtureTensors tensors;
-  MixtureOperands(const FusedAttention::Arguments& in, const AttentionOperands& operands);
+  MixtureOperands(const AttentionArguments& in, const AttentionOperands& operands);
 };
 
-using AttentionArguments = FusedAttention::Arguments;
-using AttentionBackward = FusedAttention::Backward;
+// The gradients of the operands, uninitialised or 0 as the kernels need them; undefined for absent operands. `pointers`
+// has the incoming gradient as well. Those of keys, values, r, sink and key_term are per query head and per part of a
+// sequence ([B * parts, ...]).
+struct AttentionGradientTensors {
+  at::Tensor d_o, o, log_sum, d_q, d_v, d_position, d_r, d_sink, d_query_term, d_key_term;
+  std::vector<at::Tensor> d_keys;
+  kernels::AttentionGradients pointers;
+  std::int64_t parts;
+  AttentionGradientTensors(const AttentionBackward& back, const AttentionOperands& operands, std::int64_t n_parts = 1);
+  // Summed over parts and shared heads, in the types of the operator's arguments.
+  AttentionArguments result(const AttentionArguments& in) const;
+};
+
+// [B * parts, ...] to [B, ...].
+inline at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t parts) {
+  return parts == 1 ? t : t.unflatten(0, {-1, parts}).sum(1);
+}
 
 void composed_attention(const AttentionArguments& in, const AttentionOperands& operands, const AttentionOutputs& to);
 AttentionArguments composed_attention_backward(const AttentionBackward& back, const AttentionOperands& operands);

@@ -101,11 +101,6 @@ std::int64_t gradient_parts(const kernels::AttentionShape& shape) {
   return std::max<std::int64_t>({1, least, std::min(kMostTasks / b, blocks / kBlocks)});
 }
 
-// [B * P, ...] to [B, ...].
-at::Tensor sum_of_parts(const at::Tensor& t, std::int64_t n_parts) {
-  return n_parts == 1 ? t : t.unflatten(0, {-1, n_parts}).sum(1);
-}
-
 HeadMapArguments StageGradients::result(const HeadMapArguments& like, std::int64_t parts) const {
   HeadMapArguments sums;
   if (like.fixed) {
@@ -145,64 +140,19 @@ void composed_attention(const AttentionArguments& in, const AttentionOperands& o
 }
 
 AttentionArguments composed_attention_backward(const AttentionBackward& back, const AttentionOperands& operands) {
-  const AttentionArguments& in = back.in;
   const kernels::AttentionShape& s = operands.shape;
-  const ComposedOperands composed(in, operands);
-  const at::Tensor d_o = prepared(back.grad), sums = back.log_sum.contiguous();
-  const std::int64_t parts = gradient_parts(s), tasks = parts * s.batch;
-  const at::TensorOptions floats = operands.floats();
-  const at::Tensor d_q = empty_by_token(operands.q), d_v = empty_per_head(operands.v, s.heads, parts);
+  const ComposedOperands composed(back.in, operands);
+  const std::int64_t parts = gradient_parts(s);
+  const AttentionGradientTensors gradients(back, operands, parts);
   const StageGradients pre(composed.pre, parts, s.batch), post(composed.post, parts, s.batch);
-  kernels::ComposedGradients out{.parts = parts, .pre = pre.pointers(), .post = post.pointers()};
-  out.attention.d_o = view(d_o);
-  out.attention.log_sum = sums.const_data_ptr<float>();
-  out.attention.d_q = view_out(d_q);
-  out.attention.d_v = view_out(d_v);
-  std::vector<at::Tensor> d_keys;
-  for (std::size_t i = 0; i < 1 + in.more_keys.size(); ++i) {
-    d_keys.push_back(empty_per_head(i == 0 ? in.k : in.more_keys[i - 1], s.heads, parts));
-    out.d_keys.push_back(view_out(d_keys.back()));
-  }
-  at::Tensor d_position, d_r, d_sink, d_query_term, d_key_term;
-  if (in.r) {
-    d_position = empty_by_token(operands.q_position);
-    d_r = at::empty({tasks, s.heads, s.offsets(), s.d_head}, floats);
-    out.attention.d_q_position = view_out(d_position);
-    out.attention.d_r = view_out(d_r);
-  }
-  if (in.sink) {
-    d_sink = at::empty({tasks, s.heads}, floats);
-    out.attention.d_sink = d_sink.mutable_data_ptr<float>();
-  }
-  if (in.factor) {
-    d_query_term = at::empty(composed.mixture->query_term.sizes(), floats);
-    d_key_term = at::zeros({tasks, s.heads, in.key_term->size(2), s.keys}, floats);
-    out.d_query_term = d_query_term.mutable_data_ptr<float>();
-    out.d_key_term = d_key_term.mutable_data_ptr<float>();
-  }
-  at::parallel_for(0, tasks, 1, [&](std::int64_t begin, std::int64_t end) {
+  const kernels::ComposedGradients out{
+      .parts = parts, .attention = gradients.pointers, .pre = pre.pointers(), .post = post.pointers()};
+  at::parallel_for(0, parts * s.batch, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::composed_attention_backward(s, composed.tensors, out, begin, end);
   });
-  AttentionArguments d;
-  d.q = d_q;
-  d.k = per_group(sum_of_parts(d_keys[0], parts), in.k);
-  d.v = per_group(sum_of_parts(d_v, parts), in.v);
-  for (std::size_t i = 0; i < in.more_keys.size(); ++i) {
-    d.more_keys.push_back(per_group(sum_of_parts(d_keys[i + 1], parts), in.more_keys[i]));
-  }
-  if (in.r) {
-    d.q_position = d_position.to(in.q_position->scalar_type());
-    d.r = d_r.sum(0).to(in.r->scalar_type());
-  }
-  if (in.sink) {
-    d.sink = d_sink.sum(0).to(in.sink->scalar_type());
-  }
-  if (in.factor) {
-    d.query_term = d_query_term.to(in.query_term->scalar_type());
-    d.key_term = per_group(sum_of_parts(d_key_term, parts), *in.key_term);
-  }
-  d.pre = pre.result(in.pre, parts);
-  d.post = post.result(in.post, parts);
+  AttentionArguments d = gradients.result(back.in);
+  d.pre = pre.result(back.in.pre, parts);
+  d.post = post.result(back.in.post, parts);
   return d;
 }
 

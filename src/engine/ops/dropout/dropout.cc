@@ -8,6 +8,7 @@
 
 #include "engine/kernels/cpu/dropout_rows.h"
 #include "engine/ops/backend.h"
+#include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
@@ -130,38 +131,26 @@ kernels::DropoutRule rule_of_row(const FusedDropout::Rule& rule, std::int64_t ro
           static_cast<float>(1.0 / (1.0 - rule.p)), rule.relu};
 }
 
-// Calls body(T(), row, index of the row's first element, begin, end) for ranges [begin, end) within rows that cover the
-// tensor; T is its element type.
+// Calls body(row, index of the row's first element, begin, end) for ranges [begin, end) within rows that cover the
+// tensor.
 template <class Body>
 void in_parallel(const at::Tensor& like, const Body& body) {
-  const std::int64_t rows = n_rows(like), per_row = like.numel() / rows;
+  const std::int64_t per_row = like.numel() / n_rows(like);
   at::parallel_for(0, like.numel(), kElementGrain, [&](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t row = begin / per_row, stop = std::min(end, (row + 1) * per_row);
-      if (like.scalar_type() == at::kFloat) {
-        body(float(), row, row * per_row, begin - row * per_row, stop - row * per_row);
-      } else {
-        body(c10::BFloat16(), row, row * per_row, begin - row * per_row, stop - row * per_row);
-      }
+      body(row, row * per_row, begin - row * per_row, stop - row * per_row);
       begin = stop;
     }
   });
 }
 
-template <class T>
-const T* read(const at::Tensor& t, std::int64_t from) {
-  return t.defined() ? static_cast<const T*>(t.const_data_ptr()) + from : nullptr;
-}
-template <class T>
-T* write(const at::Tensor& t, std::int64_t from) {
-  return static_cast<T*>(t.mutable_data_ptr()) + from;
-}
-
 Single dropout_cpu(const FusedDropout::Arguments& in) {
   const at::Tensor x = in.x.contiguous(), y = at::empty(x.sizes(), x.options());
-  in_parallel(x, [&](auto type, std::int64_t row, std::int64_t from, std::int64_t begin, std::int64_t end) {
-    using T = decltype(type);
-    kernels::dropout<T>(rule_of_row(in.rule, row), read<T>(x, from), begin, end, write<T>(y, from));
+  const kernels::Rows from = matrix_rows(x);
+  const kernels::RowsOut to = matrix_rows_out(y);
+  in_parallel(x, [&](std::int64_t row, std::int64_t first, std::int64_t begin, std::int64_t end) {
+    kernels::dropout(rule_of_row(in.rule, row), from.ahead(first), begin, end, to.ahead(first));
   });
   return {y};
 }
@@ -169,10 +158,11 @@ Single dropout_cpu(const FusedDropout::Arguments& in) {
 FusedDropout::Arguments dropout_backward_cpu(const FusedDropout::Backward& back) {
   const at::Tensor grad = back.grad.contiguous(), result = at::empty(grad.sizes(), grad.options());
   const at::Tensor y = back.y ? back.y->contiguous() : at::Tensor();
-  in_parallel(grad, [&](auto type, std::int64_t row, std::int64_t from, std::int64_t begin, std::int64_t end) {
-    using T = decltype(type);
-    kernels::dropout_backward<T>(rule_of_row(back.rule, row), read<T>(grad, from), read<T>(y, from), begin, end,
-                                 write<T>(result, from));
+  const kernels::Rows d_y = matrix_rows(grad), forward = matrix_rows(y);
+  const kernels::RowsOut to = matrix_rows_out(result);
+  in_parallel(grad, [&](std::int64_t row, std::int64_t first, std::int64_t begin, std::int64_t end) {
+    kernels::dropout_backward(rule_of_row(back.rule, row), d_y.ahead(first), forward.ahead(first), begin, end,
+                              to.ahead(first));
   });
   return {result, {}};
 }

@@ -11,6 +11,7 @@
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/ops/argument_struct.h"
 #include "engine/ops/backend.h"
+#include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
@@ -155,7 +156,6 @@ float gelu_of(float x, bool by_tanh) {
 }
 
 // Computes the factors of one token in one stage.
-template <class T>
 class StageFactors {
  public:
   StageFactors(const FactorSizes& sizes, std::int64_t d_model, bool tanh_gelu)
@@ -164,11 +164,11 @@ class StageFactors {
   void low_rank(const float* x, const at::Tensor& w1, const at::Tensor& w2, float* out) {
     const std::int64_t heads = z_.groups * z_.m, columns = 2 * z_.rank * z_.m;
     for (std::int64_t group = 0; group < z_.groups; ++group) {
-      kernels::gemv(x, d_, rows_of(w1, group * d_, z_.inner), 0, z_.inner, inner_.data());
+      kernels::gemv(x, d_, matrix_rows(w1).from(group * d_), z_.inner, inner_.data());
       for (std::int64_t i = 0; i < z_.inner; ++i) {
         inner_.data()[i] = gelu_of(inner_.data()[i], tanh_gelu_);
       }
-      kernels::gemv(inner_.data(), z_.inner, rows_of(w2, group * z_.inner, columns), 0, columns, uw_.data());
+      kernels::gemv(inner_.data(), z_.inner, matrix_rows(w2).from(group * z_.inner), columns, uw_.data());
       for (std::int64_t r = 0; r < 2 * z_.rank; ++r) {
         const float* f = uw_.data() + r * z_.m;
         const float factor = r < z_.rank ? one_over_size(f) : 1.0F;
@@ -181,16 +181,13 @@ class StageFactors {
   }
 
   void gate(const float* x, const at::Tensor& w, float* out) const {
-    kernels::gemv(x, d_, rows_of(w, 0, z_.gates), 0, z_.gates, out);
+    kernels::gemv(x, d_, matrix_rows(w), z_.gates, out);
     for (std::int64_t n = 0; n < z_.gates; ++n) {
       out[n] = std::tanh(out[n]);
     }
   }
 
  private:
-  static kernels::Strided<const T> rows_of(const at::Tensor& w, std::int64_t first, std::int64_t columns) {
-    return {w.const_data_ptr<T>() + first * columns, columns};
-  }
   float one_over_size(const float* f) const {
     double squares = 0.0;
     for (std::int64_t n = 0; n < z_.m; ++n) {
@@ -206,13 +203,12 @@ class StageFactors {
 };
 
 // One task per token and stage, so that the result does not depend on the number of threads.
-template <class T>
-at::Tensor fused_factors(const FactorInputs& in) {
+at::Tensor fused_factors_cpu(const FactorInputs& in) {
   const FactorSizes z(in.weights);
   const auto by_rows = [](const std::vector<at::Tensor>& weights) {
     std::vector<at::Tensor> all;
     for (const at::Tensor& w : weights) {
-      all.push_back(w.contiguous());
+      all.push_back(w.contiguous().flatten(std::min<std::int64_t>(w.dim() - 1, 2)));
     }
     return all;
   };
@@ -223,7 +219,7 @@ at::Tensor fused_factors(const FactorInputs& in) {
   const float* from = x.const_data_ptr<float>();
   float* to = y.mutable_data_ptr<float>();
   at::parallel_for(0, x.size(0) * z.stages, 1, [&](std::int64_t begin, std::int64_t end) {
-    StageFactors<T> factors(z, x.size(1), in.weights.tanh_gelu);
+    StageFactors factors(z, x.size(1), in.weights.tanh_gelu);
     for (std::int64_t i = begin; i < end; ++i) {
       const float* token = from + i / z.stages * x.size(1);
       const auto stage = static_cast<std::size_t>(i % z.stages);
@@ -236,11 +232,6 @@ at::Tensor fused_factors(const FactorInputs& in) {
     }
   });
   return y.to(a_weight(in.weights).scalar_type());
-}
-
-at::Tensor fused_factors_cpu(const FactorInputs& in) {
-  return a_weight(in.weights).scalar_type() == at::kFloat ? fused_factors<float>(in)
-                                                          : fused_factors<kernels::BFloat16>(in);
 }
 
 bool wants_gradient(const FactorInputs& in) {

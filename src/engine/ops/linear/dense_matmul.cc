@@ -8,6 +8,7 @@
 
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
+#include "engine/ops/heads_on_cpu.h"
 
 namespace headroom::ops {
 namespace {
@@ -79,15 +80,11 @@ struct Parts {
       : n(n_rows), count(parts_for(n_rows * columns)), rows((n_rows + count - 1) / count) {}
   std::int64_t begin(std::int64_t part) const { return std::min(n, part * rows); }
   std::int64_t size(std::int64_t part) const { return std::min(rows, n - begin(part)); }
+  void add(std::int64_t part, const kernels::GemvInput& x, const kernels::Rows& w, std::int64_t columns,
+           kernels::Strided<float> sums) const {
+    kernels::gemv(x.part(begin(part), size(part)), w.from(begin(part)), 0, columns, sums);
+  }
 };
-
-template <class T>
-void add_part(const Parts& parts, std::int64_t part, const kernels::GemvInput& x, kernels::Strided<const T> w,
-              std::int64_t columns, kernels::Strided<float> sums) {
-  const std::int64_t first = parts.begin(part);
-  kernels::gemv(x.part(first, parts.size(part)), kernels::Strided<const T>{w.data + first * w.stride, w.stride}, 0,
-                columns, sums);
-}
 
 void add(const float* sum, std::int64_t columns, float* y) {
   for (std::int64_t j = 0; j < columns; ++j) {
@@ -100,14 +97,13 @@ void begin_with(const float* bias, std::int64_t columns, float* y) {
 }
 
 // One row: one thread reads each part.
-template <class T>
-void multiply_row(const kernels::GemvInput& x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
+void multiply_row(const kernels::GemvInput& x, const kernels::Rows& w, std::int64_t columns, const float* bias,
                   float* y) {
   const Parts parts(x.n, columns);
   kernels::Buffer sums(parts.count * columns);
   at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
-      add_part(parts, part, x, w, columns, {sums.data() + part * columns, columns});
+      parts.add(part, x, w, columns, {sums.data() + part * columns, columns});
     }
   });
   begin_with(bias, columns, y);
@@ -117,9 +113,7 @@ void multiply_row(const kernels::GemvInput& x, kernels::Strided<const T> w, std:
 }
 
 // Several rows: the same sums, in blocks of columns that stay in the caches for all rows.
-template <class T>
-void multiply_rows(kernels::GemvInput x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
-                   float* y) {
+void multiply_rows(kernels::GemvInput x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   if (x.count == 1) {
     return multiply_row(x, w, columns, bias, y);
   }
@@ -137,7 +131,7 @@ void multiply_rows(kernels::GemvInput x, kernels::Strided<const T> w, std::int64
     for (std::int64_t j = begin * wide; j < std::min(columns, end * wide); j += wide) {
       const std::int64_t width = std::min(wide, columns - j);
       for (std::int64_t part = 0; part < parts.count; ++part) {
-        add_part(parts, part, x, kernels::Strided<const T>{w.data + j, w.stride}, width, {sums.data(), wide});
+        parts.add(part, x, w.ahead(j), width, {sums.data(), wide});
         for (std::int64_t r = 0; r < x.count; ++r) {
           float* to = y + r * columns + j;
           if (part == 0) {
@@ -150,9 +144,7 @@ void multiply_rows(kernels::GemvInput x, kernels::Strided<const T> w, std::int64
   });
 }
 
-template <class T>
-void multiply_columns(kernels::GemvInput x, kernels::Strided<const T> w, std::int64_t columns, const float* bias,
-                      float* y) {
+void multiply_columns(kernels::GemvInput x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   const std::int64_t parts = parts_for(x.n * columns);
   at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
     kernels::gemv_transposed(x, w, begin, end, {y, columns});
@@ -163,27 +155,21 @@ void multiply_columns(kernels::GemvInput x, kernels::Strided<const T> w, std::in
 }
 
 // The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
-template <class T>
 at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({a.size(0), b.size(1)}, x.options());
   const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
   const bool by_rows = b.stride(1) == 1;
-  const auto run = by_rows ? multiply_rows<T> : multiply_columns<T>;
-  run({x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)},
-      {b.const_data_ptr<T>(), by_rows ? b.stride(0) : b.stride(1)}, b.size(1),
+  const auto run = by_rows ? multiply_rows : multiply_columns;
+  run({x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)}, matrix_rows(by_rows ? b : b.t()), b.size(1),
       bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
   return y.to(a.scalar_type());
-}
-
-at::Tensor gemv_by_type(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  return a.scalar_type() == at::kFloat ? gemv_rows<float>(a, b, bias) : gemv_rows<kernels::BFloat16>(a, b, bias);
 }
 
 }  // namespace
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   if (a.size(0) == 1 && suits_gemv(a, b, bias)) {
-    return gemv_by_type(a, b, bias);
+    return gemv_rows(a, b, bias);
   }
   if (!suits_one_dnn(a, b)) {
     // In bf16 torch uses oneDNN, too. Its AMX tiles read the memory between rows of odd length and multiply it by zero,
@@ -200,7 +186,7 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
                                         const std::optional<at::Tensor>& bias) {
   if (a.numel() > 0 && suits_gemv(a, b, bias)) {
-    return gemv_by_type(a, b, bias);
+    return gemv_rows(a, b, bias);
   }
   std::vector<at::Tensor> rows;
   for (const at::Tensor& row : a.split(1)) {

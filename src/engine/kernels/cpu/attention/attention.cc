@@ -204,7 +204,7 @@ void attention_backward(const AttentionShape& s, const AttentionTensors& in, con
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, extent_of(s, row), w);
     }
-    store_transposed({w.d_keys.data(), w.key_width}, s.d_head, s.keys, out.d_k.rows(b, h), w.staging);
+    store_transposed({w.d_keys.data(), w.key_width}, s.d_head, s.keys, out.d_keys[0].rows(b, h), w.staging);
     store_transposed({w.d_values.data(), w.key_width}, s.d_value, s.keys, out.d_v.rows(b, h), w.staging);
     if (relative) {
       store_transposed({w.d_offsets.data(), w.offset_width}, s.d_head, s.offsets(), out.d_r.rows(b, h), w.staging);

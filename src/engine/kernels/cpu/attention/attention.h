@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/kernels/cpu/matmul/rows.h"
 
@@ -44,13 +45,16 @@ void attention_decode(const AttentionShape& shape, const AttentionTensors& in, c
                       std::int64_t begin, std::int64_t end);
 
 struct AttentionGradients {
-  Heads d_o, o;                // inputs, of one type
-  const float* log_sum;        // input
-  HeadsOut d_q, d_q_position;  // outputs
+  Heads d_o, o;                     // inputs, of one type
+  const float* log_sum = nullptr;   // input
+  HeadsOut d_q, d_q_position = {};  // outputs
   // Outputs per query head: the caller sums over heads that share a key and, for r, over the batch.
-  HeadsOut d_k, d_v;        // [B, H, S, e], [B, H, S, w]
-  HeadsOut d_r;             // [B, H, C, e]
-  float* d_sink = nullptr;  // [B, H]
+  std::vector<HeadsOut> d_keys;   // [B, H, S, e], one for each dot product of a mixture
+  HeadsOut d_v;                   // [B, H, S, w]
+  HeadsOut d_r = {};              // [B, H, C, e]
+  float* d_sink = nullptr;        // [B, H]
+  float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
+  float* d_key_term = nullptr;    // of a mixture, [B, H, R, S], added to
 };
 
 void attention_backward(const AttentionShape& shape, const AttentionTensors& in, const AttentionGradients& out,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "attention.h"
+#include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/operands.h"
 #include "engine/kernels/cpu/matmul/rows.h"
@@ -74,10 +75,10 @@ struct OffsetGradients {
   OffsetGradients(const AttentionShape& s, const Extent& e, const Left& d, Buffer& buffer)
       : first(e.first_offset(s) / 2 * 2), n(e.offset_columns()) {
     if (d.bf16 == nullptr) {
-      rows = {place(s, e, Strided<const float>{d.f32, d.stride}, buffer.data()), nullptr, n};
+      rows = {place(s, e, Strided<const float>{d.f32, d.stride}, buffer.data()), n};
     } else {
       auto* halves = reinterpret_cast<BFloat16*>(buffer.data());
-      rows = {nullptr, place(s, e, Strided<const BFloat16>{d.bf16, d.stride}, halves), n};
+      rows = {place(s, e, Strided<const BFloat16>{d.bf16, d.stride}, halves), n};
     }
   }
 

@@ -90,38 +90,6 @@ void ProbabilityRow(const ScoreRow& row, float log_sum, float* scores) {
   clear_invisible(row, scores);
 }
 
-float Dot(const float* a, const float* b, std::int64_t n);
-
-void SoftmaxBackwardRow(const float* p, std::int64_t n, float factor, float* d_p) {
-  const Tag d;
-  const Vector delta = hn::Set(d, Dot(p, d_p, n)), f = hn::Set(d, factor);
-  for_lanes(0, n, [&](const auto lanes, std::int64_t i) HWY_ATTR {
-    const Vector weight = hn::Mul(lanes.load(p + i), f);
-    lanes.store(hn::Mul(weight, hn::Sub(lanes.load(d_p + i), delta)), d_p + i);
-  });
-}
-
-void ScaledCopy(const float* from, float factor, std::int64_t n, float* to);
-
-float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
-  if (target < 0) {
-    std::fill(logits, logits + n, 0.0F);
-    return 0.0F;
-  }
-  float sum = 0.0F;
-  const float biased = logits[target] + (bias == nullptr ? 0.0F : bias[target]);
-  const float log_sum = ExpRow({0, n, n, 1.0F, nullptr, bias}, logits, &sum);
-  ScaledCopy(logits, weight / sum, n, logits);
-  logits[target] -= weight;
-  return log_sum - biased;
-}
-
-void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
-  const Vector f = hn::Set(Tag(), factor);
-  for_lanes(0, n,
-            [&](const auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + i), f), to + i); });
-}
-
 template <class T>
 HWY_INLINE float DotOf(const T* a, const T* b, std::int64_t n) {
   const Tag d;
@@ -138,11 +106,36 @@ HWY_INLINE float DotOf(const T* a, const T* b, std::int64_t n) {
   return sum;
 }
 
-float Dot(const float* a, const float* b, std::int64_t n) {
-  return DotOf(a, b, n);
+float Dot(const Rows& a, const Rows& b, std::int64_t n) {
+  return a.bf16 == nullptr ? DotOf(a.f32, b.f32, n) : DotOf(a.bf16, b.bf16, n);
 }
-float HalfDot(const c10::BFloat16* a, const c10::BFloat16* b, std::int64_t n) {
-  return DotOf(a, b, n);
+
+void SoftmaxBackwardRow(const float* p, std::int64_t n, float factor, float* d_p) {
+  const Tag d;
+  const Vector delta = hn::Set(d, DotOf<float>(p, d_p, n)), f = hn::Set(d, factor);
+  for_lanes(0, n, [&](const auto lanes, std::int64_t i) HWY_ATTR {
+    const Vector weight = hn::Mul(lanes.load(p + i), f);
+    lanes.store(hn::Mul(weight, hn::Sub(lanes.load(d_p + i), delta)), d_p + i);
+  });
+}
+
+void ScaledCopy(const float* from, float factor, std::int64_t n, float* to) {
+  const Vector f = hn::Set(Tag(), factor);
+  for_lanes(0, n,
+            [&](const auto lanes, std::int64_t i) HWY_ATTR { lanes.store(hn::Mul(lanes.load(from + i), f), to + i); });
+}
+
+float CrossEntropyRow(float* logits, const float* bias, std::int64_t n, std::int64_t target, float weight) {
+  if (target < 0) {
+    std::fill(logits, logits + n, 0.0F);
+    return 0.0F;
+  }
+  float sum = 0.0F;
+  const float biased = logits[target] + (bias == nullptr ? 0.0F : bias[target]);
+  const float log_sum = ExpRow({0, n, n, 1.0F, nullptr, bias}, logits, &sum);
+  ScaledCopy(logits, weight / sum, n, logits);
+  logits[target] -= weight;
+  return log_sum - biased;
 }
 
 const char* TargetName() {
@@ -182,7 +175,6 @@ HWY_EXPORT(SoftmaxBackwardRow);
 HWY_EXPORT(CrossEntropyRow);
 HWY_EXPORT(ScaledCopy);
 HWY_EXPORT(Dot);
-HWY_EXPORT(HalfDot);
 HWY_EXPORT(TargetName);
 
 float exp_row(const ScoreRow& row, float* scores, float* sum) {
@@ -203,11 +195,8 @@ float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::i
 void scaled_copy(const float* from, float factor, std::int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(ScaledCopy)(from, factor, n, to);
 }
-float dot(const float* a, const float* b, std::int64_t n) {
+float dot(const Rows& a, const Rows& b, std::int64_t n) {
   return HWY_DYNAMIC_DISPATCH(Dot)(a, b, n);
-}
-float dot(const BFloat16* a, const BFloat16* b, std::int64_t n) {
-  return HWY_DYNAMIC_DISPATCH(HalfDot)(a, b, n);
 }
 const char* simd_target() {
   return HWY_DYNAMIC_DISPATCH(TargetName)();

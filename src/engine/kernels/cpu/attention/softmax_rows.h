@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/kernels/cpu/matmul/bfloat16.h"
+#include "engine/kernels/cpu/matmul/matrix.h"
 
 namespace headroom::kernels {
 
@@ -36,8 +36,11 @@ float cross_entropy_row(float* logits, const float* bias, std::int64_t n, std::i
 // to = from * factor; may be in place.
 void scaled_copy(const float* from, float factor, std::int64_t n, float* to);
 
-float dot(const float* a, const float* b, std::int64_t n);
-float dot(const BFloat16* a, const BFloat16* b, std::int64_t n);
+// Dot product of two rows of one type.
+float dot(const Rows& a, const Rows& b, std::int64_t n);
+inline float dot(const float* a, const float* b, std::int64_t n) {
+  return dot(Rows(a, n), Rows(b, n), n);
+}
 
 // The instruction set in use, as Highway names it ("AVX3", "AVX2", ...).
 const char* simd_target();

@@ -123,36 +123,23 @@ std::int64_t rows_per_call(std::int64_t m) {
   return m > kTile && has_amx_bfloat16() ? m / kTile * kTile : m;
 }
 
-namespace {
-
-// Zeroes the pairs of padding rows, from row k on.
-void clear_pairs(std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
-  for (std::int64_t i = even(k); i < padded_depth(k); i += 2) {
-    std::fill_n(to.data + i * to.stride, 2 * n, BFloat16(0.0F));
-  }
-}
-
-}  // namespace
-
 void pack_row_pair(const ScaledRow& first, const ScaledRow& second, std::int64_t n, BFloat16* to) {
   HWY_DYNAMIC_DISPATCH(PackPair)(first, second, n, to);
 }
 
-void pack_pairs(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
+void pack_pairs(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
   for (std::int64_t i = 0; i < k; i += 2) {
-    const BFloat16* row = from.data + i * from.stride;
-    pack_row_pair({row}, {i + 1 < k ? row + from.stride : nullptr}, n, to.data + i * to.stride);
+    const Rows first = from.from(i), second = i + 1 < k ? from.from(i + 1) : Rows();
+    BFloat16* pairs = to.data + i * to.stride;
+    if (from.bf16 != nullptr) {
+      pack_row_pair({first.bf16}, {second.bf16}, n, pairs);
+    } else {
+      HWY_DYNAMIC_DISPATCH(RoundAndPackPair)(first.f32, second.f32, n, pairs);
+    }
   }
-  clear_pairs(k, n, to);
-}
-
-void pack_pairs(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
-  for (std::int64_t i = 0; i < k; i += 2) {
-    const float* row = from.data + i * from.stride;
-    HWY_DYNAMIC_DISPATCH(RoundAndPackPair)
-    (row, i + 1 < k ? row + from.stride : nullptr, n, to.data + i * to.stride);
+  for (std::int64_t i = even(k); i < padded_depth(k); i += 2) {
+    std::fill_n(to.data + i * to.stride, 2 * n, BFloat16(0.0F));
   }
-  clear_pairs(k, n, to);
 }
 
 void transpose_pairs(Strided<const BFloat16> from, std::int64_t rows, std::int64_t k, BFloat16* to,
@@ -171,27 +158,14 @@ void widen_to_float32(const BFloat16* from, std::int64_t n, float* to) {
   HWY_DYNAMIC_DISPATCH(Widen)(from, n, to);
 }
 
-namespace {
-
-// Calls write(i, row) for each row and zeroes its elements from k to padded_depth(k).
-template <class Write>
-void pad_each_row(std::int64_t m, std::int64_t k, BFloat16* to, const Write& write) {
+void pad_rows(const Rows& from, std::int64_t m, std::int64_t k, BFloat16* to) {
   const std::int64_t width = padded_depth(k);
   for (std::int64_t i = 0; i < m; ++i) {
-    write(i, to + i * width);
-    std::fill(to + i * width + k, to + (i + 1) * width, BFloat16(0.0F));
+    const Rows row = from.from(i);
+    BFloat16* padded = to + i * width;
+    row.bf16 == nullptr ? round_to_bfloat16(row.f32, k, padded) : void(std::copy_n(row.bf16, k, padded));
+    std::fill(padded + k, padded + width, BFloat16(0.0F));
   }
-}
-
-}  // namespace
-
-void pad_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to) {
-  pad_each_row(m, k, to,
-               [&](std::int64_t i, BFloat16* row) { round_to_bfloat16(from.data + i * from.stride, k, row); });
-}
-
-void pad_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to) {
-  pad_each_row(m, k, to, [&](std::int64_t i, BFloat16* row) { std::copy_n(from.data + i * from.stride, k, row); });
 }
 
 bool is_packed_depth(Strided<const BFloat16> from, std::int64_t k) {
@@ -215,7 +189,7 @@ void unpack_pairs_transposed(const BFloat16* pairs, std::int64_t k, std::int64_t
 }
 
 void transpose(Strided<const BFloat16> from, std::int64_t rows, std::int64_t columns, BFloat16* to, BFloat16* work) {
-  pack_pairs(from, rows, columns, Strided<BFloat16>{work, columns});
+  pack_pairs(from, rows, columns, {work, columns});
   unpack_pairs_transposed(work, rows, columns, to);
 }
 

@@ -5,15 +5,11 @@
 // and zeros beyond row k. The left operand is row-major with rows of K elements.
 #pragma once
 
-#include <c10/util/BFloat16.h>
-
 #include <cstdint>
 
 #include "matrix.h"
 
 namespace headroom::kernels {
-
-using c10::BFloat16;
 
 // k rounded up to an even number.
 constexpr std::int64_t even(std::int64_t k) {
@@ -42,8 +38,7 @@ struct ScaledRow {
 void pack_row_pair(const ScaledRow& first, const ScaledRow& second, std::int64_t n, BFloat16* to);
 
 // Packs rows [k, n] as a right operand; float32 is rounded. to.stride counts pairs.
-void pack_pairs(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
-void pack_pairs(Strided<const float> from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
+void pack_pairs(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat16> to);
 
 // Packs the transpose of `from` [n, k] as a right operand without gaps.
 void pack_pairs_transposed(Strided<const BFloat16> from, std::int64_t k, std::int64_t n, BFloat16* to);
@@ -58,8 +53,7 @@ void round_to_bfloat16(const float* from, std::int64_t n, BFloat16* to);
 void widen_to_float32(const BFloat16* from, std::int64_t n, float* to);
 
 // Copies rows [m, k], rounding float32, to a left operand [m, padded_depth(k)].
-void pad_rows(Strided<const float> from, std::int64_t m, std::int64_t k, BFloat16* to);
-void pad_rows(Strided<const BFloat16> from, std::int64_t m, std::int64_t k, BFloat16* to);
+void pad_rows(const Rows& from, std::int64_t m, std::int64_t k, BFloat16* to);
 
 // Turns pairs of rows [K / 2, n, 2] into a left operand [n, K], K = padded_depth(k).
 void unpack_pairs_transposed(const BFloat16* pairs, std::int64_t k, std::int64_t n, BFloat16* to);

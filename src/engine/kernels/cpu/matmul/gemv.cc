@@ -159,7 +159,8 @@ struct DotsOf {
 };
 
 template <class T>
-HWY_INLINE void RowsOf(const GemvInput& x, Strided<const T> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+HWY_INLINE void MultiplyRows(const GemvInput& x, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                             Strided<float> y) {
   for (std::int64_t r = 0; r < x.count; ++r) {
     std::fill(y.data + r * y.stride + begin, y.data + r * y.stride + end, 0.0F);
   }
@@ -180,8 +181,8 @@ HWY_INLINE void RowsOf(const GemvInput& x, Strided<const T> w, std::int64_t begi
 }
 
 template <class T>
-HWY_INLINE void ColumnsOf(const GemvInput& x, Strided<const T> w, std::int64_t begin, std::int64_t end,
-                          Strided<float> y) {
+HWY_INLINE void MultiplyColumns(const GemvInput& x, Strided<const T> w, std::int64_t begin, std::int64_t end,
+                                Strided<float> y) {
   if (x.count == 1) {  // attention's rows are short: skip the grouping
     for (std::int64_t j = begin; j < end; ++j) {
       Dots<1>(x.data, x.stride, x.n, w.data + j * w.stride, y.data + j, y.stride);
@@ -193,19 +194,11 @@ HWY_INLINE void ColumnsOf(const GemvInput& x, Strided<const T> w, std::int64_t b
   }
 }
 
-void Rows(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
-  RowsOf(x, w, begin, end, y);
+void Gemv(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  w.visit([&](const auto weights) HWY_ATTR { MultiplyRows(x, weights, begin, end, y); });
 }
-void Columns(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
-  ColumnsOf(x, w, begin, end, y);
-}
-void RowsBf16(const GemvInput& x, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
-              Strided<float> y) {
-  RowsOf(x, w, begin, end, y);
-}
-void ColumnsBf16(const GemvInput& x, Strided<const c10::BFloat16> w, std::int64_t begin, std::int64_t end,
-                 Strided<float> y) {
-  ColumnsOf(x, w, begin, end, y);
+void GemvTransposed(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  w.visit([&](const auto weights) HWY_ATTR { MultiplyColumns(x, weights, begin, end, y); });
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -214,10 +207,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(Rows);
-HWY_EXPORT(Columns);
-HWY_EXPORT(RowsBf16);
-HWY_EXPORT(ColumnsBf16);
+HWY_EXPORT(Gemv);
+HWY_EXPORT(GemvTransposed);
 
 void interleave_rows(const GemvInput& x, float* columns) {
   for (std::int64_t i = 0; i < x.n; ++i) {
@@ -227,20 +218,11 @@ void interleave_rows(const GemvInput& x, float* columns) {
   }
 }
 
-void gemv(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
-  HWY_DYNAMIC_DISPATCH(Rows)(x, w, begin, end, y);
+void gemv(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(Gemv)(x, w, begin, end, y);
 }
-void gemv_transposed(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end,
-                     Strided<float> y) {
-  HWY_DYNAMIC_DISPATCH(Columns)(x, w, begin, end, y);
-}
-
-void gemv(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end, Strided<float> y) {
-  HWY_DYNAMIC_DISPATCH(RowsBf16)(x, w, begin, end, y);
-}
-void gemv_transposed(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
-                     Strided<float> y) {
-  HWY_DYNAMIC_DISPATCH(ColumnsBf16)(x, w, begin, end, y);
+void gemv_transposed(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y) {
+  HWY_DYNAMIC_DISPATCH(GemvTransposed)(x, w, begin, end, y);
 }
 
 }  // namespace headroom::kernels

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "bfloat16.h"
+#include "matrix.h"
 
 namespace headroom::kernels {
 
@@ -23,24 +23,17 @@ struct GemvInput {
 void interleave_rows(const GemvInput& x, float* columns);
 
 // y[r][j] = sum_i x[r][i] w[i][j] for j in [begin, end), accumulated in float32; w [n, ...] is row-major.
-void gemv(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end, Strided<float> y);
-void gemv(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end, Strided<float> y);
+void gemv(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y);
 
 // y[r][j] = sum_i x[r][i] w[j][i] for j in [begin, end): w [..., n] is the transposed matrix.
-void gemv_transposed(const GemvInput& x, Strided<const float> w, std::int64_t begin, std::int64_t end,
-                     Strided<float> y);
-void gemv_transposed(const GemvInput& x, Strided<const BFloat16> w, std::int64_t begin, std::int64_t end,
-                     Strided<float> y);
+void gemv_transposed(const GemvInput& x, const Rows& w, std::int64_t begin, std::int64_t end, Strided<float> y);
 
-// The same for one vector x [n].
-template <class T>
-void gemv(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end, float* y) {
-  gemv({x, 1, n, 0}, w, begin, end, {y, 0});
+// The same for one vector x [n] and columns [0, columns).
+inline void gemv(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y) {
+  gemv({x, 1, n, 0}, w, 0, columns, {y, 0});
 }
-template <class T>
-void gemv_transposed(const float* x, std::int64_t n, Strided<const T> w, std::int64_t begin, std::int64_t end,
-                     float* y) {
-  gemv_transposed({x, 1, n, 0}, w, begin, end, {y, 0});
+inline void gemv_transposed(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y) {
+  gemv_transposed({x, 1, n, 0}, w, 0, columns, {y, 0});
 }
 
 }  // namespace headroom::kernels

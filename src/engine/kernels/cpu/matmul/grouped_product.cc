@@ -170,7 +170,7 @@ void grouped_gemv(const RoutedRows<T>& rows, const Assignments& assignments, con
   for (std::int64_t i = 0; i < assignments.count; ++i) {
     if (assignments.data[i] != kNoAssignment) {
       const float* x = in_float(rows.row_of(assignments.data[i]), b.k, work);
-      gemv(x, b.k, Strided<const T>{b.data, b.n}, 0, b.n, sums + i * b.n);
+      gemv(x, b.k, {b.data, b.n}, b.n, sums + i * b.n);
     }
   }
   store_sums(sums, assignments.count * b.n, to);

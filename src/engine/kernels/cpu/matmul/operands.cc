@@ -21,22 +21,6 @@ void copy_as_float32(const Rows& from, std::int64_t n, float* to) {
   }
 }
 
-void pad(const Rows& from, std::int64_t m, std::int64_t k, BFloat16* to) {
-  if (from.bf16 == nullptr) {
-    pad_rows(Strided<const float>{from.f32, from.stride}, m, k, to);
-  } else {
-    pad_rows(Strided<const BFloat16>{from.bf16, from.stride}, m, k, to);
-  }
-}
-
-void pair(const Rows& from, std::int64_t k, std::int64_t n, Strided<BFloat16> to) {
-  if (from.bf16 == nullptr) {
-    pack_pairs(Strided<const float>{from.f32, from.stride}, k, n, to);
-  } else {
-    pack_pairs(Strided<const BFloat16>{from.bf16, from.stride}, k, n, to);
-  }
-}
-
 }  // namespace
 
 void multiply(const TileSize& size, const Left& a, const Right& b, Strided<float> c, bool add) {
@@ -60,7 +44,7 @@ void PackedOperands::set_pairs_of_columns(std::int64_t i, const Rows& from, std:
   Strided<const BFloat16> aligned{from.bf16, from.stride};
   if (from.bf16 == nullptr || !is_packed_depth(aligned, k_)) {
     BFloat16* filled = bfloat16_in(work_, rows * k);
-    pad(from, rows, k_, filled);
+    pad_rows(from, rows, k_, filled);
     aligned = {filled, k};
   }
   transpose_pairs(aligned, rows, k, pairs(i), n_);
@@ -80,7 +64,7 @@ void PackedOperands::set_columns(std::int64_t i, const Rows& from, std::int64_t 
 
 void PackedOperands::set_rows(std::int64_t i, const Rows& from, std::int64_t rows, std::int64_t columns) {
   if (bf16_) {
-    pair(from, rows, columns, {pairs(i), n_});
+    pack_pairs(from, rows, columns, {pairs(i), n_});
     std::fill(pairs(i) + padded_depth(rows) * n_, pairs(i) + size_, BFloat16(0.0F));
     return;
   }
@@ -98,12 +82,11 @@ Right PackedOperands::operator[](std::int64_t i) const {
 
 Left ScratchOperands::left(const Rows& rows, std::int64_t m, std::int64_t k) {
   if (!bf16_) {
-    const Strided<const float> there = as_float32(rows, m, k, left_);
-    return {there.data, nullptr, there.stride};
+    return as_float32(rows, m, k, left_);
   }
   BFloat16* to = bfloat16_in(left_, m * padded_depth(k));
-  pad(rows, m, k, to);
-  return {nullptr, to, padded_depth(k)};
+  pad_rows(rows, m, k, to);
+  return {to, padded_depth(k)};
 }
 
 Left ScratchOperands::left_columns(const Rows& from, std::int64_t k, std::int64_t m) {
@@ -111,12 +94,12 @@ Left ScratchOperands::left_columns(const Rows& from, std::int64_t k, std::int64_
     const std::int64_t width = padded_depth(k);
     BFloat16* to = bfloat16_in(left_, m * width);
     transpose(Strided<const BFloat16>{from.bf16, from.stride}, k, m, to, bfloat16_in(transposed_, m * width));
-    return {nullptr, to, width};
+    return {to, width};
   }
   const Strided<const float> rows = as_float32(from, k, m, left_);
   transposed_.reserve(k * m);
   transpose(rows, k, m, {transposed_.data(), k});
-  return left({transposed_.data(), nullptr, k}, m, k);
+  return left({transposed_.data(), k}, m, k);
 }
 
 Right ScratchOperands::right(const Rows& rows, std::int64_t k, std::int64_t n) {
@@ -125,7 +108,7 @@ Right ScratchOperands::right(const Rows& rows, std::int64_t k, std::int64_t n) {
     return {there.data, nullptr, there.stride};
   }
   BFloat16* to = bfloat16_in(right_, padded_depth(k) * n);
-  pair(rows, k, n, {to, n});
+  pack_pairs(rows, k, n, {to, n});
   return {nullptr, to, n};
 }
 

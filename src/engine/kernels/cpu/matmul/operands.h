@@ -58,15 +58,9 @@ class ScratchOperands {
   explicit ScratchOperands(bool bf16) : bf16_(bf16) {}
 
   Left left(const Rows& rows, std::int64_t m, std::int64_t k);
-  Left left(Strided<const float> rows, std::int64_t m, std::int64_t k) {
-    return left(Rows{rows.data, nullptr, rows.stride}, m, k);
-  }
   // The transpose of `from` [k, m].
   Left left_columns(const Rows& from, std::int64_t k, std::int64_t m);
   Right right(const Rows& rows, std::int64_t k, std::int64_t n);
-  Right right(Strided<const float> rows, std::int64_t k, std::int64_t n) {
-    return right(Rows{rows.data, nullptr, rows.stride}, k, n);
-  }
 
  private:
   bool bf16_;

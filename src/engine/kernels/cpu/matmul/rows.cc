@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "engine/kernels/cpu/attention/softmax_rows.h"
-#include "gemv.h"
-
 namespace headroom::kernels {
 
 Strided<const float> as_float32(const Rows& from, std::int64_t m, std::int64_t n, Buffer& staging) {
@@ -16,26 +13,6 @@ Strided<const float> as_float32(const Rows& from, std::int64_t m, std::int64_t n
     widen_to_float32(from.bf16 + i * from.stride, n, staging.data() + i * n);
   }
   return {staging.data(), n};
-}
-
-float dot(const Rows& a, const Rows& b, std::int64_t n) {
-  return a.bf16 == nullptr ? kernels::dot(a.f32, b.f32, n) : kernels::dot(a.bf16, b.bf16, n);
-}
-
-void gemv(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y) {
-  if (w.bf16 == nullptr) {
-    kernels::gemv(x, n, Strided<const float>{w.f32, w.stride}, 0, columns, y);
-  } else {
-    kernels::gemv(x, n, Strided<const BFloat16>{w.bf16, w.stride}, 0, columns, y);
-  }
-}
-
-void gemv_transposed(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y) {
-  if (w.bf16 == nullptr) {
-    kernels::gemv_transposed(x, n, Strided<const float>{w.f32, w.stride}, 0, columns, y);
-  } else {
-    kernels::gemv_transposed(x, n, Strided<const BFloat16>{w.bf16, w.stride}, 0, columns, y);
-  }
 }
 
 Strided<float> staged_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging) {

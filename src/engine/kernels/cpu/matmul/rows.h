@@ -1,5 +1,5 @@
-// Views of rows and of tensors of heads in float32 or bfloat16, and conversions of rows. Kernels read and write the
-// tensors in place and compute in float32.
+// Views of tensors of heads in float32 or bfloat16, and conversions of rows. Kernels read and write the tensors in
+// place and compute in float32.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,6 @@
 #include "bfloat16.h"
 
 namespace headroom::kernels {
-
-// Rows of float32 or of bfloat16: one of the pointers is null, both if there is no tensor.
-template <class Float, class Bfloat>
-struct RowsOf {
-  Float* f32 = nullptr;
-  Bfloat* bf16 = nullptr;
-  std::int64_t stride = 0;
-
-  RowsOf from(std::int64_t i) const { return ahead(i * stride); }
-  RowsOf ahead(std::int64_t n) const {
-    return {f32 == nullptr ? nullptr : f32 + n, bf16 == nullptr ? nullptr : bf16 + n, stride};
-  }
-};
-using Rows = RowsOf<const float, const BFloat16>;
-using RowsOut = RowsOf<float, BFloat16>;
 
 // A tensor [B, heads, rows, e] with a contiguous last axis.
 template <class R>
@@ -39,13 +24,6 @@ using HeadsOut = HeadsOf<RowsOut>;
 
 // Rows [m, n] as float32: in place, or converted into `staging`.
 Strided<const float> as_float32(const Rows& from, std::int64_t m, std::int64_t n, Buffer& staging);
-
-// Dot product of two rows of one type.
-float dot(const Rows& a, const Rows& b, std::int64_t n);
-
-// gemv() and gemv_transposed() (gemv.h) for weights of either type, columns [0, columns).
-void gemv(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y);
-void gemv_transposed(const float* x, std::int64_t n, const Rows& w, std::int64_t columns, float* y);
 
 // Where to compute float32 rows [m, n] destined for `to`: `to` itself, or `staging` if `to` is bfloat16, from where
 // store_rows() rounds them. store_rows() does nothing for float32.

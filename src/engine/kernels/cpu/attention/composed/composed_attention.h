@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "engine/kernels/cpu/attention/attention.h"
 #include "engine/kernels/cpu/attention/mixture/mixture_attention.h"
@@ -61,10 +60,7 @@ struct ComposeStageGradients {  // all are added to; null where the stage has no
 // factors, which the caller sums, so that the order of summation does not depend on the number of threads.
 struct ComposedGradients {
   std::int64_t parts = 1;
-  AttentionGradients attention;   // d_v, d_r and d_sink are [B * P, ...]; o and d_k are not used
-  std::vector<HeadsOut> d_keys;   // [B * P, H, S, e] for each dot product
-  float* d_query_term = nullptr;  // of a mixture, [B, H, R, T], written
-  float* d_key_term = nullptr;    // [B * P, H, R, S], added to
+  AttentionGradients attention;  // d_keys, d_v, d_r, d_sink and d_key_term are [B * P, ...]; o is not used
   ComposeStageGradients pre, post;
 };
 

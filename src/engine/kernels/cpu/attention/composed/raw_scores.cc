@@ -119,7 +119,8 @@ void RawScoreGradients::finish() {
   scaled_copy(d_offsets.data(), s.scale, d_offsets.size(), d_offsets.data());
   for (std::int64_t h = 0; h < s.heads; ++h) {
     for (std::int64_t p = 0; p < raw.products; ++p) {
-      unpack(d_keys, p * s.heads + h, raw.width, s.keys, out.d_keys[static_cast<std::size_t>(p)].rows(task, h));
+      unpack(d_keys, p * s.heads + h, raw.width, s.keys,
+             out.attention.d_keys[static_cast<std::size_t>(p)].rows(task, h));
     }
     if (raw.relative()) {
       unpack(d_offsets, h, raw.offset_width, s.offsets(), out.attention.d_r.rows(task, h));
@@ -157,8 +158,8 @@ void RawScoreGradients::add_mixture(const Extent& e, std::int64_t h, Strided<flo
         .log_sum = 0.0F,
         .delta = 0.0F,
         .d_p = d.data + i * d.stride,
-        .d_query_term = out.d_query_term + (raw.b * s.heads + h) * row.components * s.queries + e.row + i,
-        .d_key_term = out.d_key_term + (task * s.heads + h) * row.components * s.keys + e.low,
+        .d_query_term = out.attention.d_query_term + (raw.b * s.heads + h) * row.components * s.queries + e.row + i,
+        .d_key_term = out.attention.d_key_term + (task * s.heads + h) * row.components * s.keys + e.low,
         .key_stride = s.keys};
     mixture_content_backward_row(key_columns(s, e), row, back, raw.tiles.data() + i * e.columns);
   }

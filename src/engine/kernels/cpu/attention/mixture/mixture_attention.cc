@@ -82,7 +82,7 @@ struct MixtureWorkspace {
   }
 };
 
-void block_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out, const Extent& e,
+void block_backward(const AttentionShape& s, const MixtureTensors& in, const AttentionGradients& out, const Extent& e,
                     MixtureWorkspace& w) {
   Block& block = w.block;
   const std::int64_t task = block.b * s.heads + block.h, size = s.d_head * block.width;
@@ -112,7 +112,7 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Mix
     w.add_transposed(s.d_head, e, q, d, w.d_keys.data() + i * size);
   }
   store_rows(d_q, e.rows, s.d_head, to);
-  w.add_transposed(s.d_value, e, d_o, {w.p.data(), nullptr, e.columns}, w.d_values.data());
+  w.add_transposed(s.d_value, e, d_o, {w.p.data(), e.columns}, w.d_values.data());
 }
 
 }  // namespace
@@ -150,7 +150,7 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
   tile_product_done();
 }
 
-void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const MixtureGradients& out,
+void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& in, const AttentionGradients& out,
                                 std::int64_t begin, std::int64_t end) {
   MixtureWorkspace w(s, in);
   for (std::int64_t task = begin; task < end; ++task) {

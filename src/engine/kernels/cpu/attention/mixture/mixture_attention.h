@@ -32,16 +32,7 @@ void mixture_attention_forward(const AttentionShape& shape, const MixtureTensors
 void mixture_attention_decode(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
                               std::int64_t begin, std::int64_t end);
 
-struct MixtureGradients {
-  Heads d_o, o;                  // inputs, of one type
-  const float* log_sum;          // input
-  HeadsOut d_q, d_v;             // outputs; d_v and d_keys per query head
-  std::vector<HeadsOut> d_keys;  // P of [B, H, S, e]
-  float* d_query_term;           // [B, H, R, T], written
-  float* d_key_term;             // [B, H, R, S], added to
-};
-
-void mixture_attention_backward(const AttentionShape& shape, const MixtureTensors& in, const MixtureGradients& out,
+void mixture_attention_backward(const AttentionShape& shape, const MixtureTensors& in, const AttentionGradients& out,
                                 std::int64_t begin, std::int64_t end);
 
 }  // namespace headroom::kernels

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/kernels/cpu/matmul/rows.h"
+#include "engine/kernels/cpu/matmul/gemv.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/mixture/mixture_rows.cc"
