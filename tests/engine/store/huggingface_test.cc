@@ -9,7 +9,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace huggingface_test {

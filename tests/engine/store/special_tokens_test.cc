@@ -4,7 +4,7 @@
 
 #include "data/text/text.h"
 #include "headroom/core/files.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace special_tokens_test {

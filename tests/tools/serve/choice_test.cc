@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::serve {
 namespace choice_test {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
+#include "tiny/files.h"
 #include "training/train/loop/train.h"
 #include "training/train/step/state.h"
 

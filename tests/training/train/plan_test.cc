@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/store/tiny.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
 

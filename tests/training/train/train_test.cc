@@ -6,11 +6,11 @@
 #include <functional>
 #include <set>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/files.h"
 #include "training/tasks/language/language_modelling.h"
 
 namespace headroom::train {
