@@ -3,11 +3,11 @@
 
 #include <ATen/Parallel.h>
 
-namespace headroom::testing {
+namespace headroom {
 
 inline const bool kOneThread = [] {
   at::set_num_threads(1);
   return true;
 }();
 
-}  // namespace headroom::testing
+}  // namespace headroom

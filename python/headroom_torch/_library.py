@@ -1,5 +1,7 @@
 """Loads the engine, a library whose operators are `torch.ops.headroom`."""
 
+import ctypes
+import os
 from pathlib import Path
 
 import torch
@@ -18,6 +20,10 @@ def load():
         raise ImportError(
             f"headroom_torch: was built with torch {_version.torch}, but torch {torch.__version__} is installed; "
             f"install torch=={_minor(_version.torch)}.*, or rebuild headroom-torch")
+    # SentencePiece and torch's c10 both define FLAGS_minloglevel, of different types: bound to c10's, SentencePiece's
+    # initialisation overwrites a mutex next to it, and torch.jit waits for that forever.
+    bundled = sorted((FOLDER.parent / "headroom_torch.libs").glob("libsentencepiece[-.]*"))
+    ctypes.CDLL(str(bundled[0]) if bundled else "libsentencepiece.so.0", os.RTLD_NOW | os.RTLD_DEEPBIND)
     torch.ops.load_library(str(FOLDER / "libheadroom_torch.so"))
     torch.ops.headroom.set_home_folder(str(FOLDER))
     return torch.ops.headroom

@@ -3,12 +3,11 @@
 
 #include <fstream>
 
-#include "engine/store/tiny.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/files.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 

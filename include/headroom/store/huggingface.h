@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "headroom/core/json.h"
@@ -19,28 +20,37 @@ struct Imported {
 
 // Imports a folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16
 // or BF16) and tokenizer.model or tokenizer.json (or vocab.json with merges.txt), or the given `tokenizer` file. The
-// imported model computes the same logits. Its special tokens are stored in the checkpoint, unless the folder was
-// exported from a model that Headroom trained. The model may have more tokens than its tokenizer. Throws UserError
-// naming the file and the setting or tensor that has no equivalent.
+// imported model computes the same logits. A key that config.json lacks has the default of its model_type. The special
+// tokens are stored in the checkpoint, unless the folder was exported from a model that Headroom trained. The model may
+// have more tokens than its tokenizer. Throws UserError naming the file and the setting or tensor that has no
+// equivalent.
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer = {});
 
 // Writes config.json, model.safetensors (F32) and tokenizer files into `folder`, each atomically. Returns the
 // model_type: gpt2 for learned positions; gpt_neox for rotary ones with layer norms; llama (mistral with windows) for
-// rotary ones with RMS norms and gated MLPs. Throws UserError naming `origin` and the option that has no equivalent.
+// rotary ones with RMS norms and gated MLPs. An imported mistral or qwen2 keeps its model_type if that can still
+// describe it. Throws UserError naming `origin` and the option that has no equivalent.
 std::string export_huggingface(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                const std::string& origin);
 
-// Special tokens of a model that mark the start and end of a text.
+// What a checkpoint stores of the Hugging Face model that it was imported from: special tokens that mark the start and
+// end of a text, and the model_type. A run that starts from the checkpoint inherits it.
 struct SpecialTokens {
-  Json config = Json::object();  // keys of config.json that are present: bos_token_id, eos_token_id, pad_token_id
+  // Keys that are present: bos_token_id, eos_token_id, pad_token_id. A config.json that lacks bos_token_id or
+  // eos_token_id has the default of its model_type.
+  Json config = Json::object();      // of config.json
+  Json generation = Json::object();  // of generation_config.json, which takes precedence when text is generated
   Json tokenizer =
-      Json::object();     // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
-  bool in_front = false;  // the tokenizer prepends bos to every text
+      Json::object();      // keys of tokenizer_config.json: bos_token, ..., add_bos_token, tokenizer_class, ...
+  bool in_front = false;   // the tokenizer prepends bos to every text
+  std::string model_type;  // empty: not imported, or by an earlier version
 
   std::string name(const char* key) const;  // for "bos_token"; empty: none
   // Returns the id of "bos_token" in `tokenizer`, found by its name or, without a name, from config.json. -1 if the
   // tokenizer lacks it.
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
+  // Returns all tokens that end a text: the ids of the files, of which there may be several, and the tokenizer's own.
+  std::set<std::int32_t> ends(const tokenizers::Tokenizer& tokenizer) const;
 };
 
 // Reads the special tokens of a Hugging Face folder, whose config.json is `config`. Throws UserError naming the file

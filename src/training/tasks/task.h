@@ -71,6 +71,7 @@ struct TaskData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;  // null if the task reads no text
   std::unique_ptr<TrainingData> training;
   std::unique_ptr<EvaluationData> validation;
+  std::string special_tokens = {};  // inherited from the checkpoint that a run starts from (store::kSpecialTokens)
 };
 
 // Data to evaluate a trained model on.

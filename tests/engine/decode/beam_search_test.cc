@@ -4,9 +4,8 @@
 
 #include <cmath>
 
-#include "engine/store/tiny.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
+#include "tiny/files.h"
 
 namespace headroom::decode {
 namespace beam_search_test {
@@ -14,16 +13,10 @@ namespace beam_search_test {
 constexpr std::int64_t kWords = 6, kBegin = 1, kEnd = 2, kLongest = 4;
 
 config::ModelOptions tiny_translator() {
-  config::ModelOptions o;
-  o.kind = config::ModelKind::encoder_decoder;
+  config::ModelOptions o = tiny::model(config::ModelKind::encoder_decoder);
   o.vocabulary_size = kWords;
-  o.n_layers = 2;
-  o.d_model = 12;
   o.context_length = kLongest + 1;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
   o.attention.position = "sinusoidal";
-  o.mlp.d_hidden = 16;
   return o;
 }
 

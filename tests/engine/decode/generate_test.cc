@@ -7,9 +7,9 @@
 #include <set>
 
 #include "engine/decode/sample.h"
-#include "engine/store/tiny.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
+#include "tiny/files.h"
 
 namespace headroom::decode {
 namespace generate_test {

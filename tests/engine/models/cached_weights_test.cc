@@ -16,7 +16,7 @@ using config::ModelOptions;
 using testing::decode;
 
 ModelOptions tiny() {
-  ModelOptions o = testing::tiny_model();
+  ModelOptions o = tiny::model();
   o.d_model = 16;
   o.attention.d_head = 8;
   o.attention.of<config::RoutingOptions>().n_experts = 3;

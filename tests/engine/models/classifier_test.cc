@@ -5,32 +5,27 @@
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
+#include "tiny/options.h"
 
 namespace headroom::models {
 namespace classifier_test {
 
 using testing::relative_error;
 
-config::ModelOptions tiny() {
-  config::ModelOptions o;
-  o.vocabulary_size = 9;
-  o.n_layers = 2;
-  o.d_model = 8;
-  o.context_length = 7;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 4;
+config::ModelOptions small() {
+  config::ModelOptions o =
+      tiny::model({.vocabulary = 9, .d_model = 8, .context_length = 7, .d_head = 4, .d_hidden = 12});
   o.attention.score = "gaussian_mixture";
   o.attention.position = "learned";
   o.kind = config::ModelKind::classifier;
   o.n_classes = 3;
   o.d_head_hidden = 5;
-  o.mlp.d_hidden = 12;
   return o;
 }
 
 TEST(Classifier, PaddingChangesOnlyTheLengthOfTheMean) {
   const at::NoGradGuard no_grad;
-  const Classifier model(tiny(), 1, at::kDouble);
+  const Classifier model(small(), 1, at::kDouble);
   const at::Tensor tokens = at::tensor({3, 5, 2, 8, 0, 0}, at::kLong).view({1, 6});
   at::Tensor longer = at::cat({tokens, at::zeros({1, 1}, at::kLong)}, 1);
   // Nor does another row of the batch.
@@ -42,7 +37,7 @@ TEST(Classifier, PaddingChangesOnlyTheLengthOfTheMean) {
 
 TEST(Classifier, PairsShareOneEncoder) {
   const at::NoGradGuard no_grad;
-  config::ModelOptions options = tiny();
+  config::ModelOptions options = small();
   options.paired = true;
   Classifier model(options, 1, at::kDouble);
   EXPECT_EQ(model.parameters().at("head.w_up").size(0), 4 * 8);

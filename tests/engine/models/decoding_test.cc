@@ -183,7 +183,7 @@ TEST(Decoding, CopiesGoTheirOwnWays) {
 }
 
 TEST(Decoding, ACopySharesUntilOneReadsOn) {
-  const LanguageModel model(testing::tiny_model(), 3);
+  const LanguageModel model(tiny::model(), 3);
   std::vector<DecodeState> states(1, model.start_decoding());
   const at::Tensor tokens = at::tensor({3, 1, 4}, at::kLong).unsqueeze(0);
   testing::decode(model, tokens, states);
@@ -197,7 +197,7 @@ TEST(Decoding, ACopySharesUntilOneReadsOn) {
 }
 
 TEST(Decoding, BadRowsAreRefused) {
-  const LanguageModel model(testing::tiny_model(), 3);
+  const LanguageModel model(tiny::model(), 3);
   DecodeState state = model.start_decoding();
   const Tokens one = {1}, none;
   const std::vector<DecodeRow> twice = {{&state, one}, {&state, one}}, empty = {{&state, none}};

@@ -21,7 +21,7 @@ using testing::decode;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o = testing::tiny_model(config::ModelKind::encoder_decoder);
+  ModelOptions o = tiny::model(config::ModelKind::encoder_decoder);
   o.n_decoder_layers = 3;
   o.norm_position = config::NormPosition::post;
   o.tied_embeddings = true;

@@ -4,6 +4,7 @@
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/vision_transformer.h"
 #include "starts.h"
+#include "tiny/options.h"
 
 namespace headroom::models {
 namespace initialisation_test {
@@ -17,16 +18,15 @@ using testing::uniform;
 constexpr std::int64_t kWidth = 64;
 
 config::ModelOptions small(config::ModelKind kind = config::ModelKind::language_model) {
-  config::ModelOptions o;
+  config::ModelOptions o = tiny::model({.vocabulary = 300,
+                                        .n_layers = 3,
+                                        .d_model = kWidth,
+                                        .context_length = 16,
+                                        .n_heads = 4,
+                                        .d_head = 12,
+                                        .d_hidden = 80});
   o.kind = kind;
-  o.vocabulary_size = 300;
-  o.n_layers = 3;
-  o.d_model = kWidth;
-  o.context_length = 16;
   o.n_classes = 8;
-  o.attention.n_heads = 4;
-  o.attention.d_head = 12;
-  o.mlp.d_hidden = 80;
   return o;
 }
 

@@ -17,7 +17,7 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o = testing::tiny_model(config::ModelKind::masked_language_model);
+  ModelOptions o = tiny::model(config::ModelKind::masked_language_model);
   o.norm_position = config::NormPosition::post;
   o.tied_embeddings = true;
   o.attention.position = "learned";

@@ -6,23 +6,17 @@
 
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
+#include "tiny/options.h"
 
 namespace headroom::models {
 namespace model_test {
 
 // A small model of every kind.
 config::ModelOptions small(config::ModelKind kind) {
-  config::ModelOptions o;
+  config::ModelOptions o =
+      tiny::model({.vocabulary = 23, .d_model = 16, .context_length = 9, .d_head = 8, .d_hidden = 24});
   o.kind = kind;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
-  o.d_model = 16;
-  o.context_length = 9;
-  o.dropout = 0.0;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 8;
   o.attention.position = "sinusoidal";
-  o.mlp.d_hidden = 24;
   if (o.has_classes()) {
     o.n_classes = 3;
   }

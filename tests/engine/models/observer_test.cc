@@ -24,7 +24,7 @@ struct Everything : nn::Observer {
 };
 
 config::ModelOptions with_everything(config::ModelKind kind) {
-  config::ModelOptions o = testing::tiny_model(kind);
+  config::ModelOptions o = tiny::model(kind);
   o.attention.projection = "experts";
   o.attention.composition = "dynamic";
   o.mlp.kind = config::MlpKind::experts;
@@ -110,7 +110,7 @@ TEST(ObservedModels, AnEncoderDecoderDecodesUnderTheNamesOfItsFullPass) {
 
 TEST(ObservedModels, OnlyTheLayersThatAreAskedTakeTheReference) {
   const at::NoGradGuard no_grad;
-  const LanguageModel model(testing::tiny_model(), 5);
+  const LanguageModel model(tiny::model(), 5);
   nn::Recorder recorder({"layer1.attention.probs", "layer*.attention.o"});
   nn::Context context;
   context.observer = &recorder;

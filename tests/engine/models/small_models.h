@@ -8,35 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
-#include "headroom/config/model_options.h"
 #include "headroom/models/decoding.h"
 #include "headroom/nn/parameters.h"
+#include "tiny/options.h"
 
 namespace headroom::testing {
 
-inline config::ModelOptions tiny_model(config::ModelKind kind = config::ModelKind::language_model) {
-  config::ModelOptions o;
-  o.kind = kind;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
-  o.d_model = 12;
-  o.context_length = 8;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
-  o.attention.of<config::RoutingOptions>().n_experts = 4;
-  o.attention.of<config::RoutingOptions>().top_k = 2;
-  o.mlp.d_hidden = 16;
-  o.mlp.n_experts = 4;
-  o.mlp.top_k = 2;
-  return o;
-}
-
 inline config::ModelOptions three_experts() {
-  config::ModelOptions o = tiny_model();
+  config::ModelOptions o = tiny::model();
   o.attention.of<config::RoutingOptions>().n_experts = 3;
   return o;
 }
@@ -106,7 +86,7 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.score = "gaussian_mixture";
   o.adaptive_cutoffs = {5, 11};
   all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
-  o = tiny_model();
+  o = tiny::model();
   o.attention.projection = "latent";
   o.attention.of<config::LatentOptions>().kv_rank = 5;
   o.attention.of<config::LatentOptions>().q_rank = 6;

@@ -6,6 +6,7 @@
 #include "headroom/config/attention/score_options.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
+#include "tiny/options.h"
 
 namespace headroom::models {
 namespace split_batch_test {
@@ -13,17 +14,9 @@ namespace split_batch_test {
 using testing::relative_error;
 
 config::ModelOptions with_all_noise() {
-  config::ModelOptions o;
-  o.vocabulary_size = 23;
-  o.n_layers = 2;
-  o.d_model = 12;
+  config::ModelOptions o = tiny::model();
   o.context_length = 6;
   o.dropout = 0.2;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 6;
-  o.attention.of<config::RoutingOptions>().n_experts = 4;
-  o.attention.of<config::RoutingOptions>().top_k = 2;
-  o.mlp.d_hidden = 16;
   return o;
 }
 
@@ -37,11 +30,9 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   o.memory_length = 6;
   all.emplace_back("expert dropout", o);
   o.mlp.kind = config::MlpKind::experts;
-  o.mlp.n_experts = 4;
-  o.mlp.top_k = 2;
   o.mlp.d_hidden = 8;
   o.mlp.expert_dropout = 0.3;
-  o.mlp.entropy_coefficient = 0.0;  // of a whole batch, not of its parts
+  o.mlp.of<config::RoutedHeadOptions>().entropy_coefficient = 0.0;  // of a whole batch, not of its parts
   all.emplace_back("expert dropout in the MLP", o);
   o = with_all_noise();
   o.attention.projection = "routed_heads";

@@ -18,7 +18,7 @@ using config::ModelOptions;
 using testing::relative_error;
 
 ModelOptions tiny() {
-  ModelOptions o = testing::tiny_model(config::ModelKind::vision);
+  ModelOptions o = tiny::model(config::ModelKind::vision);
   o.image_size = 6;
   o.patch_size = 2;
   o.image_channels = 3;

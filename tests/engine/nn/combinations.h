@@ -10,6 +10,7 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "tiny/options.h"
 
 namespace headroom::testing {
 
@@ -91,17 +92,11 @@ inline const std::vector<Choice>& masks() {
 }
 
 inline config::ModelOptions small_model() {
-  config::ModelOptions m;
-  m.vocabulary_size = 11;
-  m.n_layers = 2;
-  m.d_model = 6;
-  m.context_length = 5;
-  m.attention.n_heads = 2;
-  m.attention.d_head = 4;
+  config::ModelOptions m =
+      tiny::model({.vocabulary = 11, .d_model = 6, .context_length = 5, .d_head = 4, .d_hidden = 8});
   m.attention.of<config::RoutingOptions>().n_experts = 3;
   m.attention.of<config::RoutingOptions>().top_k = 2;
   m.attention.of<config::CompositionOptions>().compose_rank = 1;
-  m.mlp.d_hidden = 8;
   return m;
 }
 

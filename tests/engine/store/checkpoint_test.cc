@@ -16,7 +16,7 @@
 #include "headroom/core/safetensors.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace checkpoint_test {

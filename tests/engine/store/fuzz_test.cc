@@ -3,7 +3,7 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/huggingface.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace store_fuzz_test {

@@ -10,7 +10,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace huggingface_test {
@@ -59,7 +59,7 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
 
   // And back again.
   const std::string kind = export_huggingface(imported.checkpoint, folder / "back", "test");
-  EXPECT_EQ(kind, imported.kind == "qwen2" ? "llama" : imported.kind);
+  EXPECT_EQ(kind, imported.kind);
   const Imported again = import_huggingface(folder / "back");
   EXPECT_EQ(config::to_toml(again.checkpoint.config), config::to_toml(imported.checkpoint.config));
   EXPECT_EQ(again.checkpoint.tensors.size(), imported.checkpoint.tensors.size());
@@ -165,11 +165,91 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   rewrite([](auto& tensors) { tensors["lm_head.weight"] = tensors["lm_head.weight"] + 1; });
   EXPECT_SAYS(refusal(), "tensor \"lm_head.weight\" differs from the embedding");
 
-  copy("llama");
-  set("/rope_theta", "700.0");
-  set("/rope_parameters", "null");
-  set("/rope_scaling", "null");
-  EXPECT_EQ(read().config.model.attention.of<config::PositionOptions>().rope_base, 700.0);
+  copy("gpt_neox");  // transformers 5 has another name for the head
+  const Checkpoint neox = read();
+  rewrite([](auto& tensors) {
+    tensors["lm_head.weight"] = tensors.at("embed_out.weight");
+    tensors.erase("embed_out.weight");
+  });
+  EXPECT_TRUE(read().tensors.at("model.head.w").equal(neox.tensors.at("model.head.w")));
+}
+
+TEST_F(HuggingfaceFolder, TheRotationBaseMayBeInAnyPlace) {
+  for (const char* model : {"gpt_neox", "llama", "mistral", "qwen2"}) {
+    for (const char* place : {"/rope_theta", "/rope_scaling/rope_theta", "/rope_parameters/rope_theta"}) {
+      copy(model);
+      const std::string share = std::string(model) == "gpt_neox" ? "0.25" : "null";
+      set("/rope_parameters", "null");
+      set("/rope_scaling", "null");
+      set("/partial_rotary_factor", share);
+      set(place, "700.0");
+      EXPECT_EQ(read().config.model.attention.of<config::PositionOptions>().rope_base, 700.0) << model << place;
+      set("/rotary_emb_base", "700");
+      EXPECT_EQ(read().config.model.attention.of<config::PositionOptions>().rope_base, 700.0) << model << place;
+      set("/rotary_emb_base", "701");
+      EXPECT_SAYS(refusal(), "rotary_emb_base contradicts ");
+    }
+  }
+}
+
+// The values that transformers' own classes give these keys.
+TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
+  const auto without = [&](const char* model, const char* key) {
+    copy(model);
+    Json json = parse_json(read_text_file(path_ / "config.json"), "config.json");
+    json.erase(key);
+    write_text_file(path_ / "config.json", json.dump());
+  };
+  const struct {
+    const char *model, *key, *says;
+  } all[] = {{"gpt2", "vocab_size", "[40, 16], but config.json asks for [50257, 16]"},
+             {"llama", "vocab_size", "config.json asks for [32000, 16]"},
+             {"mistral", "vocab_size", "config.json asks for [32000, 16]"},
+             {"qwen2", "vocab_size", "config.json asks for [151936, 16]"},
+             {"llama", "intermediate_size", "config.json asks for [11008, 16]"},
+             {"mistral", "intermediate_size", "config.json asks for [14336, 16]"},
+             {"qwen2", "intermediate_size", "config.json asks for [22016, 16]"},
+             {"mistral", "num_key_value_heads", "n_kv_heads"},  // 8, of 4 heads
+             {"llama", "num_key_value_heads", "[12, 16], but config.json asks for [24, 16]"}};
+  for (const auto& one : all) {
+    without(one.model, one.key);
+    EXPECT_SAYS(refusal(), one.says);
+  }
+  for (const auto& [model, length] :
+       {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}, {"gpt_neox", 2048}}) {
+    without(model, "max_position_embeddings");
+    EXPECT_EQ(read().config.model.context_length, length) << model;
+  }
+  without("mistral", "sliding_window");
+  EXPECT_EQ(read().config.model.attention.window, 4096);
+  set("/sliding_window", "null");
+  EXPECT_EQ(read().config.model.attention.window, 0);
+}
+
+// A mistral without a window is written as it was read, and so is a qwen2, as long as no bias has been trained that it
+// cannot have.
+TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
+  copy("mistral");
+  set("/sliding_window", "null");
+  EXPECT_EQ(export_huggingface(read(), folder_ / "mistral", "run"), "mistral");
+  EXPECT_EQ(import_huggingface(folder_ / "mistral").checkpoint.config.model.attention.window, 0);
+
+  copy("qwen2");
+  Checkpoint checkpoint = read();
+  const auto n_values = [](const fs::path& folder) {
+    std::size_t bytes = 0;
+    const SafetensorsFile file(folder / "model.safetensors");
+    for (const auto& [name, tensor] : file.tensors()) {
+      bytes += tensor.data.size();
+    }
+    return bytes / sizeof(float);
+  };
+  EXPECT_EQ(export_huggingface(checkpoint, folder_ / "qwen2", "run"), "qwen2");
+  EXPECT_EQ(n_values(folder_ / "qwen2"), n_values(path_));
+  checkpoint.tensors.at("model.layer0.attention.b_o")[0] = 1.0;
+  EXPECT_EQ(export_huggingface(checkpoint, folder_ / "qwen2", "run"), "llama");
+  const Checkpoint again = import_huggingface(folder_ / "qwen2").checkpoint;
+  EXPECT_EQ(again.tensors.at("model.layer0.attention.b_o")[0].item<float>(), 1.0F);
 }
 
 TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
@@ -201,6 +281,7 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
              {"llama", "/rope_parameters/rope_theta", "0.5", "rope_parameters.rope_theta must be above 1, got 0.5"},
              {"gpt_neox", "/rope_parameters", "7", "rope_parameters must be a JSON object"},
              {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})", "rope_scaling.rope_type has no"},
+             {"llama", "/partial_rotary_factor", "0.5", "partial_rotary_factor has no equivalent, got 0.5"},
              {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
              {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
              {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
@@ -265,10 +346,11 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
     return std::string("no error");
   };
   EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
-  EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "model.head_bias");
+  EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
+  EXPECT_SAYS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
   EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
   EXPECT_SAYS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
-              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
+              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.of<config::PositionOptions>().rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
   EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), UserError);

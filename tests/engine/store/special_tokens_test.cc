@@ -4,7 +4,7 @@
 
 #include "data/text/text.h"
 #include "headroom/core/files.h"
-#include "tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::store {
 namespace special_tokens_test {
@@ -73,6 +73,7 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
   config_["eos_token_id"] = {39, 7};
   config_["pad_token_id"] = nullptr;
   put("config.json", config_);
+  put("generation_config.json", {{"eos_token_id", 5}, {"do_sample", true}});
   put("tokenizer_config.json", {{"bos_token", {{"__type", "AddedToken"}, {"content", "<|end|>"}}},
                                 {"eos_token", "<|end|>"},
                                 {"add_bos_token", true},
@@ -86,11 +87,13 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
   EXPECT_TRUE(kept->in_front);
   EXPECT_EQ(kept->id("bos_token", *read.tokenizer), 39);
   EXPECT_EQ(kept->id("pad_token", *read.tokenizer), -1);
+  EXPECT_EQ(kept->ends(*read.tokenizer), (std::set<std::int32_t>{5, 39})) << "that of generate(), and the tokenizer's";
 
   export_huggingface(read, back_, "test");
   EXPECT_EQ(exported("config.json")["bos_token_id"], 39);
   EXPECT_EQ(exported("config.json")["eos_token_id"], Json({39, 7}));
   EXPECT_TRUE(exported("config.json").at("pad_token_id").is_null());
+  EXPECT_EQ(exported("generation_config.json"), Json({{"eos_token_id", 5}}));
   const Json settings = exported("tokenizer_config.json");
   EXPECT_EQ(settings["bos_token"], "<|end|>");
   EXPECT_EQ(settings["eos_token"], "<|end|>");
@@ -124,6 +127,34 @@ TEST_F(SpecialTokensTest, ATemplateMayPutOneInFront) {
   EXPECT_TRUE(in_front());
   put("tokenizer_config.json", {{"bos_token", nullptr}});
   EXPECT_FALSE(in_front()) << "there is none";
+}
+
+TEST_F(SpecialTokensTest, AllTokensThatEndATextAreFound) {
+  const auto ends = [&] {
+    const Checkpoint checkpoint = import_huggingface(theirs_).checkpoint;
+    return stored_special_tokens(checkpoint)->ends(*checkpoint.tokenizer);
+  };
+  using Ends = std::set<std::int32_t>;
+  config_["eos_token_id"] = {39, 7, 50256};  // the last one is not in the vocabulary
+  put("config.json", config_);
+  EXPECT_EQ(ends(), (Ends{7, 39}));
+  put("tokenizer_config.json", {{"eos_token", nullptr}});
+  EXPECT_EQ(ends(), (Ends{7, 39})) << "the model still ends texts";
+  put("generation_config.json", {{"eos_token_id", nullptr}});
+  EXPECT_EQ(ends(), (Ends{7, 39}));
+  put("generation_config.json", {{"eos_token_id", {1, 2}}});
+  EXPECT_EQ(ends(), (Ends{1, 2}));
+  put("generation_config.json", {{"eos_token_id", 2.5}});
+  EXPECT_NE(refusal().find("generation_config.json: eos_token_id must be"), std::string::npos) << refusal();
+  put("generation_config.json", Json::object());
+  config_.erase("eos_token_id");
+  put("config.json", config_);
+  EXPECT_EQ(ends(), Ends{}) << "gpt2's own 50256 is not in the vocabulary";
+  fs::copy(kModels / "llama" / "model.safetensors", theirs_, fs::copy_options::overwrite_existing);
+  config_ = parse_json(read_text_file(kModels / "llama" / "config.json"), "config.json");
+  config_.erase("eos_token_id");
+  put("config.json", config_);
+  EXPECT_EQ(ends(), Ends{2}) << "llama's own";
 }
 
 TEST_F(SpecialTokensTest, WrongTypesAreRefused) {

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
 #include "small_model.h"
+#include "tiny/files.h"
 
 namespace headroom::analyse {
 namespace analyse_test {

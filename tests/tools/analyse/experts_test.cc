@@ -2,9 +2,8 @@
 
 #include <cmath>
 
-#include "engine/store/tiny.h"
-#include "headroom/config/attention/routing_options.h"
 #include "small_model.h"
+#include "tiny/files.h"
 #include "tools/analyse/vocabulary.h"
 
 namespace headroom::analyse {

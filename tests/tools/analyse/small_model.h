@@ -7,11 +7,11 @@
 #include <memory>
 #include <string>
 
-#include "engine/models/small_models.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/store/open_model.h"
 #include "one_thread.h"
+#include "tiny/options.h"
 #include "tools/analyse/analyse.h"
 
 namespace headroom::analyse::small {
@@ -19,7 +19,7 @@ namespace headroom::analyse::small {
 inline const bool kQuiet = (set_log_level(LogLevel::warning), true);  // no progress bars
 
 inline config::ModelOptions small_options(config::ModelKind kind = config::ModelKind::language_model) {
-  config::ModelOptions o = headroom::testing::tiny_model(kind);
+  config::ModelOptions o = tiny::model(kind);
   o.vocabulary_size = 260;  // bytes and special tokens
   o.context_length = 12;
   o.attention.position = "none";
@@ -29,16 +29,10 @@ inline config::ModelOptions small_options(config::ModelKind kind = config::Model
 
 // Two layers with two heads of width 8, and options for experts.
 inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t context) {
-  config::ModelOptions o;
-  o.vocabulary_size = vocabulary;
-  o.n_layers = 2;
-  o.d_model = 16;
-  o.context_length = context;
-  o.attention.n_heads = 2;
-  o.attention.d_head = 8;
+  config::ModelOptions o =
+      tiny::model({.vocabulary = vocabulary, .d_model = 16, .context_length = context, .d_head = 8, .d_hidden = 24});
   o.attention.of<config::RoutingOptions>().n_experts = 3;
   o.attention.of<config::RoutingOptions>().top_k = 2;
-  o.mlp.d_hidden = 24;
   return o;
 }
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "tiny/options.h"
 #include "tools/compare/compare.h"
 
 namespace headroom::compare::testing {
@@ -78,26 +79,21 @@ class CompareTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   NamedConfig config(const std::string& name, std::int64_t heads) const {
-    NamedConfig named{.name = name, .config = {}};
+    const config::ModelOptions model = tiny::model({.vocabulary = 256,
+                                                    .n_layers = 1,
+                                                    .d_model = 16,
+                                                    .context_length = 16,
+                                                    .n_heads = heads,
+                                                    .d_head = 16 / heads,
+                                                    .d_hidden = 16});
+    NamedConfig named{.name = name, .config = tiny::config_of(model)};
     config::Config& c = named.config;
-    c.model.vocabulary_size = 256;
-    c.model.n_layers = 1;
-    c.model.d_model = 16;
-    c.model.context_length = 16;
-    c.model.mlp.d_hidden = 16;
-    c.model.attention.n_heads = heads;
-    c.model.attention.d_head = 16 / heads;
-    c.tokenizer.kind = config::TokenizerKind::bytes;
-    c.tokenizer.vocabulary_size = 256;
     c.data.train = {(folder_ / "train.txt").string()};
     c.data.validation = {(folder_ / "validation.txt").string()};
     c.train.steps = 6;
-    c.train.batch_size = 4;
-    c.train.log_every = 1;
     c.train.checkpoint_every = 2;
     c.train.keep_checkpoints = 10;
     c.train.evaluate_every = 2;
-    c.train.threads = 1;
     return named;
   }
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
+#include "tiny/files.h"
 
 namespace headroom::serve {
 namespace choice_test {
@@ -58,7 +58,7 @@ TEST(Choice, ATextThatIsStoppedShowsTheTokensOfWhatIsLeft) {
 }
 
 TEST(Choice, TheTokenThatEndsAnAnswerIsNoPartOfIt) {
-  const Written written = write("ab.c", {.end_id = '.', .details = true});
+  const Written written = write("ab.c", {.ends = {'.'}, .details = true});
   EXPECT_EQ(written.text, "ab");
   EXPECT_EQ(written.finish_reason, "stop");
   EXPECT_EQ(written.ids.size(), 2U);

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
+#include "tiny/files.h"
 #include "training/tasks/byte_scores.h"
 
 namespace headroom::zero_shot {

@@ -1,4 +1,5 @@
 #include "training/cost/memory.h"
+#include "tiny/options.h"
 
 #include <gtest/gtest.h>
 
@@ -18,15 +19,8 @@ using namespace config;
 // 2 layers, 3 sequences of 8 tokens; relu saves one hidden layer.
 config::Config small_config() {
   config::Config config;
-  config::ModelOptions& model = config.model;
-  model.n_layers = 2;
-  model.d_model = 16;
-  model.context_length = 8;
-  model.vocabulary_size = 100;
-  model.attention.n_heads = 2;
-  model.attention.d_head = 4;
-  model.mlp.d_hidden = 32;
-  model.mlp.activation = config::Activation::relu;
+  config.model = tiny::model({.vocabulary = 100, .d_model = 16, .context_length = 8, .d_head = 4, .d_hidden = 32});
+  config.model.mlp.activation = config::Activation::relu;
   config.train.batch_size = 3;
   config.train.precision = config::Precision::fp32;
   return config;

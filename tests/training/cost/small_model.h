@@ -6,21 +6,15 @@
 #include <sstream>
 #include <string>
 
-#include "headroom/config/config.h"
+#include "tiny/options.h"
 
 namespace headroom::cost {
 
 // T = 5, d = 10, H = 4, e = 3, L = 2, V = 7.
 inline config::ModelOptions small_model() {
-  config::ModelOptions m;
-  m.vocabulary_size = 7;
-  m.n_layers = 2;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.attention.n_heads = 4;
-  m.attention.d_head = 3;
+  config::ModelOptions m =
+      tiny::model({.vocabulary = 7, .d_model = 10, .context_length = 5, .n_heads = 4, .d_head = 3, .d_hidden = 11});
   m.attention.position = "none";
-  m.mlp.d_hidden = 11;
   return m;
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/store/tiny.h"
 #include "headroom/models/language_model.h"
+#include "tiny/files.h"
 #include "training/tasks/language/scoring.h"
 
 namespace headroom::tasks::byte_scores {

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "data/synthetic/listops.h"
-#include "engine/store/tiny.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 
 namespace headroom::tasks {

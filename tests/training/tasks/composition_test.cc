@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "data/synthetic/composition_task.h"
-#include "engine/store/tiny.h"
+#include "tiny/files.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/tasks/language/language_modelling.h"
 

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <sstream>
 
-#include "engine/store/tiny.h"
 #include "headroom/models/language_model.h"
 #include "small_classes.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/composition.h"
 #include "training/tasks/language/language_modelling.h"
@@ -188,15 +188,11 @@ TEST(Sums, OfTranslatedPartsAddUp) {
   }
   const Shared files(folder, ".tsv", pairs);
   config::Config config;
+  config.model = tiny::model(
+      {.vocabulary = 280, .n_layers = 1, .d_model = 24, .context_length = 24, .d_head = 12, .d_hidden = 48});
   config.model.kind = config::ModelKind::encoder_decoder;
-  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 280;
-  config.model.n_layers = 1;
-  config.model.d_model = 24;
-  config.model.context_length = 24;
-  config.model.attention.n_heads = 2;
-  config.model.attention.d_head = 12;
   config.model.attention.position = "sinusoidal";
-  config.model.mlp.d_hidden = 48;
+  config.tokenizer.vocabulary_size = 280;
   config.data.train = config.data.validation = {files.whole};
   config.train.batch_size = 8;
   const TaskData data = translation().open(config, folder / "cache");

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "data/text/archives.h"
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/classes/mixup.h"
 

@@ -7,9 +7,9 @@
 #include <numbers>
 #include <set>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
+#include "tiny/files.h"
 
 namespace headroom::tasks {
 namespace language_modelling_test {

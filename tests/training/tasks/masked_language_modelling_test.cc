@@ -5,10 +5,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/models/masked_language_model.h"
+#include "tiny/files.h"
 
 namespace headroom::tasks {
 namespace masked_language_modelling_test {

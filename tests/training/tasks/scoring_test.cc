@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "byte_scores.h"
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
+#include "tiny/files.h"
 
 namespace headroom::tasks {
 namespace scoring_test {

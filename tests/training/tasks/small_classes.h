@@ -7,8 +7,8 @@
 #include <string>
 
 #include "data/synthetic/listops.h"
-#include "engine/store/tiny.h"
 #include "folder_test.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 
 namespace headroom::tasks::small_classes {

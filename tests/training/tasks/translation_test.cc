@@ -5,10 +5,10 @@
 #include <cmath>
 #include <filesystem>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
+#include "tiny/files.h"
 #include "training/tasks/translation/pair_batch.h"
 #include "training/tasks/translation/scores.h"
 
@@ -44,15 +44,10 @@ class TranslationTest : public ::testing::Test {
   TranslationTest() {
     write_text_file(folder_ / "train.tsv", pairs_of_words(300, 1));
     write_text_file(folder_ / "validation.tsv", pairs_of_words(40, 2) + "eins " + std::string(200, 'x') + "\tone\n");
+    config_.model = tiny::model(
+        {.vocabulary = 280, .n_layers = 1, .d_model = 24, .context_length = 48, .d_head = 12, .d_hidden = 48});
     config_.model.kind = config::ModelKind::encoder_decoder;
-    config_.model.vocabulary_size = 280;
-    config_.model.n_layers = 1;
-    config_.model.d_model = 24;
-    config_.model.context_length = 48;
-    config_.model.attention.n_heads = 2;
-    config_.model.attention.d_head = 12;
     config_.model.attention.position = "sinusoidal";
-    config_.model.mlp.d_hidden = 48;
     config_.tokenizer.vocabulary_size = 280;
     config_.data.train = {(folder_ / "train.tsv").string()};
     config_.data.validation = {(folder_ / "validation.tsv").string()};

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "engine/store/tiny.h"
+#include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/language_modelling.h"
 

@@ -7,13 +7,13 @@
 #include <map>
 #include <string>
 
-#include "engine/store/tiny.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
+#include "tiny/files.h"
 #include "training/cost/recipe_list.h"
 #include "training/cost/small_model.h"
 #include "training/tasks/task.h"

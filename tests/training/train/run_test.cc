@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
 #include "headroom/models/compute.h"
+#include "tiny/files.h"
 
 namespace headroom::train {
 namespace run_test {

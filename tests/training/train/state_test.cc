@@ -4,10 +4,10 @@
 
 #include <functional>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
+#include "tiny/files.h"
 #include "training/train/loop/resume.h"
 
 namespace headroom::train {

@@ -5,12 +5,11 @@
 #include <cmath>
 
 #include "engine/nn/combinations.h"
-#include "engine/store/tiny.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
 #include "headroom/ops/optimizers.h"
+#include "tiny/files.h"
 
 namespace headroom::train {
 namespace step_test {

@@ -6,12 +6,12 @@
 #include <functional>
 #include <set>
 
-#include "engine/store/tiny.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/files.h"
 #include "training/tasks/language/language_modelling.h"
 
 namespace headroom::train {
@@ -245,7 +245,7 @@ TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
   EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
   config_.model.attention.of<config::RoutingOptions>().n_experts = 4;
-  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
+  EXPECT_NE(refusal(request("run", true)).find("model.attention.of<config::RoutingOptions>().n_experts"), std::string::npos);
   config_ = tiny::config();
   config_.data.train = {(folder_ / "validation.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};

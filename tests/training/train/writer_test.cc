@@ -5,8 +5,8 @@
 #include <cmath>
 #include <fstream>
 
-#include "engine/store/tiny.h"
 #include "headroom/core/error.h"
+#include "tiny/files.h"
 #include "training/train/loop/history.h"
 #include "training/train/record/metrics.h"
 

@@ -37,6 +37,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {o.memory_length != 0, "memory_length"},
                    {o.norm_position != usual.norm_position, "norm_position"},
                    {o.head_bias, "head_bias"},
+                   {o.scaled_embeddings, "scaled_embeddings"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
                    {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
                    {a.projection != plain.projection, "attention.projection"},
@@ -48,17 +49,16 @@ std::string common_obstacle(const config::ModelOptions& o) {
 }
 
 std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
-  const TopLevelNames names = top_level_names();
-  std::vector<Mapping> mappings = {same("embed", names.embedding + ".weight", {o.vocabulary_size, o.d_model})};
-  if (!names.positions.empty()) {
-    mappings.push_back(same("position", names.positions + ".weight", {o.context_length, o.d_model}));
+  std::vector<Mapping> mappings = {same("embed", names_.embedding + ".weight", {o.vocabulary_size, o.d_model})};
+  if (!names_.positions.empty()) {
+    mappings.push_back(same("position", names_.positions + ".weight", {o.context_length, o.d_model}));
   }
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    map_layer(mappings, o, fmt::format("layer{}.", l), fmt::format("{}{}.", names.layers, l));
+    map_layer(mappings, o, fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
   }
-  map_norm(mappings, o, "norm_f", names.last_norm);
+  map_norm(mappings, o, "norm_f", names_.last_norm);
   if (!o.tied_embeddings) {
-    mappings.push_back(transposed("head.w", names.head + ".weight", o.d_model, o.vocabulary_size));
+    mappings.push_back(transposed("head.w", names_.head + ".weight", o.d_model, o.vocabulary_size));
   }
   return mappings;
 }

@@ -47,34 +47,39 @@ struct Obstacle {
 // Returns the option of the first obstacle that applies; empty: none.
 std::string first_of(std::initializer_list<Obstacle> obstacles);
 
+// Names in the files of an architecture. Those of tensors lack ".weight".
+struct ArchitectureNames {
+  std::vector<std::string_view> kinds;  // model_types
+  std::string prefix;                   // of the tensors, missing in base models saved without a head: "transformer."
+  std::string embedding, layers, last_norm, head;  // `layers` is followed by a layer's number
+  std::string positions = {};                      // empty: none
+  std::string other_head = {};                     // the head's name in other versions of transformers; empty: none
+  std::vector<std::string_view> ignored = {};      // suffixes of tensors in older files that contain no parameters
+};
+
 class Architecture {
  public:
+  explicit Architecture(ArchitectureNames names) : names_(std::move(names)) {}
   virtual ~Architecture() = default;
-  virtual std::span<const std::string_view> kinds() const = 0;  // model_types
-  // Prefix of the tensor names, which is missing in base models saved without a head: "transformer.".
-  virtual std::string_view prefix() const = 0;
+  const ArchitectureNames& names() const { return names_; }
   // Returns the options for a config.json. Throws UserError naming a setting that has no equivalent.
   virtual config::ModelOptions read(const Settings& settings) const = 0;
   // Returns the option that prevents an export as this architecture, beyond common_obstacle(); empty: none.
   virtual std::string obstacle(const config::ModelOptions& options) const = 0;
-  // Returns config.json without the keys that all architectures share.
-  virtual Json write(const config::ModelOptions& options) const = 0;
+  // Returns config.json without the keys that all architectures share. `kind`: the model_type that the model was
+  // imported as, used if it can describe the model.
+  virtual Json write(const config::ModelOptions& options, const std::string& kind) const = 0;
   // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are
   // zeros.
   std::vector<Mapping> mappings(const config::ModelOptions& options) const;
-  // Suffixes of tensors in older files that contain no parameters.
-  virtual std::span<const std::string_view> ignored() const = 0;
 
  protected:
-  // Tensor names outside the layers, without ".weight"; `layers` is the prefix of a layer's number.
-  struct TopLevelNames {
-    std::string embedding, layers, last_norm, head;
-    std::string positions = {};  // empty: none
-  };
-  virtual TopLevelNames top_level_names() const = 0;
   // Adds the parameters of a layer. `ours` is the layer's prefix here ("layer0."), `theirs` its prefix in the file.
   virtual void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& options, const std::string& ours,
                          const std::string& theirs) const = 0;
+
+ private:
+  ArchitectureNames names_;
 };
 
 const Architecture& gpt2();

@@ -16,9 +16,12 @@ namespace {
 
 // Returns the architecture for the options. Throws UserError naming the option that no architecture supports.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
+  constexpr const char* kRemedy =
+      "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM";
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting", origin,
-               obstacle);
+    const char* also = obstacle == "head_bias" ? ", or train with model.head_bias = false" : "";
+    user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting{}{}", origin,
+               obstacle, kRemedy, also);
   }
   std::string tried;
   for (const Architecture* architecture : architectures()) {
@@ -26,9 +29,10 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     if (obstacle.empty()) {
       return *architecture;
     }
-    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->kinds().front(), obstacle);
+    tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->names().kinds.front(), obstacle);
   }
-  user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}", origin, tried);
+  user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}{}", origin, tried,
+             kRemedy);
 }
 
 // Throws UserError for a parameter that no tensor of the architecture can hold.
@@ -44,9 +48,11 @@ void require_mappings(const Checkpoint& checkpoint, const std::vector<Mapping>& 
   }
 }
 
+using Tensors = std::map<std::string, at::Tensor>;
+
 // Returns all tensors of the file; zeros where the model has no such parameter.
-std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings) {
-  std::map<std::string, at::Tensor> tensors;
+Tensors to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& mappings) {
+  Tensors tensors;
   for (const Mapping& mapping : mappings) {
     at::Tensor& tensor = tensors[mapping.tensor];
     if (!tensor.defined()) {
@@ -57,6 +63,24 @@ std::map<std::string, at::Tensor> to_tensors(const Checkpoint& checkpoint, const
     }
   }
   return tensors;
+}
+
+// Removes the optional tensors if all of them are zeros. Returns whether they are.
+bool drop_optional_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
+  std::vector<std::string> names;
+  for (const Mapping& mapping : mappings) {
+    if (mapping.optional) {
+      names.push_back(mapping.tensor);
+    }
+  }
+  if (!std::all_of(names.begin(), names.end(),
+                   [&](const std::string& name) { return !tensors.at(name).any().item<bool>(); })) {
+    return false;
+  }
+  for (const std::string& name : names) {
+    tensors.erase(name);
+  }
+  return true;
 }
 
 // Throws UserError if the folder contains a model that Headroom did not export.
@@ -84,7 +108,12 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   const Architecture& architecture = architecture_of(o, origin);
   const std::vector<Mapping> mappings = architecture.mappings(o);
   require_mappings(checkpoint, mappings, origin);
-  const std::map<std::string, at::Tensor> tensors = to_tensors(checkpoint, mappings);
+  Tensors tensors = to_tensors(checkpoint, mappings);
+  const std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
+  std::string kind = stored ? stored->model_type : "";
+  if (kind == "qwen2" && !drop_optional_zeros(mappings, tensors)) {
+    kind.clear();  // training has moved biases that qwen2 does not have
+  }
 
   make_folder(folder);
   require_own(folder);
@@ -94,13 +123,12 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   }
   writer.set_metadata("format", "pt");
   writer.set_metadata(kWrittenBy, "headroom");
-  const std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
   if (!stored) {
     writer.set_metadata(kTrainedHere, "true");
   }
   writer.write(folder / kWeightsFile);
 
-  Json settings = architecture.write(o);
+  Json settings = architecture.write(o, kind);
   settings["vocab_size"] = o.vocabulary_size;
   settings["tie_word_embeddings"] = o.tied_embeddings;
   settings["torch_dtype"] = "float32";
@@ -108,6 +136,12 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings.update(stored ? stored->config
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
+  const std::filesystem::path generation = folder / "generation_config.json";
+  if (stored && !stored->generation.empty()) {
+    write_text_file(generation, stored->generation.dump(2) + "\n");
+  } else {
+    std::filesystem::remove(generation);  // of an earlier export
+  }
   export_tokenizer(*checkpoint.tokenizer, o.context_length, folder, stored);
   return settings.at("model_type");
 }

@@ -19,11 +19,38 @@ std::string gpt_obstacle(const config::ModelOptions& o, const char* position) {
                    {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
 }
 
+// The tensor that holds the queries, keys and values of all heads: its shape, its view with an axis of size 3, that
+// axis, and the order of the other axes (empty: as viewed).
+struct Joint {
+  std::string tensor;
+  std::vector<std::int64_t> stored, view;
+  std::int64_t axis;
+  std::vector<std::int64_t> order = {};
+};
+
+// Maps the parameters `name`q, `name`k and `name`v.
+void map_joint(std::vector<Mapping>& mappings, const std::string& name, const Joint& joint) {
+  for (std::int64_t i = 0; i < 3; ++i) {
+    mappings.push_back({.parameter = name + "qkv"[i],
+                        .tensor = joint.tensor,
+                        .stored = joint.stored,
+                        .view = joint.view,
+                        .part = {{joint.axis, i}},
+                        .order = joint.order});
+  }
+}
+
 class Gpt2 : public Architecture {
  public:
-  std::span<const std::string_view> kinds() const override { return kKinds; }
-  std::string_view prefix() const override { return "transformer."; }
-  std::span<const std::string_view> ignored() const override { return kIgnored; }
+  Gpt2()
+      : Architecture({.kinds = {"gpt2"},
+                      .prefix = "transformer.",
+                      .embedding = "transformer.wte",
+                      .layers = "transformer.h.",
+                      .last_norm = "transformer.ln_f",
+                      .head = "lm_head",
+                      .positions = "transformer.wpe",
+                      .ignored = {".attn.bias", ".attn.masked_bias"}}) {}  // masks
 
   config::ModelOptions read(const Settings& s) const override {
     s.require("scale_attn_weights", s.flag("scale_attn_weights", true));
@@ -51,7 +78,7 @@ class Gpt2 : public Architecture {
 
   std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "learned"); }
 
-  Json write(const config::ModelOptions& o) const override {
+  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     return {{"model_type", "gpt2"},
             {"architectures", {"GPT2LMHeadModel"}},
             {"n_layer", o.n_layers},
@@ -67,32 +94,13 @@ class Gpt2 : public Architecture {
   }
 
  private:
-  TopLevelNames top_level_names() const override {
-    return {.embedding = "transformer.wte",
-            .layers = "transformer.h.",
-            .last_norm = "transformer.ln_f",
-            .head = "lm_head",
-            .positions = "transformer.wpe"};
-  }
-
   void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                  const std::string& theirs) const override {
     const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
     map_norm(mappings, o, ours + "norm_1", theirs + "ln_1");
     map_norm(mappings, o, ours + "norm_2", theirs + "ln_2");
-    for (std::int64_t i = 0; i < 3; ++i) {
-      const char which = "qkv"[i];
-      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
-                          .tensor = theirs + "attn.c_attn.weight",
-                          .stored = {d, 3 * d},
-                          .view = {d, 3, h, e},
-                          .part = {{1, i}}});
-      mappings.push_back({.parameter = fmt::format("{}attention.b_{}", ours, which),
-                          .tensor = theirs + "attn.c_attn.bias",
-                          .stored = {3 * d},
-                          .view = {3, h, e},
-                          .part = {{0, i}}});
-    }
+    map_joint(mappings, ours + "attention.w_", {theirs + "attn.c_attn.weight", {d, 3 * d}, {d, 3, h, e}, 1});
+    map_joint(mappings, ours + "attention.b_", {theirs + "attn.c_attn.bias", {3 * d}, {3, h, e}, 0});
     Mapping output = same(ours + "attention.w_o", theirs + "attn.c_proj.weight", {d, d});
     output.view = {h, e, d};
     mappings.push_back(output);
@@ -100,16 +108,20 @@ class Gpt2 : public Architecture {
     map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.c_fc", d, g, true, Stored::in_out});
     map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.c_proj", g, d, true, Stored::in_out});
   }
-
-  static constexpr std::string_view kKinds[] = {"gpt2"};
-  static constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};  // masks
 };
 
 class GptNeox : public Architecture {
  public:
-  std::span<const std::string_view> kinds() const override { return kKinds; }
-  std::string_view prefix() const override { return "gpt_neox."; }
-  std::span<const std::string_view> ignored() const override { return kIgnored; }
+  GptNeox()
+      : Architecture({.kinds = {"gpt_neox"},
+                      .prefix = "gpt_neox.",
+                      .embedding = "gpt_neox.embed_in",
+                      .layers = "gpt_neox.layers.",
+                      .last_norm = "gpt_neox.final_layer_norm",
+                      .head = "embed_out",
+                      .other_head = "lm_head",  // transformers 5
+                      .ignored = {".attention.bias", ".attention.masked_bias", ".attention.rotary_emb.inv_freq"}}) {
+  }  // masks, angles
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o;
@@ -136,7 +148,7 @@ class GptNeox : public Architecture {
 
   std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "rope"); }
 
-  Json write(const config::ModelOptions& o) const override {
+  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     const config::AttentionOptions& a = o.attention;
     return {{"model_type", "gpt_neox"},
             {"architectures", {"GPTNeoXForCausalLM"}},
@@ -159,33 +171,15 @@ class GptNeox : public Architecture {
   }
 
  private:
-  TopLevelNames top_level_names() const override {
-    return {.embedding = "gpt_neox.embed_in",
-            .layers = "gpt_neox.layers.",
-            .last_norm = "gpt_neox.final_layer_norm",
-            .head = "embed_out"};
-  }
-
   void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                  const std::string& theirs) const override {
     const std::int64_t d = o.d_model, h = o.attention.n_heads, e = o.attention.d_head, g = o.mlp.d_hidden;
     map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
     map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    for (std::int64_t i = 0; i < 3; ++i) {
-      const char which = "qkv"[i];
-      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
-                          .tensor = theirs + "attention.query_key_value.weight",
-                          .stored = {3 * d, d},
-                          .view = {h, 3, e, d},
-                          .part = {{1, i}},
-                          .order = {2, 0, 1}});
-      if (o.attention.bias) {
-        mappings.push_back({.parameter = fmt::format("{}attention.b_{}", ours, which),
-                            .tensor = theirs + "attention.query_key_value.bias",
-                            .stored = {3 * d},
-                            .view = {h, 3, e},
-                            .part = {{1, i}}});
-      }
+    const std::string joint = theirs + "attention.query_key_value.";
+    map_joint(mappings, ours + "attention.w_", {joint + "weight", {3 * d, d}, {h, 3, e, d}, 1, {2, 0, 1}});
+    if (o.attention.bias) {
+      map_joint(mappings, ours + "attention.b_", {joint + "bias", {3 * d}, {h, 3, e}, 1});
     }
     Mapping output = same(ours + "attention.w_o", theirs + "attention.dense.weight", {d, d});
     output.view = {d, h, e};
@@ -197,10 +191,6 @@ class GptNeox : public Architecture {
     map_linear(mappings, {ours + "ffn.", "_up"}, {theirs + "mlp.dense_h_to_4h", d, g, true, Stored::out_in});
     map_linear(mappings, {ours + "ffn.", "_down"}, {theirs + "mlp.dense_4h_to_h", g, d, true, Stored::out_in});
   }
-
-  static constexpr std::string_view kKinds[] = {"gpt_neox"};
-  static constexpr std::string_view kIgnored[] = {".attention.bias", ".attention.masked_bias",
-                                                  ".attention.rotary_emb.inv_freq"};  // masks, angles
 };
 
 }  // namespace

@@ -117,7 +117,7 @@ const Architecture& architecture_of(const Settings& settings) {
   const std::string kind = settings.text("model_type", "");
   std::string known;
   for (const Architecture* architecture : architectures()) {
-    for (const std::string_view one : architecture->kinds()) {
+    for (const std::string_view one : architecture->names().kinds) {
       if (one == kind) {
         return *architecture;
       }
@@ -127,20 +127,26 @@ const Architecture& architecture_of(const Settings& settings) {
   settings.refuse("model_type", "must be one of " + known);
 }
 
-// The names of tensors in a folder, without the prefix if it contains a base model.
+// The names of tensors in a folder: without the prefix if it contains a base model, and with the head's other name if
+// another version of transformers wrote it.
 class TensorNames {
  public:
-  TensorNames(const ModelFolder& folder, std::string_view prefix) : prefix_(prefix) {
-    const std::vector<std::string> names = folder.names();
+  TensorNames(const ModelFolder& folder, const ArchitectureNames& names) : folder_(folder), names_(names) {
+    const std::vector<std::string> all = folder.names();
     without_ =
-        std::none_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix_); });
+        std::none_of(all.begin(), all.end(), [&](const std::string& name) { return name.starts_with(names_.prefix); });
   }
   std::string operator()(const std::string& name) const {
-    return without_ && name.starts_with(prefix_) ? name.substr(prefix_.size()) : name;
+    if (const std::string other = names_.other_head + ".weight";
+        name == names_.head + ".weight" && !folder_.contains(name) && folder_.contains(other)) {
+      return other;
+    }
+    return without_ && name.starts_with(names_.prefix) ? name.substr(names_.prefix.size()) : name;
   }
 
  private:
-  std::string prefix_;
+  const ModelFolder& folder_;
+  const ArchitectureNames& names_;
   bool without_;
 };
 
@@ -168,9 +174,9 @@ void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& map
     used.insert(names(mapping.tensor));
   }
   for (const std::string& name : folder.names()) {
+    const std::vector<std::string_view>& ignored = architecture.names().ignored;
     const auto is_ignored_suffix = [&](std::string_view end) { return name.ends_with(end); };
-    if (!used.contains(name) &&
-        std::none_of(architecture.ignored().begin(), architecture.ignored().end(), is_ignored_suffix)) {
+    if (!used.contains(name) && std::none_of(ignored.begin(), ignored.end(), is_ignored_suffix)) {
       user_error("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
     }
   }
@@ -227,7 +233,7 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
     user_error("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers,
                files.origin(), files.names().size());
   }
-  const TensorNames names(files, architecture.prefix());
+  const TensorNames names(files, architecture.names());
   std::vector<Mapping> mappings = architecture.mappings(config.model);
   imported.checkpoint.tensors = read_parameters(files, mappings, names);
   drop_tied_head(files, imported.checkpoint.tensors, config.model, mappings);

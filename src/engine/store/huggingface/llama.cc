@@ -8,33 +8,51 @@
 namespace headroom::store {
 namespace {
 
+// The values of keys that a config.json lacks. n_kv_heads 0: n_heads.
+struct Defaults {
+  std::int64_t vocabulary_size, d_hidden, n_kv_heads, context_length, window;
+};
+
+Defaults defaults_of(std::string_view kind) {
+  return kind == "mistral" ? Defaults{32000, 14336, 8, 131072, 4096}
+         : kind == "qwen2" ? Defaults{151936, 22016, 32, 32768, 0}
+                           : Defaults{32000, 11008, 0, 2048, 0};
+}
+
 class Llama : public Architecture {
  public:
-  std::span<const std::string_view> kinds() const override { return kKinds; }
-  std::string_view prefix() const override { return "model."; }
-  std::span<const std::string_view> ignored() const override { return kIgnored; }
+  Llama()
+      : Architecture({.kinds = {"llama", "mistral", "qwen2"},
+                      .prefix = "model.",
+                      .embedding = "model.embed_tokens",
+                      .layers = "model.layers.",
+                      .last_norm = "model.norm",
+                      .head = "lm_head",
+                      .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     const std::string kind = s.text("model_type", "llama");
+    const Defaults usual = defaults_of(kind);
     config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size");
-    o.n_layers = s.size("num_hidden_layers");
-    o.d_model = s.size("hidden_size");
-    o.context_length = s.size("max_position_embeddings", 2048);
+    o.vocabulary_size = s.size("vocab_size", usual.vocabulary_size);
+    o.n_layers = s.size("num_hidden_layers", 32);
+    o.d_model = s.size("hidden_size", 4096);
+    o.context_length = s.size("max_position_embeddings", usual.context_length);
     o.norm = config::Norm::rms;
     o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
     o.tied_embeddings = s.flag("tie_word_embeddings", false);
     o.head_bias = false;
     config::AttentionOptions& a = o.attention;
-    a.n_heads = s.size("num_attention_heads");
-    a.n_kv_heads = s.size("num_key_value_heads", a.n_heads);
+    a.n_heads = s.size("num_attention_heads", 32);
+    const bool usual_heads = s.lacks("num_key_value_heads") && usual.n_kv_heads > 0;
+    a.n_kv_heads = s.size("num_key_value_heads", usual_heads ? usual.n_kv_heads : a.n_heads);
     a.d_head = s.has("head_dim") ? s.size("head_dim")
                                  : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
     a.bias = kind == "qwen2" || s.flag("attention_bias", false);
     read_rope(s, a, 1.0);
-    read_windows(s, kind, a);
+    read_windows(s, kind, usual.window, a);
     o.mlp.kind = config::MlpKind::gated;
-    o.mlp.d_hidden = s.size("intermediate_size");
+    o.mlp.d_hidden = s.size("intermediate_size", usual.d_hidden);
     o.mlp.activation = s.activation("hidden_act", "silu");
     o.mlp.bias = s.flag("mlp_bias", false);
     return o;
@@ -48,30 +66,36 @@ class Llama : public Architecture {
          {o.norm != config::Norm::rms, "norm"},
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"},
+         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.of<config::PositionOptions>().rope_fraction"},
          {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
 
-  Json write(const config::ModelOptions& o) const override {
+  Json write(const config::ModelOptions& o, const std::string& imported_as) const override {
     const config::AttentionOptions& a = o.attention;
-    Json json = {
-        {"model_type", a.window > 0 ? "mistral" : "llama"},
-        {"architectures", {a.window > 0 ? "MistralForCausalLM" : "LlamaForCausalLM"}},
-        {"num_hidden_layers", o.n_layers},
-        {"hidden_size", o.d_model},
-        {"num_attention_heads", a.n_heads},
-        {"num_key_value_heads", a.kv_heads()},
-        {"head_dim", a.d_head},
-        {"max_position_embeddings", o.context_length},
-        {"intermediate_size", o.mlp.d_hidden},
-        {"hidden_act", activation_name(o.mlp.activation)},
-        {"rms_norm_eps", o.norm_epsilon},
-        {"rope_theta", a.of<config::PositionOptions>().rope_base},
-        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
-    if (a.window > 0) {
-      json["sliding_window"] = a.window;
-    } else {
+    const bool mistral = a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias);
+    const bool qwen = !mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias;
+    Json json = {{"model_type", mistral ? "mistral"
+                                : qwen  ? "qwen2"
+                                        : "llama"},
+                 {"architectures",
+                  {mistral ? "MistralForCausalLM"
+                   : qwen  ? "Qwen2ForCausalLM"
+                           : "LlamaForCausalLM"}},
+                 {"num_hidden_layers", o.n_layers},
+                 {"hidden_size", o.d_model},
+                 {"num_attention_heads", a.n_heads},
+                 {"num_key_value_heads", a.kv_heads()},
+                 {"head_dim", a.d_head},
+                 {"max_position_embeddings", o.context_length},
+                 {"intermediate_size", o.mlp.d_hidden},
+                 {"hidden_act", activation_name(o.mlp.activation)},
+                 {"rms_norm_eps", o.norm_epsilon},
+                 {"rope_theta", a.of<config::PositionOptions>().rope_base},
+                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
+    if (mistral) {
+      json["sliding_window"] = a.window > 0 ? Json(a.window) : Json();
+    } else if (!qwen) {
       json["attention_bias"] = a.bias;
       json["mlp_bias"] = o.mlp.bias;
     }
@@ -79,19 +103,13 @@ class Llama : public Architecture {
   }
 
  private:
-  TopLevelNames top_level_names() const override {
-    return {.embedding = "model.embed_tokens", .layers = "model.layers.", .last_norm = "model.norm", .head = "lm_head"};
-  }
-
-  static void read_windows(const Settings& s, const std::string& kind, config::AttentionOptions& a) {
-    const bool qwen = kind == "qwen2";
+  static void read_windows(const Settings& s, const std::string& kind, std::int64_t usual,
+                           config::AttentionOptions& a) {
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
-    if (kind == "mistral" && s.has("sliding_window")) {
-      a.window = s.size("sliding_window");
-    } else if (!qwen) {
+    if (kind == "mistral") {
+      a.window = s.lacks("sliding_window") ? usual : s.has("sliding_window") ? s.size("sliding_window") : 0;
+    } else if (kind == "llama") {
       s.require("sliding_window", false);
-    }
-    if (kind == "llama") {
       s.require("layer_types", false);
     }
   }
@@ -131,9 +149,6 @@ class Llama : public Architecture {
                  {fmt::format("{}mlp.{}_proj", theirs, which), down ? g : d, down ? d : g, o.mlp.bias, Stored::out_in});
     }
   }
-
-  static constexpr std::string_view kKinds[] = {"llama", "mistral", "qwen2"};
-  static constexpr std::string_view kIgnored[] = {".self_attn.rotary_emb.inv_freq"};
 };
 
 }  // namespace

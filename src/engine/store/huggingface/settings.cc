@@ -47,6 +47,10 @@ bool Settings::has(const std::string& key) const {
   return !at(key).is_null();
 }
 
+bool Settings::lacks(const std::string& key) const {
+  return !values_.is_object() || !values_.contains(key);
+}
+
 std::int64_t Settings::size(const std::string& key) const {
   const SortedJson& value = at(key);
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 || value.get<std::uint64_t>() > kLargestSize) {
@@ -122,11 +126,18 @@ struct KeyPlace {
   std::string key;
 };
 
-// Returns the first key with a value, or the last key if none has one.
-KeyPlace first_set(std::initializer_list<KeyPlace> places) {
-  const auto* found = std::find_if(places.begin(), places.end() - 1,
-                                   [](const KeyPlace& place) { return place.settings.has(place.key); });
-  return *found;
+// Returns the first place with a value, or the last one if none has. Throws UserError if another has a different value.
+KeyPlace agreed(std::initializer_list<KeyPlace> places) {
+  const auto is_set = [](const KeyPlace& place) { return place.settings.has(place.key); };
+  const KeyPlace& found = *std::find_if(places.begin(), places.end() - 1, is_set);
+  const double value = found.settings.number(found.key, 0.0);
+  for (const KeyPlace& place : places) {
+    if (is_set(place) && place.settings.number(place.key, 0.0) != value) {
+      place.settings.refuse(place.key,
+                            fmt::format("contradicts {}, which is {}", found.settings.place(found.key), value));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -140,16 +151,21 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
     place.require("factor", place.number("factor", 1.0) == 1.0);
   }
   attention.position = "rope";
-  const KeyPlace base = first_set({{rope, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
+  const KeyPlace base =
+      agreed({{rope, "rope_theta"}, {scaling, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
   attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, 10000.0);
   if (!(attention.of<config::PositionOptions>().rope_base > 1.0)) {
     base.settings.refuse(base.key, "must be above 1");
   }
-  const KeyPlace part =
-      first_set({{rope, "partial_rotary_factor"}, {settings, "partial_rotary_factor"}, {settings, "rotary_pct"}});
+  const KeyPlace part = agreed({{rope, "partial_rotary_factor"},
+                                {scaling, "partial_rotary_factor"},
+                                {settings, "partial_rotary_factor"},
+                                {settings, "rotary_pct"}});
   attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, fraction);
-  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&
-        attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
+  if (fraction == 1.0) {
+    part.settings.require(part.key, attention.of<config::PositionOptions>().rope_fraction == 1.0);
+  }
+  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 && attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
     part.settings.refuse(part.key, "must be above 0 and at most 1");
   }
 }

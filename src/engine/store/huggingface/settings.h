@@ -19,8 +19,11 @@ class Settings {
 
   // Throws UserError "<origin>: <place><key> <why>, got <value>".
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const;
+  std::string place(const std::string& key) const { return place_ + key; }  // the key as named in messages
   // Whether the key has a value other than null.
   bool has(const std::string& key) const;
+  // Whether the key is missing. Some architectures have different defaults for a missing key and for null.
+  bool lacks(const std::string& key) const;
   // The functions below throw UserError if the value has a wrong type or range, or is missing without a default
   // `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
@@ -45,8 +48,9 @@ class Settings {
   std::string origin_, place_;
 };
 
-// Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level or in
-// rope_parameters. `fraction` is the default fraction of rotated channels. Throws UserError if any scaling is set.
+// Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
+// rope_parameters or in rope_scaling. `fraction` is the default fraction of rotated channels; 1: the architecture
+// always rotates all. Throws UserError if any scaling is set, or if two places contradict.
 void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction);
 
 // Returns the activation's name in config.json.

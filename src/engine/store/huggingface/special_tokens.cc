@@ -30,6 +30,15 @@ bool is_id(const SortedJson& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT32_MAX;
 }
 
+// The id that transformers assumes if a config.json lacks the key; null: none.
+Json default_id(std::string_view model_type, std::string_view key) {
+  const bool begins = key == "bos_token_id";
+  if (model_type == "qwen2" || key == "pad_token_id") {
+    return {};
+  }
+  return model_type == "gpt2" ? 50256U : model_type == "gpt_neox" ? (begins ? 0U : 2U) : (begins ? 1U : 2U);
+}
+
 Json ids_of(const SortedJson& config, const std::string& origin) {
   Json ids = Json::object();
   for (const char* key : kIds) {
@@ -106,6 +115,15 @@ bool has_begin_in_front(const std::filesystem::path& folder, const Json& setting
   return tokenizer.kind() == config::TokenizerKind::sentencepiece && kind.find("Llama") != std::string::npos;
 }
 
+// Adds the ids of a file, one or a list, that the tokenizer has.
+void add_ids(const Json& ids, const tokenizers::Tokenizer& of, std::vector<std::int32_t>& all) {
+  for (const Json& id : ids.is_array() ? ids : Json::array({ids})) {
+    if (id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(of.vocabulary_size())) {
+      all.push_back(id.get<std::int32_t>());
+    }
+  }
+}
+
 }  // namespace
 
 std::string SpecialTokens::name(const char* key) const {
@@ -117,27 +135,46 @@ std::int32_t SpecialTokens::id(const char* key, const tokenizers::Tokenizer& of)
   if (const std::string named = name(key); !named.empty()) {
     return of.id_of(named);
   }
-  const auto found = config.find(std::string(key) + "_id");
-  if (tokenizer.contains(key) || found == config.end() || found->is_null()) {
-    return -1;
+  std::vector<std::int32_t> ids;
+  if (!tokenizer.contains(key)) {
+    add_ids(config.value(std::string(key) + "_id", Json()), of, ids);
   }
-  const Json& first = found->is_array() && !found->empty() ? found->front() : *found;
-  return first.is_number_unsigned() && first.get<std::uint64_t>() < static_cast<std::uint64_t>(of.vocabulary_size())
-             ? first.get<std::int32_t>()
-             : -1;
+  return ids.empty() ? -1 : ids.front();
+}
+
+std::set<std::int32_t> SpecialTokens::ends(const tokenizers::Tokenizer& of) const {
+  constexpr const char* kKey = "eos_token_id";
+  std::vector<std::int32_t> ids;
+  add_ids(generation.value(kKey, Json()), of, ids);
+  if (ids.empty()) {
+    add_ids(config.value(kKey, Json()), of, ids);
+  }
+  if (const std::int32_t named = of.id_of(name("eos_token")); named >= 0) {
+    ids.push_back(named);
+  }
+  if (ids.empty() && !model_type.empty() && !config.contains(kKey) && !generation.contains(kKey)) {
+    add_ids(default_id(model_type, kKey), of, ids);
+  }
+  return {ids.begin(), ids.end()};
 }
 
 SpecialTokens read_special_tokens(const std::filesystem::path& folder, const SortedJson& config,
                                   const tokenizers::Tokenizer& tokenizer) {
+  const std::filesystem::path generation = folder / "generation_config.json";
   SpecialTokens tokens{.config = ids_of(config, (folder / "config.json").string()),
-                       .tokenizer = tokenizer_settings(folder)};
+                       .generation = ids_of(read_object(generation), generation.string()),
+                       .tokenizer = tokenizer_settings(folder),
+                       .model_type = config.value("model_type", "")};
   tokens.in_front = has_begin_in_front(folder, tokens.tokenizer, tokenizer) && tokens.id("bos_token", tokenizer) >= 0;
   return tokens;
 }
 
 void store_special_tokens(const SpecialTokens& tokens, Checkpoint& checkpoint) {
-  checkpoint.metadata[kSpecialTokens] =
-      to_json_line({{"config", tokens.config}, {"tokenizer", tokens.tokenizer}, {"in_front", tokens.in_front}});
+  checkpoint.metadata[kSpecialTokens] = to_json_line({{"config", tokens.config},
+                                                      {"generation", tokens.generation},
+                                                      {"tokenizer", tokens.tokenizer},
+                                                      {"in_front", tokens.in_front},
+                                                      {"model_type", tokens.model_type}});
 }
 
 std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint) {
@@ -146,13 +183,19 @@ std::optional<SpecialTokens> stored_special_tokens(const Checkpoint& checkpoint)
     return std::nullopt;
   }
   const Json stored = parse_json(found->second, kSpecialTokens);
-  if (!stored.is_object() || !stored.contains("config") || !stored.at("config").is_object() ||
-      !stored.contains("tokenizer") || !stored.at("tokenizer").is_object()) {
-    user_error("{}: metadata of the checkpoint: must be an object with config and tokenizer", kSpecialTokens);
-  }
-  return SpecialTokens{.config = stored.at("config"),
-                       .tokenizer = stored.at("tokenizer"),
-                       .in_front = stored.value("in_front", Json()) == true};
+  const auto object_at = [&](const char* key, const Json& otherwise) {
+    const Json object = stored.is_object() ? stored.value(key, otherwise) : Json();
+    if (!object.is_object()) {
+      user_error("{}: metadata of the checkpoint: must be an object with config and tokenizer", kSpecialTokens);
+    }
+    return object;
+  };
+  const Json model_type = stored.is_object() ? stored.value("model_type", Json()) : Json();
+  return SpecialTokens{.config = object_at("config", Json()),
+                       .generation = object_at("generation", Json::object()),  // earlier versions wrote none
+                       .tokenizer = object_at("tokenizer", Json()),
+                       .in_front = stored.value("in_front", Json()) == true,
+                       .model_type = model_type.is_string() ? model_type.get<std::string>() : ""};
 }
 
 SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer) {

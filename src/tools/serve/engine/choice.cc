@@ -70,7 +70,7 @@ Delta Choice::take(const decode::TokenEvent& event) {
     return delta;
   }
   ++written_;
-  if (event.id == options_.end_id) {
+  if (options_.ends.contains(static_cast<std::int32_t>(event.id))) {
     Delta delta = finish();
     delta.finish_reason = "stop";
     return delta;

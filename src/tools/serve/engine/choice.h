@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,8 +53,8 @@ struct ChoiceOptions {
   const tokenizers::Tokenizer* tokenizer = nullptr;
   std::vector<std::int32_t> before;  // the prompt's last tokens, which affect the text of the first new ones
   std::vector<std::string> stop;
-  std::int64_t end_id = -1;  // the token that ends the answer; -1 for none
-  bool details = false;      // report details of each token
+  std::set<std::int32_t> ends;  // the tokens that end the answer
+  bool details = false;         // report details of each token
 };
 
 class Choice {

@@ -73,7 +73,7 @@ void Completion::start(decode::Engine& engine) {
       choices_.emplace_back(ChoiceOptions{.tokenizer = &model_.tokenizer(),
                                           .before = {ids.begin() + first, ids.end()},
                                           .stop = request_.stop,
-                                          .end_id = model_.end_id(),
+                                          .ends = model_.ends(),
                                           .details = request_.details()});
     }
   }

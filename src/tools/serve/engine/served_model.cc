@@ -105,7 +105,7 @@ ServedModel::ServedModel(std::string name, store::OpenedModel opened, std::int64
       token_text_(tokenizer(), special_),
       // One more than the context, because the model never reads the last token of an answer.
       max_length_(max_length > 0 ? max_length : model_.options().context_length + 1),
-      end_id_(imported_ ? special_.id("eos_token", tokenizer()) : -1),
+      ends_(imported_ ? special_.ends(tokenizer()) : std::set<std::int32_t>()),
       opened_at_(std::time(nullptr)) {}
 
 TokenIds ServedModel::encode(const std::string& text, bool add_special_tokens) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,8 +41,8 @@ class ServedModel {
   const tokenizers::Tokenizer& tokenizer() const { return *opened_.checkpoint.tokenizer; }
   const TokenText& token_text() const { return token_text_; }
   std::int64_t max_length() const { return max_length_; }
-  // The token that ends an answer; -1 for models trained by Headroom, which have no such token.
-  std::int64_t end_id() const { return end_id_; }
+  // The tokens that end an answer; none for models trained by Headroom, which have no such token.
+  const std::set<std::int32_t>& ends() const { return ends_; }
   std::int64_t step() const { return opened_.checkpoint.step; }
   bool routes() const { return model_.options().routes(); }  // whether it has routed experts or heads
 
@@ -66,7 +67,9 @@ class ServedModel {
   bool imported_;
   store::SpecialTokens special_;
   TokenText token_text_;
-  std::int64_t max_length_, end_id_, opened_at_;
+  std::int64_t max_length_;
+  std::set<std::int32_t> ends_;
+  std::int64_t opened_at_;
 };
 
 }  // namespace headroom::serve

@@ -279,7 +279,8 @@ void Run::write_state(const Write& write) const {
                                 .config = config_,
                                 .tokenizer = data_.tokenizer,
                                 .data = data_.training->identity(),
-                                .owned = owned_by(sharding_, group_)}));
+                                .owned = owned_by(sharding_, group_),
+                                .special_tokens = data_.special_tokens}));
   } catch (const store::NotFiniteError& error) {
     throw_diverged(error.what(), state_.step);
   }

@@ -11,6 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "headroom/store/huggingface.h"
 
 namespace headroom::train {
 namespace {
@@ -190,6 +191,9 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
   }
   checkpoint.metadata.emplace(kStateKey, to_json_line(to_json(state)));
   checkpoint.metadata.emplace(kDataKey, parts.data);
+  if (!parts.special_tokens.empty()) {
+    checkpoint.metadata.emplace(store::kSpecialTokens, parts.special_tokens);
+  }
   return checkpoint;
 }
 

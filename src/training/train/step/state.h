@@ -47,6 +47,7 @@ struct CheckpointParts {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::string data;  // identity of the training data: a run never continues with other data
   OwnedShards owned = {};
+  std::string special_tokens = {};  // store::kSpecialTokens; empty: none
 };
 
 // Parameters and moments that this rank does not own entirely are meta tensors, because each rank writes its own
