@@ -45,7 +45,7 @@ int run(const Compare& command, const EngineRequest& request) {
                                          : compare::load_families(command.families, changes);
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
-    job.tune.push_back(config::parse_variation(text, "compare: --tune"));
+    job.variations.push_back(config::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
   job.cache = cache_folder();
@@ -58,10 +58,10 @@ int run(const Compare& command, const EngineRequest& request) {
 
 int run(const Sweep& command, const EngineRequest& request) {
   catch_interrupts();
-  compare::SweepRequest job;
-  job.config = compare::load_configs({command.config}, overrides(command.set, request)).front();
+  compare::CompareRequest job;
+  job.configs = compare::load_configs({command.config}, overrides(command.set, request));
   for (const std::string& text : command.vary) {
-    job.vary.push_back(config::parse_variation(text, "sweep: --vary"));
+    job.variations.push_back(config::parse_variation(text, "sweep: --vary"));
   }
   job.seeds = command.seeds;
   job.out = command.out;
@@ -81,13 +81,12 @@ int run(const Report& command, const EngineRequest& request) {
 
 int run(const Demo& command, const EngineRequest& request) {
   catch_interrupts();
-  compare::DemoRequest job;
+  compare::CompareRequest job;
   job.out = command.out;
   job.cache = cache_folder();
-  job.overrides = overrides(command.set, request);
   job.seeds = command.seeds;
   job.command = request.command_line;
-  return print(compare::demo(job), request.output);
+  return print(compare::demo(job, overrides(command.set, request)), request.output);
 }
 
 int run(const Advise& command, const EngineRequest& request) {

@@ -30,10 +30,11 @@ std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
 
 struct CompareRequest {
   // The first config is the baseline. Families: at least two, each with at least two different amounts of training
-  // compute.
+  // compute. A sweep: one config.
   std::vector<NamedConfig> configs;
-  std::int64_t seeds = 1;            // runs per model, with train.seed, train.seed + 1, ...
-  std::vector<Variation> tune;       // tune each model over all combinations of these values
+  std::int64_t seeds = 1;  // runs per model or combination, with train.seed, train.seed + 1, ...
+  // A comparison tunes each model over all combinations of these values; a sweep has one run for each combination.
+  std::vector<Variation> variations;
   std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
   std::filesystem::path cache;       // prepared data
   std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
@@ -47,23 +48,6 @@ struct CompareRequest {
   parallel::GlooGroup* group = nullptr;  // ranks that train each run together; null: this process alone
 };
 
-struct SweepRequest {
-  NamedConfig config;
-  std::vector<Variation> vary;  // one run for each combination of values
-  std::int64_t seeds = 1;       // runs per combination
-  std::filesystem::path out, cache;
-  std::string command;
-  parallel::GlooGroup* group = nullptr;
-};
-
-struct DemoRequest {
-  std::filesystem::path out = "runs/demo";
-  std::filesystem::path cache;         // prepared data
-  std::vector<std::string> overrides;  // "key=value" for all three models: "train.steps=100"
-  std::int64_t seeds = 1;              // runs per model
-  std::string command;
-};
-
 // Trains every model with its first seed and every combination of tuned values, and selects the combination with the
 // best headline figure at the last validation. Then trains all models with the second seed, and so on. Runs with the
 // same seed see the data in the same order. Finished runs in `out` (with a result.json) are reused and unfinished ones
@@ -74,13 +58,14 @@ struct DemoRequest {
 // configuration.
 CompareResult compare(const CompareRequest& request);
 
-// Trains `config` with every combination of values: all with the first seed, then all with the second, and so on.
+// Trains the config with every combination of values: all with the first seed, then all with the second, and so on.
 // Reuses and resumes runs like compare(). The result is sorted, best first; diverged runs come last.
-CompareResult sweep(const SweepRequest& request);
+CompareResult sweep(const CompareRequest& request);
 
-// The demo: SwitchHead with 2 attention matrices per layer against dense Transformer-XLs of the same size with 8 and
-// with 2, on the built-in corpus. Throws what compare() throws.
-CompareResult demo(const DemoRequest& request);
+// The demo: compares demo_configs(overrides), which `request` leaves out, on the built-in corpus: SwitchHead with 2
+// attention matrices per layer against dense Transformer-XLs of the same size with 8 and with 2. Throws what compare()
+// throws.
+CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides);
 
 // The demo's models: recipes/demo/dense_h8, dense_h2 and switchhead_h2. cost::match chooses the sizes of the last two
 // so that they have as many parameters as the first.

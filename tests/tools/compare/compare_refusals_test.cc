@@ -26,11 +26,11 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
   };
   for (const auto& [variation, says] : cases) {
     CompareRequest r = request();
-    r.tune = {variation};
+    r.variations = {variation};
     EXPECT_HAS(user_error_of([&] { compare(r); }), says);
-    r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
+    r.variations = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
     EXPECT_THROW(compare(r), UserError);
-    r.tune.clear();
+    r.variations.clear();
     r.seeds = 0;
     EXPECT_THROW(compare(r), UserError);
   }
@@ -69,7 +69,7 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   fewer.seeds = 1;
   EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");
   CompareRequest other = r;
-  other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  other.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate");
   EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
   EXPECT_EQ(read_text_file(r.out / "report.html"), page);
@@ -80,20 +80,20 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
 }
 
 TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.config.config.train.steps = 1;
-  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  CompareRequest r;
+  r.configs = {config("base", 4)};
+  r.configs[0].config.train.steps = 1;
+  r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   r.out = folder_ / "sweep";
   r.cache = folder_ / "cache";
   sweep(r);
-  const auto refusal = [](const SweepRequest& asked) { return user_error_of([&] { sweep(asked); }); };
-  SweepRequest other = r;
-  other.vary = {{"train.clip_norm", {"1", "2"}}};
+  const auto refusal = [](const CompareRequest& asked) { return user_error_of([&] { sweep(asked); }); };
+  CompareRequest other = r;
+  other.variations = {{"train.clip_norm", {"1", "2"}}};
   EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm");
-  other.vary = {{"train.learning_rate", {"0.01"}}};
+  other.variations = {{"train.learning_rate", {"0.01"}}};
   EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001");
-  other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
+  other.variations = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
   EXPECT_EQ(sweep(other).runs.size(), 3u);
 }
 
@@ -110,10 +110,10 @@ TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
 }
 
 TEST_F(CompareRefusals, RefusesADamagedRecord) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.config.config.train.steps = 1;
-  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
+  CompareRequest r;
+  r.configs = {config("base", 4)};
+  r.configs[0].config.train.steps = 1;
+  r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   r.out = folder_ / "sweep";
   r.cache = folder_ / "cache";
   sweep(r);
@@ -223,10 +223,11 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   const std::string words = refusal(of("other.txt", kWords, false));
   EXPECT_TRUE(words.starts_with("compare: four and one have different tokenizers (words-")) << words;
   EXPECT_FALSE(fs::exists(folder_ / "out/four")) << "before anything is trained";
-  SweepRequest s{.config = config("base", 4)};
-  s.config.config.data.validation.clear();
-  s.vary = {{"data.train",
-             {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
+  CompareRequest s{.configs = {config("base", 4)}};
+  s.configs[0].config.data.validation.clear();
+  s.variations = {
+      {"data.train",
+       {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
   s.out = folder_ / "sweep";
   s.cache = folder_ / "cache";
   EXPECT_HAS(user_error_of([&] { sweep(s); }), "have different validation data");
@@ -238,9 +239,9 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
 }
 
 TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
+  CompareRequest r;
+  r.configs = {config("base", 4)};
+  r.variations = {{"train.evaluate_tokens", {"0", "4"}}};
   r.out = folder_ / "sweep";
   EXPECT_TRUE(user_error_of([&] { sweep(r); }).starts_with("sweep: "));
 }

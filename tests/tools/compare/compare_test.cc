@@ -131,7 +131,7 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
 TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   CompareRequest r = request();
   r.seeds = 2;
-  r.tune = {{"train.learning_rate", {"1e-6", "0.01"}}};
+  r.variations = {{"train.learning_rate", {"1e-6", "0.01"}}};
   const CompareResult two = compare(r);
   for (const ComparedRun& run : two.runs) {
     EXPECT_EQ(run.values, (Values{{"train.learning_rate", "0.01"}})) << "one that hardly learns in six steps lost";
@@ -155,7 +155,7 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   // A new value between the others: only its runs are trained.
   const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
   const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
-  r.tune[0].values = {"1e-6", "0.01", "1e-5"};
+  r.variations[0].values = {"1e-6", "0.01", "1e-5"};
   EXPECT_EQ(compare(r).runs[0].trained[1].result.parameters_sha256, kept);
   EXPECT_EQ(fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json"), written);
 }
@@ -163,17 +163,17 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
 TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
   CompareRequest r = request();
   r.configs.resize(1);
-  r.tune = {{"train.learning_rate", {"1e30", "0.001"}}};
+  r.variations = {{"train.learning_rate", {"1e30", "0.001"}}};
   for (int again = 0; again < 2; ++again) {
     const CompareResult result = compare(r);
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
     EXPECT_TRUE(std::isnan(result.runs[0].tuning[0].headline));
     EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
   }
-  r.tune[0].values = {"1e30", "9e29"};
+  r.variations[0].values = {"1e30", "9e29"};
   r.out = folder_ / "wild";
   EXPECT_NE(compare(r).failure.find("four: diverged with the best of the values tried: "), std::string::npos);
-  r.tune.clear();
+  r.variations.clear();
   r.out = folder_ / "half";
   r.configs[0].config.train.learning_rate = 1e30;
   r.configs.push_back(config("one", 1));
@@ -188,7 +188,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
 TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
   CompareRequest r = request();
   r.seeds = 2;
-  r.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   const CompareResult made = compare(r);
   const Json before = to_json(made);
   fs::remove(made.report);
@@ -233,9 +233,9 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
 }
 
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.vary = {{"train.learning_rate", {"1e-6", "1e30", "0.01"}}, {"model.attention.n_heads", {"4", "2"}}};
+  CompareRequest r;
+  r.configs = {config("base", 4)};
+  r.variations = {{"train.learning_rate", {"1e-6", "1e30", "0.01"}}, {"model.attention.n_heads", {"4", "2"}}};
   r.out = folder_ / "sweep";
   r.cache = folder_ / "cache";
   const CompareResult result = sweep(r);
@@ -259,7 +259,7 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
   EXPECT_EQ(sweep(r).runs[0].trained.size(), 2u);
   EXPECT_EQ(fs::last_write_time(result.runs[1].folder / "result.json"), written);
   EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(sweep(r)).at("conclusion"));
-  r.vary.clear();
+  r.variations.clear();
   EXPECT_THROW(sweep(r), UserError);
 }
 

@@ -44,7 +44,7 @@ TEST(Plan, SpellsValuesAsAConfigDoes) {
   CompareRequest request;
   request.configs = {{"a", {}}, {"b", {}}};
   request.configs[1].config.train.seed = 7;
-  request.tune = {{"train.learning_rate", {"3e-4", "1.0e-3"}}};
+  request.variations = {{"train.learning_rate", {"3e-4", "1.0e-3"}}};
   request.seeds = 2;
   request.out = "out";
   const Plan plan = plan_comparison(request);
@@ -61,9 +61,9 @@ TEST(Plan, SpellsValuesAsAConfigDoes) {
 }
 
 TEST(Plan, WhatFollowsFromAValueIsDecidedAnew) {
-  SweepRequest request;
-  request.config = {"a", config::Config()};
-  request.vary = {{"tokenizer.vocabulary_size", {"500", "900"}}};
+  CompareRequest request;
+  request.configs = {{"a", config::Config()}};
+  request.variations = {{"tokenizer.vocabulary_size", {"500", "900"}}};
   request.out = "out";
   const Plan plan = plan_sweep(request);
   EXPECT_EQ(plan.models[1].choices[0].config.model.vocabulary_size, 900);

@@ -173,7 +173,7 @@ TEST(Scaling, IsShownInWordsTableJsonAndOnThePage) {
   EXPECT_NE(words.find("a<b_1000, extrapolated"), std::string::npos) << words;
   EXPECT_NE(words.find("3 seeds"), std::string::npos) << words;
   const std::string table = render_scaling(result);
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 7) << table;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 8) << table;
   EXPECT_NE(table.find("dense needs"), std::string::npos);
   const Json json = to_json(result);
   const Json& family = json.at("scaling").at(1);

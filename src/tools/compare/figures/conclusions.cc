@@ -35,11 +35,8 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
   return paired_difference(run.over_seeds(figure), other.over_seeds(figure));
 }
 
-std::string headline_comparison(const ComparedRun& run, const ComparedRun& other) {
-  return headline_comparison(run, other, other.name);
-}
-
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called) {
+  called = called.empty() ? other.name : called;
   const double percent = 100.0 * (run.headline() / other.headline() - 1.0);
   std::string than = fmt::format("{} ({})", called, plain_number(other.headline()));
   if (!std::isfinite(percent) && !std::isfinite(run.headline() - other.headline())) {
@@ -313,21 +310,6 @@ Conclusion conclude_scaling(const Scaling& scaling) {
     points.push_back(seeds_sentence(fewest_seeds(scaling)));
   }
   return points;
-}
-
-std::string render_scaling(const CompareResult& result) {
-  if (result.scaling.empty()) {
-    return "";
-  }
-  const std::string needs = result.scaling.front().name + " needs";
-  std::vector<std::vector<std::string>> rows = {{"family", "model", "training FLOPs", "validation loss", needs}};
-  for (const ScaledFamily& family : result.scaling) {
-    for (const ScaledModel& model : family.models) {
-      rows.push_back({shorten(family.name, 24), shorten(model.name, 24), short_number(model.flops),
-                      format_decimal(model.loss(), 3), !model.saving ? "" : "x " + saving_text(*model.saving)});
-    }
-  }
-  return text_table(rows, {true, true});
 }
 
 }  // namespace headroom::compare

@@ -18,8 +18,7 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 // Compares the headline figures: "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...". With
 // several seeds: "2.8% lower than dense_h8 (7.58; paired difference -0.21 [-0.30, -0.12])", or "not significantly
 // different from ..." if the interval includes zero. `called` replaces the other's name.
-std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called);
-std::string headline_comparison(const ComparedRun& run, const ComparedRun& other);
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called = {});
 
 // Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
 std::string_view two_seeds_caveat(std::size_t seeds);

@@ -70,6 +70,7 @@ struct ComparedRun {
   Json executed;                                          // executed multiply-accumulates, as in cost::cost_json
   std::vector<std::string> samples;                       // continuation of each prompt by the first seed
 
+  void count_costs();  // sets attention_macs, attention_memory and executed
   const tasks::Task& task() const;
   const tasks::FigureKind& headline_kind() const { return tasks::headline(task().figures()); }
   const train::TrainResult& result() const { return trained.front().result; }  // of the first seed

@@ -33,14 +33,19 @@ std::size_t seeds_of(const ScaledFamily& family) {
   return family.models.empty() ? 0 : seeds;
 }
 
-// Fits the line through one seed of every size.
-PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
+// Fits the line through loss_of(model) of every size.
+template <class LossOf>
+PowerLaw law_of(const ScaledFamily& family, const LossOf& loss_of) {
   std::vector<double> flops, losses;
   for (const ScaledModel& model : family.models) {
     flops.push_back(model.flops);
-    losses.push_back(model.losses[seed]);
+    losses.push_back(loss_of(model));
   }
   return fit_power_law(flops, losses);
+}
+
+PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
+  return law_of(family, [seed](const ScaledModel& model) { return model.losses[seed]; });
 }
 
 bool can_be_a_loss(double loss) {
@@ -57,12 +62,7 @@ void fit_family(ScaledFamily& family) {
     family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
   }
-  std::vector<double> flops, losses;
-  for (const ScaledModel& model : family.models) {
-    flops.push_back(model.flops);
-    losses.push_back(model.loss());
-  }
-  const PowerLaw law = fit_power_law(flops, losses);
+  const PowerLaw law = law_of(family, [](const ScaledModel& model) { return model.loss(); });
   bool falls = law.exponent > 0.0;
   for (std::size_t seed = 0; seed < seeds_of(family); ++seed) {
     falls = falls && law_of_seed(family, seed).exponent > 0.0;

@@ -191,12 +191,25 @@ draw::ScatterChart scaling_chart(const Scaling& scaling) {
   return chart;
 }
 
-std::string scaling_row(const ScaledFamily& family, const ScaledModel& model, std::size_t style) {
-  return fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n",
-                     draw::line_sample(style), draw::escape(shorten(family.name, 24)),
-                     draw::escape(shorten(model.name, 24)), short_number(model.flops), format_decimal(model.loss(), 3),
-                     model.saving ? saving_text(*model.saving) : "",
-                     model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : "");
+Table scaling_table(const Scaling& scaling) {
+  Table table{.columns = {{.name = "family", .words = true},
+                          {.name = "model", .words = true},
+                          {.above = "training", .name = "FLOPs"},
+                          {.above = "validation", .name = "loss"},
+                          {.above = "times that", .name = shorten(scaling.front().name, 24) + " needs"}},
+              .rows = {}};
+  for (std::size_t f = 0; f < scaling.size(); ++f) {
+    for (const ScaledModel& model : scaling[f].models) {
+      table.rows.push_back(
+          {{.text = shorten(scaling[f].name, 24), .style = f},
+           {.text = shorten(model.name, 24)},
+           {.text = short_number(model.flops)},
+           {.text = format_decimal(model.loss(), 3)},
+           {.text = model.saving ? saving_text(*model.saving) : "",
+            .markup = model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : ""}});
+    }
+  }
+  return table;
 }
 
 }  // namespace
@@ -205,29 +218,22 @@ std::string scaling_section(const CompareResult& result) {
   if (result.scaling.empty()) {
     return "";
   }
-  std::string rows;
-  for (std::size_t f = 0; f < result.scaling.size(); ++f) {
-    for (const ScaledModel& model : result.scaling[f].models) {
-      rows += scaling_row(result.scaling[f], model, f);
-    }
-  }
   const std::string first = draw::escape(shorten(result.scaling.front().name, 24));
   return "<h2>Scaling</h2><div class='grid'>" +
          figure("Loss against compute",
                 "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a "
                 "loss that both reach, the compute of the first family relative to the other",
                 draw::scatter_chart(scaling_chart(result.scaling))) +
-         "</div>\n" +
-         html_table(fmt::format("<th scope='col'>family</th><th scope='col' class='text'>model</th><th scope='col'>"
-                                "training<br>FLOPs</th><th scope='col'>validation<br>loss</th><th scope='col'>times "
-                                "that<br>{} needs</th>",
-                                first),
-                    rows, " narrow") +
+         "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
          fmt::format(
              "<p class='note'>Last column: the compute with which {} reaches the model's loss, divided by the model's "
              "compute. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
              "squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
              first);
+}
+
+std::string render_scaling(const CompareResult& result) {
+  return result.scaling.empty() ? "" : text_of(scaling_table(result.scaling));
 }
 
 }  // namespace headroom::compare

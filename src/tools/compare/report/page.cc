@@ -11,6 +11,7 @@
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
+#include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/run/run_folder.h"
 
@@ -20,25 +21,24 @@ namespace {
 // Lists the keys in which the configs differ, with their values.
 std::string config_differences(const std::vector<ComparedRun>& runs) {
   std::vector<Values> flat;
-  std::string head = "<th scope='col'>key</th>", rows;
+  Table table{.columns = {{.name = "key"}}, .rows = {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
     flat.push_back(config::flatten(runs[r].config));
-    head += fmt::format("<th scope='col'>{}<br>{}</th>", draw::line_sample(r), draw::escape(shorten(runs[r].name, 24)));
+    table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
   }
   for (std::size_t k = 0; k < flat.front().size(); ++k) {
-    std::set<std::string> values;
-    std::string cells;
+    std::vector<Cell> row = {{.text = flat.front()[k].first}};
     for (const Values& of_run : flat) {
-      values.insert(of_run[k].second);
-      cells += fmt::format("<td>{}</td>", draw::escape(shorten(of_run[k].second, 60)));
+      row.push_back({.text = shorten(of_run[k].second, 60)});
     }
-    if (values.size() > 1) {
-      rows += fmt::format("<tr><td class='name'>{}</td>{}</tr>\n", draw::escape(flat.front()[k].first), cells);
+    if (std::any_of(flat.begin(), flat.end(),
+                    [&](const Values& of_run) { return of_run[k].second != flat.front()[k].second; })) {
+      table.rows.push_back(std::move(row));
     }
   }
-  return rows.empty()
+  return table.rows.empty()
              ? ""
-             : "<p class='note'>Keys in which the configurations differ.</p>" + html_table(head, rows, " narrow");
+             : "<p class='note'>Keys in which the configurations differ.</p>" + html_of(table, " narrow");
 }
 
 std::string describe_seeds(const std::vector<ComparedRun>& runs) {
@@ -87,11 +87,6 @@ std::string dates_of(const std::vector<ComparedRun>& runs) {
 std::string figure(const std::string& caption, const std::string& remark, const std::string& chart) {
   return fmt::format("<figure class='card'><figcaption>{} <small>{}</small></figcaption>{}</figure>\n", caption, remark,
                      chart);
-}
-
-std::string html_table(const std::string& head, const std::string& rows, const char* style) {
-  return fmt::format("<div class='card scroll{}'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
-                     style, head, rows);
 }
 
 std::string html_entry(const char* term, const std::string& text) {
@@ -215,6 +210,11 @@ std::string render_report(const CompareResult& result) {
          result_section(result) + scaling_section(result) + value_section(result) + learning_section(result) +
          cost_section(result) + continuations(result) + samples_during_training(result.runs) +
          configuration_section(result) + method_section(result) + "</main></body></html>\n";
+}
+
+void write_page(CompareResult& result, const std::filesystem::path& out) {
+  result.report = out / "report.html";
+  write_text_file(result.report, render_report(result));
 }
 
 }  // namespace headroom::compare

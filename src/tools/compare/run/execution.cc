@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
+#include <cmath>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -14,7 +16,6 @@
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "run_folder.h"
-#include "tools/compare/figures/summary.h"
 #include "tools/compare/report/formatting.h"
 #include "training/cost/cost.h"
 
@@ -84,6 +85,37 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
     found = known_.emplace(run.folder, read_finished_run(run.folder, run.config, task_)).first;
   }
   return found == known_.end() ? nullptr : &found->second;
+}
+
+double Runs::headline(const PlannedRun& run) {
+  const TrainedRun* const trained = find(run);
+  return trained == nullptr ? std::numeric_limits<double>::quiet_NaN()
+                            : tasks::figure(trained->result.figures(), tasks::headline(task_.figures()).name);
+}
+
+std::size_t Runs::best_choice(const PlannedModel& model) {
+  std::size_t best = 0;
+  double best_figure = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < model.choices.size(); ++i) {
+    const double figure = headline(model.choices[i]);
+    if (std::isfinite(figure) &&
+        (std::isnan(best_figure) || is_better(tasks::headline(task_.figures()), figure, best_figure))) {
+      best = i;
+      best_figure = figure;
+    }
+  }
+  return best;
+}
+
+bool Runs::have_finished(const Plan& plan) {
+  return std::all_of(plan.models.begin(), plan.models.end(), [&](const PlannedModel& model) {
+    bool all = std::all_of(model.choices.begin(), model.choices.end(),
+                           [](const PlannedRun& choice) { return is_finished(choice); });
+    for (std::int64_t index = 1; all && index < plan.seeds; ++index) {
+      all = is_finished(with_seed(model.choices[best_choice(model)], index));
+    }
+    return all;
+  });
 }
 
 TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
@@ -202,26 +234,8 @@ class RunQueue {
 
 }  // namespace
 
-bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task) {
-  for (const PlannedModel& model : plan.models) {
-    for (const PlannedRun& choice : model.choices) {
-      if (!is_finished(choice)) {
-        return false;
-      }
-    }
-    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
-    for (std::int64_t index = 1; index < plan.seeds; ++index) {
-      if (!is_finished(with_seed(best, index))) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task) {
+Outcome execute(const Plan& plan, Runs& runs) {
   RunQueue queue(plan, runs);
-  std::vector<const PlannedModel*> accepted;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       queue.add(model, choice, true);
@@ -230,23 +244,25 @@ Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task) {
   if (!queue.train_all()) {
     return {.interrupted = true};
   }
+  std::vector<std::pair<const PlannedModel*, const PlannedRun*>> accepted;
   for (const PlannedModel& model : plan.models) {
-    if (queue.accept(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
-      accepted.push_back(&model);
+    const PlannedRun& best = model.choices[runs.best_choice(model)];
+    if (queue.accept(model, *runs.find(best))) {
+      accepted.emplace_back(&model, &best);
     }
   }
+  std::vector<std::pair<const PlannedModel*, PlannedRun>> others;
   for (std::int64_t index = 1; index < plan.seeds; ++index) {
-    for (const PlannedModel* model : accepted) {
-      queue.add(*model, with_seed(model->choices[best_choice(*model, runs, task)], index), false);
+    for (const auto& [model, best] : accepted) {
+      others.emplace_back(model, with_seed(*best, index));
+      queue.add(*model, others.back().second, false);
     }
   }
   if (!queue.train_all()) {
     return {.interrupted = true};
   }
-  for (std::int64_t index = 1; index < plan.seeds; ++index) {
-    for (const PlannedModel* model : accepted) {
-      queue.accept(*model, *runs.find(with_seed(model->choices[best_choice(*model, runs, task)], index)));
-    }
+  for (const auto& [model, run] : others) {
+    queue.accept(*model, *runs.find(run));
   }
   return {.failure = queue.failure()};
 }

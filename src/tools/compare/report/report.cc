@@ -1,4 +1,4 @@
-// Keeps a folder's page up to date while a run in it is being trained.
+// Writes the page of a folder again, once or whenever a run in it has logged something.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,8 +16,9 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/figures/summary.h"
+#include "sections.h"
 #include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/execution.h"
 #include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
@@ -28,6 +29,48 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kRefreshSeconds = 5;
 constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
+
+CompareResult load_single_run(const fs::path& folder) {
+  if (!fs::exists(folder / "config.toml")) {
+    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
+               folder.string());
+  }
+  ComparedRun run;
+  run.name = fs::absolute(folder / "x").parent_path().filename().string();
+  run.folder = folder;
+  run.config = read_run_config(folder);
+  run.trained.push_back(read_logged_run(folder, run.config, run.task()));
+  if (run.trained.front().log.training.empty() && run.trained.front().log.validation.empty()) {
+    user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",
+               folder.string());
+  }
+  run.count_costs();
+  CompareResult result{.kind = Kind::run, .title = "Training of " + run.name};
+  result.runs.push_back(std::move(run));
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+// Returns the result of a folder of a comparison, a sweep or a single run. Throws UserError if the folder contains none
+// of these, or nothing to show yet.
+CompareResult load_result(const fs::path& folder) {
+  if (!fs::exists(folder / kRecordFile)) {
+    return load_single_run(folder);
+  }
+  const ComparisonRecord record = read_record(folder);
+  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
+                                    [](const PlannedModel& model) { return !model.choices.empty(); });
+  CompareResult result;
+  if (trained != record.plan.models.end()) {
+    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
+    Runs runs(task, {});
+    result = make_result(record, runs);
+  }
+  if (result.runs.empty()) {
+    user_error("report: {}: no run has finished yet", folder.string());
+  }
+  return result;
+}
 
 // The files that the page is generated from, with their sizes and modification times.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
@@ -148,6 +191,12 @@ class Watcher {
 };
 
 }  // namespace
+
+CompareResult report(const fs::path& folder) {
+  CompareResult result = load_result(folder);
+  write_page(result, folder);
+  return result;
+}
 
 CompareResult watch(const fs::path& folder) {
   if (is_in_use(folder)) {
