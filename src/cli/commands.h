@@ -168,8 +168,13 @@ struct Advise {
 };
 
 struct Report {
-  std::string folder;  // of a comparison, a sweep or a run
-  bool watch = false;  // update the page while training goes on
+  std::vector<std::string> folders;  // a comparison, a sweep or a run; or several runs
+  std::string out;                   // the page of several runs; default: overlay.html beside the first
+  bool watch = false;                // update the page while training goes on
+};
+
+struct Runs {
+  std::string folder = "runs";
 };
 
 struct Demo {
@@ -213,8 +218,8 @@ struct Import {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Demo, Golden, Bench,
-               Doctor, CheckpointInfo, CheckpointExport, Import>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Report, Runs, Demo, Golden,
+               Bench, Doctor, CheckpointInfo, CheckpointExport, Import>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

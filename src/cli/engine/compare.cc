@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, report and demo.
+// The commands compare, sweep, advise, report, runs and demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"
@@ -72,11 +72,29 @@ int run(const Sweep& command, const EngineRequest& request) {
 }
 
 int run(const Report& command, const EngineRequest& request) {
+  const std::filesystem::path folder = command.folders.front();
+  if (command.folders.size() > 1) {
+    const std::filesystem::path page =
+        command.out.empty() ? (folder / "x").lexically_normal().parent_path().parent_path() / "overlay.html"
+                            : std::filesystem::path(command.out);
+    require_replaceable_file(page.string(), "report: --out", "<!doctype html>", "is no page of Headroom");
+    compare::CompareResult result =
+        compare::overlay({command.folders.begin(), command.folders.end()}, request.command_line);
+    compare::write_page(result, page);
+    return print(result, request.output);
+  }
   if (!command.watch) {
-    return print(compare::report(command.folder), request.output);
+    return print(compare::report(folder), request.output);
   }
   catch_interrupts();
-  return print(compare::watch(command.folder), request.output);
+  return print(compare::watch(folder), request.output);
+}
+
+int run(const Runs& command, const EngineRequest& request) {
+  const std::vector<compare::ComparedRun> runs = compare::list_runs(command.folder);
+  request.output.document({{"runs", compare::to_json(runs)}});
+  request.output.text(runs.empty() ? command.folder + ": holds no runs\n" : compare::render_runs(runs));
+  return 0;
 }
 
 int run(const Demo& command, const EngineRequest& request) {

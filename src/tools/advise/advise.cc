@@ -300,7 +300,7 @@ void Adviser::finish() {
   advice_.sentences = advice_sentences(advice_, fit_);
   advice_.file = request_.out / kAdvisedFile;
   for (const Stage& stage : advice_.stages) {
-    advice_.machine = stage.candidates[stage.taken].rounds.back().trained.front().machine;
+    advice_.machine = stage.candidates[stage.taken].rounds.back().trained.front().origin.machine;
   }
   std::string remark = fmt::format("# Advised by {} for a budget of {}: {}\n", compare::program_version(),
                                    format_duration(request_.budget), printable(request_.command));

@@ -30,6 +30,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kSampleTemperature = 0.8;
+constexpr std::uint64_t kSampleSeed = 1;
+
 // Returns each prompt's continuation by the model of a run folder.
 std::vector<std::string> generate_samples(const fs::path& folder, const std::vector<std::string>& prompts,
                                           const CompareRequest& request) {
@@ -42,8 +45,8 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
   for (const std::string& prompt : prompts) {
     decode::GenerateOptions options;
     options.tokens = request.sample_tokens;
-    options.temperature = request.sample_temperature;
-    options.seed = request.sample_seed;
+    options.temperature = kSampleTemperature;
+    options.seed = kSampleSeed;
     options.context = opened.context;
     texts.push_back(decode::generate(writer, *opened.checkpoint.tokenizer, prompt, options).text);
     if (interrupted()) {
@@ -64,7 +67,7 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   }
   record.sampling =
       fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
-                  request.sample_temperature, request.sample_seed);
+                  kSampleTemperature, kSampleSeed);
   for (const PlannedModel& model : record.plan.models) {
     const PlannedRun& best = model.choices[runs.best_choice(model)];
     if (runs.find(best)->diverged.empty()) {
@@ -135,7 +138,7 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
   if (result.interrupted) {
     result.conclusion.clear();
   } else if (leads) {
-    write_page(result, out);
+    write_page(result, out / kPageFile);
   }
   return result;
 }
@@ -143,7 +146,8 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
 }  // namespace
 
 CompareResult compare(const CompareRequest& request) {
-  check_fairness(request.configs);
+  check_names(request.configs);
+  check_comparable(request.configs, "compare");
   check_families(request.configs);
   return run_study({.kind = request.kind,
                     .title = request.title,

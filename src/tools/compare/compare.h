@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
+
+inline constexpr const char* kPageFile = "report.html";  // in the folder that it shows
 
 struct NamedConfig {
   std::string name;  // unique and without '/', because it is also the name of the run folder
@@ -39,8 +40,6 @@ struct CompareRequest {
   std::filesystem::path cache;       // prepared data
   std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
   std::int64_t sample_tokens = 120;
-  double sample_temperature = 0.8;
-  std::uint64_t sample_seed = 1;
   std::string title = "Comparison";
   std::string about;    // description of the comparison, shown on the page
   std::string command;  // the command line, shown on the page
@@ -79,10 +78,13 @@ CompareResult report(const std::filesystem::path& folder);
 // Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
-// Throws UserError if the figures of the configs cannot be compared. Returns the remaining differences in data, budget
-// and training as sentences, except for the keys in `expected`.
-std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
-                                        const std::set<std::string>& expected = {});
+// Compares runs that exist, one per folder, without training or writing. Notes what is not finished or not recorded.
+// Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
+CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
+
+// Returns the runs in the folder and its subfolders, sorted by path and named by it; without pilot runs of advice.
+// Leaves out unreadable runs with a warning. Throws UserError if there is no such folder.
+std::vector<ComparedRun> list_runs(const std::filesystem::path& folder);
 
 // Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
 // best) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes zero.
@@ -100,8 +102,13 @@ std::string render_table(const CompareResult& result);
 // Returns aligned plain text with one line per model of the families; empty without families.
 std::string render_scaling(const CompareResult& result);
 
-// Returns the page: self-contained HTML without scripts.
+// Returns aligned plain text with one line per run of list_runs(); empty without runs.
+std::string render_runs(const std::vector<ComparedRun>& runs);
+
+// Returns the page: self-contained HTML that needs no script.
 std::string render_report(const CompareResult& result);
+// Writes the page and sets result.report.
+void write_page(CompareResult& result, const std::filesystem::path& file);
 
 // Returns the keys of `train` and the task's figures.
 Json to_json(const train::TrainResult& result, const tasks::Task& task);
@@ -112,5 +119,9 @@ Json to_json(const train::TrainResult& result, const tasks::Task& task);
 // `<headline>_difference`, `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
 // samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are families.
 Json to_json(const CompareResult& result);
+
+// For each run of list_runs(): name, folder, the keys of `train`, the task's headline figure, steps_wanted, diverged;
+// finished, command, machine and program, null if unknown.
+Json to_json(const std::vector<ComparedRun>& runs);
 
 }  // namespace headroom::compare

@@ -80,7 +80,8 @@ std::vector<NamedConfig> two() {
 
 std::string refusal(const std::vector<NamedConfig>& configs) {
   try {
-    check_fairness(configs);
+    check_names(configs);
+    check_comparable(configs, "compare");
   } catch (const UserError& error) {
     return error.what();
   }
@@ -92,7 +93,7 @@ TEST(Fairness, ModelsMayDiffer) {
   configs[1].config.model.attention.n_heads = 2;
   configs[1].config.model.mlp.d_hidden = 77;
   configs[1].config.train.checkpoint_every = 5;
-  EXPECT_TRUE(check_fairness(configs).empty());
+  EXPECT_TRUE(training_differences(configs).empty());
 }
 
 TEST(Fairness, OtherTokensAreRefused) {
@@ -114,7 +115,7 @@ TEST(Fairness, OtherNamesOfDataAreSaid) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.data.validation = {"other.txt"};
   configs[1].config.tokenizer.model = "other.model";
-  const std::vector<std::string> notes = check_fairness(configs);
+  const std::vector<std::string> notes = training_differences(configs);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_EQ(notes[0], "tokenizer.model differs:  (a) and other.model (b).");
   EXPECT_EQ(notes[1], "data.validation differs: [] (a) and [\"other.txt\"] (b).");
@@ -125,7 +126,7 @@ TEST(Fairness, OtherBudgetsAndTrainingAreSaid) {
   configs.push_back({.name = "c", .config = {}});
   configs[1].config.train.steps = 2000;
   configs[1].config.train.learning_rate = 0.5;
-  const std::vector<std::string> notes = check_fairness(configs);
+  const std::vector<std::string> notes = training_differences(configs);
   ASSERT_EQ(notes.size(), 3u);
   EXPECT_EQ(notes[0],
             "The runs are trained on different numbers of tokens: 2.05 M tokens (a, c) and 4.10 M tokens (b).");
@@ -137,7 +138,7 @@ TEST(Fairness, NothingIsSaidOfKeysThatAreExpectedToDiffer) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.train.learning_rate = 0.5;
   configs[1].config.train.clip_norm = 0.5;
-  const std::vector<std::string> notes = check_fairness(configs, {"train.learning_rate"});
+  const std::vector<std::string> notes = training_differences(configs, {"train.learning_rate"});
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(notes[0].starts_with("train.clip_norm differs")) << notes[0];
 }

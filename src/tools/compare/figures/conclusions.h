@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "tools/compare/compare.h"
 
 namespace headroom::compare {
+
+// Returns sentences on what else differs between the runs: data, budget, training except for the keys in `expected`,
+// sizes, machines; and on small validation data and best values at the edge of those tried.
+std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected);
 
 // Returns the paired difference of the headline figure over the seeds; nullopt if either run has fewer than two.
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);

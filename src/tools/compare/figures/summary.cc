@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "conclusions.h"
 #include "foundation/core/text/format.h"
 #include "scaling.h"
 #include "statistics.h"
@@ -164,44 +165,6 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs) {
   return lines;
 }
 
-// Notes on the comparison that need finished runs: sizes, machines, small validation data, best values at the edge of
-// those tried.
-std::vector<std::string> result_notes(const CompareResult& result) {
-  std::vector<std::string> sentences, sizes, machines;
-  std::int64_t smallest = INT64_MAX, largest = 0;
-  for (const ComparedRun& run : result.runs) {
-    for (const TrainedRun& trained : run.trained) {
-      if (std::find(machines.begin(), machines.end(), trained.machine) == machines.end()) {
-        machines.push_back(trained.machine);
-      }
-    }
-    const std::int64_t parameters = run.result().parameters;
-    smallest = std::min(smallest, parameters);
-    largest = std::max(largest, parameters);
-    sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
-  }
-  if (result.kind != Kind::sweep && result.scaling.empty() &&
-      static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
-    sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
-  }
-  if (machines.size() > 1) {
-    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
-  }
-  // All runs share the data and the tokenizer.
-  const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
-  if (unknown > 0.0) {
-    sentences.push_back(fmt::format(
-        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
-        "one token; bits per byte count 8 bits for each of its bytes.",
-        100.0 * unknown));
-  }
-  if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
-    sentences.push_back(std::move(uncertain));
-  }
-  add_edge_notes(result, sentences);
-  return sentences;
-}
-
 Conclusion conclusion_of(const CompareResult& result) {
   if (result.kind == Kind::sweep) {
     return conclude_sweep(result.runs);
@@ -232,6 +195,46 @@ std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
+std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected) {
+  std::vector<NamedConfig> configs;
+  for (const ComparedRun& run : result.runs) {
+    configs.push_back({run.name, run.config});
+  }
+  std::vector<std::string> sentences = training_differences(configs, expected), sizes, machines;
+  std::int64_t smallest = INT64_MAX, largest = 0;
+  for (const ComparedRun& run : result.runs) {
+    for (const TrainedRun& trained : run.trained) {
+      if (std::find(machines.begin(), machines.end(), trained.origin.machine) == machines.end()) {
+        machines.push_back(trained.origin.machine);
+      }
+    }
+    const std::int64_t parameters = run.result().parameters;
+    smallest = std::min(smallest, parameters);
+    largest = std::max(largest, parameters);
+    sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
+  }
+  if (result.kind != Kind::sweep && result.scaling.empty() &&
+      static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
+    sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
+  }
+  if (machines.size() > 1) {
+    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
+  }
+  // All runs share the data and the tokenizer.
+  const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
+  if (unknown > 0.0) {
+    sentences.push_back(fmt::format(
+        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
+        "one token; bits per byte count 8 bits for each of its bytes.",
+        100.0 * unknown));
+  }
+  if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
+    sentences.push_back(std::move(uncertain));
+  }
+  add_edge_notes(result, sentences);
+  return sentences;
+}
+
 CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
   CompareResult result{.kind = record.kind,
                        .title = record.title,
@@ -244,23 +247,18 @@ CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
   if (result.runs.empty()) {
     return result;
   }
-  std::vector<NamedConfig> configs;
   for (ComparedRun& run : result.runs) {
-    configs.push_back({run.name, run.config});
     if (const auto samples = record.samples.find(run.name); samples != record.samples.end()) {
       run.samples = samples->second;
     }
   }
-  const std::vector<std::string> keys = keys_of(record.plan.variations);
-  result.notes = training_differences(configs, {keys.begin(), keys.end()});
   if (result.kind == Kind::sweep) {
     std::stable_sort(result.runs.begin(), result.runs.end(),
                      [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); });
   }
   result.scaling = scaling_of(result.runs);
-  for (std::string& note : result_notes(result)) {
-    result.notes.push_back(std::move(note));
-  }
+  const std::vector<std::string> keys = keys_of(record.plan.variations);
+  result.notes = notes_on(result, {keys.begin(), keys.end()});
   if (std::string missing = unfinished(record.plan, result.runs); !missing.empty()) {
     result.notes.push_back(std::move(missing));
   }

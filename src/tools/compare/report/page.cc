@@ -93,6 +93,15 @@ std::string html_entry(const char* term, const std::string& text) {
   return text.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
 }
 
+std::string html_command(const char* term, const std::string& command) {
+  return command.empty()
+             ? ""
+             : fmt::format(
+                   "<dt>{}</dt><dd><code>{}</code><button class='copy' type='button' onclick=\"navigator.clipboard"
+                   ".writeText(this.previousSibling.textContent); this.textContent = 'Copied'\">Copy</button></dd>",
+                   term, draw::escape(command));
+}
+
 namespace {
 
 std::string configuration_section(const CompareResult& result) {
@@ -107,10 +116,18 @@ std::string configuration_section(const CompareResult& result) {
 std::string method_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
   const bool single = result.kind == Kind::run;
-  return "<h2>How it was measured</h2><div class='card'><dl>" + html_entry("Command", result.command) +
-         html_entry("Finished", dates_of(runs)) +
-         html_entry("Trained by", distinct_values(runs, [](const TrainedRun& run) { return run.program; })) +
-         html_entry("Machine", distinct_values(runs, [](const TrainedRun& run) { return run.machine; })) +
+  const auto origin = [&runs](std::string Origin::*text) {
+    return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.*text; });
+  };
+  const auto data = [&runs](std::string train::RunData::*text) {
+    return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.data.*text; });
+  };
+  return "<h2>How it was measured</h2><div class='card'><dl>" + html_command("Command", result.command) +
+         html_entry("Finished", dates_of(runs)) + html_entry("Trained by", origin(&Origin::program)) +
+         html_entry("Machine", origin(&Origin::machine)) +
+         html_entry("Training data", data(&train::RunData::training)) +
+         html_entry("Validation data", data(&train::RunData::validation)) +
+         html_entry("Tokenizer", data(&train::RunData::tokenizer)) +
          html_entry("Validation", std::string(runs.front().task().protocol())) +
          html_entry(
              "Attention costs",
@@ -212,9 +229,9 @@ std::string render_report(const CompareResult& result) {
          configuration_section(result) + method_section(result) + "</main></body></html>\n";
 }
 
-void write_page(CompareResult& result, const std::filesystem::path& out) {
-  result.report = out / "report.html";
-  write_text_file(result.report, render_report(result));
+void write_page(CompareResult& result, const std::filesystem::path& file) {
+  result.report = file;
+  write_text_file(file, render_report(result));
 }
 
 }  // namespace headroom::compare

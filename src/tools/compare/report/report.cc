@@ -28,34 +28,19 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRefreshSeconds = 5;
-constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
-
-CompareResult load_single_run(const fs::path& folder) {
-  if (!fs::exists(folder / "config.toml")) {
-    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
-               folder.string());
-  }
-  ComparedRun run;
-  run.name = fs::absolute(folder / "x").parent_path().filename().string();
-  run.folder = folder;
-  run.config = read_run_config(folder);
-  run.trained.push_back(read_logged_run(folder, run.config, run.task()));
-  if (run.trained.front().log.training.empty() && run.trained.front().log.validation.empty()) {
-    user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",
-               folder.string());
-  }
-  run.count_costs();
-  CompareResult result{.kind = Kind::run, .title = "Training of " + run.name};
-  result.runs.push_back(std::move(run));
-  result.conclusion = conclude(result.runs);
-  return result;
-}
+constexpr std::array<std::string_view, 5> kSources = {"metrics.jsonl", "samples.jsonl", kOriginFile, kResultFile,
+                                                      kRecordFile};
 
 // Returns the result of a folder of a comparison, a sweep or a single run. Throws UserError if the folder contains none
 // of these, or nothing to show yet.
 CompareResult load_result(const fs::path& folder) {
   if (!fs::exists(folder / kRecordFile)) {
-    return load_single_run(folder);
+    CompareResult result{.kind = Kind::run};
+    result.runs.push_back(load_run(folder));
+    result.title = "Training of " + result.runs.front().name;
+    result.command = result.runs.front().trained.front().origin.command;
+    result.conclusion = conclude(result.runs);
+    return result;
   }
   const ComparisonRecord record = read_record(folder);
   const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
@@ -92,7 +77,7 @@ Stamp stamp_of(const fs::path& folder) {
   Stamp stamp;
   walk(folder, [&](const fs::directory_entry& entry) {
     std::error_code gone;  // the file is being replaced
-    if (std::find(kPageFiles.begin(), kPageFiles.end(), entry.path().filename()) != kPageFiles.end()) {
+    if (std::find(kSources.begin(), kSources.end(), entry.path().filename()) != kSources.end()) {
       stamp.emplace_back(entry.path(), entry.file_size(gone), entry.last_write_time(gone));
     }
   });
@@ -163,7 +148,7 @@ class Watcher {
         result.conclusion.push_back(std::move(left));
       }
       result.refresh_seconds = kRefreshSeconds;
-      write_page(result, folder_);
+      write_page(result, folder_ / kPageFile);
       log_progress(result);
     } catch (const UserError& error) {  // nothing to show yet
       log_debug("{}", error.what());
@@ -194,13 +179,13 @@ class Watcher {
 
 CompareResult report(const fs::path& folder) {
   CompareResult result = load_result(folder);
-  write_page(result, folder);
+  write_page(result, folder / kPageFile);
   return result;
 }
 
 CompareResult watch(const fs::path& folder) {
   if (is_in_use(folder)) {
-    log_info("{}: updated during training; Ctrl-C stops watching, not the training", (folder / "report.html").string());
+    log_info("{}: updated during training; Ctrl-C stops watching, not the training", (folder / kPageFile).string());
     Watcher(folder).until_training_ends();
   } else {
     log_info("{}: nothing is being trained there; the page is written once", folder.string());

@@ -15,23 +15,40 @@
 namespace headroom::compare {
 namespace {
 
+// Returns the columns that the page shows, in its order: on a narrow screen, the quality stands first.
+Table in_page_order(const Table& table) {
+  Table ordered{.columns = {}, .rows = std::vector<std::vector<Cell>>(table.rows.size())};
+  for (const About about : {About::name, About::quality, About::model, About::cost}) {
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (table.columns[c].about == about && table.columns[c].medium != Medium::terminal) {
+        ordered.columns.push_back(table.columns[c]);
+        for (std::size_t r = 0; r < table.rows.size(); ++r) {
+          ordered.rows[r].push_back(table.rows[r][c]);
+        }
+      }
+    }
+  }
+  return ordered;
+}
+
 // Returns the table without the columns of costs, which have a table of their own.
-std::string result_table(Table table) {
+std::string result_table(const CompareResult& result) {
+  Table table = in_page_order(table_of(result));
   for (Column& column : table.columns) {
-    column.medium = column.cost ? Medium::terminal : column.medium;
+    column.medium = column.about == About::cost ? Medium::terminal : column.medium;
   }
   return html_of(table);
 }
 
 // Lists the figures of a single run, for which there is nothing to compare.
 std::string facts(const CompareResult& result) {
-  const Table table = table_of(result);
+  const Table table = in_page_order(table_of(result));
   std::string html;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
-    if (column.medium != Medium::terminal && column.name != "model") {
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (column.name != "model") {
       html += fmt::format("<div><dt>{} {}</dt><dd>{}</dd></div>", column.above, draw::escape(column.name),
-                          draw::escape(table.rows[0][i].text));
+                          draw::escape(table.rows[0][c].text));
     }
   }
   return "<dl class='card facts'>" + html + "</dl>\n";
@@ -116,7 +133,7 @@ std::string headline_text(const ComparedRun& run) {
 }
 
 std::string result_section(const CompareResult& result) {
-  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(table_of(result))) +
+  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(result)) +
          table_note(result.runs) + overview(result) + tuning(result.runs);
 }
 
@@ -151,7 +168,7 @@ std::string cost_section(const CompareResult& result) {
       most = std::isfinite(row[c].value) ? std::max(most, row[c].value) : most;
       same = same && row[c].value == first.value;
     }
-    if (!column.cost || column.medium == Medium::terminal || !(most > 0.0)) {
+    if (column.about != About::cost || column.medium == Medium::terminal || !(most > 0.0)) {
       continue;
     }
     if (same) {

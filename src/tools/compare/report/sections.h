@@ -14,12 +14,13 @@ namespace headroom::compare {
 using tasks::Better;
 
 enum class Medium { both, terminal, page };
+enum class About { name, quality, model, cost };  // the order of columns on the page; costs have their own table
 
 struct Column {
   std::string above, name;  // the heading's two lines; `above` may be empty
   Better better = Better::neither;
   bool words = false;  // text, left-aligned; else numbers
-  bool cost = false;   // shown in the page's cost table instead of its result table
+  About about = About::name;
   Medium medium = Medium::both;
   std::optional<std::size_t> style = {};  // page: a sample of this run's line instead of `above`
 };
@@ -64,14 +65,17 @@ std::string figure(const std::string& caption, const std::string& remark, const 
 // Returns an entry of a definition list; empty if `text` is empty. `text` is escaped.
 std::string html_entry(const char* term, const std::string& text);
 
+// Returns an entry with a command and a button that copies it.
+std::string html_command(const char* term, const std::string& command);
+
 // Returns a run's short name for charts: for a sweep, whose names are keys and values, the values alone.
 std::string label_of(const ComparedRun& run);
 
 // Returns "7.37", or "7.370 ± 0.052" with several seeds.
 std::string headline_text(const ComparedRun& run);
 
-// Writes out/report.html and sets result.report.
-void write_page(CompareResult& result, const std::filesystem::path& out);
+// Reads a run folder. Throws UserError if it is none, or if nothing has been logged yet.
+ComparedRun load_run(const std::filesystem::path& folder);
 
 // Returns "higher" or "lower", whichever is better for this figure.
 const char* better_direction(const tasks::FigureKind& kind);

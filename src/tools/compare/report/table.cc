@@ -51,7 +51,7 @@ class TableBuilder {
   // A cost of 0 means that it was not measured; it is shown as unknown.
   template <class Value>
   void add_cost(Column column, const Value& value, std::string (*text)(double)) {
-    column.cost = true;
+    column.about = About::cost;
     add(column, [&](const ComparedRun& run) {
       const double cost = value(run);
       return cost > 0.0 ? Cell{.text = text(cost), .value = cost}
@@ -82,11 +82,11 @@ void TableBuilder::add_names() {
       return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
     });
   }
-  add({.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
+  add({.above = "", .name = "heads", .words = true, .about = About::model}, [](const ComparedRun& run) {
     const config::AttentionOptions& attention = run.config.model.attention;
     return Cell{.text = attention.projection->heads_text(attention)};
   });
-  add({.above = "", .name = "parameters"}, [](const ComparedRun& run) {
+  add({.above = "", .name = "parameters", .about = About::model}, [](const ComparedRun& run) {
     const auto count = static_cast<double>(run.result().parameters);
     return Cell{.text = short_number(count), .value = count};
   });
@@ -95,10 +95,11 @@ void TableBuilder::add_names() {
 void TableBuilder::add_counted() {
   const auto macs = [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); };
   add_cost({.above = "attention", .name = "MACs", .better = Better::lower}, macs, short_number);
-  add({.above = "relative", .name = "MACs", .cost = true, .medium = Medium::terminal}, [&](const ComparedRun& run) {
-    const double first = macs(first_);
-    return Cell{.text = ratio_text(first > 0.0 ? macs(run) / first : 0.0)};
-  });
+  add({.above = "relative", .name = "MACs", .about = About::cost, .medium = Medium::terminal},
+      [&](const ComparedRun& run) {
+        const double first = macs(first_);
+        return Cell{.text = ratio_text(first > 0.0 ? macs(run) / first : 0.0)};
+      });
   add_cost(
       {.above = "attention", .name = "memory", .better = Better::lower},
       [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number);
@@ -127,9 +128,11 @@ bool diverged(const ComparedRun& run) {
 Column heading_of(const tasks::FigureKind& kind) {
   const std::size_t blank = kind.words.rfind(' ');
   return blank == std::string::npos
-             ? Column{.above = "validation", .name = kind.words, .better = kind.better}
-             : Column{
-                   .above = kind.words.substr(0, blank), .name = kind.words.substr(blank + 1), .better = kind.better};
+             ? Column{.above = "validation", .name = kind.words, .better = kind.better, .about = About::quality}
+             : Column{.above = kind.words.substr(0, blank),
+                      .name = kind.words.substr(blank + 1),
+                      .better = kind.better,
+                      .about = About::quality};
 }
 
 Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind) {
@@ -149,7 +152,7 @@ void TableBuilder::add_figures() {
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
     add(heading_of(kind), [&](const ComparedRun& run) { return figure_cell(run, kind); });
     if (kind.shown == tasks::Shown::headline && intervals) {
-      add({.above = "paired", .name = "difference"}, [&](const ComparedRun& run) {
+      add({.above = "paired", .name = "difference", .about = About::quality}, [&](const ComparedRun& run) {
         const std::optional<Interval> difference = headline_difference(run, first_);
         return Cell{.text = &run == &first_ || !difference ? "" : interval_text(*difference)};
       });
@@ -190,11 +193,11 @@ std::string tuning_lines(const std::vector<ComparedRun>& runs) {
 }
 
 std::string html_of(const Cell& cell, const Column& column, bool first) {
-  const char* kind = first          ? "name"
-                     : column.cost  ? (cell.best ? "cost least" : "cost")
-                     : cell.best    ? "best"
-                     : column.words ? "text"
-                                    : nullptr;
+  const char* kind = first                         ? "name"
+                     : column.about == About::cost ? (cell.best ? "cost least" : "cost")
+                     : cell.best                   ? "best"
+                     : column.words                ? "text"
+                                                   : nullptr;
   return fmt::format("<td{}>{}{}{}</td>", kind == nullptr ? "" : fmt::format(" class='{}'", kind),
                      cell.style ? draw::line_sample(*cell.style) : "", draw::escape(cell.text), cell.markup);
 }

@@ -1,7 +1,6 @@
 #include "execution.h"
 
 #include <fmt/format.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,23 +13,13 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
-#include "headroom/models/compute.h"
 #include "run_folder.h"
 #include "tools/compare/report/formatting.h"
-#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(500);  // while waiting for other processes
-
-std::string describe_machine(const config::TrainOptions& options) {
-  const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
-  const at::Device device = models::resolve(options.device);
-  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
-                     device.is_cpu() ? "" : ", " + device.str(),
-                     config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
-}
 
 // Describes how the run in the folder differs from the planned one; empty if it does not differ or does not exist.
 std::string difference_from(const PlannedRun& run) {
@@ -119,41 +108,21 @@ bool Runs::have_finished(const Plan& plan) {
 }
 
 TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
-  TrainedRun trained;
-  trained.seed = run.config.train.seed;
-  const auto finish = [&] {
-    trained.log = read_run_log(run.folder, task_);
-    trained.machine = describe_machine(run.config.train);
-    trained.program = program_version();
-    trained.finished = utc_now();
-    const bool leads = group_ == nullptr || group_->leads();
-    if (leads && !trained.result.interrupted) {
-      write_finished_run(trained, task_, run.folder);
-    }
-  };
-  try {
-    train::train({.config = run.config,
-                  .out = run.folder,
-                  .resume = true,
-                  .cache = cache_,
-                  .title = title,
-                  .group = group_,
-                  .begins =
-                      [&] {
-                        if (is_finished(run)) {
-                          throw FinishedElsewhere();
-                        }
-                      },
-                  .finished =
-                      [&](const train::TrainResult& result) {
-                        trained.result = result;
-                        finish();  // the folder is still locked, so no other process resumes the run
-                      }});
-  } catch (const train::DivergedError& error) {
-    log_warning("{}: {}", title, error.what());
-    trained.diverged = error.what();
-    trained.result.parameters = cost::count_parameters(read_run_config(run.folder).model);
-    finish();
+  TrainedRun trained = train_run({.config = run.config,
+                                  .out = run.folder,
+                                  .resume = true,
+                                  .cache = cache_,
+                                  .title = title,
+                                  .group = group_,
+                                  .begins =
+                                      [&] {
+                                        if (is_finished(run)) {
+                                          throw FinishedElsewhere();
+                                        }
+                                      }},
+                                 "");
+  if (!trained.diverged.empty()) {
+    log_warning("{}: {}", title, trained.diverged);
   }
   if (group_ != nullptr) {
     group_->gather("");  // other ranks read from the folder whether the run has finished
