@@ -23,6 +23,7 @@ struct FitSummary {
   double size_factor = 1.0;  // width of the advised model relative to the config
   double macs = 0.0;         // forward multiply-accumulates per token of the advised model
   bool size_kept = false, batch_kept = false;
+  bool size_limited = false;  // pilot runs of a larger model would not fit the budget
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const FitSummary& fit);
 

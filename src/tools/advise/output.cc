@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "findings.h"
+#include "foundation/config/base_name.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
@@ -170,7 +171,7 @@ std::string points(const Advice& advice) {
 }
 
 std::string method_section(const Advice& advice) {
-  return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_entry("Command", advice.command) +
+  return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_command("Command", advice.command) +
          compare::html_entry("Machine", advice.machine) +
          compare::html_entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}",
                                                    format_duration(advice.budget), format_duration(advice.spent))) +
@@ -211,9 +212,7 @@ std::string render_report(const Advice& advice) {
 
 void write_advised(const config::Config& config, const std::string& source, const std::string& remark,
                    const std::filesystem::path& file) {
-  std::error_code error;
-  const bool is_file = std::filesystem::is_regular_file(source, error);
-  const std::string base = is_file ? std::filesystem::absolute(source).lexically_normal().string() : source;
+  const std::string base = config::base_name(source, std::filesystem::absolute(file).parent_path());
   write_text_file(file, remark + config::changes_to_toml(config, config::load_config(source), base));
   try {
     if (config::flatten(config::load_config(file.string())) == config::flatten(config)) {
