@@ -179,8 +179,13 @@ struct Try {
 };
 
 struct Report {
-  std::string folder;  // of a comparison, a sweep or a run
-  bool watch = false;  // update the page while training goes on
+  std::vector<std::string> folders;  // a comparison, a sweep or a run; or several runs
+  std::string out;                   // the page of several runs; default: overlay.html beside the first
+  bool watch = false;                // update the page while training goes on
+};
+
+struct Runs {
+  std::string folder = "runs";
 };
 
 struct Demo {
@@ -232,8 +237,8 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, Report, Demo, Golden,
-               Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, Report, Runs, Demo,
+               Golden, Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

@@ -15,8 +15,8 @@ import pytest
 
 import train_runs
 
-COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "advise", "try", "report", "demo", "analyse", "inspect",
-            "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
+COMMANDS = ["train", "evaluate", "generate", "serve", "compare", "sweep", "advise", "try", "report", "runs", "demo", "analyse",
+            "inspect", "checkpoint info", "checkpoint export", "import", "convert", "cost", "match", "recipes", "papers", "tokenizer train",
             "tokenizer encode", "tokenizer decode", "data prepare", "golden", "bench", "doctor", "completion", "man"]
 
 
@@ -223,6 +223,17 @@ def test_match_names_a_file_so_that_it_is_found_from_anywhere(headroom, tiny, tm
     matched.write_text(text)
     document = headroom.json("match", tiny, *asked[2:3], tiny, *asked[4:])
     assert headroom.json("cost", matched)[0]["parameters"] == document["parameters"]
+
+
+def test_match_into_a_file_can_be_moved_with_its_base(headroom, tiny, tmp_path):
+    here = tmp_path / "here"
+    (here / "matched").mkdir(parents=True)
+    (here / "mine.toml").write_text(tiny.read_text())
+    with open(here / "matched" / "matched.toml", "w") as file:
+        headroom("match", here / "mine.toml", "--target", tiny, capture_output=False, stdout=file)
+    there = here.rename(tmp_path / "there")
+    assert (there / "matched" / "matched.toml").read_text().startswith('base = "../mine.toml"\n')
+    assert headroom.json("cost", there / "matched" / "matched.toml")[0]["parameters"] > 0
 
 
 def test_tokenizer_and_data(headroom, tiny, tmp_path):

@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, try, report and demo.
+// The commands compare, sweep, advise, try, report, runs and demo.
 #include <fmt/ranges.h>
 
 #include "engine.h"
@@ -46,7 +46,7 @@ int run(const Compare& command, const EngineRequest& request) {
                                          : compare::load_families(command.families, changes);
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
-    job.tune.push_back(config::parse_variation(text, "compare: --tune"));
+    job.variations.push_back(config::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
   job.cache = cache_folder();
@@ -58,10 +58,10 @@ int run(const Compare& command, const EngineRequest& request) {
 
 int run(const Sweep& command, const EngineRequest& request) {
   catch_interrupts();
-  compare::SweepRequest job;
-  job.config = compare::load_configs({command.config}, overrides(command.set, request)).front();
+  compare::CompareRequest job;
+  job.configs = compare::load_configs({command.config}, overrides(command.set, request));
   for (const std::string& text : command.vary) {
-    job.vary.push_back(config::parse_variation(text, "sweep: --vary"));
+    job.variations.push_back(config::parse_variation(text, "sweep: --vary"));
   }
   job.seeds = command.seeds;
   job.out = command.out;
@@ -71,22 +71,39 @@ int run(const Sweep& command, const EngineRequest& request) {
 }
 
 int run(const Report& command, const EngineRequest& request) {
+  const std::filesystem::path folder = command.folders.front();
+  if (command.folders.size() > 1) {
+    const std::filesystem::path page =
+        command.out.empty() ? (folder / "x").lexically_normal().parent_path().parent_path() / "overlay.html"
+                            : std::filesystem::path(command.out);
+    require_replaceable_file(page.string(), "report: --out", "<!doctype html>", "is no page of Headroom");
+    compare::CompareResult result =
+        compare::overlay({command.folders.begin(), command.folders.end()}, request.command_line);
+    compare::write_page(result, page);
+    return print(result, request.output);
+  }
   if (!command.watch) {
-    return print(compare::report(command.folder), request.output);
+    return print(compare::report(folder), request.output);
   }
   catch_interrupts();
-  return print(compare::watch(command.folder), request.output);
+  return print(compare::watch(folder), request.output);
+}
+
+int run(const Runs& command, const EngineRequest& request) {
+  const std::vector<compare::ComparedRun> runs = compare::list_runs(command.folder);
+  request.output.document({{"runs", compare::to_json(runs)}});
+  request.output.text(runs.empty() ? command.folder + ": holds no runs\n" : compare::render_runs(runs));
+  return 0;
 }
 
 int run(const Demo& command, const EngineRequest& request) {
   catch_interrupts();
-  compare::DemoRequest job;
+  compare::CompareRequest job;
   job.out = command.out;
   job.cache = cache_folder();
-  job.overrides = overrides(command.set, request);
   job.seeds = command.seeds;
   job.command = request.command_line;
-  return print(compare::demo(job), request.output);
+  return print(compare::demo(job, overrides(command.set, request)), request.output);
 }
 
 int run(const Advise& command, const EngineRequest& request) {

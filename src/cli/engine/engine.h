@@ -21,6 +21,7 @@ int run(const Sweep& command, const EngineRequest& request);
 int run(const Advise& command, const EngineRequest& request);
 int run(const Try& command, const EngineRequest& request);
 int run(const Report& command, const EngineRequest& request);
+int run(const Runs& command, const EngineRequest& request);
 int run(const Demo& command, const EngineRequest& request);
 int run(const Golden& command, const EngineRequest& request);
 int run(const Bench& command, const EngineRequest& request);

@@ -7,6 +7,7 @@
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/run/run_folder.h"
 #include "training/tasks/task.h"
 
 namespace headroom::cli {
@@ -19,8 +20,11 @@ int run(const Train& command, const EngineRequest& request) {
                           .resume = command.resume,
                           .cache = cache_folder()};
   catch_interrupts();
-  const train::TrainResult result = train::train(job);
-
+  const compare::TrainedRun run = compare::train_run(job, request.command_line);
+  if (!run.diverged.empty()) {
+    throw train::DivergedError(run.diverged);
+  }
+  const train::TrainResult& result = run.result;
   if (!parallel::default_group().leads()) {
     return result.interrupted ? interrupt_status() : 0;
   }

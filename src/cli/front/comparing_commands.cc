@@ -1,4 +1,4 @@
-// The commands compare, sweep, advise, try, report and demo, which train several models and report on them.
+// The commands compare, sweep, advise, try, report, runs and demo, which train several models and report on them.
 #include <memory>
 
 #include "foundation/core/text/format.h"
@@ -148,12 +148,37 @@ void add_try(Program& program) {
 
 void add_report(Program& program) {
   auto options = std::make_shared<Report>();
-  CLI::App& command =
-      program.add(program.root(), "report", "Write the page of a comparison, a sweep or a run again, without training.",
-                  "headroom report runs/pair\n  headroom report --watch runs/first",
-                  [&program, options] { return program.engine(*options); });
-  add_text(command, "DIR", options->folder, "", "folder that was given as --out")->required();
+  CLI::App& command = program.add(
+      program.root(), "report",
+      "Write the page of a comparison, a sweep or a run again, or compare runs that exist; trains nothing.",
+      "headroom report runs/pair\n  headroom report --watch runs/first\n  headroom report runs/first runs/second",
+      [&program, options] {
+        if (options->watch && options->folders.size() > 1) {
+          user_error("report: --watch: takes one DIR, got {}", options->folders.size());
+        }
+        if (!options->out.empty() && options->folders.size() == 1) {
+          user_error("report: --out: is only for several runs; the page of {} is written into it",
+                     options->folders.front());
+        }
+        return program.engine(*options);
+      });
+  command
+      .add_option("DIR", options->folders,
+                  "folder that was given as --out; several run folders: compare the runs, the first is the baseline")
+      ->check(not_empty())
+      ->required()
+      ->type_name("");
+  add_text(command, "--out", options->out, "FILE",
+           "several runs: page to write (default: overlay.html in the folder of the first)");
   command.add_flag("--watch", options->watch, "update the page while training goes on in DIR");
+}
+
+void add_list(Program& program) {
+  auto options = std::make_shared<Runs>();
+  CLI::App& command = program.add(program.root(), "runs", "List the runs in a folder with their main figures.",
+                                  "headroom runs\n  headroom runs runs/pair --json",
+                                  [&program, options] { return program.engine(*options); });
+  add_text(command, "FOLDER", options->folder, "", "folder to search, with its subfolders");
 }
 
 void add_demo(Program& program) {
@@ -175,6 +200,7 @@ void add_comparing_commands(Program& program) {
   add_advise(program);
   add_try(program);
   add_report(program);
+  add_list(program);
   add_demo(program);
 }
 

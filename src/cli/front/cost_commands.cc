@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cost_variation.h"
+#include "foundation/config/base_name.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -124,11 +125,11 @@ struct MatchOptions {
   bool full = false;
 };
 
-// Returns a name for the config that does not depend on the current folder: a recipe's name, or an absolute path.
-std::string portable_name(const std::string& config) {
-  namespace fs = std::filesystem;
+// Returns the folder of the file to which standard output is redirected; empty if it is no file.
+std::filesystem::path folder_of_output() {
   std::error_code error;
-  return fs::is_regular_file(config, error) ? fs::absolute(config).lexically_normal().string() : config;
+  const std::filesystem::path file = std::filesystem::read_symlink("/proc/self/fd/1", error);
+  return std::filesystem::is_regular_file(file, error) ? file.parent_path() : std::filesystem::path();
 }
 
 // Returns the lines as TOML comments.
@@ -148,7 +149,7 @@ int run_match(const MatchOptions& options, const Output& output) {
   const std::string summary = as_comments(cost::match_summary(result));
   output.text(options.full ? summary + "\n" + config::to_toml(result.config)
                            : config::changes_to_toml(result.config, config::load_config(options.config),
-                                                     portable_name(options.config)) +
+                                                     config::base_name(options.config, folder_of_output())) +
                                  "\n" + summary);
   output.document(cost::match_json(result));
   return 0;

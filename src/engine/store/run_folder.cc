@@ -72,6 +72,18 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
   }
 }
 
+// Returns the first run folder, by name, directly in a folder; empty if there is none.
+fs::path first_run_in(const fs::path& folder) {
+  fs::path first;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (has_checkpoints(entry.path()) && (first.empty() || entry.path() < first)) {
+      first = entry.path();
+    }
+  }
+  return first;
+}
+
 // Returns the checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the
 // newest first. A file is returned unchanged. Throws UserError if there is none.
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
@@ -89,6 +101,9 @@ std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
   std::vector<fs::path> candidates = list_checkpoints(folder);
   if (candidates.empty()) {
+    if (const fs::path run = first_run_in(run_or_checkpoint); !run.empty()) {
+      user_error("{}: is a folder of runs; expected one run, such as {}", run_or_checkpoint.string(), run.string());
+    }
     user_error("{}: holds no checkpoint", run_or_checkpoint.string());
   }
   const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));

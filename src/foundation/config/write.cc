@@ -1,12 +1,14 @@
 // Writes a config as TOML or as a flat list, and copies values between configs.
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <type_traits>
 #include <variant>
 
+#include "base_name.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "toml_value.h"
@@ -67,6 +69,16 @@ std::string changes_to_toml(const Config& config, const Config& base, const std:
   };
   write(config, changed, text);
   return text;
+}
+
+std::string base_name(const std::string& path_or_recipe, const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_or_recipe, error)) {
+    return path_or_recipe;
+  }
+  const std::filesystem::path relative =
+      folder.empty() ? std::filesystem::path() : std::filesystem::relative(path_or_recipe, folder, error);
+  return relative.empty() ? std::filesystem::absolute(path_or_recipe).lexically_normal().string() : relative.string();
 }
 
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config) {

@@ -14,6 +14,9 @@ namespace headroom::draw {
 // Number of styles. A run has the same style, `style % kStyles`, and thus the same colour and line style in all charts.
 inline constexpr std::size_t kStyles = 8;
 
+// Added to a style: the line style without its colour, for lines that stand for no run.
+inline constexpr std::size_t kNeutral = 128 * kStyles;
+
 // Maximum number of characters in a label; longer labels are shortened.
 inline constexpr std::size_t kNameRoom = 14;
 
@@ -27,6 +30,7 @@ struct Line {
   std::vector<Spread> band;   // shaded area around the line; x ascending, or empty
   std::size_t style = 0;
   bool faint = false;  // thin and without a label, to accompany another line
+  bool dots = true;    // a dot at each point, which must be a measurement
 };
 
 enum class YScale {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <map>
 
 #include "charts.h"
 #include "foundation/core/text/utf8.h"
@@ -181,7 +182,8 @@ std::string band_of(const Frame& frame, const Line& line) {
 std::string curve(const Frame& frame, const LineChart& chart, const Line& line, const std::vector<Point>& points) {
   std::vector<Point> drawn;
   std::string dots;
-  const bool shown = frame.x.logarithmic;  // there are few points, each a measurement
+  constexpr std::size_t kMostDots = 60;  // more would hide the line
+  const bool shown = line.dots && points.size() <= kMostDots;
   for (const Point& point : points) {
     const Point& at = drawn.emplace_back(Point{frame.x(point.x), frame.y(point.y)});
     if (line.faint) {
@@ -189,12 +191,41 @@ std::string curve(const Frame& frame, const LineChart& chart, const Line& line, 
     }
     const std::string title = fmt::format("{}{}{} at {}", escape(line.name), line.name.empty() ? "" : ": ",
                                           value_text(chart, point.y), short_number(point.x));
-    dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", shown ? "3" : "6"}}, element("title", {}, title));
+    dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", shown ? "2.6" : "6"}}, element("title", {}, title));
   }
   return band_of(frame, line) +
          element("path",
                  {{"class", style_class(line.faint ? "faint" : "line", line.style)}, {"d", line_through(drawn)}}) +
          element("g", {{"class", style_class(shown ? "end" : "hover", line.style)}}, dots);
+}
+
+// Returns an invisible strip for each x of the lines, with their values there as its title: what a pointer shows.
+std::string pointer_values(const Frame& frame, const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
+  std::map<double, std::string> titles;  // by x
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const Line& line = chart.lines[i];
+    for (const Point& point : lines[i]) {
+      titles[point.x] += fmt::format("\n{}{}{}{}", escape(line.name), line.name.empty() ? "" : ": ",
+                                     value_text(chart, point.y), line.faint ? " (thin line)" : "");
+    }
+  }
+  std::string strips;
+  double left = kLeft;
+  for (auto at = titles.begin(); at != titles.end(); ++at) {
+    const auto next = std::next(at);
+    const double right = next == titles.end() ? frame.right() : frame.x((at->first + next->first) / 2.0);
+    const std::string x = chart.x_names.empty() ? fmt::format("{} {}", short_number(at->first), chart.x_label)
+                                                : chart.x_names[static_cast<std::size_t>(at->first)];
+    strips += element("rect",
+                      {{"class", "strip"},
+                       {"x", left},
+                       {"y", kTop},
+                       {"width", std::max(0.0, right - left)},
+                       {"height", kChartHeight - kBottom - kTop}},
+                      element("title", {}, escape(x) + at->second));
+    left = right;
+  }
+  return strips;
 }
 
 std::string direct_labels(const Frame& frame, const LineChart& chart, const std::vector<std::vector<Point>>& lines) {
@@ -215,7 +246,10 @@ std::string direct_labels(const Frame& frame, const LineChart& chart, const std:
     const Point at{frame.x(end.x), frame.y(end.y)};
     drawing += element("path", {{"class", style_class("leader", line.style)},
                                 {"d", line_through({at, {x, at.y}, {x + 9, heights[n]}})}});
-    drawing += element("circle", {{"class", style_class("end", line.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "3.5"}});
+    if (line.dots) {
+      drawing +=
+          element("circle", {{"class", style_class("end", line.style)}, {"cx", at.x}, {"cy", at.y}, {"r", "3.5"}});
+    }
     drawing += text_at(style_class("label", line.style), x + 12, heights[n] + 4, escape(end_label(chart, line, end.y)));
   }
   return drawing;
@@ -274,7 +308,7 @@ std::string line_chart(const LineChart& chart) {
     return chart_of(kChartHeight, chart.title, text_at("x", kWidth / 2, kChartHeight / 2, "no measurements"));
   }
   const Frame frame = frame_around(chart, lines);
-  std::string curves;
+  std::string curves = pointer_values(frame, chart, lines);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     curves += curve(frame, chart, chart.lines[i], lines[i]);
   }

@@ -42,9 +42,11 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .reach { fill: none; stroke: currentColor; stroke-width: 2; }
 .chart text.label { fill: currentColor; font-weight: 600; } .chart text.left { text-anchor: end; }
 .heat { fill: var(--s0); } .heat.below { fill: var(--s1); } .edge { fill: none; stroke: var(--rule); stroke-width: 1; }
+.strip { fill: transparent; } .strip:hover { fill: var(--rule); opacity: .5; }
 .hover circle { fill: transparent; } .hover circle:hover { fill: currentColor; }
 .s0 { color: var(--s0); } .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); }
 .s4 { color: var(--s4); } .s5 { color: var(--s5); } .s6 { color: var(--s6); } .s7 { color: var(--s7); }
+.neutral { color: var(--faint); }
 .line.s1 { stroke-dasharray: 7 4; } .line.s2 { stroke-dasharray: 2.5 3; } .line.s3 { stroke-dasharray: 10 3 2.5 3; }
 .line.s4 { stroke-dasharray: 14 4; } .line.s5 { stroke-dasharray: 5 2; } .line.s6 { stroke-dasharray: 10 3 2.5 3 2.5 3; }
 .line.s7 { stroke-dasharray: 1.5 5; }
@@ -68,7 +70,7 @@ p { margin: 0 0 .8rem; max-width: 75ch; }
   max-width: 80ch; overflow-wrap: anywhere; }
 p.lead { font-size: 1.15rem; } .lead li + li, .warn li + li { margin-top: .35rem; }
 .lead li:first-child { font-size: 1.2rem; font-weight: 600; line-height: 1.35; }
-.warn { border-left-color: var(--s1); font-size: .92rem; }
+.warn { border-left-color: var(--faint); font-size: .92rem; }
 .note { color: var(--faint); font-size: .875rem; max-width: 90ch; }
 .card + .note, .grid + .note { margin-top: .7rem; } .card + .card.whole { margin-top: 1rem; }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0;
@@ -91,6 +93,7 @@ th, td { padding: .5rem .6rem; text-align: right; white-space: nowrap; position:
 th { font-weight: 600; color: var(--faint); font-size: .8rem; line-height: 1.3; vertical-align: bottom; }
 tbody td { border-top: 1px solid var(--rule); }
 th:first-child, td:first-child, th.text, td.text { text-align: left; }
+th.text, td.text { padding-left: 1.4rem; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--card); padding-left: 1.1rem; }
 th:last-child, td:last-child { padding-right: 1.1rem; }
 td.name { font-weight: 600; }
@@ -108,6 +111,10 @@ figure figcaption { font-weight: 600; margin: 0 0 .5rem; }
 figcaption small { display: block; font-weight: 400; color: var(--faint); }
 pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere;
   font: .82rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; tab-size: 4; }
+code { font: .88em/1.4 ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+button.copy { margin-left: .6rem; font: inherit; font-size: .8rem; color: var(--accent); background: none;
+  border: 1px solid var(--rule); border-radius: 5px; padding: 0 .5rem; cursor: pointer; }
+@media (scripting: none) { button.copy { display: none; } }
 pre .prompt { color: var(--faint); }
 details { border-top: 1px solid var(--rule); padding: .6rem 0; }
 details:first-of-type { border-top: 0; }

@@ -68,7 +68,7 @@ std::string vertical(double x, double from_y, double to_y) {
 }
 
 std::string style_class(const char* name, std::size_t style) {
-  return fmt::format("{} s{}", name, style % kStyles);
+  return fmt::format("{} s{}{}", name, style % kStyles, style >= kNeutral ? " neutral" : "");
 }
 
 std::string text_at(const std::string& kind, double x, double y, const std::string& content) {

@@ -61,8 +61,14 @@ class Adviser {
   void fit_batch();
   void run_pilots();
   void run_stage(PilotRuns& pilots, Stage stage, bool last_preferred, const char* preference);
-  double units() const;  // time of all pilot runs, relative to one first-round run
-  double unit() const { return (1.0 - kMeasuringShare) * pilot_seconds() / units(); }  // seconds per first-round run
+  std::vector<config::Config> batches_of(const config::Config& config) const;
+  double validation_tokens(const config::Config& config, double unit);
+  double shortest_pilot(const config::Config& config, double unit);
+  bool leaves_room(const config::Config& config) { return shortest_pilot(config, unit()) <= unit(); }
+  double budget_for(const config::Config& config, double units);
+  [[noreturn]] void refuse_budget();
+  double units();  // time of all pilot runs, relative to one first-round run
+  double unit() { return (1.0 - kMeasuringShare) * pilot_seconds() / units(); }  // seconds per first-round run
   void set_run_length();
   void finish();
 
@@ -75,6 +81,7 @@ class Adviser {
   std::vector<std::int64_t> vocabularies_;  // candidates
   TextSize text_;                           // in tokens of config_'s tokenizer
   FitSummary fit_;
+  double units_ = 0.0;  // 0: not counted yet
   Advice advice_;
 };
 
@@ -165,11 +172,17 @@ void Adviser::fit_size() {
     }
     at = fits;
   }
+  for (; at > 0 && !leaves_room(batches_of(sizes[at]).front()); --at) {
+    fit_.size_limited = true;
+  }
   config_ = sizes[at];
   fit_.size_factor = factors[at];
 }
 
-double Adviser::units() const {
+double Adviser::units() {
+  if (units_ > 0.0) {
+    return units_;
+  }
   double all = halving_units(learning_rate_candidates(config_).size()) + halving_units(vocabularies_.size());
   if (!request_.variants.empty()) {
     all += halving_units(variant_candidates(config_, request_.variants).size());
@@ -177,36 +190,80 @@ double Adviser::units() const {
   if (request_.heads) {
     all += halving_units(head_candidates(config_).size());
   }
+  units_ = all;
   return all;
+}
+
+// Returns the config with each batch size that may be advised, ascending.
+std::vector<config::Config> Adviser::batches_of(const config::Config& config) const {
+  constexpr double kFewestTokens = 512.0, kBatchesPerEpoch = 8.0;
+  std::vector<config::Config> batches;
+  const auto own = static_cast<double>(config.train.batch_size);
+  for (const double factor : {0.125, 0.25, 0.5, 1.0, 2.0, 4.0}) {
+    config::Config other = config;
+    other.train.batch_size = std::lround(own * factor);
+    const double tokens = step_tokens(other);
+    const bool sensible = !keeps(kKeepBatch) && own * factor >= 1.0 && tokens >= kFewestTokens &&
+                          tokens * kBatchesPerEpoch <= static_cast<double>(text_.training) &&
+                          other.train.batch_size % other.train.accumulate == 0 && fits_machine(other);
+    if (factor == 1.0 || sensible) {
+      batches.push_back(std::move(other));
+    }
+  }
+  return batches;
 }
 
 void Adviser::fit_batch() {
   fit_.batch_kept = keeps(kKeepBatch);
-  const std::int64_t own = config_.train.batch_size;
-  if (fit_.batch_kept) {
-    return;
-  }
-  constexpr double kFewestTokens = 512.0, kBatchesPerEpoch = 8.0;
-  std::vector<config::Config> batches;
+  const std::vector<config::Config> batches = batches_of(config_);
   std::vector<double> rates;
-  for (const double factor : {0.125, 0.25, 0.5, 1.0, 2.0, 4.0}) {
-    config::Config other = config_;
-    other.train.batch_size = std::lround(static_cast<double>(own) * factor);
-    const double tokens = step_tokens(other);
-    const bool sensible = static_cast<double>(own) * factor >= 1.0 && tokens >= kFewestTokens &&
-                          tokens * kBatchesPerEpoch <= static_cast<double>(text_.training) &&
-                          other.train.batch_size % other.train.accumulate == 0 && fits_machine(other);
-    if (factor == 1.0 || sensible) {
-      rates.push_back(rate(other));
-      batches.push_back(std::move(other));
-    }
+  for (const config::Config& batch : batches) {
+    rates.push_back(rate(batch));
   }
   std::size_t fits = best_batch(rates);
-  constexpr double kRoom = 1.3;  // safety factor for a pilot run's overhead
-  while (fits > 0 && kRoom * static_cast<double>(kFewestSteps) * step_tokens(batches[fits]) / rates[fits] > unit()) {
+  while (fits > 0 && !leaves_room(batches[fits])) {
     --fits;
   }
   config_ = batches[fits];
+}
+
+// The length of the validation text, from its start, that scores pilot runs whose first round takes `unit` seconds.
+double Adviser::validation_tokens(const config::Config& config, double unit) {
+  constexpr double kForward = 3.0, kValidating = 1.0 / 7.0, kFewestTokens = 1024.0;
+  return std::min(static_cast<double>(text_.validation),
+                  std::max(kFewestTokens, kForward * kValidating * unit * rate(config)));
+}
+
+// Returns the seconds that a pilot run of kFewestSteps takes, in a first round of `unit` seconds.
+double Adviser::shortest_pilot(const config::Config& config, double unit) {
+  const Measured speed = budget_.measure(config, measuring());
+  constexpr double kForward = 1.0 / 3.0;  // share of a training step's time
+  return speed.start_seconds + static_cast<double>(kFewestSteps) * speed.step_seconds +
+         kForward * validation_tokens(config, unit) / rate(config);
+}
+
+// Returns the smallest budget whose first-round pilot runs, of which all pilot runs take `units`, leave room for the
+// shortest one.
+double Adviser::budget_for(const config::Config& config, double units) {
+  constexpr int kIterations = 20;  // each shrinks the error to at most 1/7, the share of the validation
+  double unit = 0.0;
+  for (int i = 0; i < kIterations; ++i) {
+    unit = shortest_pilot(config, unit);
+  }
+  return unit * units / ((1.0 - kMeasuringShare) * kPilotShare);
+}
+
+// The size and the batch are already the smallest ones that may be advised.
+void Adviser::refuse_budget() {
+  constexpr double kMargin = 1.1;  // the speed varies between measurements
+  const auto about = [&](double units) { return format_duration(std::ceil(kMargin * budget_for(config_, units))); };
+  std::string remedies = fmt::format("ask for about {} or more", about(units()));
+  if (const double vocabulary = halving_units(vocabularies_.size()); vocabulary > 0.0) {
+    remedies += fmt::format(", or for {} with --keep vocabulary", about(units() - vocabulary));
+  }
+  user_error("advise: --budget: is too short for pilot runs of at least {} steps, got {}; {}{}", kFewestSteps,
+             request_.budget < 1.0 ? fmt::format("{:.2g} s", request_.budget) : format_duration(request_.budget),
+             remedies, fit_.size_kept ? ", or leave out --keep size, so that a smaller model may be advised" : "");
 }
 
 void Adviser::run_stage(PilotRuns& pilots, Stage stage, bool last_preferred, const char* preference) {
@@ -225,24 +282,18 @@ void Adviser::run_stage(PilotRuns& pilots, Stage stage, bool last_preferred, con
 }
 
 void Adviser::run_pilots() {
-  constexpr double kForward = 3.0, kValidating = 1.0 / 7.0, kFewestTokens = 1024.0;
-  PilotRuns::Options options{.out = request_.out, .cache = request_.cache, .measuring = measuring()};
-  options.unit = unit();
-  const double validation = std::max(kFewestTokens, kForward * kValidating * options.unit * rate(config_));
-  options.units = units();
-  options.validation_fraction = std::min(1.0, validation / static_cast<double>(text_.validation));
-  PilotRuns pilots(budget_, runs_, std::move(options));
+  if (!leaves_room(config_)) {
+    refuse_budget();
+  }
+  PilotRuns pilots(budget_, runs_,
+                   {.out = request_.out,
+                    .cache = request_.cache,
+                    .unit = unit(),
+                    .units = units(),
+                    .measuring = measuring(),
+                    .validation_fraction = validation_tokens(config_, unit()) / static_cast<double>(text_.validation)});
   Stage rates{
       .name = "learning_rate", .title = "Learning rate", .candidates = learning_rate_candidates(config_), .own = 2};
-  if (const double least = pilots.shortest_run_seconds(rates.candidates[rates.own]); unit() < least) {
-    // A larger budget also allows a larger model, whose step time grows with the square root of the budget.
-    const double more = least / unit();
-    const double budget = request_.budget * (fit_.size_kept ? more : more * more);
-    user_error(
-        "advise: --budget: {} is too little: it leaves {} for each of the shortest pilot runs, which take {}; ask for "
-        "about {} or more, or for a smaller model",
-        format_duration(request_.budget), format_duration(unit()), format_duration(least), format_duration(budget));
-  }
   run_stage(pilots, std::move(rates), false, "the lower one is taken, because longer runs need lower rates");
   Stage vocabularies{
       .name = "vocabulary_size", .title = "Vocabulary", .candidates = vocabulary_candidates(config_, vocabularies_)};
@@ -300,7 +351,7 @@ void Adviser::finish() {
   advice_.sentences = advice_sentences(advice_, fit_);
   advice_.file = request_.out / kAdvisedFile;
   for (const Stage& stage : advice_.stages) {
-    advice_.machine = stage.candidates[stage.taken].rounds.back().trained.front().machine;
+    advice_.machine = stage.candidates[stage.taken].rounds.back().trained.front().origin.machine;
   }
   std::string remark = fmt::format("# Advised by {} for a budget of {}: {}\n", compare::program_version(),
                                    format_duration(request_.budget), printable(request_.command));

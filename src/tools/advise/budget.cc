@@ -90,8 +90,9 @@ double positive(const Json& json, const char* key) {
   return number;
 }
 
-// Describes how two requests differ: "budget_seconds is 60.0 there, 90.0 here". Empty if they are equal.
-std::string request_difference(const Json& there, const Json& here) {
+// Describes how two requests differ: "budget_seconds is 60.0 there, 90.0 here". Empty if they are equal. Before the
+// first pilot run, the budget may change: the measured speeds do not depend on it.
+std::string request_difference(const Json& there, const Json& here, bool has_pilot_runs) {
   const std::string text = there.at("config").get<std::string>();
   if (std::string difference =
           compare::first_difference(config::parse_config(text, "the recorded config"),
@@ -100,7 +101,7 @@ std::string request_difference(const Json& there, const Json& here) {
     return difference;
   }
   for (const auto& [key, value] : here.items()) {
-    if (key != "config" && there.at(key) != value) {
+    if (key != "config" && there.at(key) != value && (has_pilot_runs || key != "budget_seconds")) {
       return fmt::format("{} is {} there, {} here", key, to_json_line(there.at(key)), to_json_line(value));
     }
   }
@@ -146,7 +147,8 @@ void Budget::read() {
     if (json.at("format") != kFormat) {
       throw Json::other_error::create(501, "format", nullptr);
     }
-    difference = request_difference(json.at("request"), request_);
+    difference =
+        request_difference(json.at("request"), request_, std::filesystem::exists(file_.parent_path() / kPilotFolder));
     spent_ = positive(json, "spent_seconds");
     for (const auto& [key, entry] : json.at("measured").items()) {
       measured_[key] = {.step_seconds = positive(entry, "step_seconds"),

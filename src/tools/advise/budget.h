@@ -12,10 +12,13 @@
 
 namespace headroom::advise {
 
+inline constexpr const char* kPilotFolder = "trials";  // in the request's `out`
+
 class Budget {
  public:
   // Resumes from request.out/advice.json if it exists. Throws UserError if that file is invalid or belongs to another
-  // request. `asked` is the loaded config of the request.
+  // request; before the first pilot run, the request may have another budget. `asked` is the loaded config of the
+  // request.
   Budget(const AdviseRequest& request, const config::Config& asked);
 
   // Returns the config's training speed, which is measured for about `seconds` unless it is already stored. Throws

@@ -53,9 +53,10 @@ std::string model_sentence(const Advice& advice, const FitSummary& fit) {
   if (fit.size_kept) {
     return fmt::format("Size: the config's own is kept ({}).", shape);
   }
+  const std::string limit = fit.size_limited ? "; pilot runs of a larger model do not fit the budget" : "";
   return fit.size_factor == 1.0
-             ? fmt::format("Size: the config's own fits ({}): {}.", shape, fits)
-             : fmt::format("Size: {:.3g} times the config's widths ({}): {}.", fit.size_factor, shape, fits);
+             ? fmt::format("Size: the config's own fits ({}): {}{}.", shape, fits, limit)
+             : fmt::format("Size: {:.3g} times the config's widths ({}): {}{}.", fit.size_factor, shape, fits, limit);
 }
 
 std::string batch_sentence(const Advice& advice, const FitSummary& fit) {

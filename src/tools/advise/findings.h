@@ -8,6 +8,7 @@
 
 #include "advise.h"
 #include "headroom/config/config.h"
+#include "tools/compare/report/sections.h"
 
 namespace headroom::advise {
 
@@ -22,6 +23,7 @@ struct FitSummary {
   double size_factor = 1.0;  // width of the advised model relative to the config
   double macs = 0.0;         // forward multiply-accumulates per token of the advised model
   bool size_kept = false, batch_kept = false;
+  bool size_limited = false;  // pilot runs of a larger model would not fit the budget
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const FitSummary& fit);
 
@@ -33,18 +35,7 @@ std::string score_text(const Round& round);
 
 // One row per candidate: its name, its parameters and tokens per second if these differ between candidates, and its
 // score in each round, empty if it did not take part.
-struct StageColumn {
-  std::string name, note;  // "round 1", "12 steps"
-};
-struct StageRow {
-  std::vector<std::string> cells;
-  bool taken = false;
-};
-struct StageTable {
-  std::vector<StageColumn> head;
-  std::vector<StageRow> rows;
-};
-StageTable table_of(const Stage& stage);
+compare::Table table_of(const Stage& stage);
 
 // Writes `config` as a file that names the file or recipe `source` as its base and sets only what differs. Writes the
 // complete config if that would not reproduce it. `remark`: comment lines at the top.

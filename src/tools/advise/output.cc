@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-#include <sstream>
 
 #include "findings.h"
+#include "foundation/config/base_name.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
@@ -48,15 +47,16 @@ std::string steps_text(const Stage& stage, std::size_t round) {
 }
 
 // Adds a column unless its number is the same for all candidates.
-void add_where_different(StageTable& table, const Stage& stage, const char* name, double (*number)(const Candidate&)) {
+void add_where_different(compare::Table& table, const Stage& stage, const char* name,
+                         double (*number)(const Candidate&)) {
   const double first = number(stage.candidates.front());
   if (std::all_of(stage.candidates.begin(), stage.candidates.end(),
                   [&](const Candidate& candidate) { return number(candidate) == first; })) {
     return;
   }
-  table.head.push_back({.name = name});
+  table.columns.push_back({.name = name});
   for (std::size_t i = 0; i < stage.candidates.size(); ++i) {
-    table.rows[i].cells.push_back(compare::short_number(number(stage.candidates[i])));
+    table.rows[i].push_back({.text = compare::short_number(number(stage.candidates[i]))});
   }
 }
 
@@ -76,20 +76,25 @@ Json json_of(const Stage& stage, const Candidate& candidate, std::size_t round, 
 
 }  // namespace
 
-StageTable table_of(const Stage& stage) {
-  StageTable table{.head = {{.name = stage.title}}};
+compare::Table table_of(const Stage& stage) {
+  compare::Table table{.columns = {{.name = stage.title, .words = true}}, .rows = {}};
   for (const Candidate& candidate : stage.candidates) {
-    table.rows.push_back({.cells = {candidate.name}, .taken = &candidate == &stage.candidates[stage.taken]});
+    table.rows.push_back({{.text = candidate.name}});
   }
   add_where_different(table, stage, "parameters",
                       [](const Candidate& candidate) { return static_cast<double>(candidate.parameters); });
   add_where_different(table, stage, "tokens/s", tokens_per_second);
   for (std::size_t round = 0; round < rounds_of(stage); ++round) {
-    table.head.push_back({.name = fmt::format("round {}", round + 1), .note = steps_text(stage, round)});
+    table.columns.push_back({.above = fmt::format("round {}", round + 1), .name = steps_text(stage, round)});
     for (std::size_t i = 0; i < stage.candidates.size(); ++i) {
       const std::vector<Round>& rounds = stage.candidates[i].rounds;
-      table.rows[i].cells.push_back(round < rounds.size() ? score_text(rounds[round]) : "");
+      table.rows[i].push_back({.text = round < rounds.size() ? score_text(rounds[round]) : "",
+                               .best = i == stage.taken && round + 1 == rounds.size()});
     }
+  }
+  table.columns.push_back({.words = true, .medium = compare::Medium::terminal});
+  for (std::size_t i = 0; i < stage.candidates.size(); ++i) {
+    table.rows[i].push_back({.text = i == stage.taken ? "taken" : ""});
   }
   return table;
 }
@@ -97,19 +102,7 @@ StageTable table_of(const Stage& stage) {
 std::string render_table(const Advice& advice) {
   std::string text;
   for (const Stage& stage : advice.stages) {
-    const StageTable table = table_of(stage);
-    std::vector<std::vector<std::string>> lines(1);
-    for (const StageColumn& column : table.head) {
-      lines.front().push_back(column.note.empty() ? column.name : fmt::format("{} ({})", column.name, column.note));
-    }
-    for (const StageRow& row : table.rows) {
-      lines.push_back(row.cells);
-      lines.back().push_back(row.taken ? "taken" : "");
-    }
-    lines.front().push_back("");
-    std::vector<bool> left(lines.front().size(), false);
-    left.front() = left.back() = true;
-    text += text_table(lines, left) + "\n";
+    text += compare::text_of(table_of(stage)) + "\n";
   }
   return text.empty() ? text
                       : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
@@ -160,34 +153,13 @@ draw::LineChart stage_chart(const Stage& stage) {
   return chart;
 }
 
-std::string stage_table(const Stage& stage) {
-  const StageTable table = table_of(stage);
-  std::string head, rows;
-  for (const StageColumn& column : table.head) {
-    head += fmt::format("<th scope='col'>{}{}</th>", draw::escape(column.name),
-                        column.note.empty() ? "" : "<br>" + draw::escape(column.note));
-  }
-  for (const StageRow& row : table.rows) {
-    rows += "<tr>";
-    std::size_t last = row.cells.size() - 1;
-    for (; row.taken && row.cells[last].empty(); --last) {
-    }
-    for (std::size_t i = 0; i < row.cells.size(); ++i) {
-      const char* kind = i == 0 ? " class='name'" : row.taken && i == last ? " class='best'" : "";
-      rows += fmt::format("<td{}>{}</td>", kind, draw::escape(row.cells[i]));
-    }
-    rows += "</tr>\n";
-  }
-  return compare::html_table(head, rows);
-}
-
 std::string stage_section(const Stage& stage) {
   return fmt::format(
       "<h2>{}</h2><p>{}</p><div class='grid overview'>{}{}</div><p "
       "class='note'>\u2605 taken. Bits per byte; with several seeds mean \u00b1 standard deviation.</p>",
       draw::escape(stage.title), draw::escape(stage.sentence),
       compare::figure("Bits per byte", "of the validation text; lower is better", draw::line_chart(stage_chart(stage))),
-      stage_table(stage));
+      compare::html_of(table_of(stage)));
 }
 
 std::string points(const Advice& advice) {
@@ -199,7 +171,7 @@ std::string points(const Advice& advice) {
 }
 
 std::string method_section(const Advice& advice) {
-  return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_entry("Command", advice.command) +
+  return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_command("Command", advice.command) +
          compare::html_entry("Machine", advice.machine) +
          compare::html_entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}",
                                                    format_duration(advice.budget), format_duration(advice.spent))) +
@@ -238,51 +210,10 @@ std::string render_report(const Advice& advice) {
          method_section(advice) + "</main></body></html>\n";
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-// Returns the lines of the config's TOML that set these keys, under their table headings.
-std::string lines_with(const config::Config& config, const std::set<std::string>& keys) {
-  std::istringstream lines(config::to_toml(config));
-  std::string text, table, heading;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with('[')) {
-      heading = "\n" + line + "\n";
-      table = line.substr(1, line.size() - 2);
-    } else if (keys.contains(table + "." + line.substr(0, line.find(' ')))) {
-      text += heading + line + "\n";
-      heading.clear();
-    }
-  }
-  return text;
-}
-
-std::set<std::string> changed_keys(const config::Config& config, const config::Config& base) {
-  const auto now = config::flatten(config), before = config::flatten(base);
-  std::set<std::string> keys;
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    const bool follows = config.vocabulary_follows_tokenizer && now[i].first == "model.vocabulary_size";
-    if (now[i].second != before[i].second && !follows) {
-      keys.insert(now[i].first);
-    }
-  }
-  return keys;
-}
-
-std::string quoted(const std::string& text) {
-  return Json(text).dump();  // a valid TOML string too, for a path or a name
-}
-
-}  // namespace
-
 void write_advised(const config::Config& config, const std::string& source, const std::string& remark,
-                   const fs::path& file) {
-  std::error_code error;
-  const bool is_file = fs::is_regular_file(source, error);
-  const std::string base = is_file ? fs::absolute(source).lexically_normal().string() : source;
-  const std::set<std::string> keys = changed_keys(config, config::load_config(source));
-  write_text_file(file, fmt::format("{}base = {}\n{}", remark, quoted(base), lines_with(config, keys)));
+                   const std::filesystem::path& file) {
+  const std::string base = config::base_name(source, std::filesystem::absolute(file).parent_path());
+  write_text_file(file, remark + config::changes_to_toml(config, config::load_config(source), base));
   try {
     if (config::flatten(config::load_config(file.string())) == config::flatten(config)) {
       return;

@@ -178,11 +178,6 @@ double PilotRuns::overhead(const Candidate& candidate) {
          kForward * token_seconds * static_cast<double>(validation_tokens(candidate));
 }
 
-double PilotRuns::shortest_run_seconds(Candidate candidate) {
-  measure(candidate);
-  return overhead(candidate) + candidate.step_seconds * static_cast<double>(kFewestSteps);
-}
-
 void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t seed_index) {
   const std::int64_t steps = candidate.rounds.back().steps;
   compare::PlannedRun run{.values = {}, .config = candidate.config, .folder = {}};
@@ -192,7 +187,7 @@ void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t see
   train.evaluate_every = train.checkpoint_every = train.sample_every = 0;
   train.keep_best = false;
   train.log_every = std::max<std::int64_t>(1, steps / 20);
-  run.folder = options_.out / "trials" / stage.name / compare::folder_name({{stage.name, candidate.name}}) /
+  run.folder = options_.out / kPilotFolder / stage.name / compare::folder_name({{stage.name, candidate.name}}) /
                fmt::format("steps_{}", steps);
   run = compare::with_seed(run, seed_index);
   const auto start = std::chrono::steady_clock::now();

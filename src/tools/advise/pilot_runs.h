@@ -67,9 +67,6 @@ class PilotRuns {
   // If the finalists are equal, takes the later one if `last_preferred`, else the earlier one. Throws InterruptedError.
   void run(Stage& stage, bool last_preferred);
 
-  // Returns the seconds that a pilot run of kFewestSteps takes.
-  double shortest_run_seconds(Candidate candidate);
-
  private:
   std::int64_t validation_tokens(const Candidate& candidate);
   double overhead(const Candidate& candidate);  // seconds of a pilot run apart from its steps

@@ -17,8 +17,8 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "tools/compare/figures/summary.h"
 #include "tools/compare/report/formatting.h"
+#include "tools/compare/report/sections.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
@@ -29,6 +29,9 @@ namespace headroom::compare {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kSampleTemperature = 0.8;
+constexpr std::uint64_t kSampleSeed = 1;
 
 // Returns each prompt's continuation by the model of a run folder.
 std::vector<std::string> generate_samples(const fs::path& folder, const std::vector<std::string>& prompts,
@@ -42,8 +45,8 @@ std::vector<std::string> generate_samples(const fs::path& folder, const std::vec
   for (const std::string& prompt : prompts) {
     decode::GenerateOptions options;
     options.tokens = request.sample_tokens;
-    options.temperature = request.sample_temperature;
-    options.seed = request.sample_seed;
+    options.temperature = kSampleTemperature;
+    options.seed = kSampleSeed;
     options.context = opened.context;
     texts.push_back(decode::generate(writer, *opened.checkpoint.tokenizer, prompt, options).text);
     if (interrupted()) {
@@ -64,9 +67,9 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   }
   record.sampling =
       fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
-                  request.sample_temperature, request.sample_seed);
+                  kSampleTemperature, kSampleSeed);
   for (const PlannedModel& model : record.plan.models) {
-    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
+    const PlannedRun& best = model.choices[runs.best_choice(model)];
     if (runs.find(best)->diverged.empty()) {
       record.samples[model.name] = generate_samples(best.folder, record.prompts, request);
     }
@@ -92,18 +95,12 @@ std::unique_ptr<FolderLock> lock_folder(const fs::path& out, std::string_view co
   }
 }
 
-struct Destination {
-  fs::path out, cache;
-  parallel::GlooGroup* group;
-};
-
-// Trains the record's plan, calls `finish`, which may add to the record, and writes the page. With several ranks, all
-// of them train; the leading rank does the rest.
-template <class Finish>
-CompareResult run_study(ComparisonRecord record, const std::vector<std::string>& prompts,
-                        const Destination& destination, const Finish& finish) {
-  const auto& [out, cache, group] = destination;
-  const bool leads = group->leads(), several_ranks = group->size() > 1;
+// Trains the record's plan, generates the samples of a comparison and writes the page. With several ranks, all of them
+// train; the leading rank does the rest.
+CompareResult run_study(ComparisonRecord record, const CompareRequest& request) {
+  const fs::path &out = request.out, &cache = request.cache;
+  parallel::GlooGroup* const group = request.group;  // may be null
+  const bool leads = group == nullptr || group->leads(), several_ranks = group != nullptr && group->size() > 1;
   check_choices(record.plan);
   check_seeds(record.plan);
   train::refuse_others(out, train::FolderKind::comparison, "a comparison");
@@ -114,30 +111,34 @@ CompareResult run_study(ComparisonRecord record, const std::vector<std::string>&
   std::unique_ptr<FolderLock> lock = leads ? lock_folder(out, record.plan.command) : nullptr;
   check_folders(record.plan);
   if (leads) {
-    if (!is_finished(record.plan, runs, task)) {
-      check_runs(record.plan, prompts, task, cache);  // not during the runs, whose time and memory are measured
+    if (!runs.have_finished(record.plan)) {
+      check_runs(record.plan, request.prompts, task, cache);  // not while runs are measured
     }
     write_record(record, out);
   }
   if (!several_ranks) {
     lock.reset();  // other processes may join
   }
-  group->gather("");  // no rank trains before the checks have passed
-  const Outcome outcome = execute(record.plan, runs, task);
+  if (group != nullptr) {
+    group->gather("");  // no rank trains before the checks have passed
+  }
+  const Outcome outcome = execute(record.plan, runs);
   if (leads && !several_ranks) {
     lock = lock_folder(out, record.plan.command);
   }
   if (leads && !outcome.interrupted) {
-    finish(record, runs, task);
+    if (record.kind != Kind::sweep) {
+      add_samples(record, request, runs, task);
+    }
     write_record(record, out);
   }
-  CompareResult result = make_result(record, runs, task);
+  CompareResult result = make_result(record, runs);
   result.failure = outcome.failure;
   result.interrupted = outcome.interrupted;
   if (result.interrupted) {
     result.conclusion.clear();
   } else if (leads) {
-    write_page(result, out);
+    write_page(result, out / kPageFile);
   }
   return result;
 }
@@ -145,28 +146,24 @@ CompareResult run_study(ComparisonRecord record, const std::vector<std::string>&
 }  // namespace
 
 CompareResult compare(const CompareRequest& request) {
-  check_fairness(request.configs);
+  check_names(request.configs);
+  check_comparable(request.configs, "compare");
   check_families(request.configs);
-  ComparisonRecord record{
-      .kind = request.kind, .title = request.title, .about = request.about, .command = request.command};
-  record.plan = plan_comparison(request);
-  return run_study(
-      std::move(record), request.prompts, {request.out, request.cache, request.group},
-      [&](ComparisonRecord& done, Runs& runs, const tasks::Task& task) { add_samples(done, request, runs, task); });
+  return run_study({.kind = request.kind,
+                    .title = request.title,
+                    .about = request.about,
+                    .command = request.command,
+                    .plan = plan_comparison(request)},
+                   request);
 }
 
-CompareResult sweep(const SweepRequest& request) {
-  ComparisonRecord record{
-      .kind = Kind::sweep, .title = "Sweep of " + request.config.name, .about = "", .command = request.command};
-  record.plan = plan_sweep(request);
-  return run_study(std::move(record), {}, {request.out, request.cache, request.group},
-                   [](ComparisonRecord&, Runs&, const tasks::Task&) {});
-}
-
-CompareResult report(const fs::path& folder) {
-  CompareResult result = load_result(folder);
-  write_page(result, folder);
-  return result;
+CompareResult sweep(const CompareRequest& request) {
+  return run_study({.kind = Kind::sweep,
+                    .title = "Sweep of " + request.configs.front().name,
+                    .about = "",
+                    .command = request.command,
+                    .plan = plan_sweep(request)},
+                   request);
 }
 
 std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_recipes,

@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tools/compare/figures/result.h"
 
 namespace headroom::compare {
+
+inline constexpr const char* kPageFile = "report.html";  // in the folder that it shows
 
 struct NamedConfig {
   std::string name;  // unique and without '/', because it is also the name of the run folder
@@ -30,38 +31,20 @@ std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
 
 struct CompareRequest {
   // The first config is the baseline. Families: at least two, each with at least two different amounts of training
-  // compute.
+  // compute. A sweep: one config.
   std::vector<NamedConfig> configs;
-  std::int64_t seeds = 1;            // runs per model, with train.seed, train.seed + 1, ...
-  std::vector<Variation> tune;       // tune each model over all combinations of these values
+  std::int64_t seeds = 1;  // runs per model or combination, with train.seed, train.seed + 1, ...
+  // A comparison tunes each model over all combinations of these values; a sweep has one run for each combination.
+  std::vector<Variation> variations;
   std::filesystem::path out;         // run folders (layout: plan.h) and out/report.html
   std::filesystem::path cache;       // prepared data
   std::vector<std::string> prompts;  // for the sample texts; empty: the start of the validation data
   std::int64_t sample_tokens = 120;
-  double sample_temperature = 0.8;
-  std::uint64_t sample_seed = 1;
   std::string title = "Comparison";
   std::string about;    // description of the comparison, shown on the page
   std::string command;  // the command line, shown on the page
   Kind kind = Kind::comparison;
   parallel::GlooGroup* group = &parallel::default_group();  // ranks that train each run together
-};
-
-struct SweepRequest {
-  NamedConfig config;
-  std::vector<Variation> vary;  // one run for each combination of values
-  std::int64_t seeds = 1;       // runs per combination
-  std::filesystem::path out, cache;
-  std::string command;
-  parallel::GlooGroup* group = &parallel::default_group();
-};
-
-struct DemoRequest {
-  std::filesystem::path out = "runs/demo";
-  std::filesystem::path cache;         // prepared data
-  std::vector<std::string> overrides;  // "key=value" for all three models: "train.steps=100"
-  std::int64_t seeds = 1;              // runs per model
-  std::string command;
 };
 
 // Trains every model with its first seed and every combination of tuned values, and selects the combination with the
@@ -74,13 +57,14 @@ struct DemoRequest {
 // configuration.
 CompareResult compare(const CompareRequest& request);
 
-// Trains `config` with every combination of values: all with the first seed, then all with the second, and so on.
+// Trains the config with every combination of values: all with the first seed, then all with the second, and so on.
 // Reuses and resumes runs like compare(). The result is sorted, best first; diverged runs come last.
-CompareResult sweep(const SweepRequest& request);
+CompareResult sweep(const CompareRequest& request);
 
-// The demo: SwitchHead with 2 attention matrices per layer against dense Transformer-XLs of the same size with 8 and
-// with 2, on the built-in corpus. Throws what compare() throws.
-CompareResult demo(const DemoRequest& request);
+// The demo: compares demo_configs(overrides), which `request` leaves out, on the built-in corpus: SwitchHead with 2
+// attention matrices per layer against dense Transformer-XLs of the same size with 8 and with 2. Throws what compare()
+// throws.
+CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides);
 
 // The demo's models: recipes/demo/dense_h8, dense_h2 and switchhead_h2. cost::match chooses the sizes of the last two
 // so that they have as many parameters as the first.
@@ -94,10 +78,13 @@ CompareResult report(const std::filesystem::path& folder);
 // Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
-// Throws UserError if the figures of the configs cannot be compared. Returns the remaining differences in data, budget
-// and training as sentences, except for the keys in `expected`.
-std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
-                                        const std::set<std::string>& expected = {});
+// Compares runs that exist, one per folder, without training or writing. Notes what is not finished or not recorded.
+// Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
+CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
+
+// Returns the runs in the folder and its subfolders, sorted by path and named by it; without pilot runs of advice.
+// Leaves out unreadable runs with a warning. Throws UserError if there is no such folder.
+std::vector<ComparedRun> list_runs(const std::filesystem::path& folder);
 
 // Names the run with the best headline figure, its difference from the first run (from the runner-up if the first is
 // best) and the difference in cost. With several seeds, a difference counts only if its 95% interval excludes zero.
@@ -115,8 +102,13 @@ std::string render_table(const CompareResult& result);
 // Returns aligned plain text with one line per model of the families; empty without families.
 std::string render_scaling(const CompareResult& result);
 
-// Returns the page: self-contained HTML without scripts.
+// Returns aligned plain text with one line per run of list_runs(); empty without runs.
+std::string render_runs(const std::vector<ComparedRun>& runs);
+
+// Returns the page: self-contained HTML that needs no script.
 std::string render_report(const CompareResult& result);
+// Writes the page and sets result.report.
+void write_page(CompareResult& result, const std::filesystem::path& file);
 
 // Returns the keys of `train` and the task's figures.
 Json to_json(const train::TrainResult& result, const tasks::Task& task);
@@ -127,5 +119,9 @@ Json to_json(const train::TrainResult& result, const tasks::Task& task);
 // `<headline>_difference`, `values` (of tuned or varied keys), `tried`, attention_macs, attention_memory, executed,
 // samples. Then `notes`, `conclusion` (all sentences as one text), `report`, and `scaling` if there are families.
 Json to_json(const CompareResult& result);
+
+// For each run of list_runs(): name, folder, the keys of `train`, the task's headline figure, steps_wanted, diverged;
+// finished, command, machine and program, null if unknown.
+Json to_json(const std::vector<ComparedRun>& runs);
 
 }  // namespace headroom::compare

@@ -83,19 +83,14 @@ Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
           cost_comparison(switchhead, many)};
 }
 
-CompareResult demo(const DemoRequest& request) {
-  CompareRequest comparison;
-  comparison.configs = demo_configs(request.overrides);
-  comparison.seeds = request.seeds;
-  comparison.out = request.out;
-  comparison.cache = request.cache;
-  comparison.prompts = kPrompts;
-  comparison.title = "Fewer attention matrices: SwitchHead and dense Transformer-XL";
-  comparison.about = describe_sizes(comparison.configs);
-  comparison.command = request.command;
-  comparison.kind = Kind::demo;
-  log_info("{}", comparison.about);
-  return compare(comparison);
+CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides) {
+  request.configs = demo_configs(overrides);
+  request.prompts = kPrompts;
+  request.title = "Fewer attention matrices: SwitchHead and dense Transformer-XL";
+  request.about = describe_sizes(request.configs);
+  request.kind = Kind::demo;
+  log_info("{}", request.about);
+  return compare(request);
 }
 
 }  // namespace headroom::compare

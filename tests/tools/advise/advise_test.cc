@@ -4,8 +4,10 @@
 
 #include <csignal>
 #include <fstream>
+#include <regex>
 #include <set>
 
+#include "folder_test.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -116,24 +118,24 @@ TEST_F(AdviseTest, FindsABetterRateAndWritesAConfigWithEvidence) {
   EXPECT_EQ(advice.config.train.learning_rate, best);
   EXPECT_EQ(rates.candidates[rates.taken].rounds.size(), 3u);
   EXPECT_GT(rates.candidates[rates.taken].rounds[1].steps, rates.candidates[rates.taken].rounds[0].steps);
-  EXPECT_NE(rates.sentence.find("The config's own, 0.0001, ends at "), std::string::npos) << rates.sentence;
+  EXPECT_HAS(rates.sentence, "The config's own, 0.0001, ends at ");
 
   const config::Config written = config::load_config(advice.file.string());
   EXPECT_EQ(config::flatten(written), config::flatten(advice.config));
   const std::string toml = read_text_file(advice.file);
-  EXPECT_NE(toml.find("\nbase = \""), std::string::npos);
-  EXPECT_NE(toml.find("\nlearning_rate = "), std::string::npos);
+  EXPECT_HAS(toml, "\nbase = \"");
+  EXPECT_HAS(toml, "\nlearning_rate = ");
   EXPECT_EQ(toml.find("d_model"), std::string::npos) << "only what it changes";
 
   const std::string page = read_text_file(advice.report);
-  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_HAS(page, "<svg");
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("src="), std::string::npos) << "self-contained";
-  EXPECT_NE(page.find("headroom advise tiny.toml"), std::string::npos);
+  EXPECT_HAS(page, "headroom advise tiny.toml");
   const Json json = to_json(advice);
   EXPECT_TRUE(json.contains("config"));
   EXPECT_GE(json.at("runs").size(), 13u) << "7 + 4 + 2";
-  EXPECT_NE(render_table(advice).find("taken"), std::string::npos);
+  EXPECT_HAS(render_table(advice), "taken");
 }
 
 TEST_F(AdviseTest, GoesOnWhereItWasAndRepeatsItself) {
@@ -184,13 +186,13 @@ TEST_F(AdviseTest, AnotherRequestIsRefusedInTheSameFolder) {
   copy_whole();
   AdviseRequest r = request();
   r.budget = 61.0;
-  EXPECT_NE(refusal(r).find("budget_seconds is 30.0 there, 61.0 here"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "budget_seconds is 30.0 there, 61.0 here");
   r = request();
   r.overrides = {"model.n_layers=2"};
-  EXPECT_NE(refusal(r).find("model.n_layers is 1 there, 2 here"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "model.n_layers is 1 there, 2 here");
   r = request();
   std::ofstream(folder() / "out" / "advice.json") << "{\"format\": 3}";
-  EXPECT_NE(refusal(r).find("is not a valid record of advise"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "is not a valid record of advise");
 }
 
 TEST_F(AdviseTest, TooLittleTimeSaysHowMuchWouldDo) {
@@ -198,21 +200,62 @@ TEST_F(AdviseTest, TooLittleTimeSaysHowMuchWouldDo) {
   r.budget = 0.05;
   r.measure = nullptr;  // no machine trains ten steps in a tenth of a millisecond
   const std::string said = refusal(r);
-  EXPECT_NE(said.find("advise: --budget: "), std::string::npos) << said;
-  EXPECT_NE(said.find("is too little"), std::string::npos) << said;
-  EXPECT_NE(said.find("ask for about"), std::string::npos) << said;
+  EXPECT_HAS(said, "advise: --budget: ");
+  EXPECT_HAS(said, "is too short");
+  EXPECT_HAS(said, "ask for about");
+}
+
+// In the same folder, because the measured speeds are those of the refusal.
+TEST_F(AdviseTest, TheBudgetThatARefusalNamesIsEnough) {
+  AdviseRequest r = request();
+  r.budget = 2.0;
+  const std::string said = refusal(r);
+  std::smatch seconds;
+  ASSERT_TRUE(std::regex_search(said, seconds, std::regex("ask for about ([0-9]+) s or more"))) << said;
+  EXPECT_HAS(said, "--keep size");
+  r.budget = std::stod(seconds[1]);
+  EXPECT_EQ(advise(r).budget, r.budget);
+  EXPECT_LT(r.budget, 20.0) << "ten steps of 1 ms, 39 times, in nine hundredths of it";
+}
+
+TEST_F(AdviseTest, AShortBudgetGetsASmallerModel) {
+  AdviseRequest r = request();
+  r.keep = {kKeepBatch};
+  r.budget = 25.0;
+  r.overrides = {"model.d_model=64", "model.attention.d_head=16"};
+  r.measure = [](const config::Config& config) {
+    return Measured{.step_seconds = 1e-7 * static_cast<double>(cost::count_parameters(config.model)),
+                    .start_seconds = 1e-2};
+  };
+  const Advice advice = advise::advise(r);
+  EXPECT_LT(advice.config.model.d_model, 64);
+  EXPECT_HAS(advice.sentences[1], "do not fit the budget");
+}
+
+TEST_F(AdviseTest, TheConfigWorksWhereverItsFolderIsMoved) {
+  fs::create_directories(folder() / "here" / "runs");
+  fs::copy(folder() / "tiny.toml", folder() / "here");
+  fs::copy(folder() / "text.txt", folder() / "here");
+  AdviseRequest r = request();
+  r.config = (folder() / "here" / "tiny.toml").string();
+  r.out = folder() / "here" / "runs" / "advice";
+  const std::int64_t steps = advise(r).config.train.steps;
+  fs::rename(folder() / "here", folder() / "there");
+  const config::Config moved = config::load_config((folder() / "there" / "runs" / "advice" / "advised.toml").string());
+  EXPECT_EQ(moved.train.steps, steps);
+  EXPECT_EQ(moved.data.train.at(0), (folder() / "there" / "text.txt").string());
 }
 
 TEST_F(AdviseTest, OtherTasksAndFoldersAreRefused) {
   AdviseRequest r = request();
   r.config = "small/mnist_vit";
-  EXPECT_NE(refusal(r).find("must train a language model on text"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "must train a language model on text");
   r = request();
   r.variants = {"switchhaed"};
-  EXPECT_NE(refusal(r).find("switchhaed"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "switchhaed");
   r = request();
   r.overrides = {"data.train=[\"nowhere.txt\"]"};
-  EXPECT_NE(refusal(r).find("nowhere.txt"), std::string::npos) << refusal(r);
+  EXPECT_HAS(refusal(r), "nowhere.txt");
   EXPECT_FALSE(fs::exists(folder() / "out")) << "nothing is left";
   fs::create_directories(folder() / "out" / "checkpoints");
   EXPECT_NE(refusal(request()).find("holds a run"), std::string::npos) << refusal(request());

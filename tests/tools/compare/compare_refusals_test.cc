@@ -4,7 +4,6 @@
 #include <fstream>
 
 #include "example.h"
-#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/run/execution.h"
@@ -26,11 +25,11 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
   };
   for (const auto& [variation, says] : cases) {
     CompareRequest r = request();
-    r.tune = {variation};
-    EXPECT_HAS(user_error_of([&] { compare(r); }), says);
-    r.tune = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
+    r.variations = {variation};
+    EXPECT_HAS(refusal(r), says);
+    r.variations = {{"train.clip_norm", {"1"}}, {"train.clip_norm", {"2"}}};
     EXPECT_THROW(compare(r), UserError);
-    r.tune.clear();
+    r.variations.clear();
     r.seeds = 0;
     EXPECT_THROW(compare(r), UserError);
   }
@@ -38,27 +37,22 @@ TEST_F(CompareRefusals, RefusesWhatCannotBeTuned) {
 }
 
 TEST_F(CompareRefusals, RefusesAFolderOfOtherRuns) {
-  CompareRequest r = request();
-  r.configs[1].config.train.steps = 2;
-  r.configs[0].config.train.steps = 2;
+  CompareRequest r = quick_request();
   compare(r);
   r.configs[1].config.train.learning_rate = 0.5;
   fs::remove(folder_ / "out" / "four" / "result.json");
-  EXPECT_HAS(user_error_of([&] { compare(r); }), "train.learning_rate is 0.001 there, 0.5 here");
+  EXPECT_HAS(refusal(r), "train.learning_rate is 0.001 there, 0.5 here");
   EXPECT_FALSE(fs::exists(folder_ / "out" / "four" / "result.json")) << "found out before anything was trained";
 }
 
 // A record may grow. A request that would lose part of it is refused, and no file changes.
 TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
-  CompareRequest r = request();
+  CompareRequest r = quick_request();
   r.configs.push_back(config("two", 2));
-  for (NamedConfig& named : r.configs) {
-    named.config.train.steps = 1;
-  }
+  r.configs[2].config.train.steps = 1;
   r.seeds = 2;
   compare(r);
   const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
-  const auto refusal = [](const CompareRequest& asked) { return user_error_of([&] { compare(asked); }); };
   CompareRequest fewer = r;
   fewer.configs.pop_back();
   EXPECT_EQ(refusal(fewer),
@@ -69,7 +63,7 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   fewer.seeds = 1;
   EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");
   CompareRequest other = r;
-  other.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  other.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate");
   EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
   EXPECT_EQ(read_text_file(r.out / "report.html"), page);
@@ -80,29 +74,20 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
 }
 
 TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.config.config.train.steps = 1;
-  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
-  r.out = folder_ / "sweep";
-  r.cache = folder_ / "cache";
+  const CompareRequest r = quick_sweep({"0.001", "0.01"});
   sweep(r);
-  const auto refusal = [](const SweepRequest& asked) { return user_error_of([&] { sweep(asked); }); };
-  SweepRequest other = r;
-  other.vary = {{"train.clip_norm", {"1", "2"}}};
+  CompareRequest other = r;
+  other.variations = {{"train.clip_norm", {"1", "2"}}};
   EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm");
-  other.vary = {{"train.learning_rate", {"0.01"}}};
+  other.variations = {{"train.learning_rate", {"0.01"}}};
   EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001");
-  other.vary = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
+  other.variations = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};
   EXPECT_EQ(sweep(other).runs.size(), 3u);
 }
 
 // A model without a run, or a damaged record, may be overwritten.
 TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
-  CompareRequest r = request();
-  for (NamedConfig& named : r.configs) {
-    named.config.train.steps = 1;
-  }
+  CompareRequest r = quick_request();
   compare(r);
   fs::remove_all(r.out / "one");
   r.configs.pop_back();
@@ -110,12 +95,7 @@ TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
 }
 
 TEST_F(CompareRefusals, RefusesADamagedRecord) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.config.config.train.steps = 1;
-  r.vary = {{"train.learning_rate", {"0.001", "0.01"}}};
-  r.out = folder_ / "sweep";
-  r.cache = folder_ / "cache";
+  const CompareRequest r = quick_sweep({"0.001", "0.01"});
   sweep(r);
   const fs::path file = r.out / "comparison.json";
   const std::string whole = read_text_file(file);
@@ -146,7 +126,6 @@ TEST_F(CompareRefusals, RefusesADamagedRecord) {
 }
 
 TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
-  const auto refusal = [](const CompareRequest& r) { return user_error_of([&] { compare(r); }); };
   CompareRequest r = request();
   r.configs[1].config.train.device = "cuda:99";
   EXPECT_HAS(refusal(r), "cuda:99");
@@ -165,9 +144,8 @@ TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
 }
 
 TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
-  CompareRequest r = request();
+  CompareRequest r = quick_request();
   r.configs.resize(1);
-  r.configs[0].config.train.steps = 1;
   compare(r);
   EXPECT_THROW(train::train({.config = r.configs[0].config, .out = r.out, .resume = true, .cache = r.cache}),
                UserError);
@@ -176,10 +154,9 @@ TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
 }
 
 TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
-  CompareRequest r = request();
+  CompareRequest r = quick_request();
   r.seeds = 2;
   r.configs.resize(1);
-  r.configs[0].config.train.steps = 1;
   compare(r);
   EXPECT_EQ(report(r.out).runs[0].trained.size(), 2u);
   const fs::path config = r.out / "four" / "seed_2" / "config.toml";
@@ -203,9 +180,8 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
   std::ofstream(folder_ / "copy.txt") << text;
   std::ofstream(folder_ / "other.txt") << text << "a line more at its end\n";
   const auto of = [&](const char* train, config::TokenizerKind kind, bool held_out) {
-    CompareRequest r = request();
+    CompareRequest r = quick_request();
     for (NamedConfig& named : r.configs) {
-      named.config.train.steps = 1;
       named.config.tokenizer.kind = kind;
       named.config.tokenizer.vocabulary_size = kind == config::TokenizerKind::words ? 0 : 256;
       named.config.vocabulary_follows_tokenizer = true;
@@ -216,20 +192,18 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
     r.configs[1].config.data.train = {(folder_ / train).string()};
     return r;
   };
-  const auto refusal = [](const CompareRequest& r) { return user_error_of([&] { compare(r); }); };
   constexpr auto kBytes = config::TokenizerKind::bytes, kWords = config::TokenizerKind::words;
   const std::string held_out = refusal(of("other.txt", kBytes, true));
   EXPECT_TRUE(held_out.starts_with("compare: four and one have different validation data (")) << held_out;
   const std::string words = refusal(of("other.txt", kWords, false));
   EXPECT_TRUE(words.starts_with("compare: four and one have different tokenizers (words-")) << words;
   EXPECT_FALSE(fs::exists(folder_ / "out/four")) << "before anything is trained";
-  SweepRequest s{.config = config("base", 4)};
-  s.config.config.data.validation.clear();
-  s.vary = {{"data.train",
-             {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
-  s.out = folder_ / "sweep";
-  s.cache = folder_ / "cache";
-  EXPECT_HAS(user_error_of([&] { sweep(s); }), "have different validation data");
+  CompareRequest s = quick_sweep({});
+  s.configs[0].config.data.validation.clear();
+  s.variations = {
+      {"data.train",
+       {"[\"" + (folder_ / "train.txt").string() + "\"]", "[\"" + (folder_ / "other.txt").string() + "\"]"}}};
+  EXPECT_HAS(refusal(s), "have different validation data");
 
   compare(of("copy.txt", kWords, true));              // the same under another name
   CompareRequest r = of("other.txt", kBytes, false);  // trained on other text, measured on the same
@@ -238,17 +212,14 @@ TEST_F(CompareRefusals, OtherValidationDataAndTokenizersAreRefused) {
 }
 
 TEST_F(CompareRefusals, ASweepsErrorsAreItsOwn) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.vary = {{"train.evaluate_tokens", {"0", "4"}}};
-  r.out = folder_ / "sweep";
-  EXPECT_TRUE(user_error_of([&] { sweep(r); }).starts_with("sweep: "));
+  CompareRequest r = quick_sweep({});
+  r.variations = {{"train.evaluate_tokens", {"0", "4"}}};
+  EXPECT_TRUE(refusal(r).starts_with("sweep: "));
 }
 
 TEST_F(CompareRefusals, RefusesADamagedResult) {
-  CompareRequest r = request();
+  CompareRequest r = quick_request();
   r.configs.resize(1);
-  r.configs[0].config.train.steps = 1;
   compare(r);
   const fs::path file = folder_ / "out" / "four" / "result.json";
   const std::string whole = read_text_file(file);

@@ -1,5 +1,6 @@
 #include "tools/compare/compare.h"
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -23,8 +24,8 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   ASSERT_EQ(result.runs.size(), 2u);
   EXPECT_FALSE(result.interrupted);
   ASSERT_EQ(result.notes.size(), 1u) << "only that 900 bytes of validation data are few";
-  EXPECT_NE(result.notes[0].find("a standard error of 0."), std::string::npos) << result.notes[0];
-  EXPECT_NE(result.notes[0].find("The validation data is small: the loss "), std::string::npos) << result.notes[0];
+  EXPECT_HAS(result.notes[0], "a standard error of 0.");
+  EXPECT_HAS(result.notes[0], "The validation data is small: the loss ");
   for (const ComparedRun& run : result.runs) {
     EXPECT_EQ(run.result().steps, 6);
     EXPECT_EQ(run.result().validation.size(), 3u);
@@ -36,8 +37,8 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   }
   EXPECT_EQ(result.prompts.front(), "line 0 says 0 & <b>\nline 1 says ") << "the beginning of the validation data";
   const std::string page = read_text_file(result.report);
-  EXPECT_NE(page.find("line 0 says 0 &amp; &lt;b&gt;"), std::string::npos);
-  EXPECT_NE(page.find("headroom compare four.toml one.toml"), std::string::npos);
+  EXPECT_HAS(page, "line 0 says 0 &amp; &lt;b&gt;");
+  EXPECT_HAS(page, "headroom compare four.toml one.toml");
 
   const Json json = to_json(result);
   for (const char* key :
@@ -125,13 +126,13 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
   EXPECT_TRUE(json.at(0).at("difference").is_null());
   EXPECT_TRUE(to_json(one).at("runs").at(1).at("difference").is_null());
   EXPECT_NE(to_json_line(to_json(one)).find("\"validation_loss_std\":null"), std::string::npos);
-  EXPECT_NE(to_json(three).at("conclusion").get<std::string>().find("3 seeds"), std::string::npos);
+  EXPECT_HAS(to_json(three).at("conclusion").get<std::string>(), "3 seeds");
 }
 
 TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   CompareRequest r = request();
   r.seeds = 2;
-  r.tune = {{"train.learning_rate", {"1e-6", "0.01"}}};
+  r.variations = {{"train.learning_rate", {"1e-6", "0.01"}}};
   const CompareResult two = compare(r);
   for (const ComparedRun& run : two.runs) {
     EXPECT_EQ(run.values, (Values{{"train.learning_rate", "0.01"}})) << "one that hardly learns in six steps lost";
@@ -146,8 +147,8 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   EXPECT_EQ(two.notes[1],
             "The best train.learning_rate, 0.01, is the largest value tried. A better one may lie beyond it.");
   const std::string page = read_text_file(two.report);
-  EXPECT_NE(page.find("learning_rate 1e-06"), std::string::npos);
-  EXPECT_NE(render_table(two).find("learning_rate 0.01: "), std::string::npos) << render_table(two);
+  EXPECT_HAS(page, "learning_rate 1e-06");
+  EXPECT_HAS(render_table(two), "learning_rate 0.01: ");
   const Json json = to_json(two).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
   EXPECT_EQ(json.at("tried").at(1).at("chosen"), true);
@@ -155,7 +156,7 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   // A new value between the others: only its runs are trained.
   const std::string kept = two.runs[0].trained[1].result.parameters_sha256;
   const auto written = fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json");
-  r.tune[0].values = {"1e-6", "0.01", "1e-5"};
+  r.variations[0].values = {"1e-6", "0.01", "1e-5"};
   EXPECT_EQ(compare(r).runs[0].trained[1].result.parameters_sha256, kept);
   EXPECT_EQ(fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json"), written);
 }
@@ -163,24 +164,24 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
 TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
   CompareRequest r = request();
   r.configs.resize(1);
-  r.tune = {{"train.learning_rate", {"1e30", "0.001"}}};
+  r.variations = {{"train.learning_rate", {"1e30", "0.001"}}};
   for (int again = 0; again < 2; ++again) {
     const CompareResult result = compare(r);
     EXPECT_EQ(result.runs[0].values[0].second, "0.001");
     EXPECT_TRUE(std::isnan(result.runs[0].tuning[0].headline));
-    EXPECT_NE(render_table(result).find("learning_rate 1e+30: diverged"), std::string::npos);
+    EXPECT_HAS(render_table(result), "learning_rate 1e+30: diverged");
   }
-  r.tune[0].values = {"1e30", "9e29"};
+  r.variations[0].values = {"1e30", "9e29"};
   r.out = folder_ / "wild";
-  EXPECT_NE(compare(r).failure.find("four: diverged with the best of the values tried: "), std::string::npos);
-  r.tune.clear();
+  EXPECT_HAS(compare(r).failure, "four: diverged with the best of the values tried: ");
+  r.variations.clear();
   r.out = folder_ / "half";
   r.configs[0].config.train.learning_rate = 1e30;
   r.configs.push_back(config("one", 1));
   const CompareResult half = compare(r);
   EXPECT_TRUE(half.failure.starts_with("four: ")) << half.failure;
   EXPECT_TRUE(fs::exists(half.report)) << "the others are trained and shown all the same";
-  EXPECT_NE(render_table(half).find("diverged"), std::string::npos) << render_table(half);
+  EXPECT_HAS(render_table(half), "diverged");
   EXPECT_EQ(half.runs[0].samples.size(), 0u);
   EXPECT_EQ(half.runs[1].samples.size(), 1u);
 }
@@ -188,7 +189,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
 TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
   CompareRequest r = request();
   r.seeds = 2;
-  r.tune = {{"train.learning_rate", {"0.001", "0.01"}}};
+  r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
   const CompareResult made = compare(r);
   const Json before = to_json(made);
   fs::remove(made.report);
@@ -202,8 +203,8 @@ TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
   json["report"] = before.at("report");
   EXPECT_EQ(json, before);
   const std::string page = read_text_file(again.report);
-  EXPECT_NE(page.find(r.command), std::string::npos);
-  EXPECT_NE(page.find("Training and validation loss"), std::string::npos);
+  EXPECT_HAS(page, r.command);
+  EXPECT_HAS(page, "Training and validation loss");
 }
 
 TEST_F(CompareTest, ReportShowsWhatHasFinished) {
@@ -232,12 +233,75 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
   EXPECT_THROW(report(folder_), UserError);
 }
 
+// Two runs by themselves, as `headroom train` makes them.
+TEST_F(CompareTest, RunsThatExistAreComparedWithoutTraining) {
+  for (const std::int64_t heads : {4, 1}) {
+    train::TrainRequest one{
+        .config = config("", heads).config, .out = folder_ / std::to_string(heads), .cache = folder_ / "cache"};
+    train_run(one, fmt::format("headroom train {}.toml", heads));
+  }
+  const CompareResult result = overlay({folder_ / "4", folder_ / "1"}, "headroom report 4 1");
+  ASSERT_EQ(result.runs.size(), 2u);
+  EXPECT_EQ(result.runs[1].name, "1");
+  EXPECT_EQ(result.runs[1].result().parameters_sha256.size(), 64u);
+  EXPECT_EQ(result.conclusion.size(), 3u);
+  ASSERT_EQ(result.notes.size(), 1u) << "only that the validation data are few";
+  const std::string page = render_report(result);
+  for (const char* part : {"headroom report 4 1", "Validation perplexity over steps", "<dt>Validation data</dt>",
+                           "<dt>Tokenizer</dt><dd>bytes"}) {
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  }
+  EXPECT_HAS(read_text_file(report(folder_ / "4").report), "<code>headroom train 4.toml</code>");
+
+  const std::vector<ComparedRun> runs = list_runs(folder_);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].name, "1");
+  EXPECT_HAS(render_runs(runs), "perplexity");
+  const Json json = to_json(runs).at(1);
+  EXPECT_EQ(json.at("command"), "headroom train 4.toml");
+  EXPECT_EQ(json.at("steps"), 6);
+  EXPECT_TRUE(json.contains("perplexity") && json.contains("validation_loss"));
+  EXPECT_THROW(list_runs(folder_ / "nowhere"), UserError);
+}
+
+TEST_F(CompareTest, RunsThatExistMustBeComparable) {
+  const auto train_on = [&](const char* name, const char* validation) {
+    train::TrainRequest one{.config = config("", 1).config, .out = folder_ / name, .cache = folder_ / "cache"};
+    one.config.train.steps = 1;
+    one.config.data.validation = {(folder_ / validation).string()};
+    train_run(one, "");
+    return folder_ / name;
+  };
+  const fs::path a = train_on("a", "validation.txt"), b = train_on("b", "train.txt");
+  EXPECT_HAS(user_error_of([&] { overlay({a, b}, ""); }), "report: a and b have different validation data (");
+  fs::remove(b / "run.json");  // as an older version left it
+  fs::remove(b / "result.json");
+  EXPECT_HAS(fmt::format("{}", fmt::join(overlay({a, b}, "").notes, " ")),
+             "An older version trained b, without a record");
+  EXPECT_HAS(user_error_of([&] { overlay({a, folder_}, ""); }), "holds neither a training run");
+  compare(request());
+  EXPECT_HAS(user_error_of([&] { overlay({a, folder_ / "out"}, ""); }), "is a comparison or a sweep");
+}
+
+// A run that goes on has no result until it has finished again.
+TEST_F(CompareTest, AResultIsOfTheLastTraining) {
+  train::TrainRequest one{.config = config("", 1).config, .out = folder_ / "run", .cache = folder_ / "cache"};
+  const TrainedRun six = train_run(one, "");
+  one.resume = true;
+  one.config.train.steps = 8;
+  one.begins = [&] { EXPECT_TRUE(fs::exists(folder_ / "run" / "result.json")); };
+  EXPECT_EQ(train_run(one, "").result.steps, 8);
+  const config::Config config = read_run_config(folder_ / "run");
+  const TrainedRun read = read_run(folder_ / "run", config, tasks::task_for(config, "test"));
+  EXPECT_EQ(read.result.steps, 8);
+  EXPECT_NE(read.result.parameters_sha256, six.result.parameters_sha256);
+  EXPECT_EQ(read.origin.data.validation, six.origin.data.validation);
+}
+
 TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
-  SweepRequest r;
-  r.config = config("base", 4);
-  r.vary = {{"train.learning_rate", {"1e-6", "1e30", "0.01"}}, {"model.attention.n_heads", {"4", "2"}}};
-  r.out = folder_ / "sweep";
-  r.cache = folder_ / "cache";
+  CompareRequest r = quick_sweep({"1e-6", "1e30", "0.01"});
+  r.configs[0].config.train.steps = 6;
+  r.variations.push_back({"model.attention.n_heads", {"4", "2"}});
   const CompareResult result = sweep(r);
   ASSERT_EQ(result.runs.size(), 6u);
   EXPECT_EQ(result.runs[0].values[0].second, "0.01");
@@ -245,7 +309,7 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
   EXPECT_EQ(result.runs[5].values[0].second, "1e+30");
   EXPECT_TRUE(fs::exists(folder_ / "sweep" / "model.attention.n_heads=2,train.learning_rate=0.01" / "result.json"));
   const std::string table = render_table(result);
-  EXPECT_NE(table.find("diverged"), std::string::npos) << table;
+  EXPECT_HAS(table, "diverged");
   EXPECT_EQ(table.find("model"), std::string::npos) << "values are names enough: " << table;
   const Json json = to_json(result).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
@@ -259,7 +323,7 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
   EXPECT_EQ(sweep(r).runs[0].trained.size(), 2u);
   EXPECT_EQ(fs::last_write_time(result.runs[1].folder / "result.json"), written);
   EXPECT_EQ(to_json(report(r.out)).at("conclusion"), to_json(sweep(r)).at("conclusion"));
-  r.vary.clear();
+  r.variations.clear();
   EXPECT_THROW(sweep(r), UserError);
 }
 

@@ -8,6 +8,7 @@
 #include "example.h"
 #include "headroom/core/error.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/run/checks.h"
 #include "training/cost/cost.h"
 
 namespace headroom::compare {
@@ -47,7 +48,7 @@ TEST(Conclusion, SaysThatTheFirstIsBestWhenSwitchHeadLoses) {
 TEST(Conclusion, DoesNotInventADifference) {
   const Conclusion points = conclude({example_run("a", 7.0), example_run("b", 7.0001)});
   ASSERT_EQ(points.size(), 3u);
-  EXPECT_TRUE(says(points[1], "the same as a (7.00)")) << points[1];
+  EXPECT_HAS(points[1], "the same as a (7.00)");
   EXPECT_FALSE(says(points[1], "0.0%")) << points[1];
   EXPECT_EQ(points[2], "b costs as much as a.");
 }
@@ -115,12 +116,11 @@ TEST(Conclusion, ClaimsNoneWhereItIncludesZero) {
   const Conclusion points = conclude(
       {example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.3, 7.75, 7.5}), example_run("x", 9.0)});
   ASSERT_EQ(points.size(), 3u);
-  EXPECT_TRUE(says(points[0], "7.52 \u00b1 0.23.")) << points[0];
-  EXPECT_TRUE(says(points[1], "That is not significantly different from dense (7.60; paired difference -0.08 ["))
-      << points[1];
-  EXPECT_TRUE(says(points[1], "], which includes zero).")) << points[1];
+  EXPECT_HAS(points[0], "7.52 \u00b1 0.23.");
+  EXPECT_HAS(points[1], "That is not significantly different from dense (7.60; paired difference -0.08 [");
+  EXPECT_HAS(points[1], "], which includes zero).");
   EXPECT_FALSE(says(points[1], "% lower")) << points[1];
-  EXPECT_TRUE(says(points[1], "Some models were trained once")) << points[1];
+  EXPECT_HAS(points[1], "Some models were trained once");
 }
 
 // All sentences as one text.
@@ -134,7 +134,7 @@ std::string said(const Conclusion& points) {
 
 TEST(Conclusion, SaysThatTwoSeedsHardlyShowAnything) {
   const std::string two = said(conclude({example_seeds("dense", {7.5, 7.7}), example_seeds("moa", {7.0, 7.3})}));
-  EXPECT_TRUE(says(two, "very wide: 12.7 standard errors to each side, with three seeds 4.3.")) << two;
+  EXPECT_HAS(two, "very wide: 12.7 standard errors to each side, with three seeds 4.3.");
   EXPECT_NEAR(student_quantile(0.975, 1), 12.7, 0.05);
   EXPECT_NEAR(student_quantile(0.975, 2), 4.3, 0.05);
   EXPECT_FALSE(says(said(conclude({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.2})})),
@@ -176,7 +176,7 @@ TEST_F(DemoTest, RecipesHoldTheMatchedSizes) {
 TEST_F(DemoTest, ModelsAreOfOneSizeAndTreatedAlike) {
   const std::vector<NamedConfig> configs = demo_configs();
   ASSERT_EQ(configs.size(), 3u);
-  EXPECT_TRUE(check_fairness(configs).empty());
+  EXPECT_TRUE(training_differences(configs).empty());
   const std::int64_t target = cost::count_parameters(configs[0].config.model);
   EXPECT_GT(target, 2'000'000);
   for (const NamedConfig& named : configs) {

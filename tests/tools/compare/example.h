@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "folder_test.h"
 #include "tiny/options.h"
 #include "tools/compare/compare.h"
 
@@ -21,7 +22,7 @@ inline ComparedRun example_run(std::string name, double perplexity, std::int64_t
   run.attention_memory = 500;
   run.executed = {{"step_macs", 3000}};
   TrainedRun& trained = run.trained.emplace_back();
-  trained.machine = "a CPU, 2 threads, fp32";
+  trained.origin.machine = "a CPU, 2 threads, fp32";
   train::TrainResult& result = trained.result;
   result.steps = run.config.train.steps = 100;
   result.tokens_per_second = 1234.0;
@@ -105,6 +106,29 @@ class CompareTest : public ::testing::Test {
     r.sample_tokens = 12;
     r.command = "headroom compare four.toml one.toml";
     return r;
+  }
+
+  // The request with runs of one step.
+  CompareRequest quick_request() const {
+    CompareRequest r = request();
+    for (NamedConfig& named : r.configs) {
+      named.config.train.steps = 1;
+    }
+    return r;
+  }
+
+  CompareRequest quick_sweep(const std::vector<std::string>& learning_rates) const {
+    CompareRequest r = quick_request();
+    r.configs = {config("base", 4)};
+    r.configs[0].config.train.steps = 1;
+    r.variations = {{"train.learning_rate", learning_rates}};
+    r.out = folder_ / "sweep";
+    r.kind = Kind::sweep;
+    return r;
+  }
+
+  static std::string refusal(const CompareRequest& r) {
+    return user_error_of([&] { r.kind == Kind::sweep ? sweep(r) : compare(r); });
   }
 
   fs::path folder_;

@@ -82,11 +82,11 @@ TEST(Report, OfSeveralSeedsShowsBandsIntervalsAndWhatWasTuned) {
   EXPECT_EQ(count(html, "<svg class='chart'"), 3u) << "two curves, the differences";
   EXPECT_EQ(count(html, "class='band s1'"), 2u);
   EXPECT_EQ(count(html, "class='reach s1'"), 1u);
-  EXPECT_NE(html.find("7.10 \u00b1 0.14"), std::string::npos);
+  EXPECT_HAS(html, "7.10 \u00b1 0.14");
   EXPECT_NE(html.find("<td class='name'>learning_rate 1e+30</td><td>diverged</td><td>diverged</td>"), std::string::npos)
       << "a line a combination, a column a model";
   EXPECT_EQ(html.find("one per model"), std::string::npos);
-  EXPECT_NE(html.find("1 and 2, for parameters"), std::string::npos);
+  EXPECT_HAS(html, "1 and 2, for parameters");
 }
 
 TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
@@ -102,15 +102,15 @@ TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
   expect_well_formed(html);
   EXPECT_EQ(count(html, "<svg class='chart'"), 5u) << "two curves, losses, experts, a scatter";
   EXPECT_EQ(count(html, "class='faint s"), 2u);
-  EXPECT_NE(html.find("Use of experts"), std::string::npos);
-  EXPECT_NE(html.find("Quality against cost"), std::string::npos);
+  EXPECT_HAS(html, "Use of experts");
+  EXPECT_HAS(html, "Quality against cost");
 }
 
 TEST(Report, ShowsInWhatConfigurationsDiffer) {
   CompareResult result = example();
   result.runs[1].config.model.attention.n_heads = 3;
   const std::string html = render_report(result);
-  EXPECT_NE(html.find("<td class='name'>model.attention.n_heads</td><td>8</td><td>3</td>"), std::string::npos);
+  EXPECT_HAS(html, "<td class='name'>model.attention.n_heads</td><td>8</td><td>3</td>");
   EXPECT_EQ(html.find("<td class='name'>model.d_model</td>"), std::string::npos);
   EXPECT_NE(html.find("headroom 0."), std::string::npos) << "version";
   EXPECT_TRUE(std::regex_search(html, std::regex("made 20[0-9][0-9]-[0-9-]+ [0-9:]+ UTC by headroom"))) << "date";
@@ -126,7 +126,7 @@ TEST(Report, OfASweepShowsWhatEachKeyDoes) {
   expect_well_formed(html);
   EXPECT_EQ(count(html, "against train."), 1u) << "a key with one value shows nothing";
   EXPECT_LT(html.find(">0.001</text>"), html.find(">1e-2</text>")) << "numbers in their order";
-  EXPECT_NE(html.find("<th scope='col' class='text'><br>learning_rate</th>"), std::string::npos);
+  EXPECT_HAS(html, "<th scope='col' class='text'>learning_rate</th>");
 }
 
 TEST(Report, NeedsNoNetworkAndNoScript) {
@@ -138,7 +138,7 @@ TEST(Report, NeedsNoNetworkAndNoScript) {
 
 TEST(Report, MarksTheBestOfAColumn) {
   const std::string html = render_report(example());
-  EXPECT_NE(html.find("<td class='best'>7.00</td>"), std::string::npos);
+  EXPECT_HAS(html, "<td class='best'>7.00</td>");
   EXPECT_EQ(html.find("<td class='best'>1.500</td>"), std::string::npos) << "equal bits per byte are nobody's best";
 }
 
@@ -192,9 +192,9 @@ TEST(Report, OfASingleRunShowsWhatItsOptimizerDid) {
   const std::string html = render_report(single());
   expect_well_formed(html);
   EXPECT_EQ(count(html, "<svg class='chart'"), 5u) << "two curves, losses, learning rate, gradient norm";
-  EXPECT_NE(html.find("<figcaption>Learning rate"), std::string::npos);
-  EXPECT_NE(html.find("<figcaption>Gradient norm"), std::string::npos);
-  EXPECT_NE(html.find("<dt>peak memory</dt><dd>300.0 MiB</dd>"), std::string::npos);
+  EXPECT_HAS(html, "<figcaption>Learning rate");
+  EXPECT_HAS(html, "<figcaption>Gradient norm");
+  EXPECT_HAS(html, "<dt>peak memory</dt><dd>300.0 MiB</dd>");
 }
 
 TEST(Report, OfASingleRunComparesItWithNothing) {
@@ -204,11 +204,32 @@ TEST(Report, OfASingleRunComparesItWithNothing) {
   }
 }
 
+TEST(Report, OfASingleRunShowsItsQualityFirstAndItsOrigin) {
+  CompareResult result = single();
+  result.runs[0].trained[0].origin = {
+      .command = "",
+      .machine = "a CPU",
+      .program = "headroom 9, commit abc",
+      .data = {.training = "train.txt", .validation = "held.txt", .tokenizer = "bytes"}};
+  const std::string html = render_report(result);
+  EXPECT_LT(html.find("<dt>validation perplexity</dt>"), html.find("<dt> heads</dt>"));
+  for (const char* part : {"<code>headroom compare a b</code><button class='copy'", "<dt>Machine</dt><dd>a CPU</dd>",
+                           "commit abc", "<dt>Training data</dt><dd>train.txt</dd>",
+                           "<dt>Validation data</dt><dd>held.txt</dd>", "<dt>Tokenizer</dt><dd>bytes</dd>"}) {
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Report, ShowsTheValuesUnderThePointer) {
+  const std::string html = render_report(example());
+  EXPECT_HAS(html, "<title>100 steps\na: 7.00\nb: 8.00</title>");
+}
+
 TEST(Report, LoadsItselfAgainWhileItIsWatched) {
   CompareResult result = single();
   EXPECT_EQ(render_report(result).find("http-equiv"), std::string::npos);
   result.refresh_seconds = 5;
-  EXPECT_NE(render_report(result).find("<meta http-equiv='refresh' content='5'>"), std::string::npos);
+  EXPECT_HAS(render_report(result), "<meta http-equiv='refresh' content='5'>");
 }
 
 TEST(Report, DrawsLossesAsMeansOverTheSeeds) {
@@ -235,8 +256,8 @@ TEST(Report, MarksNothingOfARunThatDiverged) {
   const std::string html = render_report(result);
   const std::size_t row = html.find("b</td>");
   const std::string cells = html.substr(row, html.find("</tr>", row) - row);
-  EXPECT_NE(cells.find("diverged"), std::string::npos) << cells;
-  EXPECT_NE(costs_in(html).find("<td class='cost'>\u2013<svg"), std::string::npos) << costs_in(html);
+  EXPECT_HAS(cells, "diverged");
+  EXPECT_HAS(costs_in(html), "<td class='cost'>\u2013<svg");
   EXPECT_EQ(cells.find("class='best'"), std::string::npos) << cells;
 }
 
@@ -248,7 +269,7 @@ TEST(Report, CannotBeBrokenByTextFromOutside) {
   result.prompts = {evil};
   result.notes = {evil};
   for (ComparedRun& run : result.runs) {
-    run.name = run.trained[0].machine = evil;
+    run.name = run.trained[0].origin.machine = evil;
     run.samples = {evil};
     run.config.tokenizer.model = evil;
   }

@@ -37,15 +37,15 @@ TEST(FolderName, TellsAnyValuesApart) {
 
 TEST(Describe, NamesKeysByTheirLastPartWhereThatIsEnough) {
   EXPECT_EQ(describe({{"train.learning_rate", "0.01"}, {"model.n_layers", "2"}}), "learning_rate 0.01, n_layers 2");
-  EXPECT_EQ(describe({{"model.attention.n_experts", "2"}, {"model.mlp.n_experts", "4"}}),
-            "model.attention.n_experts 2, model.mlp.n_experts 4");
+  EXPECT_EQ(describe({{"model.attention.of<config::RoutingOptions>().n_experts", "2"}, {"model.mlp.n_experts", "4"}}),
+            "model.attention.of<config::RoutingOptions>().n_experts 2, model.mlp.n_experts 4");
 }
 
 TEST(Plan, SpellsValuesAsAConfigDoes) {
   CompareRequest request;
   request.configs = {{"a", {}}, {"b", {}}};
   request.configs[1].config.train.seed = 7;
-  request.tune = {{"train.learning_rate", {"3e-4", "1.0e-3"}}};
+  request.variations = {{"train.learning_rate", {"3e-4", "1.0e-3"}}};
   request.seeds = 2;
   request.out = "out";
   const Plan plan = plan_comparison(request);
@@ -62,9 +62,9 @@ TEST(Plan, SpellsValuesAsAConfigDoes) {
 }
 
 TEST(Plan, WhatFollowsFromAValueIsDecidedAnew) {
-  SweepRequest request;
-  request.config = {"a", config::Config()};
-  request.vary = {{"tokenizer.vocabulary_size", {"500", "900"}}};
+  CompareRequest request;
+  request.configs = {{"a", config::Config()}};
+  request.variations = {{"tokenizer.vocabulary_size", {"500", "900"}}};
   request.out = "out";
   const Plan plan = plan_sweep(request);
   EXPECT_EQ(plan.models[1].choices[0].config.model.vocabulary_size, 900);
@@ -81,7 +81,8 @@ std::vector<NamedConfig> two() {
 
 std::string refusal(const std::vector<NamedConfig>& configs) {
   try {
-    check_fairness(configs);
+    check_names(configs);
+    check_comparable(configs, "compare");
   } catch (const UserError& error) {
     return error.what();
   }
@@ -93,7 +94,7 @@ TEST(Fairness, ModelsMayDiffer) {
   configs[1].config.model.attention.n_heads = 2;
   configs[1].config.model.mlp.d_hidden = 77;
   configs[1].config.train.checkpoint_every = 5;
-  EXPECT_TRUE(check_fairness(configs).empty());
+  EXPECT_TRUE(training_differences(configs).empty());
 }
 
 TEST(Fairness, OtherTokensAreRefused) {
@@ -115,7 +116,7 @@ TEST(Fairness, OtherNamesOfDataAreSaid) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.data.validation = {"other.txt"};
   configs[1].config.tokenizer.model = "other.model";
-  const std::vector<std::string> notes = check_fairness(configs);
+  const std::vector<std::string> notes = training_differences(configs);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_EQ(notes[0], "tokenizer.model differs:  (a) and other.model (b).");
   EXPECT_EQ(notes[1], "data.validation differs: [] (a) and [\"other.txt\"] (b).");
@@ -126,7 +127,7 @@ TEST(Fairness, OtherBudgetsAndTrainingAreSaid) {
   configs.push_back({.name = "c", .config = {}});
   configs[1].config.train.steps = 2000;
   configs[1].config.train.learning_rate = 0.5;
-  const std::vector<std::string> notes = check_fairness(configs);
+  const std::vector<std::string> notes = training_differences(configs);
   ASSERT_EQ(notes.size(), 3u);
   EXPECT_EQ(notes[0],
             "The runs are trained on different numbers of tokens: 2.05 M tokens (a, c) and 4.10 M tokens (b).");
@@ -138,7 +139,7 @@ TEST(Fairness, NothingIsSaidOfKeysThatAreExpectedToDiffer) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.train.learning_rate = 0.5;
   configs[1].config.train.clip_norm = 0.5;
-  const std::vector<std::string> notes = check_fairness(configs, {"train.learning_rate"});
+  const std::vector<std::string> notes = training_differences(configs, {"train.learning_rate"});
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_TRUE(notes[0].starts_with("train.clip_norm differs")) << notes[0];
 }
@@ -162,7 +163,7 @@ TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
   EXPECT_EQ(first_difference(there, here), "train.precision is bf16 there, fp32 here");
   here = {};
   here.model.attention.of<config::ExpertOptions>().experts = {"o"};
-  EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
+  EXPECT_EQ(first_difference(there, here), "model.attention.of<config::ExpertOptions>().experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 
 }  // namespace fairness_test

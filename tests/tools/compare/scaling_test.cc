@@ -67,11 +67,27 @@ TEST(Scaling, OfLinesThatAreNotParallelItIsTheGapAtTheLossNamed) {
   EXPECT_NEAR(scaling[1].models[0].saving->ratio, kLaw.flops(steeper.loss(1e12)) / 1e12, 1e-6);
 }
 
+// A family that needs 1/1.87 of the compute at half the speed needs 2/1.87 times the time.
+TEST(Scaling, SpeedupsAreOfTheMeasuredTimes) {
+  Scaling families = {family_on(kLaw, 1.0), family_on(kLaw, 1.87)};
+  for (std::size_t f = 0; f < 2; ++f) {
+    for (ScaledModel& model : families[f].models) {
+      model.seconds = {model.flops / (f == 0 ? 2e9 : 1e9)};
+    }
+  }
+  const Scaling scaling = fit_families(families);
+  EXPECT_NEAR(scaling[1].speedup.value().ratio, 1.87 / 2.0, 1e-9);
+  EXPECT_NEAR(scaling[1].models[0].speedup.value().ratio, 1.87 / 2.0, 1e-9);
+  EXPECT_FALSE(scaling[0].speedup);
+  families[0].models[1].seconds = {0.0};
+  EXPECT_FALSE(fit_families(families)[1].speedup) << "a time is not known";
+}
+
 TEST(Scaling, SaysWhenNoLossIsReachedByBoth) {
   const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(kLaw, 100.0)});
   EXPECT_TRUE(scaling[1].saving.value().extrapolated);
   EXPECT_NEAR(scaling[1].saving->ratio, 100.0, 1e-7);
-  EXPECT_NE(conclude_scaling(scaling).at(0).find("extrapolated"), std::string::npos);
+  EXPECT_HAS(conclude_scaling(scaling).at(0), "extrapolated");
 }
 
 TEST(Scaling, SaysHowFarModelsAreFromTheirLine) {
@@ -90,9 +106,9 @@ TEST(Scaling, WhatCannotBeFittedHasASentence) {
   const Scaling scaling = fit_families({family_on(kLaw, 1.0, 2), lost, rising});
   EXPECT_EQ(scaling[1].models.size(), 1u);
   EXPECT_FALSE(scaling[1].saving);
-  EXPECT_NE(scaling[1].unfitted.find("fewer than two"), std::string::npos) << scaling[1].unfitted;
+  EXPECT_HAS(scaling[1].unfitted, "fewer than two");
   EXPECT_FALSE(scaling[2].saving);
-  EXPECT_NE(scaling[2].unfitted.find("does not fall"), std::string::npos) << scaling[2].unfitted;
+  EXPECT_HAS(scaling[2].unfitted, "does not fall");
   EXPECT_TRUE(scaling[1].models[0].saving) << "the first family's line is there";
   const Scaling none = fit_families({lost, family_on(kLaw, 1.0)});
   EXPECT_FALSE(none[1].saving) << "nothing to be compared with";
@@ -169,22 +185,24 @@ TEST(Scaling, IsShownInWordsTableJsonAndOnThePage) {
   EXPECT_NEAR(result.scaling[1].saving->low.value(), 2.0, 1e-9) << "all seeds agree";
   result.conclusion = conclude_scaling(result.scaling);
   const std::string words = fmt::format("{}", fmt::join(result.conclusion, "\n"));
-  EXPECT_NE(words.find("dense needs 2.00 [2.00, 2.00] times the compute of a<b"), std::string::npos) << words;
-  EXPECT_NE(words.find("a<b_1000, extrapolated"), std::string::npos) << words;
-  EXPECT_NE(words.find("3 seeds"), std::string::npos) << words;
+  EXPECT_HAS(words, "dense needs 2.00 [2.00, 2.00] times the compute of a<b");
+  EXPECT_HAS(words, "a<b_1000, extrapolated");
+  EXPECT_HAS(words, "3 seeds");
   const std::string table = render_scaling(result);
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 7) << table;
-  EXPECT_NE(table.find("dense needs"), std::string::npos);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 8) << table;
+  EXPECT_HAS(table, "dense needs");
   const Json json = to_json(result);
   const Json& family = json.at("scaling").at(1);
   EXPECT_EQ(family.at("family"), "a<b");
   EXPECT_NEAR(family.at("saving").at("ratio").get<double>(), 2.0, 1e-9);
   EXPECT_EQ(family.at("models").size(), 3u);
   EXPECT_TRUE(json.at("scaling").at(0).at("saving").is_null());
+  EXPECT_NEAR(family.at("speedup").at("ratio").get<double>(), 1.0, 1e-9) << "all took 60 s";
   const std::string html = render_report(result);
-  EXPECT_NE(html.find("<h2>Scaling</h2>"), std::string::npos);
+  EXPECT_HAS(html, "<h2>Scaling</h2>");
   EXPECT_EQ(html.find("a<b"), std::string::npos) << "names are text";
-  EXPECT_NE(html.find("class='reach s1'"), std::string::npos) << "the gap";
+  EXPECT_NE(html.find("class='reach s1 neutral'"), std::string::npos) << "the gap";
+  EXPECT_NE(html.find("class='end s5'"), std::string::npos) << "a point has the colour of its run";
   EXPECT_EQ(render_scaling(testing::example_result({})), "");
   EXPECT_FALSE(to_json(testing::example_result({testing::example_run("a", 7.0)})).contains("scaling"));
 }
@@ -215,7 +233,7 @@ TEST(Families, ThatNoLineCanBeFittedToAreRefused) {
             std::string::npos);
   NamedConfig sentences = sized("a", "x", 1);
   sentences.config.model.kind = config::ModelKind::encoder_decoder;
-  EXPECT_NE(refusal({sentences}).find("not counted"), std::string::npos);
+  EXPECT_HAS(refusal({sentences}), "not counted");
 }
 
 TEST(Families, AreReadFromTheCommandLine) {

@@ -29,8 +29,8 @@ TEST(Table, HasALineARunWithItsFigures) {
   for (const char* figure : {"dense_h8", "8", "2.70 M", "1.00 k", "1x", "7.58", "1.500", "1.23 k"}) {
     EXPECT_NE(lines[2].find(figure), std::string::npos) << figure << " in " << lines[2];
   }
-  EXPECT_NE(lines[3].find("0.376x"), std::string::npos) << lines[3];
-  EXPECT_NE(lines[3].find("2 (2/4 experts)"), std::string::npos) << lines[3];
+  EXPECT_HAS(lines[3], "0.376x");
+  EXPECT_HAS(lines[3], "2 (2/4 experts)");
   EXPECT_EQ(lines[2].size(), lines[3].size()) << "columns are aligned";
   EXPECT_LE(lines[2].size(), 150u);
 }
@@ -38,9 +38,9 @@ TEST(Table, HasALineARunWithItsFigures) {
 TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
   const std::string table = render_table(
       example_result({example_seeds("dense", {7.5, 7.7, 7.6}), example_seeds("moa", {7.0, 7.3, 7.1}, 376)}));
-  EXPECT_NE(table.find("difference"), std::string::npos) << table;
-  EXPECT_NE(table.find("7.60 \u00b1 0.10"), std::string::npos) << table;
-  EXPECT_NE(table.find("-0.47 [-0.61, -0.32]"), std::string::npos) << table;
+  EXPECT_HAS(table, "difference");
+  EXPECT_HAS(table, "7.60 \u00b1 0.10");
+  EXPECT_HAS(table, "-0.47 [-0.61, -0.32]");
   EXPECT_EQ(render_table(example_result({example_run("a", 7.0), example_run("b", 8.0)})).find("difference"),
             std::string::npos);
 }
@@ -53,7 +53,7 @@ TEST(Table, ShowsWhatIsNotKnownAsADash) {
   result.tokens_per_second = 0.0;
   result.parameters_sha256.clear();
   const std::string table = render_table(example_result({run}));
-  EXPECT_NE(table.find("\u2013  "), std::string::npos) << table;
+  EXPECT_HAS(table, "\u2013  ");
   EXPECT_EQ(table.find("0 B"), std::string::npos) << table;
   const Json json = to_json(example_result({run})).at("runs").at(0);
   for (const char* key : {"validation_loss", "tokens_per_second", "peak_memory_bytes", "parameters_sha256"}) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,14 +13,17 @@
 
 namespace headroom::compare {
 
+// Returns sentences on what else differs between the runs: data, budget, training except for the keys in `expected`,
+// sizes, machines; and on small validation data and best values at the edge of those tried.
+std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected);
+
 // Returns the paired difference of the headline figure over the seeds; nullopt if either run has fewer than two.
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);
 
 // Compares the headline figures: "2.8% lower than dense_h8 (7.58)", "3.1% higher than ...", "the same as ...". With
 // several seeds: "2.8% lower than dense_h8 (7.58; paired difference -0.21 [-0.30, -0.12])", or "not significantly
 // different from ..." if the interval includes zero. `called` replaces the other's name.
-std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called);
-std::string headline_comparison(const ComparedRun& run, const ComparedRun& other);
+std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called = {});
 
 // Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
 std::string_view two_seeds_caveat(std::size_t seeds);

@@ -34,14 +34,21 @@ struct RunLog {
   std::int64_t peak_memory_bytes = 0;  // 0: unknown
 };
 
+// Where and from what a run was trained. Empty: unknown, because an older version trained the run.
+struct Origin {
+  std::string command;  // the command line; empty for the runs of a comparison
+  std::string machine;  // CPU, threads, precision, torch version
+  std::string program;  // version that trained the run: "headroom 0.1.0, commit 59f40b3"
+  train::RunData data = {};
+};
+
 // One training run, as its run folder records it.
 struct TrainedRun {
   std::int64_t seed = 1;
   train::TrainResult result;
   RunLog log;
-  std::string machine;   // CPU, threads, precision, torch version
-  std::string program;   // version that trained the run: "headroom 0.1.0, commit 59f40b3"
-  std::string finished;  // date and time
+  Origin origin;
+  std::string finished;  // date and time; empty: not finished
   std::string diverged;  // description of the loss or gradient that was not finite; empty: the run did not diverge
 };
 
@@ -70,6 +77,7 @@ struct ComparedRun {
   Json executed;                                          // executed multiply-accumulates, as in cost::cost_json
   std::vector<std::string> samples;                       // continuation of each prompt by the first seed
 
+  void count_costs();  // sets attention_macs, attention_memory and executed
   const tasks::Task& task() const;
   const tasks::FigureKind& headline_kind() const { return tasks::headline(task().figures()); }
   const train::TrainResult& result() const { return trained.front().result; }  // of the first seed

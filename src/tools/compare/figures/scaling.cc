@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <utility>
@@ -33,14 +35,34 @@ std::size_t seeds_of(const ScaledFamily& family) {
   return family.models.empty() ? 0 : seeds;
 }
 
-// Fits the line through one seed of every size.
-PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
-  std::vector<double> flops, losses;
+// Fits the line through value_of(model) of every size.
+template <class ValueOf>
+PowerLaw law_of(const ScaledFamily& family, const ValueOf& value_of) {
+  std::vector<double> flops, values;
   for (const ScaledModel& model : family.models) {
     flops.push_back(model.flops);
-    losses.push_back(model.losses[seed]);
+    values.push_back(value_of(model));
   }
-  return fit_power_law(flops, losses);
+  return fit_power_law(flops, values);
+}
+
+PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
+  return law_of(family, [seed](const ScaledModel& model) { return model.losses[seed]; });
+}
+
+// Returns the training time for an amount of compute, with the speeds measured with this seed.
+double seconds_for(double flops, const ScaledFamily& family, std::size_t seed) {
+  return law_of(family, [seed](const ScaledModel& model) { return model.seconds[seed]; }).loss(flops);
+}
+
+bool is_timed(const ScaledModel& model) {
+  return model.seconds.size() == model.losses.size() &&
+         std::all_of(model.seconds.begin(), model.seconds.end(), [](double seconds) { return seconds > 0.0; });
+}
+
+bool is_timed(const ScaledFamily& family) {
+  return std::all_of(family.models.begin(), family.models.end(),
+                     [](const ScaledModel& model) { return is_timed(model); });
 }
 
 bool can_be_a_loss(double loss) {
@@ -57,12 +79,7 @@ void fit_family(ScaledFamily& family) {
     family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
   }
-  std::vector<double> flops, losses;
-  for (const ScaledModel& model : family.models) {
-    flops.push_back(model.flops);
-    losses.push_back(model.loss());
-  }
-  const PowerLaw law = fit_power_law(flops, losses);
+  const PowerLaw law = law_of(family, [](const ScaledModel& model) { return model.loss(); });
   bool falls = law.exponent > 0.0;
   for (std::size_t seed = 0; seed < seeds_of(family); ++seed) {
     falls = falls && law_of_seed(family, seed).exponent > 0.0;
@@ -86,43 +103,58 @@ LossRange range_of(const ScaledFamily& family) {
   return {family.law.loss(family.models.back().flops), family.law.loss(family.models.front().flops)};
 }
 
-// `first` and `other` hold, for each seed, the log of the compute that the first family and the other one need.
-Saving saving_of(double loss, bool extrapolated, const std::vector<double>& first, const std::vector<double>& other) {
-  std::vector<double> differences;
-  for (std::size_t seed = 0; seed < first.size(); ++seed) {
-    differences.push_back(first[seed] - other[seed]);
+// `first` and `other` hold, for each seed, what the first family and the other one need; empty: unknown.
+std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
+                                const std::vector<double>& other) {
+  if (first.empty()) {
+    return std::nullopt;
   }
+  const std::vector<double> ours = logarithms(first), theirs = logarithms(other);
+  std::vector<double> differences;
+  std::transform(ours.begin(), ours.end(), theirs.begin(), std::back_inserter(differences), std::minus<>());
   Saving saving{
       .loss = loss, .ratio = std::exp(mean(differences)), .low = {}, .high = {}, .extrapolated = extrapolated};
-  if (const std::optional<Interval> interval = paired_difference(first, other)) {
+  if (const std::optional<Interval> interval = paired_difference(ours, theirs)) {
     saving.low = std::exp(interval->low);
     saving.high = std::exp(interval->high);
   }
   return saving;
 }
 
-Saving saving_of(const ScaledFamily& family, const ScaledFamily& first) {
+void compare_families(ScaledFamily& family, const ScaledFamily& first) {
   const LossRange own = range_of(family), other = range_of(first);
   const double low = std::max(own.low, other.low), high = std::min(own.high, other.high);
   const double loss = std::sqrt(low * high);
-  std::vector<double> flops, first_flops;
+  const bool timed = is_timed(family) && is_timed(first);
+  std::vector<double> flops, first_flops, seconds, first_seconds;
   for (std::size_t seed = 0; seed < std::min(seeds_of(family), seeds_of(first)); ++seed) {
     flops.push_back(law_of_seed(family, seed).flops(loss));
     first_flops.push_back(law_of_seed(first, seed).flops(loss));
+    if (timed) {
+      seconds.push_back(seconds_for(flops.back(), family, seed));
+      first_seconds.push_back(seconds_for(first_flops.back(), first, seed));
+    }
   }
-  return saving_of(loss, low > high, logarithms(first_flops), logarithms(flops));
+  family.saving = saving_of(loss, low > high, first_flops, flops);
+  family.speedup = saving_of(loss, low > high, first_seconds, seconds);
 }
 
 // Evaluates the first family's line at the loss of another family's model, as in the paper.
-Saving saving_of(const ScaledModel& model, const ScaledFamily& first) {
-  std::vector<double> flops, first_flops;
+void compare_model(ScaledModel& model, const ScaledFamily& first) {
+  const LossRange range = range_of(first);
+  const bool beyond = model.loss() < range.low || model.loss() > range.high;
+  const bool timed = is_timed(model) && is_timed(first);
+  std::vector<double> flops, first_flops, seconds, first_seconds;
   for (std::size_t seed = 0; seed < std::min(model.losses.size(), seeds_of(first)); ++seed) {
     flops.push_back(model.flops);
     first_flops.push_back(law_of_seed(first, seed).flops(model.losses[seed]));
+    if (timed) {
+      seconds.push_back(model.seconds[seed]);
+      first_seconds.push_back(seconds_for(first_flops.back(), first, seed));
+    }
   }
-  const LossRange range = range_of(first);
-  const bool beyond = model.loss() < range.low || model.loss() > range.high;
-  return saving_of(model.loss(), beyond, logarithms(first_flops), logarithms(flops));
+  model.saving = saving_of(model.loss(), beyond, first_flops, flops);
+  model.speedup = saving_of(model.loss(), beyond, first_seconds, seconds);
 }
 
 }  // namespace
@@ -158,14 +190,26 @@ Scaling fit_families(Scaling families) {
   for (std::size_t f = 1; f < families.size() && families.front().unfitted.empty(); ++f) {
     ScaledFamily& family = families[f];
     if (family.unfitted.empty()) {
-      family.saving = saving_of(family, families.front());
+      compare_families(family, families.front());
     }
     for (ScaledModel& model : family.models) {
-      model.saving = saving_of(model, families.front());
+      compare_model(model, families.front());
     }
   }
   return families;
 }
+
+namespace {
+
+std::vector<double> seconds_of(const ComparedRun& run) {
+  std::vector<double> seconds;
+  for (const TrainedRun& trained : run.trained) {
+    seconds.push_back(trained.result.seconds);
+  }
+  return seconds;
+}
+
+}  // namespace
 
 Scaling scaling_of(const std::vector<ComparedRun>& runs) {
   Scaling families;
@@ -179,8 +223,11 @@ Scaling scaling_of(const std::vector<ComparedRun>& runs) {
     if (family == families.end()) {
       family = families.insert(families.end(), ScaledFamily{.name = run.family});
     }
-    family->models.push_back(
-        {.name = run.name, .flops = *flops, .losses = run.over_seeds("loss"), .saving = std::nullopt});
+    family->models.push_back({.name = run.name,
+                              .flops = *flops,
+                              .losses = run.over_seeds("loss"),
+                              .seconds = seconds_of(run),
+                              .style = static_cast<std::size_t>(&run - runs.data())});
   }
   return fit_families(std::move(families));
 }

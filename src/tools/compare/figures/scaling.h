@@ -2,6 +2,7 @@
 // saves over another, as in DCMHA's Figures 3 and 4.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct PowerLaw {
   double flops(double loss) const;  // compute to reach this loss; requires exponent > 0
 };
 
-// The compute that the first family needs for a loss, divided by the compute of another family or model.
+// The compute or the training time that the first family needs for a loss, divided by that of another family or model.
 struct Saving {
   double loss = 0.0;                          // at which the two are compared, nats
   double ratio = 0.0;                         // geometric mean over the seeds; above 1: the first family needs more
@@ -34,10 +35,12 @@ struct Saving {
 
 struct ScaledModel {
   std::string name;
-  double flops = 0.0;               // whole training, as cost::training_flops() counts
-  std::vector<double> losses = {};  // validation loss of each seed, nats
-  double loss() const;              // geometric mean over the seeds
-  std::optional<Saving> saving = {};
+  double flops = 0.0;                               // whole training, as cost::training_flops() counts
+  std::vector<double> losses = {};                  // validation loss of each seed, nats
+  double loss() const;                              // geometric mean over the seeds
+  std::vector<double> seconds = {};                 // training time of each seed; empty: unknown
+  std::optional<Saving> saving = {}, speedup = {};  // of compute and of training time; not set for the first family
+  std::size_t style = 0;                            // index of its run, whose colour it has in charts
 };
 
 struct ScaledFamily {
@@ -47,7 +50,7 @@ struct ScaledFamily {
   PowerLaw law = {};                     // least-squares fit of log models[].loss()
   double residual = 0.0;                 // largest relative deviation of a model's loss from the line
   // at the middle of the loss range that both families reach; not set for the first
-  std::optional<Saving> saving = {};
+  std::optional<Saving> saving = {}, speedup = {};
 };
 
 // In command-line order; the first family is the baseline. Empty if there are no families.
@@ -60,7 +63,8 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 // Fits each family and compares it with the first; `families` need only names, models and losses. Ratios and intervals
 // are computed over the seeds: seed s of all models gives one line per family and thus one log ratio; the mean and the
 // Student t interval of these are reported. The interval therefore shows the variation between seeds. How well a line
-// fits the sizes is `residual`.
+// fits the sizes is `residual`. Speedups compare training times at the same losses: the first family's time for an
+// amount of compute is read from a power law through its measured times.
 Scaling fit_families(Scaling families);
 
 // Returns the families of a comparison's runs; empty if no run belongs to one.

@@ -1,5 +1,4 @@
-#include "summary.h"
-
+// Converts trained runs to a result for display.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,13 +7,14 @@
 #include <map>
 #include <optional>
 
+#include "conclusions.h"
 #include "foundation/core/text/format.h"
-#include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "scaling.h"
 #include "statistics.h"
 #include "tools/compare/report/formatting.h"
 #include "tools/compare/run/checks.h"
+#include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/execution.h"
 #include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/report.h"
@@ -53,6 +53,13 @@ double ComparedRun::mean_of(double train::TrainResult::*measured) const {
   return mean(all);
 }
 
+void ComparedRun::count_costs() {
+  const Json costs = cost::cost_json(name, config);
+  attention_macs = costs.at("attention_macs").get<std::int64_t>();
+  attention_memory = costs.at("attention_memory").get<std::int64_t>();
+  executed = costs.at("executed");
+}
+
 double ComparedRun::peak_memory_bytes() const {
   std::int64_t most = 0;
   for (const TrainedRun& run : trained) {
@@ -62,11 +69,6 @@ double ComparedRun::peak_memory_bytes() const {
 }
 
 namespace {
-
-double headline_of(const TrainedRun* run, const tasks::Task& task) {
-  return run == nullptr ? std::numeric_limits<double>::quiet_NaN()
-                        : tasks::figure(run->result.figures(), tasks::headline(task.figures()).name);
-}
 
 // Returns "smallest" or "largest" if `best` is the extreme of the values tried; empty if it is not, or if they are not
 // numeric.
@@ -126,40 +128,14 @@ std::string uncertainty_note(const std::vector<ComparedRun>& runs) {
                    uncertain, worst->name);
 }
 
-// Adds the analytic costs, computed from the run's config.
-void add_costs(ComparedRun& run) {
-  const Json costs = cost::cost_json(run.name, run.config);
-  run.attention_macs = costs.at("attention_macs").get<std::int64_t>();
-  run.attention_memory = costs.at("attention_memory").get<std::int64_t>();
-  run.executed = costs.at("executed");
-}
-
-}  // namespace
-
-std::size_t best_choice(const PlannedModel& model, Runs& runs, const tasks::Task& task) {
-  const tasks::FigureKind& kind = tasks::headline(task.figures());
-  std::size_t best = 0;
-  double best_figure = std::numeric_limits<double>::quiet_NaN();
-  for (std::size_t i = 0; i < model.choices.size(); ++i) {
-    const double figure = headline_of(runs.find(model.choices[i]), task);
-    if (std::isfinite(figure) && (std::isnan(best_figure) || is_better(kind, figure, best_figure))) {
-      best = i;
-      best_figure = figure;
-    }
-  }
-  return best;
-}
-
-namespace {
-
 // Returns one entry per model with a finished run; its seeds end before the first unfinished one.
-std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Task& task) {
+std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs) {
   std::vector<ComparedRun> lines;
   for (const PlannedModel& model : plan.models) {
     if (model.choices.empty()) {
       continue;
     }
-    const std::size_t best = best_choice(model, runs, task);
+    const std::size_t best = runs.best_choice(model);
     const PlannedRun& chosen = model.choices[best];
     ComparedRun line;
     for (std::int64_t index = 0; index < plan.seeds; ++index) {
@@ -178,53 +154,15 @@ std::vector<ComparedRun> summarise(const Plan& plan, Runs& runs, const tasks::Ta
     line.folder = chosen.folder;
     line.values = chosen.values;
     for (std::size_t i = 0; model.choices.size() > 1 && i < model.choices.size(); ++i) {
-      if (const TrainedRun* tried = runs.find(model.choices[i]); tried != nullptr) {
-        const double figure = headline_of(tried, task);
+      if (runs.find(model.choices[i]) != nullptr) {
+        const double figure = runs.headline(model.choices[i]);
         line.tuning.push_back({model.choices[i].values, figure, i == best && std::isfinite(figure)});
       }
     }
-    add_costs(line);
+    line.count_costs();
     lines.push_back(std::move(line));
   }
   return lines;
-}
-
-// Notes on the comparison that need finished runs: sizes, machines, small validation data, best values at the edge of
-// those tried.
-std::vector<std::string> result_notes(const CompareResult& result) {
-  std::vector<std::string> sentences, sizes, machines;
-  std::int64_t smallest = INT64_MAX, largest = 0;
-  for (const ComparedRun& run : result.runs) {
-    for (const TrainedRun& trained : run.trained) {
-      if (std::find(machines.begin(), machines.end(), trained.machine) == machines.end()) {
-        machines.push_back(trained.machine);
-      }
-    }
-    const std::int64_t parameters = run.result().parameters;
-    smallest = std::min(smallest, parameters);
-    largest = std::max(largest, parameters);
-    sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
-  }
-  if (result.kind != Kind::sweep && result.scaling.empty() &&
-      static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
-    sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
-  }
-  if (machines.size() > 1) {
-    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
-  }
-  // All runs share the data and the tokenizer.
-  const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
-  if (unknown > 0.0) {
-    sentences.push_back(fmt::format(
-        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
-        "one token; bits per byte count 8 bits for each of its bytes.",
-        100.0 * unknown));
-  }
-  if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
-    sentences.push_back(std::move(uncertain));
-  }
-  add_edge_notes(result, sentences);
-  return sentences;
 }
 
 Conclusion conclusion_of(const CompareResult& result) {
@@ -257,88 +195,74 @@ std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
 
 }  // namespace
 
-CompareResult make_result(const ComparisonRecord& record, Runs& runs, const tasks::Task& task) {
+std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected) {
+  std::vector<NamedConfig> configs;
+  for (const ComparedRun& run : result.runs) {
+    configs.push_back({run.name, run.config});
+  }
+  std::vector<std::string> sentences = training_differences(configs, expected), sizes, machines;
+  std::int64_t smallest = INT64_MAX, largest = 0;
+  for (const ComparedRun& run : result.runs) {
+    for (const TrainedRun& trained : run.trained) {
+      if (std::find(machines.begin(), machines.end(), trained.origin.machine) == machines.end()) {
+        machines.push_back(trained.origin.machine);
+      }
+    }
+    const std::int64_t parameters = run.result().parameters;
+    smallest = std::min(smallest, parameters);
+    largest = std::max(largest, parameters);
+    sizes.push_back(fmt::format("{} ({})", short_number(static_cast<double>(parameters)), run.name));
+  }
+  if (result.kind != Kind::sweep && result.scaling.empty() &&
+      static_cast<double>(largest) > 1.05 * static_cast<double>(smallest)) {
+    sentences.push_back(fmt::format("The models have different sizes: {} parameters.", enumerated(sizes)));
+  }
+  if (machines.size() > 1) {
+    sentences.push_back(fmt::format("Times and memory were measured on different machines: {}.", enumerated(machines)));
+  }
+  // All runs share the data and the tokenizer.
+  const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
+  if (unknown > 0.0) {
+    sentences.push_back(fmt::format(
+        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
+        "one token; bits per byte count 8 bits for each of its bytes.",
+        100.0 * unknown));
+  }
+  if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
+    sentences.push_back(std::move(uncertain));
+  }
+  add_edge_notes(result, sentences);
+  return sentences;
+}
+
+CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
   CompareResult result{.kind = record.kind,
                        .title = record.title,
                        .about = record.about,
                        .command = record.command,
-                       .runs = summarise(record.plan, runs, task),
+                       .runs = summarise(record.plan, runs),
                        .variations = record.plan.variations,
                        .prompts = record.prompts,
                        .sampling = record.sampling};
   if (result.runs.empty()) {
     return result;
   }
-  std::vector<NamedConfig> configs;
   for (ComparedRun& run : result.runs) {
-    configs.push_back({run.name, run.config});
     if (const auto samples = record.samples.find(run.name); samples != record.samples.end()) {
       run.samples = samples->second;
     }
   }
-  const std::vector<std::string> keys = keys_of(record.plan.variations);
-  result.notes = training_differences(configs, {keys.begin(), keys.end()});
   if (result.kind == Kind::sweep) {
     std::stable_sort(result.runs.begin(), result.runs.end(),
                      [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); });
   }
   result.scaling = scaling_of(result.runs);
-  for (std::string& note : result_notes(result)) {
-    result.notes.push_back(std::move(note));
-  }
+  const std::vector<std::string> keys = keys_of(record.plan.variations);
+  result.notes = notes_on(result, {keys.begin(), keys.end()});
   if (std::string missing = unfinished(record.plan, result.runs); !missing.empty()) {
     result.notes.push_back(std::move(missing));
   }
   result.conclusion = conclusion_of(result);
-  return result;
-}
-
-void write_page(CompareResult& result, const std::filesystem::path& out) {
-  result.report = out / "report.html";
-  write_text_file(result.report, render_report(result));
-}
-
-namespace {
-
-CompareResult load_single_run(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / "config.toml")) {
-    user_error("report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json)",
-               folder.string());
-  }
-  ComparedRun run;
-  run.name = std::filesystem::absolute(folder / "x").parent_path().filename().string();
-  run.folder = folder;
-  run.config = read_run_config(folder);
-  run.trained.push_back(read_logged_run(folder, run.config, run.task()));
-  if (run.trained.front().log.training.empty() && run.trained.front().log.validation.empty()) {
-    user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",
-               folder.string());
-  }
-  add_costs(run);
-  CompareResult result{.kind = Kind::run, .title = "Training of " + run.name};
-  result.runs.push_back(std::move(run));
-  result.conclusion = conclude(result.runs);
-  return result;
-}
-
-}  // namespace
-
-CompareResult load_result(const std::filesystem::path& folder) {
-  if (!std::filesystem::exists(folder / kRecordFile)) {
-    return load_single_run(folder);
-  }
-  const ComparisonRecord record = read_record(folder);
-  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
-                                    [](const PlannedModel& model) { return !model.choices.empty(); });
-  CompareResult result;
-  if (trained != record.plan.models.end()) {
-    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
-    Runs runs(task, {});
-    result = make_result(record, runs, task);
-  }
-  if (result.runs.empty()) {
-    user_error("report: {}: no run has finished yet", folder.string());
-  }
   return result;
 }
 

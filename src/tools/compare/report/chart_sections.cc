@@ -125,7 +125,7 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
   for (const auto& [others, figures] : lines) {
     draw::Line& line = chart.lines.emplace_back();
     line.name = others;
-    line.style = chart.lines.size() - 1;
+    line.style = draw::kNeutral + chart.lines.size() - 1;  // colours stand for runs
     for (const auto& [place, figure] : figures) {
       line.points.push_back({static_cast<double>(place), figure});
     }
@@ -173,30 +173,49 @@ draw::ScatterChart scaling_chart(const Scaling& scaling) {
       .title = "Validation loss against training compute", .x_label = "training FLOPs", .points = {}};
   for (std::size_t f = 0; f < scaling.size(); ++f) {
     const ScaledFamily& family = scaling[f];
+    const std::size_t neutral = draw::kNeutral + f;  // colours stand for models
     for (const ScaledModel& model : family.models) {
       const bool smallest = &model == &family.models.front();  // has room for the family's name
-      chart.points.push_back({model.name, {model.flops, model.loss()}, f, smallest ? shorten(family.name, 24) : ""});
+      chart.points.push_back(
+          {model.name, {model.flops, model.loss()}, model.style, smallest ? shorten(family.name, 24) : ""});
     }
     if (!family.unfitted.empty()) {
       continue;
     }
     const double from = family.models.front().flops, to = family.models.back().flops;
-    chart.lines.push_back({{from, family.law.loss(from)}, {to, family.law.loss(to)}, f});
+    chart.lines.push_back({{from, family.law.loss(from)}, {to, family.law.loss(to)}, neutral});
     if (family.saving) {
       const double loss = family.saving->loss;
-      chart.gaps.push_back(
-          {{family.law.flops(loss), loss}, {scaling.front().law.flops(loss), loss}, saving_text(*family.saving), f});
+      chart.gaps.push_back({{family.law.flops(loss), loss},
+                            {scaling.front().law.flops(loss), loss},
+                            saving_text(*family.saving),
+                            neutral});
     }
   }
   return chart;
 }
 
-std::string scaling_row(const ScaledFamily& family, const ScaledModel& model, std::size_t style) {
-  return fmt::format("<tr><td class='name'>{}{}</td><td class='text'>{}</td><td>{}</td><td>{}</td><td>{}{}</td></tr>\n",
-                     draw::line_sample(style), draw::escape(shorten(family.name, 24)),
-                     draw::escape(shorten(model.name, 24)), short_number(model.flops), format_decimal(model.loss(), 3),
-                     model.saving ? saving_text(*model.saving) : "",
-                     model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : "");
+Table scaling_table(const Scaling& scaling) {
+  Table table{.columns = {{.name = "family", .words = true},
+                          {.name = "model", .words = true},
+                          {.above = "training", .name = "FLOPs"},
+                          {.above = "validation", .name = "loss"},
+                          {.above = "times that", .name = shorten(scaling.front().name, 24) + " needs"},
+                          {.above = "times the", .name = "time"}},
+              .rows = {}};
+  for (const ScaledFamily& family : scaling) {
+    for (const ScaledModel& model : family.models) {
+      table.rows.push_back(
+          {{.text = shorten(family.name, 24), .style = model.style},
+           {.text = shorten(model.name, 24)},
+           {.text = short_number(model.flops)},
+           {.text = format_decimal(model.loss(), 3)},
+           {.text = model.saving ? saving_text(*model.saving) : "",
+            .markup = model.saving && model.saving->extrapolated ? " <small>extrapolated</small>" : ""},
+           {.text = model.speedup ? saving_text(*model.speedup) : ""}});
+    }
+  }
+  return table;
 }
 
 }  // namespace
@@ -205,29 +224,24 @@ std::string scaling_section(const CompareResult& result) {
   if (result.scaling.empty()) {
     return "";
   }
-  std::string rows;
-  for (std::size_t f = 0; f < result.scaling.size(); ++f) {
-    for (const ScaledModel& model : result.scaling[f].models) {
-      rows += scaling_row(result.scaling[f], model, f);
-    }
-  }
   const std::string first = draw::escape(shorten(result.scaling.front().name, 24));
   return "<h2>Scaling</h2><div class='grid'>" +
          figure("Loss against compute",
                 "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a "
                 "loss that both reach, the compute of the first family relative to the other",
                 draw::scatter_chart(scaling_chart(result.scaling))) +
-         "</div>\n" +
-         html_table(fmt::format("<th scope='col'>family</th><th scope='col' class='text'>model</th><th scope='col'>"
-                                "training<br>FLOPs</th><th scope='col'>validation<br>loss</th><th scope='col'>times "
-                                "that<br>{} needs</th>",
-                                first),
-                    rows, " narrow") +
+         "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
          fmt::format(
-             "<p class='note'>Last column: the compute with which {} reaches the model's loss, divided by the model's "
-             "compute. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
+             "<p class='note'>Last columns: the compute and the training time with which {} reaches the model's loss, "
+             "divided "
+             "by the model's own. Times are measured; that of the first family is read from a power law through its "
+             "models. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
              "squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
              first);
+}
+
+std::string render_scaling(const CompareResult& result) {
+  return result.scaling.empty() ? "" : text_of(scaling_table(result.scaling));
 }
 
 }  // namespace headroom::compare

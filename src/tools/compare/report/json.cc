@@ -68,7 +68,7 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   for (const TrainedRun& trained : run.trained) {
     Json seed = {{"seed", trained.seed}};
     seed.update(to_json(trained.result, run.task()));
-    seed["machine"] = trained.machine;
+    seed["machine"] = trained.origin.machine;
     interrupted = interrupted || trained.result.interrupted;
     json["seeds"].push_back(std::move(seed));
   }
@@ -83,7 +83,7 @@ Json as_json(const ComparedRun& run, const ComparedRun& first) {
   json["attention_memory"] = run.attention_memory;
   json["executed"] = run.executed;
   json["interrupted"] = interrupted;
-  json["machine"] = run.trained.front().machine;
+  json["machine"] = run.trained.front().origin.machine;
   json["samples"] = run.samples;
   return json;
 }
@@ -100,14 +100,18 @@ Json as_json(const std::optional<Saving>& saving) {
 Json as_json(const ScaledFamily& family) {
   Json json = {{"family", family.name}, {"models", Json::array()}};
   for (const ScaledModel& model : family.models) {
-    json["models"].push_back(
-        {{"name", model.name}, {"flops", model.flops}, {"loss", model.loss()}, {"saving", as_json(model.saving)}});
+    json["models"].push_back({{"name", model.name},
+                              {"flops", model.flops},
+                              {"loss", model.loss()},
+                              {"saving", as_json(model.saving)},
+                              {"speedup", as_json(model.speedup)}});
   }
   const bool fitted = family.unfitted.empty();
   json["coefficient"] = fitted ? Json(family.law.coefficient) : Json();
   json["exponent"] = fitted ? Json(family.law.exponent) : Json();
   json["residual"] = fitted ? Json(family.residual) : Json();
   json["saving"] = as_json(family.saving);
+  json["speedup"] = as_json(family.speedup);
   return json;
 }
 

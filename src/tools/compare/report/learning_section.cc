@@ -71,6 +71,7 @@ draw::Line training_loss_of(const ComparedRun& run) {
   draw::Line line;
   line.points = downsampled(points);
   line.faint = true;
+  line.dots = false;
   return line;
 }
 
@@ -161,11 +162,13 @@ std::string optimizer_figures(const ComparedRun& run) {
   }
   const draw::LineChart rate{.title = "Learning rate",
                              .x_label = "steps",
-                             .lines = {{.points = downsampled(rates)}},
+                             .lines = {{.points = downsampled(rates), .dots = false}},
                              .y = draw::YScale::from_zero,
                              .end_values = true};
-  const draw::LineChart norm{
-      .title = "Gradient norm", .x_label = "steps", .lines = {{.points = downsampled(norms)}}, .end_values = true};
+  const draw::LineChart norm{.title = "Gradient norm",
+                             .x_label = "steps",
+                             .lines = {{.points = downsampled(norms), .dots = false}},
+                             .end_values = true};
   return line_figure("at each logged step", rate) +
          line_figure("before clipping, at each logged step; logarithmic", norm);
 }

@@ -11,6 +11,7 @@
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
+#include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/run/run_folder.h"
 
@@ -20,25 +21,24 @@ namespace {
 // Lists the keys in which the configs differ, with their values.
 std::string config_differences(const std::vector<ComparedRun>& runs) {
   std::vector<Values> flat;
-  std::string head = "<th scope='col'>key</th>", rows;
+  Table table{.columns = {{.name = "key"}}, .rows = {}};
   for (std::size_t r = 0; r < runs.size(); ++r) {
     flat.push_back(config::flatten(runs[r].config));
-    head += fmt::format("<th scope='col'>{}<br>{}</th>", draw::line_sample(r), draw::escape(shorten(runs[r].name, 24)));
+    table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
   }
   for (std::size_t k = 0; k < flat.front().size(); ++k) {
-    std::set<std::string> values;
-    std::string cells;
+    std::vector<Cell> row = {{.text = flat.front()[k].first}};
     for (const Values& of_run : flat) {
-      values.insert(of_run[k].second);
-      cells += fmt::format("<td>{}</td>", draw::escape(shorten(of_run[k].second, 60)));
+      row.push_back({.text = shorten(of_run[k].second, 60)});
     }
-    if (values.size() > 1) {
-      rows += fmt::format("<tr><td class='name'>{}</td>{}</tr>\n", draw::escape(flat.front()[k].first), cells);
+    if (std::any_of(flat.begin(), flat.end(),
+                    [&](const Values& of_run) { return of_run[k].second != flat.front()[k].second; })) {
+      table.rows.push_back(std::move(row));
     }
   }
-  return rows.empty()
+  return table.rows.empty()
              ? ""
-             : "<p class='note'>Keys in which the configurations differ.</p>" + html_table(head, rows, " narrow");
+             : "<p class='note'>Keys in which the configurations differ.</p>" + html_of(table, " narrow");
 }
 
 std::string describe_seeds(const std::vector<ComparedRun>& runs) {
@@ -89,13 +89,17 @@ std::string figure(const std::string& caption, const std::string& remark, const 
                      chart);
 }
 
-std::string html_table(const std::string& head, const std::string& rows, const char* style) {
-  return fmt::format("<div class='card scroll{}'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
-                     style, head, rows);
-}
-
 std::string html_entry(const char* term, const std::string& text) {
   return text.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", term, draw::escape(text));
+}
+
+std::string html_command(const char* term, const std::string& command) {
+  return command.empty()
+             ? ""
+             : fmt::format(
+                   "<dt>{}</dt><dd><code>{}</code><button class='copy' type='button' onclick=\"navigator.clipboard"
+                   ".writeText(this.previousSibling.textContent); this.textContent = 'Copied'\">Copy</button></dd>",
+                   term, draw::escape(command));
 }
 
 namespace {
@@ -112,10 +116,18 @@ std::string configuration_section(const CompareResult& result) {
 std::string method_section(const CompareResult& result) {
   const std::vector<ComparedRun>& runs = result.runs;
   const bool single = result.kind == Kind::run;
-  return "<h2>How it was measured</h2><div class='card'><dl>" + html_entry("Command", result.command) +
-         html_entry("Finished", dates_of(runs)) +
-         html_entry("Trained by", distinct_values(runs, [](const TrainedRun& run) { return run.program; })) +
-         html_entry("Machine", distinct_values(runs, [](const TrainedRun& run) { return run.machine; })) +
+  const auto origin = [&runs](std::string Origin::*text) {
+    return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.*text; });
+  };
+  const auto data = [&runs](std::string train::RunData::*text) {
+    return distinct_values(runs, [text](const TrainedRun& run) { return run.origin.data.*text; });
+  };
+  return "<h2>How it was measured</h2><div class='card'><dl>" + html_command("Command", result.command) +
+         html_entry("Finished", dates_of(runs)) + html_entry("Trained by", origin(&Origin::program)) +
+         html_entry("Machine", origin(&Origin::machine)) +
+         html_entry("Training data", data(&train::RunData::training)) +
+         html_entry("Validation data", data(&train::RunData::validation)) +
+         html_entry("Tokenizer", data(&train::RunData::tokenizer)) +
          html_entry("Validation", std::string(runs.front().task().protocol())) +
          html_entry(
              "Attention costs",
@@ -215,6 +227,11 @@ std::string render_report(const CompareResult& result) {
          result_section(result) + scaling_section(result) + value_section(result) + learning_section(result) +
          cost_section(result) + continuations(result) + samples_during_training(result.runs) +
          configuration_section(result) + method_section(result) + "</main></body></html>\n";
+}
+
+void write_page(CompareResult& result, const std::filesystem::path& file) {
+  result.report = file;
+  write_text_file(file, render_report(result));
 }
 
 }  // namespace headroom::compare

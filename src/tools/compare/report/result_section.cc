@@ -15,47 +15,40 @@
 namespace headroom::compare {
 namespace {
 
-bool is_shown(const Column& column) {
-  return !column.cost && column.medium != Medium::terminal;
-}
-
-std::string table(const CompareResult& result) {
-  const Table table = table_of(result);
-  std::string head, rows;
-  for (const Column& column : table.columns) {
-    if (is_shown(column)) {
-      head += fmt::format("<th scope='col'{}>{}<br>{}</th>", column.words ? " class='text'" : "", column.above,
-                          draw::escape(column.name));
-    }
-  }
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    rows += "<tr>";
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      const Cell& cell = table.rows[r][i];
-      if (i == 0) {
-        rows += fmt::format("<td class='name'>{}{}</td>", draw::line_sample(r), draw::escape(cell.text));
-      } else if (is_shown(table.columns[i])) {
-        rows += fmt::format("<td{}>{}</td>",
-                            cell.best                ? " class='best'"
-                            : table.columns[i].words ? " class='text'"
-                                                     : "",
-                            draw::escape(cell.text));
+// Returns the columns that the page shows, in its order: on a narrow screen, the quality stands first.
+Table in_page_order(const Table& table) {
+  Table ordered{.columns = {}, .rows = std::vector<std::vector<Cell>>(table.rows.size())};
+  for (const About about : {About::name, About::quality, About::model, About::cost}) {
+    for (std::size_t c = 0; c < table.columns.size(); ++c) {
+      if (table.columns[c].about == about && table.columns[c].medium != Medium::terminal) {
+        ordered.columns.push_back(table.columns[c]);
+        for (std::size_t r = 0; r < table.rows.size(); ++r) {
+          ordered.rows[r].push_back(table.rows[r][c]);
+        }
       }
     }
-    rows += "</tr>\n";
   }
-  return html_table(head, rows);
+  return ordered;
+}
+
+// Returns the table without the columns of costs, which have a table of their own.
+std::string result_table(const CompareResult& result) {
+  Table table = in_page_order(table_of(result));
+  for (Column& column : table.columns) {
+    column.medium = column.about == About::cost ? Medium::terminal : column.medium;
+  }
+  return html_of(table);
 }
 
 // Lists the figures of a single run, for which there is nothing to compare.
 std::string facts(const CompareResult& result) {
-  const Table table = table_of(result);
+  const Table table = in_page_order(table_of(result));
   std::string html;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
-    if (column.medium != Medium::terminal && column.name != "model") {
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (column.name != "model") {
       html += fmt::format("<div><dt>{} {}</dt><dd>{}</dd></div>", column.above, draw::escape(column.name),
-                          draw::escape(table.rows[0][i].text));
+                          draw::escape(table.rows[0][c].text));
     }
   }
   return "<dl class='card facts'>" + html + "</dl>\n";
@@ -84,23 +77,22 @@ std::string table_note(const std::vector<ComparedRun>& runs) {
              : "");
 }
 
-// Formats the run's figure with these values.
-std::string tried_cell(const ComparedRun& run, const Values& values) {
+// Returns the figure of the run with these values.
+Cell tried_cell(const ComparedRun& run, const Values& values) {
   for (const TuningResult& tried : run.tuning) {
     if (tried.values == values) {
-      return fmt::format("<td{}>{}</td>", tried.chosen ? " class='best'" : "",
-                         std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged");
+      return {.text = std::isfinite(tried.headline) ? plain_number(tried.headline) : "diverged", .best = tried.chosen};
     }
   }
-  return fmt::format("<td>{}</td>", kUnknown);
+  return {.text = kUnknown};
 }
 
 // Builds a table with one row per tried combination and one column per model.
 std::string tuning(const std::vector<ComparedRun>& runs) {
+  Table table{.columns = {{.name = "tried"}}};
   std::vector<Values> combinations;
-  std::string head = "<th scope='col'>tried</th>", rows;
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    head += fmt::format("<th scope='col'>{}<br>{}</th>", draw::line_sample(r), draw::escape(shorten(runs[r].name, 24)));
+    table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
     for (const TuningResult& tried : runs[r].tuning) {
       if (std::find(combinations.begin(), combinations.end(), tried.values) == combinations.end()) {
         combinations.push_back(tried.values);
@@ -108,18 +100,17 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
     }
   }
   for (const Values& values : combinations) {
-    rows += fmt::format("<tr><td class='name'>{}</td>", draw::escape(describe(values)));
+    std::vector<Cell>& row = table.rows.emplace_back(1, Cell{.text = describe(values)});
     for (const ComparedRun& run : runs) {
-      rows += tried_cell(run, values);
+      row.push_back(tried_cell(run, values));
     }
-    rows += "</tr>\n";
   }
-  return rows.empty() ? rows
-                      : "<h2>Tuning</h2>" + html_table(head, rows, " narrow") +
-                            fmt::format(
-                                "<p class='note'>Validation {} with the first seed; all seeds of a model use its best "
-                                "values, \u2605.</p>\n",
-                                draw::escape(runs.front().headline_kind().words));
+  return table.rows.empty() ? ""
+                            : "<h2>Tuning</h2>" + html_of(table, " narrow") +
+                                  fmt::format(
+                                      "<p class='note'>Validation {} with the first seed; all seeds of a model use its "
+                                      "best values, \u2605.</p>\n",
+                                      draw::escape(runs.front().headline_kind().words));
 }
 
 // Shows differences with intervals, and quality against cost.
@@ -142,62 +133,18 @@ std::string headline_text(const ComparedRun& run) {
 }
 
 std::string result_section(const CompareResult& result) {
-  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : table(result)) + table_note(result.runs) +
-         overview(result) + tuning(result.runs);
+  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(result)) +
+         table_note(result.runs) + overview(result) + tuning(result.runs);
 }
 
 namespace {
 
-// A cost column of the table; columns without any known value are left out.
-struct Costs {
-  Column column;
-  std::vector<Cell> cells;
-  double most = 0.0;
-  bool alike = true;  // the same for all runs
-};
-
-std::vector<Costs> costs_of(const Table& table) {
-  std::vector<Costs> all;
-  for (std::size_t c = 0; c < table.columns.size(); ++c) {
-    if (!table.columns[c].cost || table.columns[c].medium == Medium::terminal) {
-      continue;
-    }
-    Costs costs{.column = table.columns[c]};
-    for (const std::vector<Cell>& row : table.rows) {
-      costs.cells.push_back(row[c]);
-      costs.most = std::isfinite(row[c].value) ? std::max(costs.most, row[c].value) : costs.most;
-      costs.alike = costs.alike && row[c].value == table.rows.front()[c].value;
-    }
-    if (costs.most > 0.0) {
-      all.push_back(std::move(costs));
-    }
-  }
-  return all;
-}
-
-// Formats the cost, its ratio to the first run's cost, and a bar relative to the largest cost.
-std::string cost_cell(const Costs& costs, std::size_t r) {
-  const Cell& cell = costs.cells[r];
-  const double ratio = cell.value / costs.cells.front().value;
-  return fmt::format("<td class='cost{}'>{}{}{}</td>", cell.best ? " least" : "", draw::escape(cell.text),
-                     r == 0 || !std::isfinite(ratio) ? "" : fmt::format(" <small>{}</small>", ratio_text(ratio)),
-                     draw::small_bar(cell.value / costs.most, r));
-}
-
-std::string cost_table(const std::vector<ComparedRun>& runs, const std::vector<Costs>& all) {
-  std::string head = "<th scope='col'></th>", rows;
-  for (const Costs& costs : all) {
-    head += fmt::format("<th scope='col'>{}<br>{}</th>", costs.column.above, costs.column.name);
-  }
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    rows += fmt::format("<tr><td class='name'>{}{}</td>", draw::line_sample(r),
-                        draw::escape(shorten(label_of(runs[r]), 24)));
-    for (const Costs& costs : all) {
-      rows += cost_cell(costs, r);
-    }
-    rows += "</tr>\n";
-  }
-  return html_table(head, rows);
+// Adds its ratio to the first run's cost, and a bar relative to the largest cost.
+Cell cost_cell(Cell cell, double first, double most, std::size_t style) {
+  const double ratio = cell.value / first;
+  cell.markup = (style == 0 || !std::isfinite(ratio) ? "" : fmt::format(" <small>{}</small>", ratio_text(ratio))) +
+                draw::small_bar(cell.value / most, style);
+  return cell;
 }
 
 }  // namespace
@@ -206,15 +153,34 @@ std::string cost_section(const CompareResult& result) {
   if (result.runs.size() < 2) {  // a single run's costs are listed with its figures
     return "";
   }
-  std::vector<Costs> all = costs_of(table_of(result));
+  const Table all = table_of(result);
+  Table costs{.columns = {{}}, .rows = {}};
+  for (std::size_t r = 0; r < result.runs.size(); ++r) {
+    costs.rows.push_back({{.text = shorten(label_of(result.runs[r]), 24), .style = r}});
+  }
   std::vector<std::string> alike;
-  for (const Costs& costs : all) {
-    if (costs.alike) {
-      alike.push_back(fmt::format("{} {} ({})", costs.column.above, costs.column.name, costs.cells.front().text));
+  for (std::size_t c = 0; c < all.columns.size(); ++c) {
+    const Column& column = all.columns[c];
+    const Cell& first = all.rows.front()[c];
+    double most = 0.0;
+    bool same = true;
+    for (const std::vector<Cell>& row : all.rows) {
+      most = std::isfinite(row[c].value) ? std::max(most, row[c].value) : most;
+      same = same && row[c].value == first.value;
+    }
+    if (column.about != About::cost || column.medium == Medium::terminal || !(most > 0.0)) {
+      continue;
+    }
+    if (same) {
+      alike.push_back(fmt::format("{} {} ({})", column.above, column.name, first.text));
+      continue;
+    }
+    costs.columns.push_back(column);
+    for (std::size_t r = 0; r < all.rows.size(); ++r) {
+      costs.rows[r].push_back(cost_cell(all.rows[r][c], first.value, most, r));
     }
   }
-  all.erase(std::remove_if(all.begin(), all.end(), [](const Costs& costs) { return costs.alike; }), all.end());
-  return "<h2>Costs</h2>" + (all.empty() ? "" : cost_table(result.runs, all)) +
+  return "<h2>Costs</h2>" + (costs.columns.size() < 2 ? "" : html_of(costs)) +
          fmt::format(
              "<p class='note'>Bold: best of its column; small: ratio to the first model. Attention MACs and memory are "
              "counted for one layer and sequence, MACs of a training step for the whole model, including masked pairs. "

@@ -1,4 +1,4 @@
-// The columns of the table, and the table as text.
+// Tables as text and HTML, and the columns of a comparison's table.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/draw/charts.h"
+#include "foundation/draw/svg.h"
 #include "headroom/config/attention_part.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
@@ -29,6 +31,9 @@ class TableBuilder {
     add_counted();
     add_figures();
     add_measured();
+    for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+      table_.rows[r].front().style = r;
+    }
     return std::move(table_);
   }
 
@@ -46,7 +51,7 @@ class TableBuilder {
   // A cost of 0 means that it was not measured; it is shown as unknown.
   template <class Value>
   void add_cost(Column column, const Value& value, std::string (*text)(double)) {
-    column.cost = true;
+    column.about = About::cost;
     add(column, [&](const ComparedRun& run) {
       const double cost = value(run);
       return cost > 0.0 ? Cell{.text = text(cost), .value = cost}
@@ -77,11 +82,11 @@ void TableBuilder::add_names() {
       return Cell{.text = k < run.values.size() ? shorten(run.values[k].second, 24) : kUnknown};
     });
   }
-  add({.above = "", .name = "heads", .words = true}, [](const ComparedRun& run) {
+  add({.above = "", .name = "heads", .words = true, .about = About::model}, [](const ComparedRun& run) {
     const config::AttentionOptions& attention = run.config.model.attention;
     return Cell{.text = attention.projection->heads_text(attention)};
   });
-  add({.above = "", .name = "parameters"}, [](const ComparedRun& run) {
+  add({.above = "", .name = "parameters", .about = About::model}, [](const ComparedRun& run) {
     const auto count = static_cast<double>(run.result().parameters);
     return Cell{.text = short_number(count), .value = count};
   });
@@ -90,10 +95,11 @@ void TableBuilder::add_names() {
 void TableBuilder::add_counted() {
   const auto macs = [](const ComparedRun& run) { return static_cast<double>(run.attention_macs); };
   add_cost({.above = "attention", .name = "MACs", .better = Better::lower}, macs, short_number);
-  add({.above = "relative", .name = "MACs", .cost = true, .medium = Medium::terminal}, [&](const ComparedRun& run) {
-    const double first = macs(first_);
-    return Cell{.text = ratio_text(first > 0.0 ? macs(run) / first : 0.0)};
-  });
+  add({.above = "relative", .name = "MACs", .about = About::cost, .medium = Medium::terminal},
+      [&](const ComparedRun& run) {
+        const double first = macs(first_);
+        return Cell{.text = ratio_text(first > 0.0 ? macs(run) / first : 0.0)};
+      });
   add_cost(
       {.above = "attention", .name = "memory", .better = Better::lower},
       [](const ComparedRun& run) { return static_cast<double>(run.attention_memory); }, short_number);
@@ -122,9 +128,11 @@ bool diverged(const ComparedRun& run) {
 Column heading_of(const tasks::FigureKind& kind) {
   const std::size_t blank = kind.words.rfind(' ');
   return blank == std::string::npos
-             ? Column{.above = "validation", .name = kind.words, .better = kind.better}
-             : Column{
-                   .above = kind.words.substr(0, blank), .name = kind.words.substr(blank + 1), .better = kind.better};
+             ? Column{.above = "validation", .name = kind.words, .better = kind.better, .about = About::quality}
+             : Column{.above = kind.words.substr(0, blank),
+                      .name = kind.words.substr(blank + 1),
+                      .better = kind.better,
+                      .about = About::quality};
 }
 
 Cell figure_cell(const ComparedRun& run, const tasks::FigureKind& kind) {
@@ -144,7 +152,7 @@ void TableBuilder::add_figures() {
   for (const tasks::FigureKind& kind : tasks::shown_in_tables(first_.task().figures())) {
     add(heading_of(kind), [&](const ComparedRun& run) { return figure_cell(run, kind); });
     if (kind.shown == tasks::Shown::headline && intervals) {
-      add({.above = "paired", .name = "difference"}, [&](const ComparedRun& run) {
+      add({.above = "paired", .name = "difference", .about = About::quality}, [&](const ComparedRun& run) {
         const std::optional<Interval> difference = headline_difference(run, first_);
         return Cell{.text = &run == &first_ || !difference ? "" : interval_text(*difference)};
       });
@@ -184,7 +192,63 @@ std::string tuning_lines(const std::vector<ComparedRun>& runs) {
   return lines;
 }
 
+std::string html_of(const Cell& cell, const Column& column, bool first) {
+  const char* kind = first                         ? "name"
+                     : column.about == About::cost ? (cell.best ? "cost least" : "cost")
+                     : cell.best                   ? "best"
+                     : column.words                ? "text"
+                                                   : nullptr;
+  return fmt::format("<td{}>{}{}{}</td>", kind == nullptr ? "" : fmt::format(" class='{}'", kind),
+                     cell.style ? draw::line_sample(*cell.style) : "", draw::escape(cell.text), cell.markup);
+}
+
 }  // namespace
+
+std::string text_of(const Table& table) {
+  const bool two_lines = std::any_of(table.columns.begin(), table.columns.end(),
+                                     [](const Column& column) { return !column.above.empty(); });
+  std::vector<std::vector<std::string>> lines(two_lines ? 2 : 1);
+  lines.resize(lines.size() + table.rows.size());
+  std::vector<bool> left;
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    const Column& column = table.columns[c];
+    if (column.medium == Medium::page) {
+      continue;
+    }
+    left.push_back(column.words);
+    auto line = lines.begin();
+    if (two_lines) {
+      (line++)->push_back(column.above);
+    }
+    (line++)->push_back(column.name);
+    for (const std::vector<Cell>& row : table.rows) {
+      (line++)->push_back(row[c].text);
+    }
+  }
+  return text_table(lines, left);
+}
+
+std::string html_of(const Table& table, const char* style) {
+  std::string head, rows;
+  for (const Column& column : table.columns) {
+    if (column.medium != Medium::terminal) {
+      const std::string above = column.style ? draw::line_sample(*column.style) : draw::escape(column.above);
+      head += fmt::format("<th scope='col'{}>{}{}{}</th>", column.words ? " class='text'" : "", above,
+                          above.empty() ? "" : "<br>", draw::escape(column.name));
+    }
+  }
+  for (const std::vector<Cell>& row : table.rows) {
+    rows += "<tr>";
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      if (table.columns[c].medium != Medium::terminal) {
+        rows += html_of(row[c], table.columns[c], c == 0);
+      }
+    }
+    rows += "</tr>\n";
+  }
+  return fmt::format("<div class='card scroll{}'><table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></div>\n",
+                     style, head, rows);
+}
 
 Table table_of(const CompareResult& result) {
   return TableBuilder(result).build();
@@ -194,26 +258,11 @@ std::string render_table(const CompareResult& result) {
   if (result.runs.empty()) {
     return "";
   }
-  const Table table = table_of(result);
-  std::vector<std::vector<std::string>> rows(2 + table.rows.size());
-  std::vector<bool> left;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
-    if (column.medium == Medium::page) {
-      continue;
-    }
-    left.push_back(column.words);
-    rows[0].push_back(column.above);
-    rows[1].push_back(column.name);
-    for (std::size_t r = 0; r < table.rows.size(); ++r) {
-      rows[2 + r].push_back(table.rows[r][i].text);
-    }
-  }
   const std::string tuning = tuning_lines(result.runs);
-  return text_table(rows, left) + (tuning.empty()
-                                       ? ""
-                                       : fmt::format("\nTuned with the first seed for the best validation {}:\n{}",
-                                                     result.runs.front().headline_kind().words, tuning));
+  return text_of(table_of(result)) + (tuning.empty()
+                                          ? ""
+                                          : fmt::format("\nTuned with the first seed for the best validation {}:\n{}",
+                                                        result.runs.front().headline_kind().words, tuning));
 }
 
 }  // namespace headroom::compare

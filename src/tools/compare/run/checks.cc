@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "comparison_file.h"
@@ -33,22 +34,6 @@ bool belongs_to_training(const std::string& key) {
   return (key.starts_with("train.") && !is_bookkeeping(key)) || key.starts_with("data.") ||
          key.starts_with("tokenizer.") || key.starts_with("decoding.") || key.starts_with("model.initialisation") ||
          key == "model.embedding_std" || key == "model.context_length" || key == "model.memory_length";
-}
-
-void check_names(const std::vector<NamedConfig>& configs) {
-  if (configs.empty()) {
-    user_error("compare: needs at least one config");
-  }
-  std::set<std::string> names;
-  for (const NamedConfig& named : configs) {
-    if (named.name.empty() || named.name.front() == '.' || named.name.find('/') != std::string::npos ||
-        named.name == "report.html" || named.name == kRecordFile) {
-      user_error("compare: \"{}\" cannot name a run; choose a file name that makes a visible folder", named.name);
-    }
-    if (!names.insert(named.name).second) {
-      user_error("compare: two configs are named {}; give them different file names", named.name);
-    }
-  }
 }
 
 // Returns "0.001 (a, c), 0.0005 (b)"; replaces long lists of names by "3 runs".
@@ -100,6 +85,14 @@ std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
   return found;
 }
 
+[[noreturn]] void refuse_tokenizers(std::string_view command, std::string_view a, std::string_view b,
+                                    std::string_view tokenizer_a, std::string_view tokenizer_b) {
+  user_error(
+      "{}: {} and {} have different tokenizers ({} and {}), so their figures cannot be compared; set tokenizer.model "
+      "and data.validation to the same files in both",
+      command, a, b, tokenizer_a, tokenizer_b);
+}
+
 }  // namespace
 
 bool is_bookkeeping(const std::string& key) {
@@ -122,13 +115,20 @@ std::string first_difference(const config::Config& there, const config::Config& 
   return "";
 }
 
-void refuse_tokenizers(std::string_view command, std::string_view a, std::string_view b, std::string_view tokenizer_a,
-                       std::string_view tokenizer_b) {
-  user_error(
-      "{}: {} and {} have different tokenizers ({} and {}), so their figures cannot be compared; set tokenizer.model "
-      "and "
-      "data.validation to the same files in both",
-      command, a, b, tokenizer_a, tokenizer_b);
+void check_names(const std::vector<NamedConfig>& configs) {
+  if (configs.empty()) {
+    user_error("compare: needs at least one config");
+  }
+  std::set<std::string> names;
+  for (const NamedConfig& named : configs) {
+    if (named.name.empty() || named.name.front() == '.' || named.name.find('/') != std::string::npos ||
+        named.name == kPageFile || named.name == kRecordFile) {
+      user_error("compare: \"{}\" cannot name a run; choose a file name that makes a visible folder", named.name);
+    }
+    if (!names.insert(named.name).second) {
+      user_error("compare: two configs are named {}; give them different file names", named.name);
+    }
+  }
 }
 
 void check_comparable(const std::vector<NamedConfig>& configs, std::string_view command) {
@@ -151,13 +151,6 @@ void check_comparable(const std::vector<NamedConfig>& configs, std::string_view 
                  command, difference.key, group_by_value(difference.values));
     }
   }
-}
-
-std::vector<std::string> check_fairness(const std::vector<NamedConfig>& configs,
-                                        const std::set<std::string>& expected) {
-  check_names(configs);
-  check_comparable(configs, "compare");
-  return training_differences(configs, expected);
 }
 
 std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
@@ -240,42 +233,37 @@ void check_prompts(const config::Config& config, const tokenizers::Tokenizer* to
   }
 }
 
-struct EvaluationData {
+struct OpenedData {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  std::string tokenizer_name, validation;  // content hashes; the tokenizer's is empty without text
+  train::RunData identity;
 };
 
-EvaluationData open_evaluation(const config::Config& config, const tasks::Task& task,
-                               const std::filesystem::path& cache) {
+OpenedData open_data(const config::Config& config, const tasks::Task& task, const std::filesystem::path& cache) {
   const tasks::TaskData data = task.open(config, cache);
   return {.tokenizer = data.tokenizer,
-          .tokenizer_name = data.tokenizer ? data.tokenizer->name() : "",
-          .validation = data.validation->identity()};
-}
-
-struct NamedEvaluation {
-  std::string name;
-  const EvaluationData* data = nullptr;
-};
-
-void check_same_data(const NamedEvaluation& a, const NamedEvaluation& b, std::string_view command) {
-  if (a.data->tokenizer_name != b.data->tokenizer_name) {
-    refuse_tokenizers(command, a.name, b.name, a.data->tokenizer_name, b.data->tokenizer_name);
-  }
-  if (a.data->validation != b.data->validation) {
-    user_error(
-        "{}: {} and {} have different validation data ({} and {}), so their figures cannot be compared; set "
-        "data.validation to the same files in both",
-        command, a.name, b.name, a.data->validation, b.data->validation);
-  }
+          .identity = {.training = data.training->identity(),
+                       .validation = data.validation->identity(),
+                       .tokenizer = data.tokenizer ? data.tokenizer->name() : ""}};
 }
 
 }  // namespace
 
+void check_same_data(const NamedData& a, const NamedData& b, std::string_view command) {
+  if (a.data.tokenizer != b.data.tokenizer) {
+    refuse_tokenizers(command, a.name, b.name, a.data.tokenizer, b.data.tokenizer);
+  }
+  if (a.data.validation != b.data.validation) {
+    user_error(
+        "{}: {} and {} have different validation data ({} and {}), so their figures cannot be compared; set "
+        "data.validation to the same files in both",
+        command, a.name, b.name, a.data.validation, b.data.validation);
+  }
+}
+
 void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
                 const std::filesystem::path& cache) {
-  std::map<std::string, EvaluationData> opened;  // keyed by data_keys()
-  NamedEvaluation first;
+  std::map<std::string, OpenedData> opened;  // keyed by data_keys()
+  std::optional<NamedData> first;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       train::check_machine(choice.config);
@@ -284,14 +272,12 @@ void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       const auto [entry, is_new] = opened.try_emplace(data_keys(choice.config));
-      const EvaluationData& data = entry->second;
       if (is_new) {
-        entry->second = open_evaluation(choice.config, task, cache);
+        entry->second = open_data(choice.config, task, cache);
       }
-      if (first.data == nullptr) {
-        first = {.name = name_of(model, choice), .data = &data};
-      }
-      check_same_data(first, {.name = name_of(model, choice), .data = &data}, plan.command);
+      const OpenedData& data = entry->second;
+      const NamedData named{.name = name_of(model, choice), .data = data.identity};
+      check_same_data(first ? *first : first.emplace(named), named, plan.command);
       train::with_vocabulary_of(choice.config, data.tokenizer.get());
       check_prompts(choice.config, data.tokenizer.get(), prompts);
     }

@@ -22,14 +22,25 @@ bool is_bookkeeping(const std::string& key);
 // only control how often something is written.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
+// Throws UserError unless the names are unique and can name folders in a comparison's folder.
+void check_names(const std::vector<NamedConfig>& configs);
+
 // Throws UserError if the configs alone show that their figures cannot be compared: different tasks, different kinds of
 // tokenizers trained on text, or different train.evaluate_tokens. The message begins with `command`. check_runs()
 // compares the data itself.
 void check_comparable(const std::vector<NamedConfig>& configs, std::string_view command);
 
+struct NamedData {
+  std::string name;
+  train::RunData data;
+};
+
+// Throws UserError if two runs have different tokenizers or validation data.
+void check_same_data(const NamedData& a, const NamedData& b, std::string_view command);
+
 // Returns the other differences in data, budget and training as sentences, except for the keys in `expected`.
 std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
-                                              const std::set<std::string>& expected);
+                                              const std::set<std::string>& expected = {});
 
 // Calls check_comparable() on all choices of all models of the plan.
 void check_choices(const Plan& plan);

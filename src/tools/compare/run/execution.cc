@@ -1,10 +1,11 @@
 #include "execution.h"
 
 #include <fmt/format.h>
-#include <torch/version.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
+#include <cmath>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -12,24 +13,13 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
-#include "headroom/models/compute.h"
 #include "run_folder.h"
-#include "tools/compare/figures/summary.h"
 #include "tools/compare/report/formatting.h"
-#include "training/cost/cost.h"
 
 namespace headroom::compare {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(500);  // while waiting for other processes
-
-std::string describe_machine(const config::TrainOptions& options) {
-  const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
-  const at::Device device = models::resolve(options.device);
-  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
-                     device.is_cpu() ? "" : ", " + device.str(),
-                     config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
-}
 
 // Describes how the run in the folder differs from the planned one; empty if it does not differ or does not exist.
 std::string difference_from(const PlannedRun& run) {
@@ -86,42 +76,53 @@ const TrainedRun* Runs::find(const PlannedRun& run) {
   return found == known_.end() ? nullptr : &found->second;
 }
 
-TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
-  TrainedRun trained;
-  trained.seed = run.config.train.seed;
-  const auto finish = [&] {
-    trained.log = read_run_log(run.folder, task_);
-    trained.machine = describe_machine(run.config.train);
-    trained.program = program_version();
-    trained.finished = utc_now();
-    const bool leads = group_->leads();
-    if (leads && !trained.result.interrupted) {
-      write_finished_run(trained, task_, run.folder);
+double Runs::headline(const PlannedRun& run) {
+  const TrainedRun* const trained = find(run);
+  return trained == nullptr ? std::numeric_limits<double>::quiet_NaN()
+                            : tasks::figure(trained->result.figures(), tasks::headline(task_.figures()).name);
+}
+
+std::size_t Runs::best_choice(const PlannedModel& model) {
+  std::size_t best = 0;
+  double best_figure = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < model.choices.size(); ++i) {
+    const double figure = headline(model.choices[i]);
+    if (std::isfinite(figure) &&
+        (std::isnan(best_figure) || is_better(tasks::headline(task_.figures()), figure, best_figure))) {
+      best = i;
+      best_figure = figure;
     }
-  };
-  try {
-    train::train({.config = run.config,
-                  .out = run.folder,
-                  .resume = true,
-                  .cache = cache_,
-                  .title = title,
-                  .group = group_,
-                  .begins =
-                      [&] {
-                        if (is_finished(run)) {
-                          throw FinishedElsewhere();
-                        }
-                      },
-                  .finished =
-                      [&](const train::TrainResult& result) {
-                        trained.result = result;
-                        finish();  // the folder is still locked, so no other process resumes the run
-                      }});
-  } catch (const train::DivergedError& error) {
-    log_warning("{}: {}", title, error.what());
-    trained.diverged = error.what();
-    trained.result.parameters = cost::count_parameters(read_run_config(run.folder).model);
-    finish();
+  }
+  return best;
+}
+
+bool Runs::have_finished(const Plan& plan) {
+  return std::all_of(plan.models.begin(), plan.models.end(), [&](const PlannedModel& model) {
+    bool all = std::all_of(model.choices.begin(), model.choices.end(),
+                           [](const PlannedRun& choice) { return is_finished(choice); });
+    for (std::int64_t index = 1; all && index < plan.seeds; ++index) {
+      all = is_finished(with_seed(model.choices[best_choice(model)], index));
+    }
+    return all;
+  });
+}
+
+TrainedRun Runs::train_or_resume(const PlannedRun& run, const std::string& title) const {
+  TrainedRun trained = train_run({.config = run.config,
+                                  .out = run.folder,
+                                  .resume = true,
+                                  .cache = cache_,
+                                  .title = title,
+                                  .group = group_,
+                                  .begins =
+                                      [&] {
+                                        if (is_finished(run)) {
+                                          throw FinishedElsewhere();
+                                        }
+                                      }},
+                                 "");
+  if (!trained.diverged.empty()) {
+    log_warning("{}: {}", title, trained.diverged);
   }
   group_->gather("");  // other ranks read from the folder whether the run has finished
   return trained;
@@ -200,26 +201,8 @@ class RunQueue {
 
 }  // namespace
 
-bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task) {
-  for (const PlannedModel& model : plan.models) {
-    for (const PlannedRun& choice : model.choices) {
-      if (!is_finished(choice)) {
-        return false;
-      }
-    }
-    const PlannedRun& best = model.choices[best_choice(model, runs, task)];
-    for (std::int64_t index = 1; index < plan.seeds; ++index) {
-      if (!is_finished(with_seed(best, index))) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
-Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task) {
+Outcome execute(const Plan& plan, Runs& runs) {
   RunQueue queue(plan, runs);
-  std::vector<const PlannedModel*> accepted;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
       queue.add(model, choice, true);
@@ -228,23 +211,25 @@ Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task) {
   if (!queue.train_all()) {
     return {.interrupted = true};
   }
+  std::vector<std::pair<const PlannedModel*, const PlannedRun*>> accepted;
   for (const PlannedModel& model : plan.models) {
-    if (queue.accept(model, *runs.find(model.choices[best_choice(model, runs, task)]))) {
-      accepted.push_back(&model);
+    const PlannedRun& best = model.choices[runs.best_choice(model)];
+    if (queue.accept(model, *runs.find(best))) {
+      accepted.emplace_back(&model, &best);
     }
   }
+  std::vector<std::pair<const PlannedModel*, PlannedRun>> others;
   for (std::int64_t index = 1; index < plan.seeds; ++index) {
-    for (const PlannedModel* model : accepted) {
-      queue.add(*model, with_seed(model->choices[best_choice(*model, runs, task)], index), false);
+    for (const auto& [model, best] : accepted) {
+      others.emplace_back(model, with_seed(*best, index));
+      queue.add(*model, others.back().second, false);
     }
   }
   if (!queue.train_all()) {
     return {.interrupted = true};
   }
-  for (std::int64_t index = 1; index < plan.seeds; ++index) {
-    for (const PlannedModel* model : accepted) {
-      queue.accept(*model, *runs.find(with_seed(model->choices[best_choice(*model, runs, task)], index)));
-    }
+  for (const auto& [model, run] : others) {
+    queue.accept(*model, *runs.find(run));
   }
   return {.failure = queue.failure()};
 }

@@ -1,6 +1,7 @@
 // Trains the runs of a plan.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -30,6 +31,13 @@ class Runs {
   const TrainedRun* train(const PlannedRun& run, const std::string& title);
   // Returns the run if it has finished or was trained by this object, else null.
   const TrainedRun* find(const PlannedRun& run);
+  // Returns the run's headline figure; NaN if find() returns null.
+  double headline(const PlannedRun& run);
+  // Returns the index of the tuned values whose run has the best headline figure; ties go to the first. Returns 0 if no
+  // figure is finite.
+  std::size_t best_choice(const PlannedModel& model);
+  // Whether all runs of the plan have finished.
+  bool have_finished(const Plan& plan);
 
  private:
   TrainedRun train_or_resume(const PlannedRun& run, const std::string& title) const;
@@ -39,9 +47,6 @@ class Runs {
   std::map<std::filesystem::path, TrainedRun> known_;
 };
 
-// Whether all runs of the plan have finished.
-bool is_finished(const Plan& plan, Runs& runs, const tasks::Task& task);
-
 struct Outcome {
   bool interrupted = false;  // stopped by Ctrl-C
   std::string failure;       // name and error of the first run that diverged without permission; empty: none
@@ -50,6 +55,6 @@ struct Outcome {
 // Trains all unfinished runs: first each model with each combination of tuned values and the first seed, then each
 // model's best combination with the other seeds. A model that diverges with the first seed is not trained with other
 // seeds; the other models still are.
-Outcome execute(const Plan& plan, Runs& runs, const tasks::Task& task);
+Outcome execute(const Plan& plan, Runs& runs);
 
 }  // namespace headroom::compare

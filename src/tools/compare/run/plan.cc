@@ -22,18 +22,14 @@ std::string spelled(const config::Config& config, const std::string& key) {
   fail("plan: no key {}", key);
 }
 
-void refuse_key(const std::string& key, std::string_view option) {
-  if (key == "train.seed") {
-    user_error("{}: train.seed cannot be tuned or varied; use --seeds N", option);
-  }
-}
-
 // Returns the variations with values formatted as in `config`. Throws UserError if the config cannot take them.
 std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
                                  std::string_view option) {
   std::vector<Variation> all;
   for (const Variation& variation : variations) {
-    refuse_key(variation.key, option);
+    if (variation.key == "train.seed") {
+      user_error("{}: train.seed cannot be tuned or varied; use --seeds N", option);
+    }
     Variation& one = all.emplace_back(Variation{variation.key, {}});
     for (const std::string& value : variation.values) {
       config::Config changed = config;
@@ -141,7 +137,7 @@ Plan plan_comparison(const CompareRequest& request) {
   Plan plan{.models = {}, .variations = {}, .seeds = checked_seeds(request.seeds, "compare")};
   for (const NamedConfig& named : request.configs) {
     PlannedModel& model = plan.models.emplace_back(PlannedModel{named.name, {}, named.family});
-    plan.variations = canonical(request.tune, named.config, "compare: --tune");
+    plan.variations = canonical(request.variations, named.config, "compare: --tune");
     for (const Values& values : combinations(plan.variations)) {
       model.choices.push_back(with_values(named, request.out / named.name, values, "--tune"));
     }
@@ -149,17 +145,17 @@ Plan plan_comparison(const CompareRequest& request) {
   return plan;
 }
 
-Plan plan_sweep(const SweepRequest& request) {
-  if (request.vary.empty()) {
+Plan plan_sweep(const CompareRequest& request) {
+  if (request.variations.empty()) {
     user_error("sweep: --vary: nothing to vary; give a key with its values, as in train.learning_rate=3e-4,1e-3");
   }
   Plan plan{.models = {},
-            .variations = canonical(request.vary, request.config.config, "sweep: --vary"),
+            .variations = canonical(request.variations, request.configs.front().config, "sweep: --vary"),
             .seeds = checked_seeds(request.seeds, "sweep"),
             .may_diverge = true,
             .command = "sweep"};
   for (const Values& values : combinations(plan.variations)) {
-    plan.models.push_back({describe(values), {with_values(request.config, request.out, values, "--vary")}});
+    plan.models.push_back({describe(values), {with_values(request.configs.front(), request.out, values, "--vary")}});
   }
   return plan;
 }

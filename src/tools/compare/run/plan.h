@@ -42,7 +42,7 @@ struct Plan {
 
 // Throw UserError for invalid keys or values and for seeds out of range.
 Plan plan_comparison(const CompareRequest& request);
-Plan plan_sweep(const SweepRequest& request);  // one model per combination
+Plan plan_sweep(const CompareRequest& request);  // one model per combination
 
 // Throws UserError if the last seed of a run exceeds the maximum of train.seed.
 void check_seeds(const Plan& plan);

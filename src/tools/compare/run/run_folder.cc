@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <torch/version.h>
 
 #include <cmath>
 #include <ctime>
@@ -9,10 +10,13 @@
 #include <string_view>
 #include <utility>
 
+#include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "headroom/models/compute.h"
 #include "tools/compare/compare.h"
+#include "tools/compare/report/formatting.h"
 #include "training/cost/cost.h"
 #include "training/train/loop/history.h"
 
@@ -74,7 +78,108 @@ std::string text_of(const Json& line, const char* key) {
   return line.contains(key) && line.at(key).is_string() ? line.at(key).get<std::string>() : "";
 }
 
+// The texts of an origin with their keys in run.json and result.json.
+template <class OfOrigin, class Visit>
+void for_each_text(OfOrigin& origin, const Visit& visit) {
+  visit("command", origin.command);
+  visit("machine", origin.machine);
+  visit("program", origin.program);
+  visit("training_data", origin.data.training);
+  visit("validation_data", origin.data.validation);
+  visit("tokenizer", origin.data.tokenizer);
+}
+
+void add_origin(const Origin& origin, Json& json) {
+  for_each_text(origin, [&](const char* key, const std::string& text) { json[key] = text; });
+}
+
+Origin origin_from(const Json& json) {
+  Origin origin;
+  for_each_text(origin, [&](const char* key, std::string& text) { text = text_of(json, key); });
+  return origin;
+}
+
+std::string describe_machine(const config::TrainOptions& options) {
+  const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
+  const at::Device device = models::resolve(options.device);
+  return fmt::format("{}, {}{}, {}, torch {}", cpu_name(), counted(static_cast<std::size_t>(threads), "thread"),
+                     device.is_cpu() ? "" : ", " + device.str(),
+                     config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
+}
+
+// Reads what the run has logged so far; empty without files. Skips corrupt lines.
+RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task) {
+  train::History logged = train::read_history(folder, kAllSteps, task.figures());
+  for (train::ValidationPoint& point : logged.validations) {
+    tasks::complete(point.figures, task.figures());
+  }
+  const std::int64_t peak = logged.peak_memory_bytes();
+  RunLog log{.training = std::move(logged.training),
+             .validation = std::move(logged.validations),
+             .samples = {},
+             .peak_memory_bytes = peak};
+  for (const Json& line : train::lines_until(folder / "samples.jsonl", kAllSteps)) {
+    log.samples.push_back({.step = line.at("step").get<std::int64_t>(),
+                           .prompt = text_of(line, "prompt"),
+                           .text = text_of(line, "text")});
+  }
+  return log;
+}
+
+void write_result(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& folder) {
+  Json json = to_json(run.result, task);
+  add_origin(run.origin, json);
+  json["finished"] = run.finished;
+  if (!run.diverged.empty()) {
+    json["diverged"] = run.diverged;
+  }
+  json["validation"] = Json::array();
+  for (const train::ValidationPoint& point : run.result.validation) {
+    Json line = {{"step", point.step}, {"seconds", point.seconds}};
+    line.update(Json(point.figures));
+    json["validation"].push_back(std::move(line));
+  }
+  write_text_file(folder / kResultFile, to_json_line(json) + "\n");
+}
+
 }  // namespace
+
+TrainedRun train_run(train::TrainRequest request, const std::string& command) {
+  const std::filesystem::path folder = request.out;
+  const tasks::Task& task = tasks::task_for(request.config, "train");
+  const bool leads = request.group == nullptr || request.group->leads();
+  TrainedRun run{
+      .seed = request.config.train.seed,
+      .origin = {.command = command, .machine = describe_machine(request.config.train), .program = program_version()}};
+  const auto finish = [&] {
+    run.log = read_run_log(folder, task);
+    run.finished = run.result.interrupted ? "" : utc_now();
+    if (leads && !run.result.interrupted) {
+      write_result(run, task, folder);
+    }
+  };
+  request.opened = [&](const train::RunData& data) {
+    run.origin.data = data;
+    if (leads) {
+      std::filesystem::remove(folder / kResultFile);  // of fewer steps
+      Json json;
+      add_origin(run.origin, json);
+      write_text_file(folder / kOriginFile, to_json_line(json) + "\n");
+    }
+  };
+  request.finished = [&](const train::TrainResult& result) {
+    run.result = result;
+    finish();  // the folder is still locked, so no other process resumes the run
+  };
+  try {
+    train::train(request);
+  } catch (const train::DivergedError& error) {
+    run.diverged = error.what();
+    run.result.parameters = cost::count_parameters(read_run_config(folder).model);
+    finish();
+  }
+  return run;
+}
 
 config::Config read_run_config(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / "config.toml";
@@ -95,23 +200,6 @@ Json to_json(const train::TrainResult& r, const tasks::Task& task) {
   return json;
 }
 
-void write_finished_run(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& folder) {
-  Json json = to_json(run.result, task);
-  json["machine"] = run.machine;
-  json["program"] = run.program;
-  json["finished"] = run.finished;
-  if (!run.diverged.empty()) {
-    json["diverged"] = run.diverged;
-  }
-  json["validation"] = Json::array();
-  for (const train::ValidationPoint& point : run.result.validation) {
-    Json line = {{"step", point.step}, {"seconds", point.seconds}};
-    line.update(Json(point.figures));
-    json["validation"].push_back(std::move(line));
-  }
-  write_text_file(folder / kResultFile, to_json_line(json) + "\n");
-}
-
 TrainedRun read_finished_run(const std::filesystem::path& folder, const config::Config& config,
                              const tasks::Task& task) {
   const std::filesystem::path file = folder / kResultFile;
@@ -120,8 +208,7 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
     return {.seed = config.train.seed,
             .result = result_from(json, task),
             .log = read_run_log(folder, task),
-            .machine = json.at("machine").get<std::string>(),
-            .program = json.value("program", ""),
+            .origin = origin_from(json),
             .finished = json.value("finished", ""),
             .diverged = json.value("diverged", "")};
   } catch (const Json::exception&) {
@@ -130,8 +217,14 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
   user_error("{}: is not the result of a finished run; remove it to train this model again", file.string());
 }
 
-TrainedRun read_logged_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task) {
+TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task) {
+  if (std::filesystem::exists(folder / kResultFile)) {
+    return read_finished_run(folder, config, task);
+  }
   TrainedRun run{.seed = config.train.seed, .result = {}, .log = read_run_log(folder, task)};
+  if (const std::filesystem::path file = folder / kOriginFile; std::filesystem::exists(file)) {
+    run.origin = origin_from(parse_json(read_text_file(file), file.string()));
+  }
   train::TrainResult& result = run.result;
   result.validation = run.log.validation;
   result.parameters = cost::count_parameters(config.model);
@@ -144,24 +237,6 @@ TrainedRun read_logged_run(const std::filesystem::path& folder, const config::Co
   }
   result.peak_memory_bytes = run.log.peak_memory_bytes;
   return run;
-}
-
-RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task) {
-  train::History logged = train::read_history(folder, kAllSteps, task.figures());
-  for (train::ValidationPoint& point : logged.validations) {
-    tasks::complete(point.figures, task.figures());
-  }
-  const std::int64_t peak = logged.peak_memory_bytes();
-  RunLog log{.training = std::move(logged.training),
-             .validation = std::move(logged.validations),
-             .samples = {},
-             .peak_memory_bytes = peak};
-  for (const Json& line : train::lines_until(folder / "samples.jsonl", kAllSteps)) {
-    log.samples.push_back({.step = line.at("step").get<std::int64_t>(),
-                           .prompt = text_of(line, "prompt"),
-                           .text = text_of(line, "text")});
-  }
-  return log;
 }
 
 std::string program_version() {

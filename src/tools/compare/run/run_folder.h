@@ -1,5 +1,5 @@
-// Reads and writes run folders for comparisons. `train` writes config.toml, metrics.jsonl and samples.jsonl;
-// result.json is added when a run has finished and also records the machine and the program version.
+// Trains runs and reads their folders. `train` writes config.toml, metrics.jsonl and samples.jsonl. run.json is added
+// when a run starts and records its origin; result.json is added when it has finished.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,23 @@
 
 namespace headroom::compare {
 
+inline constexpr const char* kOriginFile = "run.json";
 inline constexpr const char* kResultFile = "result.json";
+
+// Trains and writes both files. A run that diverges is returned with `diverged`. `request.opened` and
+// `request.finished` must not be set. `command`: the command line, if it is about this run alone.
+TrainedRun train_run(train::TrainRequest request, const std::string& command);
 
 // Reads the config that the folder's run was trained with.
 config::Config read_run_config(const std::filesystem::path& folder);
 
-// Writes `run` to the folder's result.json.
-void write_finished_run(const TrainedRun& run, const tasks::Task& task, const std::filesystem::path& folder);
-
-// Reads result.json and the logs. Throws UserError naming result.json if write_finished_run() did not write it.
+// Reads result.json and the logs. Throws UserError naming result.json if train_run() did not write it.
 TrainedRun read_finished_run(const std::filesystem::path& folder, const config::Config& config,
                              const tasks::Task& task);
 
-// Like read_finished_run(), for a run that may be unfinished: its last logged values are used as the result. `config`
-// must be the folder's.
-TrainedRun read_logged_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
-
-// Reads what the run has logged so far; empty without files. Skips corrupt lines.
-RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task);
+// Like read_finished_run(), for a run that may be unfinished: then the last logged values are used as its result.
+// `config` must be the folder's.
+TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
 
 // Returns "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
 std::string program_version();

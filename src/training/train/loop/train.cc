@@ -314,6 +314,11 @@ TrainResult train(const TrainRequest& request) {
   initial.reset();
   group.gather("");  // all have read the folder
   const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, predictions, group);
+  if (request.opened) {
+    request.opened({.training = run.data().training->identity(),
+                    .validation = run.data().validation->identity(),
+                    .tokenizer = run.data().tokenizer ? run.data().tokenizer->name() : ""});
+  }
   TrainResult result = run.finish(*writer);
   group.use_long_timeout();
   if (request.finished) {

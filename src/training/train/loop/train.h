@@ -38,6 +38,11 @@ struct TrainResult {
   tasks::Figures figures() const { return validation.empty() ? tasks::Figures() : validation.back().figures; }
 };
 
+// What a run reads, each as the description that identifies its content; empty without a tokenizer.
+struct RunData {
+  std::string training, validation, tokenizer;
+};
+
 struct TrainRequest {
   config::Config config;
   std::filesystem::path out;    // run folder
@@ -47,8 +52,10 @@ struct TrainRequest {
   // The ranks that train together, all with the same request. With fixed train.accumulate,
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = &parallel::default_group();
-  // Called at the start and at the end of training, while this process holds the folder's lock.
+  // Called before anything is read, before the first step and at the end of training, while this process holds the
+  // folder's lock.
   std::function<void()> begins = {};
+  std::function<void(const RunData&)> opened = {};
   std::function<void(const TrainResult&)> finished = {};
 };
 

@@ -1,4 +1,4 @@
-// Keeps a folder's page up to date while a run in it is being trained.
+// Writes the page of a folder again, once or whenever a run in it has logged something.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -16,8 +16,9 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/figures/summary.h"
+#include "sections.h"
 #include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/execution.h"
 #include "tools/compare/run/run_folder.h"
 
 namespace headroom::compare {
@@ -27,7 +28,34 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRefreshSeconds = 5;
-constexpr std::array<std::string_view, 4> kPageFiles = {"metrics.jsonl", "samples.jsonl", kResultFile, kRecordFile};
+constexpr std::array<std::string_view, 5> kSources = {"metrics.jsonl", "samples.jsonl", kOriginFile, kResultFile,
+                                                      kRecordFile};
+
+// Returns the result of a folder of a comparison, a sweep or a single run. Throws UserError if the folder contains none
+// of these, or nothing to show yet.
+CompareResult load_result(const fs::path& folder) {
+  if (!fs::exists(folder / kRecordFile)) {
+    CompareResult result{.kind = Kind::run};
+    result.runs.push_back(load_run(folder));
+    result.title = "Training of " + result.runs.front().name;
+    result.command = result.runs.front().trained.front().origin.command;
+    result.conclusion = conclude(result.runs);
+    return result;
+  }
+  const ComparisonRecord record = read_record(folder);
+  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
+                                    [](const PlannedModel& model) { return !model.choices.empty(); });
+  CompareResult result;
+  if (trained != record.plan.models.end()) {
+    const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
+    Runs runs(task, {});
+    result = make_result(record, runs);
+  }
+  if (result.runs.empty()) {
+    user_error("report: {}: no run has finished yet", folder.string());
+  }
+  return result;
+}
 
 // The files that the page is generated from, with their sizes and modification times.
 using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_type>>;
@@ -49,7 +77,7 @@ Stamp stamp_of(const fs::path& folder) {
   Stamp stamp;
   walk(folder, [&](const fs::directory_entry& entry) {
     std::error_code gone;  // the file is being replaced
-    if (std::find(kPageFiles.begin(), kPageFiles.end(), entry.path().filename()) != kPageFiles.end()) {
+    if (std::find(kSources.begin(), kSources.end(), entry.path().filename()) != kSources.end()) {
       stamp.emplace_back(entry.path(), entry.file_size(gone), entry.last_write_time(gone));
     }
   });
@@ -120,7 +148,7 @@ class Watcher {
         result.conclusion.push_back(std::move(left));
       }
       result.refresh_seconds = kRefreshSeconds;
-      write_page(result, folder_);
+      write_page(result, folder_ / kPageFile);
       log_progress(result);
     } catch (const UserError& error) {  // nothing to show yet
       log_debug("{}", error.what());
@@ -149,9 +177,15 @@ class Watcher {
 
 }  // namespace
 
+CompareResult report(const fs::path& folder) {
+  CompareResult result = load_result(folder);
+  write_page(result, folder / kPageFile);
+  return result;
+}
+
 CompareResult watch(const fs::path& folder) {
   if (is_in_use(folder)) {
-    log_info("{}: updated during training; Ctrl-C stops watching, not the training", (folder / "report.html").string());
+    log_info("{}: updated during training; Ctrl-C stops watching, not the training", (folder / kPageFile).string());
     Watcher(folder).until_training_ends();
   } else {
     log_info("{}: nothing is being trained there; the page is written once", folder.string());

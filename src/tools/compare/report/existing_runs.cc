@@ -1,0 +1,189 @@
+// Runs that exist: compared without training, and listed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "formatting.h"
+#include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
+#include "headroom/core/error.h"
+#include "sections.h"
+#include "tools/compare/figures/conclusions.h"
+#include "tools/compare/run/checks.h"
+#include "tools/compare/run/comparison_file.h"
+#include "tools/compare/run/run_folder.h"
+#include "training/train/record/folder.h"
+
+namespace headroom::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the folder's own name; for "." and "..", that of the folder they stand for.
+std::string name_of(const fs::path& folder) {
+  return fs::absolute(folder / "x").lexically_normal().parent_path().filename().string();
+}
+
+bool has_finished(const ComparedRun& run) {
+  return run.result().steps >= run.config.train.steps;
+}
+
+// "700" or "300 of 700".
+std::string steps_of(const ComparedRun& run) {
+  return has_finished(run) ? fmt::format("{}", run.result().steps)
+                           : fmt::format("{} of {}", run.result().steps, run.config.train.steps);
+}
+
+// Throws UserError if the recorded data differ; returns a note on runs without a record.
+std::string check_recorded_data(const std::vector<ComparedRun>& runs) {
+  std::optional<NamedData> first;
+  std::vector<std::string> unknown;
+  for (const ComparedRun& run : runs) {
+    const NamedData named{.name = run.name, .data = run.trained.front().origin.data};
+    if (named.data.validation.empty()) {
+      unknown.push_back(run.name);
+    } else {
+      check_same_data(first ? *first : first.emplace(named), named, "report");
+    }
+  }
+  return unknown.empty() ? ""
+                         : fmt::format(
+                               "An older version trained {}, without a record of the validation data and the "
+                               "tokenizer: whether they are the same for all runs was not checked.",
+                               enumerated(unknown));
+}
+
+}  // namespace
+
+ComparedRun load_run(const fs::path& folder) {
+  if (!fs::exists(folder / "config.toml")) {
+    user_error(
+        "report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json); list the runs in "
+        "its "
+        "subfolders with headroom runs",
+        folder.string());
+  }
+  ComparedRun run;
+  run.name = name_of(folder);
+  run.folder = folder;
+  run.config = read_run_config(folder);
+  run.trained.push_back(read_run(folder, run.config, run.task()));
+  const RunLog& log = run.trained.front().log;
+  if (log.training.empty() && log.validation.empty()) {
+    user_error("report: {}: metrics.jsonl is empty; the page can be made once the run has logged something",
+               folder.string());
+  }
+  run.count_costs();
+  return run;
+}
+
+CompareResult overlay(const std::vector<fs::path>& folders, const std::string& command) {
+  CompareResult result{.title = fmt::format("Comparison of {} runs", folders.size()), .command = command};
+  std::vector<NamedConfig> configs;
+  std::vector<std::string> unfinished;
+  for (const fs::path& folder : folders) {
+    if (fs::exists(folder / kRecordFile)) {
+      user_error("report: {}: is a comparison or a sweep, expected run folders; name the runs in it, or it alone",
+                 folder.string());
+    }
+    ComparedRun& run = result.runs.emplace_back(load_run(folder));
+    const bool same_name = std::count_if(folders.begin(), folders.end(),
+                                         [&](const fs::path& other) { return name_of(other) == run.name; }) > 1;
+    run.name = same_name ? folder.lexically_normal().generic_string() : run.name;
+    configs.push_back({run.name, run.config});
+    if (!has_finished(run)) {
+      unfinished.push_back(fmt::format("{} ({} steps)", run.name, steps_of(run)));
+    }
+  }
+  check_comparable(configs, "report");
+  const std::string unknown_data = check_recorded_data(result.runs);
+  result.notes = notes_on(result, {});
+  if (!unknown_data.empty()) {
+    result.notes.push_back(unknown_data);
+  }
+  if (!unfinished.empty()) {
+    result.notes.push_back(fmt::format("Not finished yet: {}.", enumerated(unfinished)));
+  }
+  result.conclusion = conclude(result.runs);
+  return result;
+}
+
+std::vector<ComparedRun> list_runs(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    user_error("runs: {}: no such folder; name the folder that holds your runs", folder.string());
+  }
+  std::vector<ComparedRun> runs;
+  const auto add = [&](const fs::path& run) {
+    if (fs::exists(run / "metrics.jsonl", error)) {
+      try {
+        runs.push_back(load_run(run));
+        runs.back().name = run.lexically_relative(folder).generic_string();
+      } catch (const UserError& unreadable) {
+        log_warning("{}; left out", unreadable.what());
+      }
+    }
+  };
+  add(folder);
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (!entry->is_directory(error)) {
+      continue;
+    }
+    if (path.filename() == "checkpoints" || fs::exists(path.parent_path() / train::kAdviceFile, error)) {
+      entry.disable_recursion_pending();  // the pilot runs of advice are not worth a line each
+    } else {
+      add(path);
+    }
+  }
+  std::sort(runs.begin(), runs.end(), [](const ComparedRun& a, const ComparedRun& b) { return a.folder < b.folder; });
+  return runs;
+}
+
+std::string render_runs(const std::vector<ComparedRun>& runs) {
+  Table table{.columns = {{.name = "run", .words = true},
+                          {.name = "validation", .words = true},
+                          {.name = "steps"},
+                          {.name = "parameters"},
+                          {.name = "tokens/s"},
+                          {.name = "time"},
+                          {.name = "finished", .words = true}},
+              .rows = {}};
+  for (const ComparedRun& run : runs) {
+    const TrainedRun& trained = run.trained.front();
+    const bool diverged = !trained.diverged.empty();
+    table.rows.push_back(
+        {{.text = run.name},
+         {.text = diverged           ? "diverged"
+                  : run.has_figure() ? fmt::format("{} {}", run.headline_kind().words, plain_number(run.headline()))
+                                     : kUnknown},
+         {.text = steps_of(run)},
+         {.text = short_number(static_cast<double>(trained.result.parameters))},
+         {.text = trained.result.tokens_per_second > 0.0 ? short_number(trained.result.tokens_per_second) : kUnknown},
+         {.text = format_duration(trained.result.seconds)},
+         {.text = trained.finished.empty() ? kUnknown : trained.finished}});
+  }
+  return runs.empty() ? "" : text_of(table);
+}
+
+Json to_json(const std::vector<ComparedRun>& runs) {
+  Json list = Json::array();
+  for (const ComparedRun& run : runs) {
+    const TrainedRun& trained = run.trained.front();
+    Json& json = list.emplace_back(Json{{"name", run.name}, {"folder", run.folder.string()}});
+    json.update(to_json(trained.result, run.task()));
+    json[run.headline_kind().name] = run.headline();
+    json["steps_wanted"] = run.config.train.steps;
+    json["diverged"] = !trained.diverged.empty();
+    for (const auto& [key, text] :
+         {std::pair("finished", &trained.finished), std::pair("command", &trained.origin.command),
+          std::pair("machine", &trained.origin.machine), std::pair("program", &trained.origin.program)}) {
+      json[key] = text->empty() ? Json() : Json(*text);
+    }
+  }
+  return list;
+}
+
+}  // namespace headroom::compare
