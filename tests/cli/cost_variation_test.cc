@@ -38,6 +38,38 @@ TEST(CostVariation, HeadsOfAModelCostWhatTheRecipesOfThemDo) {
   }
 }
 
+// Transformer-MGK's Figures 3 and 13: with half the heads, a mixture costs less, and its advantage grows with the
+// heads.
+TEST(CostVariation, ConfigsHaveTheirOwnValues) {
+  for (const auto& [mixture, baseline] : {std::pair("mgk/lra_retrieval_mgk_h4", "mgk/lra_retrieval_softmax_h8"),
+                                          std::pair("mgk/lra_retrieval_mlk_h4", "mgk/lra_retrieval_linear_h8")}) {
+    two_models();  // sets HEADROOM_HOME
+    const std::vector<cost::NamedConfig> models = {{mixture, config::load_config(mixture)},
+                                                   {baseline, config::load_config(baseline)}};
+    const config::Variation heads = config::parse_variation("model.attention.n_heads=1:2,2:4,4:8", "cost: --vary");
+    const std::vector<cost::NamedConfig> all = varied(models, heads);
+    ASSERT_EQ(all.size(), 6U);
+    EXPECT_EQ(all[2].second.model.attention.n_heads, 4);
+    EXPECT_EQ(all[5].first, std::string(baseline) + " n_heads=8");
+    const auto saved = [&](std::size_t i) {
+      const config::Config &own = all[i].second, &other = all[i + 3].second;
+      const auto step = [](const config::Config& c) {
+        return cost::executed_cost(c.model, c.whole_sequences()).step_macs;
+      };
+      return std::vector<std::int64_t>{
+          cost::count_parameters(other.model) - cost::count_parameters(own.model),
+          cost::paper_cost(other.model).attention_macs - cost::paper_cost(own.model).attention_macs,
+          step(other) - step(own)};
+    };
+    for (std::size_t figure = 0; figure < 3; ++figure) {
+      EXPECT_GT(saved(0)[figure], 0) << mixture << " " << figure;
+      EXPECT_GT(saved(1)[figure], saved(0)[figure]) << mixture << " " << figure;
+      EXPECT_GT(saved(2)[figure], saved(1)[figure]) << mixture << " " << figure;
+    }
+    EXPECT_NE(drawn(models, heads, all).find("n_heads of lra_retrieval_m"), std::string::npos);
+  }
+}
+
 TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
   const std::vector<cost::NamedConfig> models = two_models();
   for (const char* text : {"model.attention.n_heads=1,2,4", "model.norm=rms,layer", "model.attention.n_heads=4,2"}) {
@@ -61,6 +93,7 @@ TEST(CostVariation, RefusesWhatDoesNotSuit) {
   };
   EXPECT_TRUE(refused("model.heads=1,2").find("--vary") != std::string::npos) << refused("model.heads=1,2");
   EXPECT_TRUE(refused("model.attention.n_heads=0").find("--vary") != std::string::npos);
+  EXPECT_TRUE(refused("model.attention.n_heads=1:2:4").find("has 3 values for 2 configs") != std::string::npos);
   EXPECT_TRUE(refused("model.attention.n_kv_heads=3").starts_with("--vary: model.attention.n_kv_heads: "));
 }
 

@@ -72,7 +72,7 @@ int run_test(const Evaluate& command, const EngineRequest& request) {
                                      .run = checkpoint.config.data,
                                      .shots = command.shots,
                                      .shots_from = command.shots_from,
-                                     .beginning = prefix_of(command.begin, checkpoint),
+                                     .prefix = prefix_of(command.begin, checkpoint),
                                      .items = !command.items.empty(),
                                      .by_shots = command.by_shots,
                                      .options = {.batch_size = command.batch_size,

@@ -104,7 +104,10 @@ void add_cost(Program& program) {
   add_set(command, options->set);
   command.add_option("--paper", options->paper, "compare every figure of a paper's cost tables with the computed one")
       ->type_name("switchhead|moa|dcmha|mgk");
-  command.add_option("--vary", options->vary, "a key and its values: show the costs of every CONFIG with each value")
+  command
+      .add_option("--vary", options->vary,
+                  "a key and its values: show the costs of every CONFIG with each value; V:W gives the first CONFIG V "
+                  "and the second W")
       ->type_name("KEY=V1,V2,...");
   add_text(command, "--plot", options->plot, "FILE", "with --vary: SVG file to write, with the costs over the values");
   command

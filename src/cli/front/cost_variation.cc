@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <ranges>
 
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
+#include "headroom/core/error.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cli {
@@ -14,6 +16,22 @@ namespace {
 
 std::string last_part(const std::string& text, char separator) {
   return text.substr(text.rfind(separator) + 1);
+}
+
+// Returns the value for config `i` of `n`.
+std::string value_for(const std::string& value, std::size_t i, std::size_t n) {
+  std::vector<std::string> each;
+  for (const auto part : std::views::split(value, ':')) {
+    each.emplace_back(part.begin(), part.end());
+  }
+  if (each.size() == 1) {
+    return value;
+  }
+  if (each.size() != n) {
+    user_error("cost: --vary: {} has {} values for {} configs; give one value for all, or one for each", value,
+               each.size(), n);
+  }
+  return each[i];
 }
 
 // The position of each value on the x axis: increasing numbers at their value, other values at equal distances.
@@ -43,8 +61,10 @@ Places places_of(const std::vector<std::string>& values) {
 std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& configs,
                                       const config::Variation& variation) {
   std::vector<cost::NamedConfig> all;
-  for (const auto& [name, config] : configs) {
-    for (const std::string& value : variation.values) {
+  for (std::size_t i = 0; i < configs.size(); ++i) {
+    const auto& [name, config] = configs[i];
+    for (const std::string& values : variation.values) {
+      const std::string value = value_for(values, i, configs.size());
       config::Config changed = config;
       config::change(changed, {variation.key + "=" + value}, "--vary");
       const std::string described = fmt::format("{} {}={}", name, last_part(variation.key, '.'), value);
@@ -57,14 +77,22 @@ std::vector<cost::NamedConfig> varied(const std::vector<cost::NamedConfig>& conf
 
 std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::Variation& variation,
                   const std::vector<cost::NamedConfig>& all) {
-  const Places places = places_of(variation.values);
+  std::vector<std::string> values;
+  bool same = true;
+  for (const std::string& value : variation.values) {
+    values.push_back(value_for(value, 0, configs.size()));
+    same = same && values.back() == value;
+  }
+  const Places places = places_of(values);
   const auto chart = [&](const char* title) {
-    return draw::LineChart{.title = title,
-                           .x_label = variation.key,
-                           .lines = {},
-                           .y = draw::YScale::from_zero,
-                           .name_room = 24,
-                           .x_names = places.names};
+    return draw::LineChart{
+        .title = title,
+        .x_label = same ? variation.key
+                        : fmt::format("{} of {}", last_part(variation.key, '.'), last_part(configs.front().first, '/')),
+        .lines = {},
+        .y = draw::YScale::from_zero,
+        .name_room = 24,
+        .x_names = places.names};
   };
   draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, a layer and sequence"),
                   step = chart("MACs of a training step");

@@ -173,11 +173,7 @@ class CircuitsAnalysis : public Analysis {
         {.caption = fmt::format("contributions of heads to \u201c{}\u201d after {} tokens", display_text(text), t),
          .remark = "integrated gradients of its log-probability, by layer and head; one colour for positive "
                    "contributions, one for negative",
-         .markup = draw::heat_map({.title = "contributions of heads",
-                                   .cells = cells_of(all),
-                                   .shade = {.full = all.abs().max().item<double>()},
-                                   .row_names = names,
-                                   .column_label = "head"})});
+         .markup = heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)});
     const auto best = all.argmax().item<std::int64_t>();
     found.summary =
         fmt::format("largest contribution to \u201c{}\u201d (ln p = {:.3f}): {:.3f} by {} head {}; residual {:.1e}",

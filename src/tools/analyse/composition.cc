@@ -102,8 +102,7 @@ class CompositionAnalysis : public Analysis {
       const at::Tensor terms = composed_terms(maps, before);
       StageSums& sums = sums_[key_of(layer, stages_[s])];
       const double pairs = visible.sum().item<double>() * static_cast<double>(before.size(0));
-      const at::Tensor size = (terms.abs() * visible).sum({1, 2, 3}).to(at::kDouble).to(at::kCPU);
-      sums.size = sums.size.defined() ? sums.size + size : size;
+      add_to(sums.size, (terms.abs() * visible).sum({1, 2, 3}).to(at::kDouble).to(at::kCPU));
       sums.composed += (after.abs() * visible).sum().item<double>();
       sums.pairs += pairs;
       sums.residual = std::max(sums.residual, ((terms.sum(0) - after) * visible).abs().max().item<double>());
@@ -173,11 +172,10 @@ class CompositionAnalysis : public Analysis {
     found.figures.push_back(
         {.caption = stages_[stage] == "pre" ? "terms before the softmax" : "terms after the softmax",
          .remark = "mean absolute value of each term (DCMHA, Eq. 7) as a share of the layer's total",
-         .markup = draw::heat_map({.title = "size of the terms",
-                                   .cells = cells_of(shares),
-                                   .shade = {.full = 1.0},
-                                   .row_names = names,
-                                   .column_names = {"base", "q map", "q gate", "k map", "k gate"}})});
+         .markup = heat_map_of({.title = "size of the terms",
+                                .row_names = names,
+                                .column_names = {"base", "q map", "q gate", "k map", "k gate"}},
+                               shares, /*full=*/1.0)});
     return all;
   }
 

@@ -19,12 +19,10 @@ at::Tensor sum_of_squares(const std::vector<Circuit>& heads) {
   for (const Circuit& head : heads) {
     at::Tensor inner;  // sum of r^T r
     for (const at::Tensor& r : head.right) {
-      const at::Tensor square = r.t().mm(r);
-      inner = inner.defined() ? inner + square : square;
+      add_to(inner, r.t().mm(r));
     }
     for (const at::Tensor& l : head.left) {
-      const at::Tensor square = l.mm(inner).mm(l.t());
-      sum = sum.defined() ? sum + square : square;
+      add_to(sum, l.mm(inner).mm(l.t()));
     }
   }
   return sum;

@@ -304,14 +304,10 @@ class ExpertsAnalysis : public Analysis {
       rows.push_back((count / count.sum(-1, /*keepdim=*/true).clamp_min(1.0)).view({-1}));
       row_names.push_back(layer_name(name));
     }
-    const at::Tensor all = at::stack(rows);
     return {.caption = kind + ": load of each expert",
             .remark = "share of the tokens routed within its head; one row per layer, experts grouped by head",
-            .markup = draw::heat_map({.title = "load of each expert",
-                                      .cells = cells_of(all),
-                                      .shade = {.full = all.max().item<double>()},
-                                      .row_names = row_names,
-                                      .column_label = "expert"})};
+            .markup = heat_map_of({.title = "load of each expert", .row_names = row_names, .column_label = "expert"},
+                                  at::stack(rows))};
   }
 
   // The word tables of MoA, Table 4, one per router.

@@ -9,23 +9,15 @@
 #include "measures.h"
 
 namespace headroom::analyse {
-namespace {
-
-// Returns each head's weight from query n + i to key i + 1, the token after its previous occurrence: [H, n].
-at::Tensor prefix_by_query(const at::Tensor& weights, std::int64_t n) {
-  return weights.narrow(1, n, n).narrow(2, 1, n).diagonal(0, 1, 2);
-}
-
-}  // namespace
 
 at::Tensor prefix_matching(const at::Tensor& weights, std::int64_t n) {
-  return prefix_by_query(weights, n).mean(-1);
+  return weights.narrow(1, n, n).narrow(2, 1, n).diagonal(0, 1, 2);
 }
 
 at::Tensor copying(const at::Tensor& logits, const at::Tensor& attended) {
   const at::Tensor raised = (logits - logits.mean(-1, /*keepdim=*/true)).clamp_min(0.0);
   const at::Tensor all = raised.sum(-1, /*keepdim=*/true);
-  return (raised / all.clamp_min(1e-30) * attended).sum(-1).mean(-1);
+  return (raised / all.clamp_min(1e-30) * attended).sum(-1);
 }
 
 namespace {
@@ -118,19 +110,11 @@ class InductionAnalysis : public Analysis {
       const at::Tensor logits = head_outputs(runner, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
       // The summed weight on both occurrences of each token.
       const at::Tensor attended = weights.narrow(1, n, n).unflatten(2, {2, n}).sum(2);
-      add(runner, layer.name, prefix_by_query(weights, n), copying_by_query(logits, attended), routing);
+      add(runner, layer.name, prefix_matching(weights, n), copying(logits, attended), routing);
       if (shown_.find(layer.name) == shown_.end()) {
         shown_[layer.name] = weights.to(at::kCPU);
       }
     }
-  }
-
-  static at::Tensor copying_by_query(const at::Tensor& logits, const at::Tensor& attended) {
-    std::vector<at::Tensor> each;
-    for (std::int64_t i = 0; i < logits.size(1); ++i) {
-      each.push_back(copying(logits.narrow(1, i, 1), attended.narrow(1, i, 1)));
-    }
-    return at::stack(each, 1);
   }
 
   // `prefix` and `copy` are [H, n].
@@ -192,11 +176,8 @@ class InductionAnalysis : public Analysis {
     const auto figure = [&](const std::string& caption, const char* remark, const at::Tensor& values) {
       found.figures.push_back({.caption = caption + back,
                                .remark = remark,
-                               .markup = draw::heat_map({.title = caption,
-                                                         .cells = cells_of(values),
-                                                         .shade = {.full = 1.0},
-                                                         .row_names = names,
-                                                         .column_label = "head"})});
+                               .markup = heat_map_of({.title = caption, .row_names = names, .column_label = "head"},
+                                                     values, /*full=*/1.0)});
     };
     figure("prefix matching", "attention to the token after the previous occurrence of the current one", prefix);
     figure("copying", "share of a head's positive effect on the logits that falls on the tokens it attends to", copy);
@@ -218,11 +199,8 @@ class InductionAnalysis : public Analysis {
     found.figures.push_back(
         {.caption = fmt::format("{} head {} on repeated random tokens{}", best.layer, best.head, back),
          .remark = "an induction head shows a line one key to the right of the first half's diagonal",
-         .markup = draw::heat_map({.title = "the best head's map",
-                                   .cells = cells_of(weights),
-                                   .shade = {.full = weights.max().item<double>()},
-                                   .row_label = "query",
-                                   .column_label = "key"})});
+         .markup =
+             heat_map_of({.title = "the best head's map", .row_label = "query", .column_label = "key"}, weights)});
   }
 
   std::map<std::string, InductionSums, std::less<>> sums_;

@@ -114,6 +114,10 @@ at::Tensor Replacer::observe(std::string_view name, at::Tensor value) {
   return found == instead.end() ? value : found->second.to(value.scalar_type()).expand(value.sizes()).contiguous();
 }
 
+void add_to(at::Tensor& sum, const at::Tensor& more) {
+  sum = sum.defined() ? sum + more : more;
+}
+
 draw::Cells cells_of(const at::Tensor& matrix) {
   const at::Tensor flat = matrix.detach().to(at::kCPU, at::kFloat).contiguous();
   if (flat.dim() != 2) {
@@ -147,10 +151,14 @@ std::string display_text(std::string_view token) {
   return blank ? std::string("\u2423") : text.front() == ' ' ? text.substr(1) : text;
 }
 
-std::string small_map(draw::HeatMap map, const at::Tensor& values) {
+std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full) {
   map.cells = cells_of(values);
-  map.shade.full = values.abs().max().item<double>();
-  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), draw::heat_map(map));
+  map.shade.full = full > 0.0 ? full : values.abs().max().item<double>();
+  return draw::heat_map(map);
+}
+
+std::string small_map(const draw::HeatMap& map, const at::Tensor& values) {
+  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), heat_map_of(map, values));
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {

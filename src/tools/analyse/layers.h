@@ -61,6 +61,8 @@ class Replacer : public nn::Recorder {
   at::Tensor observe(std::string_view name, at::Tensor value) override;
 };
 
+// Adds to a sum that may be undefined.
+void add_to(at::Tensor& sum, const at::Tensor& more);
 draw::Cells cells_of(const at::Tensor& matrix);
 std::vector<double> to_vector(const at::Tensor& vector);
 // Returns the text of each token of a sequence [T].
@@ -69,8 +71,10 @@ std::vector<std::string> token_texts(const ModelRunner& runner, const at::Tensor
 // Formats a token as a label: without its leading blank, with symbols for line ends and tabs.
 std::string display_text(std::string_view token);
 
-// A titled map for a grid of maps. The colour scale ends at the largest absolute value.
-std::string small_map(draw::HeatMap map, const at::Tensor& values);
+// Draws a matrix. The colour scale ends at `full`; 0: at the largest absolute value.
+std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full = 0.0);
+// The same under its title, for a grid of maps.
+std::string small_map(const draw::HeatMap& map, const at::Tensor& values);
 // An HTML table. Cells are markup; numeric columns are right-aligned.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 

@@ -17,13 +17,14 @@ at::Tensor matrix_ranks(const at::Tensor& matrices, double threshold);
 // induction.cc. The two scores of an induction head (Olsson et al. 2022; SwitchHead, section 4). The input is a
 // sequence of n different tokens, repeated once.
 //
-// Returns the mean attention weight from a token of the second half to the token after its first occurrence, [H], in
-// 0..1. `weights` is [H, 2 n, 2 n].
+// Returns the weight from each token of the second half to the token after its first occurrence, [H, n]. `weights` is
+// [H, 2 n, 2 n].
 at::Tensor prefix_matching(const at::Tensor& weights, std::int64_t n);
-// Returns the share of a head's positive effect on the logits that falls on the tokens it attends to, [H]. `logits` [H,
-// n, n] are the head's contributions to the logits of the n tokens at each query of the second half; they are centred
-// and negative values are clamped to 0. `attended` [H, n, n] is each query's weight on each token. A score of 1 means
-// that the head raises only tokens it attends to; 1 / n means that its effect is independent of its attention.
+// Returns the share of a head's positive effect on the logits that falls on the tokens it attends to, by query, [H, n].
+// `logits` [H, n, n] are the head's contributions to the logits of the n tokens at each query of the second half; they
+// are centred and negative values are clamped to 0. `attended` [H, n, n] is each query's weight on each token. A score
+// of 1 means that the head raises only tokens it attends to; 1 / n means that its effect is independent of its
+// attention.
 at::Tensor copying(const at::Tensor& logits, const at::Tensor& attended);
 
 // diversity.cc. Measures how much the circuits of a layer's heads differ (DCMHA, Figure 5; Cordonnier et al. 2020).

@@ -31,8 +31,9 @@ class MixtureAnalysis : public Analysis {
       return;
     }
     if (value_of(name) == "responsibilities") {
-      add(component_sums_[layer], (value[0].to(at::kDouble) * weights_).sum({2, 3}).to(at::kCPU));  // of [R, H, T, S]
-      add(weight_sums_[layer], weights_.sum({1, 2}).to(at::kCPU));
+      add_to(component_sums_[layer],
+             (value[0].to(at::kDouble) * weights_).sum({2, 3}).to(at::kCPU));  // of [R, H, T, S]
+      add_to(weight_sums_[layer], weights_.sum({1, 2}).to(at::kCPU));
       return;
     }
     const auto r = static_cast<std::size_t>(component_of(value_of(name)));
@@ -72,8 +73,6 @@ class MixtureAnalysis : public Analysis {
 
  private:
   bool has_shares() const { return options_.score->has_scores(); }  // linear attention sums its keys
-
-  static void add(at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; }
 
   // Returns 0 for "k", 1 for "k2", and so on; -1 for values other than keys.
   static std::int64_t component_of(std::string_view value) {

@@ -62,17 +62,15 @@ class RankAnalysis : public Analysis {
       return found;
     }
     found.metrics["mean_share"] = sum / n;
-    const at::Tensor shades = at::stack(rows);
     found.figures.push_back(
         {.caption = "rank of attention matrices",
          .remark = fmt::format("one row per layer; the shade is the share of matrices with that rank, counting "
                                "singular values of at least {}",
                                kThreshold),
-         .markup = draw::heat_map({.title = "distribution of ranks by layer",
-                                   .cells = cells_of(shades),
-                                   .shade = {.full = shades.max().item<double>()},
-                                   .row_names = names,
-                                   .column_label = "rank as a share of full rank, 0 to 1"})});
+         .markup = heat_map_of({.title = "distribution of ranks by layer",
+                                .row_names = names,
+                                .column_label = "rank as a share of full rank, 0 to 1"},
+                               at::stack(rows))});
     found.summary = fmt::format("mean rank of attention matrices: {:.1f}% of full rank", 100.0 * sum / n);
     return found;
   }

@@ -29,11 +29,7 @@ at::Tensor find_layer_parameter(const LayerInfo& layer, std::string_view name) {
 }
 
 at::Tensor layer_parameter(const LayerInfo& layer, std::string_view name) {
-  at::Tensor found = find_layer_parameter(layer, name);
-  if (!found.defined()) {
-    fail("attribution: the model has no parameter {}{}", layer.scope, name);
-  }
-  return found;
+  return layer.parameters.at(layer.scope + std::string(name)).detach();
 }
 
 const at::Tensor& required_value(const LayerValues& values, std::string_view name) {

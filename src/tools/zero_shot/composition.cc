@@ -22,6 +22,11 @@ struct NamedRow {
   std::string where;
 };
 
+NamedRow named_row(int task, std::string_view text, const std::string& where) {
+  const data::CompositionSubtask of = data::composition_subtask(task);
+  return {.subset = of.block + "/" + of.pattern, .row = data::parse_composition_row(text, where), .where = where};
+}
+
 int task_number(const Json& row, const std::string& where) {
   constexpr std::string_view kPrefix = "task";
   const std::string id = text_in(row, "task_id", where);
@@ -37,10 +42,7 @@ std::vector<NamedRow> read_rows(const std::vector<data::Document>& documents) {
   std::vector<NamedRow> rows;
   for (const data::Document& document : documents) {
     for_each_row(document, [&](const Json& row, const std::string& where) {
-      const data::CompositionSubtask task = data::composition_subtask(task_number(row, where));
-      rows.push_back({.subset = task.block + "/" + task.pattern,
-                      .row = data::parse_composition_row(text_in(row, "texts", where), where),
-                      .where = where});
+      rows.push_back(named_row(task_number(row, where), text_in(row, "texts", where), where));
     });
   }
   return rows;
@@ -56,11 +58,7 @@ std::vector<NamedRow> generate_rows(const config::DataOptions& options) {
   std::vector<NamedRow> rows;
   for (std::int64_t i = 0; i < generated.rows; ++i) {
     const data::GeneratedRow row = data::generated_row(generated, i);
-    const data::CompositionSubtask task = data::composition_subtask(row.task);
-    const std::string where = fmt::format("generated row {}", i);
-    rows.push_back({.subset = task.block + "/" + task.pattern,
-                    .row = data::parse_composition_row(row.text, where),
-                    .where = where});
+    rows.push_back(named_row(row.task, row.text, fmt::format("generated row {}", i)));
   }
   return rows;
 }
@@ -91,13 +89,13 @@ ZeroShotResult evaluate_composition(const models::LanguageModel& model, const to
   std::vector<std::size_t> counts;  // sequences per row
   for (const NamedRow& row : rows) {
     std::vector<tasks::Sequence> answers = tasks::answers_of(
-        row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.beginning});
+        row.row, {.tokenizer = tokenizer, .model = model.options(), .where = row.where, .prefix = request.prefix});
     counts.push_back(answers.size());
     std::move(answers.begin(), answers.end(), std::back_inserter(sequences));
   }
   const tasks::Scores scores = tasks::score(model, sequences, request.options, "evaluate composition");
   ZeroShotResult result{.task = request.task,
-                        .begin = request.beginning.kind,
+                        .begin = request.prefix.kind,
                         .perplexity = true,
                         .mean_of_subsets = false,
                         .truncated = scores.truncated,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
@@ -95,12 +96,8 @@ class CbtStory {
     constexpr std::string_view kPlace = "XXXXX";
     constexpr std::size_t kCandidates = 10;
     std::vector<std::string_view> fields;
-    for (std::size_t tab = 0; tab != std::string_view::npos; line.remove_prefix(tab + 1)) {
-      tab = line.find('\t');
-      fields.push_back(line.substr(0, tab));
-      if (tab == std::string_view::npos) {
-        break;
-      }
+    for (const auto field : std::views::split(line, '\t')) {
+      fields.emplace_back(field.begin(), field.end());
     }
     const std::string_view sentence = trimmed(fields.front());
     const std::size_t place = sentence.find(kPlace);

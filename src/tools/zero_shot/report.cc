@@ -9,8 +9,8 @@
 namespace headroom::zero_shot {
 namespace {
 
-double standard_error(double p, std::int64_t n) {
-  return n < 2 ? 0.0 : std::sqrt(p * (1.0 - p) / static_cast<double>(n - 1));
+double squared_error(double accuracy, std::int64_t questions) {
+  return questions < 2 ? 0.0 : accuracy * (1.0 - accuracy) / static_cast<double>(questions - 1);
 }
 
 std::string_view begin_name(tasks::PrefixKind begin) {
@@ -20,15 +20,9 @@ std::string_view begin_name(tasks::PrefixKind begin) {
 }
 
 std::string_view in_words(tasks::PrefixKind begin) {
-  switch (begin) {
-    case tasks::PrefixKind::none:
-      return "texts without a prefix";
-    case tasks::PrefixKind::line_end:
-      return "texts after a line end";
-    case tasks::PrefixKind::bos:
-      return "texts after bos";
-  }
-  return "";
+  return begin == tasks::PrefixKind::none       ? "texts without a prefix"
+         : begin == tasks::PrefixKind::line_end ? "texts after a line end"
+                                                : "texts after bos";
 }
 
 double perplexity(const ZeroShotResult& result, const Tally& tally) {
@@ -38,10 +32,10 @@ double perplexity(const ZeroShotResult& result, const Tally& tally) {
 Json figures_of(const ZeroShotResult& result, const Tally& tally) {
   Json figures;
   figures["acc,none"] = tally.accuracy();
-  figures["acc_stderr,none"] = standard_error(tally.accuracy(), tally.questions);
+  figures["acc_stderr,none"] = std::sqrt(squared_error(tally.accuracy(), tally.questions));
   if (result.normalised) {
     figures["acc_norm,none"] = tally.accuracy_normalised();
-    figures["acc_norm_stderr,none"] = standard_error(tally.accuracy_normalised(), tally.questions);
+    figures["acc_norm_stderr,none"] = std::sqrt(squared_error(tally.accuracy_normalised(), tally.questions));
   }
   if (result.perplexity) {
     figures["perplexity,none"] = perplexity(result, tally);
@@ -88,6 +82,45 @@ Json groups_json(const ZeroShotResult& result, const std::map<Key, Tally>& group
 }
 
 }  // namespace
+
+Tally& Tally::operator+=(const Tally& other) {
+  questions += other.questions;
+  right += other.right;
+  right_normalised += other.right_normalised;
+  log_probability += other.log_probability;
+  tokens += other.tokens;
+  return *this;
+}
+
+Tally ZeroShotResult::whole() const {
+  Tally sum;
+  for (const auto& [name, tally] : subsets) {
+    sum += tally;
+  }
+  return sum;
+}
+
+double ZeroShotResult::accuracy() const {
+  if (!mean_of_subsets) {
+    return whole().accuracy();
+  }
+  double sum = 0.0;
+  for (const auto& [name, tally] : subsets) {
+    sum += tally.accuracy();
+  }
+  return sum / static_cast<double>(subsets.size());
+}
+
+double ZeroShotResult::accuracy_error() const {
+  if (!mean_of_subsets) {
+    return std::sqrt(squared_error(accuracy(), whole().questions));
+  }
+  double sum = 0.0;
+  for (const auto& [name, tally] : subsets) {
+    sum += squared_error(tally.accuracy(), tally.questions);
+  }
+  return std::sqrt(sum) / static_cast<double>(subsets.size());
+}
 
 Json to_json(const ZeroShotResult& result) {
   Json document = {{"task", result.task},

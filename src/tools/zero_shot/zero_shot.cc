@@ -31,36 +31,6 @@ const Benchmark& benchmark_named(const std::string& name) {
   return *found;
 }
 
-// Draws the solved examples that precede questions.
-class FewShotExamples {
- public:
-  // `own`: the pool is the question set itself; the question being asked is then excluded.
-  FewShotExamples(const std::vector<Question>& pool, std::int64_t shots, bool own)
-      : pool_(pool), shots_(shots), own_(own) {}
-
-  // Returns the text before question `asked`, which is identical for every model.
-  std::string before(std::size_t asked) const {
-    Random random(mix(0, asked));
-    std::vector<std::size_t> drawn;
-    std::string text;
-    while (std::ssize(drawn) < shots_) {
-      const auto draw = static_cast<std::size_t>(random.below(pool_.size()));
-      if ((own_ && draw == asked) || std::find(drawn.begin(), drawn.end(), draw) != drawn.end()) {
-        continue;
-      }
-      drawn.push_back(draw);
-      const AnswerChoice& right = pool_[draw].choices[pool_[draw].gold];
-      text += right.context + right.continuation + "\n\n";
-    }
-    return text;
-  }
-
- private:
-  const std::vector<Question>& pool_;
-  std::int64_t shots_;
-  bool own_;
-};
-
 struct BenchmarkData {
   QuestionSets asked;
   QuestionSets solved;  // the pool of examples; empty: use the other questions of the task
@@ -73,18 +43,35 @@ struct BenchmarkData {
     const auto same = solved.find(subset);
     return same == solved.end() ? solved.begin()->second : same->second;
   }
+  // Returns the solved examples that precede question `i` of a subset, identical for every model. Examples drawn from
+  // the questions themselves exclude the one being asked.
+  std::string examples(const std::string& subset, std::size_t i, std::int64_t shots) const {
+    const std::vector<Question>& pool = pool_for(subset);
+    Random random(mix(0, i));
+    std::vector<std::size_t> drawn;
+    std::string text;
+    while (std::ssize(drawn) < shots) {
+      const auto draw = static_cast<std::size_t>(random.below(pool.size()));
+      if ((own() && draw == i) || std::find(drawn.begin(), drawn.end(), draw) != drawn.end()) {
+        continue;
+      }
+      drawn.push_back(draw);
+      const AnswerChoice& right = pool[draw].choices[pool[draw].gold];
+      text += right.context + right.continuation + "\n\n";
+    }
+    return text;
+  }
 };
 
 std::vector<tasks::Sequence> sequences_of(const BenchmarkData& questions, const tokenizers::Tokenizer& tokenizer,
                                           const ZeroShotRequest& request) {
   std::vector<tasks::Sequence> sequences;
   for (const auto& [subset, asked] : questions.asked) {
-    const FewShotExamples examples(questions.pool_for(subset), request.shots, questions.own());
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      const std::string before = examples.before(i);
+      const std::string before = questions.examples(subset, i, request.shots);
       for (const AnswerChoice& choice : asked[i].choices) {
         sequences.push_back(tasks::to_sequence(tokenizer, before + choice.context, choice.continuation, asked[i].where,
-                                               request.beginning));
+                                               request.prefix));
       }
     }
   }
@@ -207,7 +194,7 @@ ZeroShotResult evaluate_questions(const models::LanguageModel& model, const toke
   ZeroShotResult result{.task = request.task,
                         .shots = request.shots,
                         .shots_from = (questions.own() ? request.data : request.shots_from).string(),
-                        .begin = request.beginning.kind,
+                        .begin = request.prefix.kind,
                         .normalised = benchmark.scoring == Scoring::choice,
                         .perplexity = benchmark.scoring == Scoring::greedy || benchmark.scoring == Scoring::target,
                         .of_tokens = benchmark.scoring == Scoring::target,
@@ -243,51 +230,7 @@ ZeroShotResult evaluate_questions(const models::LanguageModel& model, const toke
   return result;
 }
 
-double squared_error(const Tally& tally) {
-  const double p = tally.accuracy();
-  return tally.questions < 2 ? 0.0 : p * (1.0 - p) / static_cast<double>(tally.questions - 1);
-}
-
 }  // namespace
-
-Tally& Tally::operator+=(const Tally& other) {
-  questions += other.questions;
-  right += other.right;
-  right_normalised += other.right_normalised;
-  log_probability += other.log_probability;
-  tokens += other.tokens;
-  return *this;
-}
-
-Tally ZeroShotResult::whole() const {
-  Tally sum;
-  for (const auto& [name, tally] : subsets) {
-    sum += tally;
-  }
-  return sum;
-}
-
-double ZeroShotResult::accuracy() const {
-  if (!mean_of_subsets) {
-    return whole().accuracy();
-  }
-  double sum = 0.0;
-  for (const auto& [name, tally] : subsets) {
-    sum += tally.accuracy();
-  }
-  return sum / static_cast<double>(subsets.size());
-}
-
-double ZeroShotResult::accuracy_error() const {
-  if (!mean_of_subsets) {
-    return std::sqrt(squared_error(whole()));
-  }
-  double sum = 0.0;
-  for (const auto& [name, tally] : subsets) {
-    sum += squared_error(tally);
-  }
-  return std::sqrt(sum) / static_cast<double>(subsets.size());
-}
 
 std::vector<std::string> zero_shot_tasks() {
   std::vector<std::string> names;

@@ -31,7 +31,7 @@ struct ZeroShotRequest {
   std::int64_t shots = 0;      // solved examples before each question
   // A file, folder or archive with examples; empty: use the other questions of `data`, with a warning.
   std::filesystem::path shots_from;
-  tasks::Prefix beginning;
+  tasks::Prefix prefix;
   bool items = false;     // whether to return items
   bool by_shots = false;  // composition: whether to return by_shots
   tasks::EvaluateOptions options;

@@ -15,18 +15,18 @@ TEST(Induction, PrefixMatchingOfKnownWeights) {
     perfect[0][kHalf + i][i + 1] = 1.0;
     perfect[1][kHalf + i][i] = 1.0;  // attends to the token itself
   }
-  const at::Tensor score = prefix_matching(perfect, kHalf);
+  const at::Tensor score = prefix_matching(perfect, kHalf).mean(-1);
   EXPECT_EQ(score[0].item<float>(), 1.0F);
   EXPECT_EQ(score[1].item<float>(), 0.0F);
-  EXPECT_NEAR(prefix_matching(at::full({1, 10, 10}, 0.1), kHalf).item<double>(), 0.1, 1e-6);
+  EXPECT_NEAR(prefix_matching(at::full({1, 10, 10}, 0.1), kHalf).mean().item<double>(), 0.1, 1e-6);
 }
 
 TEST(Induction, CopyingOfKnownLogits) {
   const at::Tensor looks = at::eye(6).unsqueeze(0);
-  EXPECT_NEAR(copying(at::eye(6).unsqueeze(0) * 3.0, looks).item<double>(), 1.0, 1e-6);
-  EXPECT_NEAR(copying(-at::eye(6).unsqueeze(0), looks).item<double>(), 0.0, 1e-6) << "lowers the attended token";
+  EXPECT_NEAR(copying(at::eye(6).unsqueeze(0) * 3.0, looks).mean().item<double>(), 1.0, 1e-6);
+  EXPECT_NEAR(copying(-at::eye(6).unsqueeze(0), looks).mean().item<double>(), 0.0, 1e-6) << "lowers the attended token";
   const at::Tensor other = at::eye(6).roll(1, 0).unsqueeze(0);
-  EXPECT_NEAR(copying(other, looks).item<double>(), 0.0, 1e-6) << "raises another token";
+  EXPECT_NEAR(copying(other, looks).mean().item<double>(), 0.0, 1e-6) << "raises another token";
 }
 
 // A hand-made induction head. The residual stream holds one-hot vectors of the token, the position and the previous

@@ -13,6 +13,10 @@ namespace zero_shot_test {
 
 using namespace tasks::byte_scores;
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 class ZeroShot : public testing::Test {
  protected:
   ZeroShotResult run(const std::string& task, const std::string& name, const std::string& content,
@@ -83,33 +87,29 @@ TEST_F(ZeroShot, LambadaIsGreedy) {
   EXPECT_NEAR(tally.log_probability, sum("every token", " rests") + sum("the head", " room"), 1e-4);
   EXPECT_NEAR(to_json(plain)["results"]["lambada"]["perplexity,none"].get<double>(),
               std::exp(-tally.log_probability / 2), 1e-9);
-  EXPECT_NE(refusal("lambada", "one.txt", "word\n").find("one.txt:1: must be a text of several words"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("lambada", "one.txt", "word\n"), "one.txt:1: must be a text of several words");
 }
 
 TEST_F(ZeroShot, RefusesTheRowsOfAnotherTest) {
   const std::string four = R"({"query": "q", "choices": ["a", "b", "c", "d"], "gold": 1})";
-  EXPECT_NE(refusal("piqa", "arc_easy.jsonl", four)
-                .find("arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2"),
-            std::string::npos);
-  EXPECT_NE(refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})")
-                .find("has 2 choices, but --task is arc_easy, whose questions have 3 to 5"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("piqa", "arc_easy.jsonl", four),
+               "arc_easy.jsonl:1: has 4 choices, but --task is piqa, whose questions have 2");
+  EXPECT_PRED2(contains, refusal("arc_easy", "piqa.jsonl", R"({"query": "q", "choices": ["a", "b"], "gold": 1})"),
+               "has 2 choices, but --task is arc_easy, whose questions have 3 to 5");
   const std::string physics = R"({"goal": "g", "sol1": "a", "sol2": "b", "label": 1})";
-  EXPECT_NE(refusal("copa", "p.jsonl", physics).find("p.jsonl:1: has the fields of piqa, but --task is copa"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("copa", "p.jsonl", physics), "p.jsonl:1: has the fields of piqa, but --task is copa");
   EXPECT_EQ(run("piqa", "p.jsonl", physics).whole().questions, 1);
   const std::string gap = R"({"context_options": ["x", "y"], "continuation": "z", "gold": 0})";
   EXPECT_EQ(run("winograd", "w.jsonl", gap).whole().questions, 1);
   EXPECT_EQ(run("winogrande", "w.jsonl", gap).whole().questions, 1);
-  EXPECT_NE(refusal("copa", "w.jsonl", gap).find("has the fields of winograd or winogrande"), std::string::npos);
+  EXPECT_PRED2(contains, refusal("copa", "w.jsonl", gap), "has the fields of winograd or winogrande");
   const std::string labels =
       R"({"question": "q?", "choices": {"text": ["x", "y", "z"], "label": ["A", "B", "C"]}, "answerKey": "B"})";
   for (const char* task : {"arc_easy", "arc_challenge", "commonsense_qa", "openbook_qa"}) {
     EXPECT_EQ(run(task, "l.jsonl", labels).whole().questions, 1) << task;
   }
-  EXPECT_NE(refusal("race", "l.jsonl", labels).find("has the fields of arc_challenge, arc_easy, commonsense_qa or"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("race", "l.jsonl", labels),
+               "has the fields of arc_challenge, arc_easy, commonsense_qa or");
 }
 
 TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
@@ -151,12 +151,10 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   // Examples add tokens.
   const ZeroShotResult shots = run("siqa", "siqa.jsonl", rows, 2);
   EXPECT_GT(shots.tokens, 2 * result.tokens);
-  EXPECT_NE(refusal("siqa", "siqa.jsonl", rows, 3).find("--shots: must be below 3"), std::string::npos);
-  EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})")
-                .find("b.jsonl:1: field \"UID\" must be a text, got number"),
-            std::string::npos);
-  EXPECT_NE(refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1).find("must be 0"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("siqa", "siqa.jsonl", rows, 3), "--shots: must be below 3");
+  EXPECT_PRED2(contains, refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y", "UID": 7})"),
+               "b.jsonl:1: field \"UID\" must be a text, got number");
+  EXPECT_PRED2(contains, refusal("blimp", "b.jsonl", R"({"sentence_good": "x", "sentence_bad": "y"})", 1), "must be 0");
 }
 
 std::string story(const std::string& last) {
@@ -189,17 +187,14 @@ TEST_F(ZeroShot, CbtComparesMeansOfAnswerAndRest) {
     right += winner == gold;
   }
   EXPECT_EQ(run("cbt", "cbtest_NE_test_2500ex.txt", text).subsets.at("cbtest_NE_test_2500ex").right, right);
-  EXPECT_NE(
-      refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)).find("c.txt:21: must have 10 different"),
-      std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)).find("c.txt:21: must have four fields"),
-            std::string::npos);
-  EXPECT_NE(
-      refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")).find("c.txt:21: candidate 9 is empty"),
-      std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n3 b\n").find("c.txt:2: must begin with the line number 2"),
-            std::string::npos);
-  EXPECT_NE(refusal("cbt", "c.txt", "1 a\n2 b\n").find("story is incomplete"), std::string::npos);
+  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("the XXXXX .\tnobody\t\t" + candidates)),
+               "c.txt:21: must have 10 different");
+  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("no place .\troom\t\t" + candidates)),
+               "c.txt:21: must have four fields");
+  EXPECT_PRED2(contains, refusal("cbt", "c.txt", story("the XXXXX .\tb\t\ta|b|c|d|e|f|g|h| |j")),
+               "c.txt:21: candidate 9 is empty");
+  EXPECT_PRED2(contains, refusal("cbt", "c.txt", "1 a\n3 b\n"), "c.txt:2: must begin with the line number 2");
+  EXPECT_PRED2(contains, refusal("cbt", "c.txt", "1 a\n2 b\n"), "story is incomplete");
 }
 
 TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
@@ -252,7 +247,7 @@ TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
   request.shots_from = folder_ / "solved.jsonl";
   const ZeroShotResult other = evaluate_zero_shot(model_, *tokenizer_, request);
   EXPECT_EQ(to_json(other)["shots_from"], (folder_ / "solved.jsonl").string());
-  EXPECT_NE(to_text(other).find("1 shots from"), std::string::npos);
+  EXPECT_PRED2(contains, to_text(other), "1 shots from");
   const std::string before = "solved room\n\n";
   EXPECT_NEAR(other.subsets.at("").log_probability,
               sum(before + "the head", " room") + sum(before + "every token", " room"), 1e-4);
@@ -266,18 +261,15 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   const auto piqa = [&](const std::string& row) {
     return refusal("piqa", "p.jsonl", "{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 0}\n" + row + "\n");
   };
-  EXPECT_NE(piqa("{\"query\": \"q\"}").find("p.jsonl:2: has no field \"choices\""), std::string::npos);
-  EXPECT_NE(piqa("{\"query\": 3}").find("p.jsonl:2: field \"query\" must be a text, got number"), std::string::npos);
-  EXPECT_NE(piqa("[1]").find("p.jsonl:2: must be a JSON object, got array"), std::string::npos);
-  EXPECT_NE(piqa("{\"query\"").find("p.jsonl:2: not valid JSON"), std::string::npos);
-  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}").find("at least two texts"),
-            std::string::npos);
-  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}").find("0 to 1, got 2"),
-            std::string::npos);
-  EXPECT_NE(piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}").find("0 to 1, got -1"),
-            std::string::npos);
-  EXPECT_NE(refusal("blim", "b.jsonl", "{}").find("did you mean blimp?"), std::string::npos);
-  EXPECT_NE(refusal("piqa", "e.jsonl", "\n").find("holds no questions"), std::string::npos);
+  EXPECT_PRED2(contains, piqa("{\"query\": \"q\"}"), "p.jsonl:2: has no field \"choices\"");
+  EXPECT_PRED2(contains, piqa("{\"query\": 3}"), "p.jsonl:2: field \"query\" must be a text, got number");
+  EXPECT_PRED2(contains, piqa("[1]"), "p.jsonl:2: must be a JSON object, got array");
+  EXPECT_PRED2(contains, piqa("{\"query\""), "p.jsonl:2: not valid JSON");
+  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\"], \"gold\": 0}"), "at least two texts");
+  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": 2}"), "0 to 1, got 2");
+  EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}"), "0 to 1, got -1");
+  EXPECT_PRED2(contains, refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
+  EXPECT_PRED2(contains, refusal("piqa", "e.jsonl", "\n"), "holds no questions");
 }
 
 TEST_F(ZeroShot, CompositionScoresTheAnswers) {
@@ -297,8 +289,8 @@ TEST_F(ZeroShot, CompositionScoresTheAnswers) {
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -(gh + kl + y) / 3, 1e-4);
   EXPECT_EQ(json["blocks"]["object_superclass"]["answers"], 2);
   EXPECT_NEAR(std::log(json["patterns"]["who"]["perplexity"].get<double>()), -(gh + kl) / 2, 1e-4);
-  EXPECT_NE(refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}").find("task0 to task73"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("composition", "d.jsonl", "{\"task_id\": \"task74\", \"texts\": \"x\"}"),
+               "task0 to task73");
   // In a short context each answer is scored by itself.
   config::ModelOptions options = model_options(0);
   options.context_length = 12;
@@ -332,7 +324,7 @@ TEST_F(ZeroShot, CompositionByExamples) {
   EXPECT_NEAR(result.by_shots.at(2).log_probability, 2 * sum("ab", " cd"), 1e-4);
   EXPECT_NEAR(result.by_shots.at(3).log_probability, 2 * sum("ab cd\nef", " gh"), 1e-4);
   EXPECT_EQ(to_json(result)["by_shots"]["3"]["answers"], 2);
-  EXPECT_NE(to_text(result).find("after 3 examples  accuracy "), std::string::npos);
+  EXPECT_PRED2(contains, to_text(result), "after 3 examples  accuracy ");
   request.task = "lambada";
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
 }
@@ -347,8 +339,7 @@ TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
   EXPECT_NEAR(json["loss"].get<double>(), -both / 11, 1e-5);
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -both / 11, 1e-5);
   EXPECT_EQ(json["questions"], 2);
-  EXPECT_NE(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}").find("u.jsonl:1: must have the fields"),
-            std::string::npos);
+  EXPECT_PRED2(contains, refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
 }
 
 // The public files, if available: all questions are read.
