@@ -32,15 +32,6 @@ std::string sample(const std::string& name, int label, const Image& image = grad
   return tar_member(name + ".ppm", ppm(image)) + tar_member(name + ".cls", std::to_string(label));
 }
 
-// A pax record, its own length in front.
-std::string pax(const std::string& record) {
-  std::size_t length = record.size() + 3;
-  while (std::to_string(length).size() + 1 + record.size() + 1 != length) {
-    ++length;
-  }
-  return tar_member("PaxHeader", std::to_string(length) + " " + record + "\n", 'x');
-}
-
 TEST_F(ImageShardFiles, ReadsImagesAndTheirLabels) {
   const std::string archive =
       tar_member("set/", "", '5') + tar_member("set/a.jpg", jpeg(gradient(16, 12))) + tar_member("set/a.cls", " 3\n") +
@@ -115,7 +106,7 @@ TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
   EXPECT_EQ(complaint(tar_member("x", "30 path=a\n", 'x') + good + kTarEnd),
             "a.tar: is a damaged tar archive: a pax header without line lengths");
   EXPECT_EQ(complaint(pax("size=9000000000") + good + kTarEnd),
-            "a.tar: has a member of 8 GiB or more, which is too large for an image");
+            "a.tar: has a member of 8 GiB or more, which is not supported");
   EXPECT_EQ(complaint(gzip(good), "a.tar.gz"),
             "a.tar.gz: is compressed: images are read from any position of a shard, which must be a plain .tar");
   EXPECT_HAS(user_error_of([&] { open_images({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
@@ -132,6 +123,19 @@ TEST_F(ImageShardFiles, LeavesBadSamplesOutWhereAsked) {
   const auto set = open(archive);
   ASSERT_EQ(set->size(), 2);
   EXPECT_EQ(set->label(1), 2);
+}
+
+TEST_F(ImageShardFiles, DottedNamesBelongToTheSample) {
+  const std::string image = ppm(gradient(3, 2)), other = ppm(gradient(2, 2));
+  const auto set = open(tar_member("a.v2.ppm", image) + tar_member("a.v2.cls", "3") + tar_member("b.mask.ppm", other) +
+                        tar_member("b.ppm", image) + tar_member("b.cls", "4") + tar_member("b.old.cls", "5") + kTarEnd);
+  ASSERT_EQ(set->size(), 2);
+  EXPECT_EQ(set->label(0), 3);
+  EXPECT_EQ(set->label(1), 4);
+  EXPECT_EQ(set->image(0).width, 3);
+  EXPECT_EQ(set->image(1).width, 3) << "the member without a further extension";
+  EXPECT_EQ(complaint(tar_member("a.x.ppm", image) + tar_member("a.y.ppm", image) + kTarEnd),
+            "a.tar: a.y.ppm: the sample has a second image");
 }
 
 TEST_F(ImageShardFiles, DamageShowsWhenAnImageIsAskedFor) {
