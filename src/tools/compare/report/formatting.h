@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "foundation/draw/text.h"
+#include "foundation/draw/labels.h"
 #include "tools/compare/figures/statistics.h"
 
 namespace headroom::compare {
