@@ -136,9 +136,7 @@ std::vector<Document> read_documents(const fs::path& path, const Wanted& wanted)
 
 void for_each_line(std::string_view text, const std::function<void(std::string_view, std::int64_t)>& use) {
   for (std::int64_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_line(text);
     if (line.ends_with('\r')) {
       line.remove_suffix(1);
     }

@@ -24,13 +24,7 @@ std::vector<std::int32_t> labels_of(const ImageDataset& set) {
 class ImageFolderFiles : public FolderTest {
  protected:
   std::string complaint(const std::string& bytes) const {
-    try {
-      read_image(write("image", bytes), 3);
-    } catch (const UserError& error) {
-      const std::string why = error.what();
-      return why.starts_with(at("image")) ? why.substr(at("image").size()) : why;
-    }
-    return "no complaint";
+    return refusal_of([&] { decode_image("", bytes, 3); });
   }
 };
 
@@ -133,12 +127,16 @@ TEST_F(ImageFolderFiles, RefusesDamage) {
   // Four thousand million pixels that are not there.
   std::string huge = good;
   huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
-  EXPECT_NE(complaint(huge), "no complaint");
+  EXPECT_HAS(complaint(huge), "PNG");
   Random random(3);
   for (int i = 0; i < 300; ++i) {  // whatever a byte says: an answer or a complaint
     std::string changed = i % 2 == 0 ? good : photo;
     changed[random.below(changed.size())] = static_cast<char>(random.below(256));
-    complaint(changed);
+    try {
+      decode_image("x", changed, 3);
+    } catch (const UserError&) {
+      continue;
+    }
   }
 }
 

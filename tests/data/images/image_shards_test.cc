@@ -12,14 +12,8 @@ namespace image_shards_test {
 
 class ImageShardFiles : public FolderTest {
  protected:
-  // The sentence about an archive of this content, without the folder.
   std::string complaint(const std::string& bytes, const std::string& name = "a.tar") const {
-    std::string why = user_error_of([&] { open_images({write(name, bytes)}, reading_); });
-    const std::string folder = folder_.string() + "/";
-    for (std::size_t at = why.find(folder); at != std::string::npos; at = why.find(folder)) {
-      why.erase(at, folder.size());
-    }
-    return why;
+    return refusal_of([&] { open_images({write(name, bytes)}, reading_); });
   }
   std::shared_ptr<const ImageDataset> open(const std::string& bytes) const {
     return open_images({write("a.tar", bytes)}, reading_);
