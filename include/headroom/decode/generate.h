@@ -55,10 +55,10 @@ class TextStream {
 
  private:
   std::string pending() const;
-  std::string release(std::string_view text);
   const tokenizers::Tokenizer& tokenizer_;
   std::vector<std::int32_t> ids_;  // [0, released_): already returned, context for decoding the rest
   std::size_t released_;
+  std::size_t returned_ = 0;  // bytes of pending() already returned
 };
 
 }  // namespace headroom::decode

@@ -41,11 +41,13 @@ class ImageDataset {
 };
 
 // Opens the images that `patterns` match, in order of folders, shards or files:
-//   folder   has one subfolder per class with PNG, JPEG and PNM files. Hidden files are ignored. Files with other names
-//            are rejected unless reading.skip_bad.
+//   folder   has one subfolder per class with PNG, JPEG and PNM files, also in subfolders of it. Hidden files are
+//            ignored. Files with other names are rejected unless reading.skip_bad. Links to folders, broken links,
+//            pipes and devices are rejected; with reading.skip_bad they are skipped and counted in a warning.
 //   .tar     a WebDataset shard. Consecutive members with the same name up to the first dot form a sample: an image
 //            (.jpg, .jpeg, .png, .ppm, .pgm, .pnm) and its label, in .cls, else .json, else .txt. A label is a number
-//            from 0 or, with reading.classes, one of these names. Other members are ignored.
+//            from 0 or, with reading.classes, one of these names. A member with a further extension ("a.v2.png") is
+//            used if the sample has none without. The number of other members is logged.
 //   others   idx and CIFAR files (read_images()), which are held in memory.
 // Memory per image is 16 bytes in shards, and 8 bytes plus the file name in folders. Throws UserError naming the file,
 // what was found and what was expected, for a corrupt archive, links in it, members that are missing or larger than 64

@@ -7,9 +7,12 @@
 
 #include <jpeglib.h>
 
+#include <jerror.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "augmentation.h"
 #include "foundation/core/text/format.h"
@@ -58,33 +61,21 @@ std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view 
 }
 
 // Throws UserError if there are fewer pixels than the header states, or values above its maximum.
-Image read_pnm(const std::string& origin, std::string_view bytes, const PnmHeader& header, std::int64_t channels) {
-  const auto pixels = static_cast<std::size_t>(header.width * header.height),
-             needed = pixels * static_cast<std::size_t>(header.channels);
+Image read_pnm(const std::string& origin, std::string_view bytes, const PnmHeader& header) {
+  const auto needed = static_cast<std::size_t>(header.width * header.height * header.channels);
   bytes.remove_prefix(header.pixels);
   if (bytes.size() < needed) {
     user_error("{}: is a damaged PNM file: {} bytes of pixels must follow its header, got {}", origin, needed,
                bytes.size());
   }
-  const auto value = [&](std::size_t i) {
-    const std::int64_t byte = static_cast<unsigned char>(bytes[i]);
-    if (byte > header.highest) {
-      user_error("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, byte, header.highest);
+  Image image{.width = header.width, .height = header.height, .channels = header.channels, .pixels = {}};
+  image.pixels.reserve(needed);
+  for (const char c : bytes.substr(0, needed)) {
+    const std::int64_t value = static_cast<unsigned char>(c);
+    if (value > header.highest) {
+      user_error("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, value, header.highest);
     }
-    return static_cast<int>((byte * kHighestValue + header.highest / 2) / header.highest);
-  };
-  Image image{.width = header.width, .height = header.height, .channels = channels, .pixels = {}};
-  image.pixels.reserve(pixels * static_cast<std::size_t>(channels));
-  for (std::size_t i = 0; i < pixels; ++i) {
-    if (header.channels == 1) {
-      image.pixels.insert(image.pixels.end(), static_cast<std::size_t>(channels), static_cast<std::uint8_t>(value(i)));
-    } else if (channels == 1) {
-      image.pixels.push_back(grey_of(value(3 * i), value(3 * i + 1), value(3 * i + 2)));
-    } else {
-      for (std::size_t c = 0; c < 3; ++c) {
-        image.pixels.push_back(static_cast<std::uint8_t>(value(3 * i + c)));
-      }
-    }
+    image.pixels.push_back(static_cast<std::uint8_t>((value * kHighestValue + header.highest / 2) / header.highest));
   }
   return image;
 }
@@ -97,7 +88,71 @@ void check_pixels(const std::string& origin, std::int64_t width, std::int64_t he
   }
 }
 
-Image read_png(const std::string& origin, std::string_view bytes, std::int64_t channels) {
+constexpr int kUpright = 1;
+
+// Returns the orientation, from 1 to 8, in Exif data, which has the format of TIFF files; kUpright if it has none.
+int exif_orientation(std::string_view tiff) {
+  constexpr std::size_t kTag = 0x0112, kShort = 3, kEntrySize = 12;
+  const bool little_endian = tiff.starts_with("II");
+  const auto number = [&](std::size_t at, std::size_t size) {  // bytes beyond the end read as 0
+    std::size_t value = 0;
+    for (std::size_t i = 0; i < size && at + i < tiff.size(); ++i) {
+      const std::size_t byte = static_cast<unsigned char>(tiff[at + i]);
+      value |= byte << 8 * (little_endian ? i : size - 1 - i);
+    }
+    return value;
+  };
+  const std::size_t directory = little_endian || tiff.starts_with("MM") ? number(4, 4) : tiff.size();
+  for (std::size_t entry = 0; entry < number(directory, 2); ++entry) {
+    const std::size_t at = directory + 2 + entry * kEntrySize, value = number(at + 8, 2);
+    if (number(at, 2) == kTag && number(at + 2, 2) == kShort && value >= 1 && value <= 8) {
+      return static_cast<int>(value);
+    }
+  }
+  return kUpright;
+}
+
+// Returns the content of the chunk eXIf of a PNG file; empty if there is none.
+std::string_view exif_of_png(std::string_view bytes) {
+  constexpr std::size_t kSignature = 8, kAround = 12;  // a chunk's length, type and checksum take 12 bytes
+  bytes.remove_prefix(std::min(kSignature, bytes.size()));
+  while (bytes.size() >= kAround) {
+    std::size_t length = 0;
+    for (const char c : bytes.substr(0, 4)) {
+      length = length << 8 | static_cast<unsigned char>(c);
+    }
+    if (bytes.substr(4, 4) == "eXIf") {
+      return bytes.substr(8, length);
+    }
+    bytes.remove_prefix(std::min(length + kAround, bytes.size()));
+  }
+  return {};
+}
+
+// Returns the image as it is meant to be seen. Orientations above 4 swap rows and columns.
+Image upright(Image image, int orientation) {
+  if (orientation == kUpright) {
+    return image;
+  }
+  const bool swapped = orientation > 4, from_right = orientation == 2 || orientation == 3 || orientation > 6,
+             from_below = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  Image turned = image;
+  if (swapped) {
+    std::swap(turned.width, turned.height);
+  }
+  auto out = turned.pixels.begin();
+  for (std::int64_t y = 0; y < turned.height; ++y) {
+    for (std::int64_t x = 0; x < turned.width; ++x) {
+      const std::int64_t column = swapped ? y : x, row = swapped ? x : y;
+      const std::int64_t from =
+          (from_below ? image.height - 1 - row : row) * image.width + (from_right ? image.width - 1 - column : column);
+      out = std::copy_n(image.pixels.begin() + from * image.channels, image.channels, out);
+    }
+  }
+  return turned;
+}
+
+Image read_png(const std::string& origin, std::string_view bytes) {
   png_image header{};
   header.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> release(&header, png_image_free);
@@ -105,15 +160,16 @@ Image read_png(const std::string& origin, std::string_view bytes, std::int64_t c
     user_error("{}: is a damaged PNG file: {}", origin, header.message);
   }
   check_pixels(origin, header.width, header.height);
-  header.format = channels == 1 ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
-  Image image{.width = header.width, .height = header.height, .channels = channels, .pixels = {}};
+  header.format = PNG_FORMAT_RGB;
+  header.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // by default, libpng takes 16-bit samples for linear light
+  Image image{.width = header.width, .height = header.height, .channels = 3, .pixels = {}};
   image.pixels.resize(PNG_IMAGE_SIZE(header));
   const png_color black{};
   png_image_finish_read(&header, &black, image.pixels.data(), 0, nullptr);
   if (PNG_IMAGE_FAILED(header)) {
     user_error("{}: is a damaged PNG file: {}", origin, header.message);
   }
-  return image;
+  return upright(std::move(image), exif_orientation(exif_of_png(bytes)));
 }
 
 // libjpeg reports fatal errors by longjmp; this struct stores the message.
@@ -129,9 +185,11 @@ void leave(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-// Treats warnings as errors, because libjpeg would fill in missing data with grey.
+// Treats warnings as errors, because libjpeg would fill in missing data with grey. Padding in front of the end marker,
+// which some cameras write, loses nothing.
 void leave_on_warning(j_common_ptr info, int level) {
-  if (level < 0) {
+  const bool padding = info->err->msg_code == JWRN_EXTRANEOUS_DATA && info->err->msg_parm.i[1] == JPEG_EOI;
+  if (level < 0 && !padding) {
     leave(info);
   }
 }
@@ -158,7 +216,7 @@ class Jpeg {
     if (!rows(image.pixels.data(), static_cast<std::size_t>(image.width * channels))) {
       refuse();
     }
-    return image;
+    return upright(std::move(image), orientation_);
   }
 
  private:
@@ -168,7 +226,14 @@ class Jpeg {
       return false;
     }
     jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size());
+    jpeg_save_markers(&info_, kExifMarker, kLongestMarker);
     jpeg_read_header(&info_, TRUE);
+    for (const jpeg_marker_struct* marker = info_.marker_list; marker != nullptr; marker = marker->next) {
+      const std::string_view content(reinterpret_cast<const char*>(marker->data), marker->data_length);
+      if (content.starts_with(kExif)) {
+        orientation_ = exif_orientation(content.substr(kExif.size()));
+      }
+    }
     info_.out_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     return true;
   }
@@ -188,11 +253,35 @@ class Jpeg {
     user_error("{}: is a damaged JPEG file or has an unsupported format: {}", origin_, errors_.message.data());
   }
 
+  static constexpr int kExifMarker = JPEG_APP0 + 1;
+  static constexpr unsigned kLongestMarker = 0xffff;
+  static constexpr std::string_view kExif{"Exif\0\0", 6};
+
   const std::string& origin_;
   std::string_view bytes_;
+  int orientation_ = kUpright;
   JpegErrors errors_{};
   jpeg_decompress_struct info_{};
 };
+
+// Converts between one channel and three. Grey is the luma of the stored values.
+Image with_channels(Image image, std::int64_t channels) {
+  if (image.channels == channels) {
+    return image;
+  }
+  std::vector<std::uint8_t> pixels;
+  pixels.reserve(static_cast<std::size_t>(image.width * image.height * channels));
+  for (auto at = image.pixels.begin(); at != image.pixels.end(); at += image.channels) {
+    if (channels == 1) {
+      pixels.push_back(grey_of(at[0], at[1], at[2]));
+    } else {
+      pixels.insert(pixels.end(), static_cast<std::size_t>(channels), *at);
+    }
+  }
+  image.pixels = std::move(pixels);
+  image.channels = channels;
+  return image;
+}
 
 }  // namespace
 
@@ -202,14 +291,14 @@ bool is_image_ending(std::string_view ending) {
 
 Image decode_image(const std::string& origin, std::string_view bytes, std::int64_t channels) {
   if (bytes.starts_with("\x89PNG")) {
-    return read_png(origin, bytes, channels);
+    return with_channels(read_png(origin, bytes), channels);
   }
   if (bytes.starts_with("\xff\xd8\xff")) {
     return Jpeg(origin, bytes).read(channels);
   }
   if (const auto header = pnm_header(origin, bytes)) {
     check_pixels(origin, header->width, header->height);
-    return read_pnm(origin, bytes, *header, channels);
+    return with_channels(read_pnm(origin, bytes, *header), channels);
   }
   user_error("{}: is neither a PNG, a JPEG nor a PNM file", origin);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/text/token_cache.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -17,16 +18,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the sorted names of the files (or folders) in `folder`, without hidden ones.
-std::vector<std::string> entries(const fs::path& folder, bool folders) {
-  std::vector<std::string> found;
+struct FolderEntry {
+  std::string name;  // relative to the folder
+  fs::file_type type = fs::file_type::none;
+
+  bool operator<(const FolderEntry& other) const { return name < other.name; }
+};
+
+// Returns the sorted entries of a folder, without hidden ones. `below`: enters subfolders, but not links to folders,
+// and returns what is in them instead. A link has the type of its target.
+std::vector<FolderEntry> entries(const fs::path& folder, bool below) {
+  std::vector<FolderEntry> found;
   std::error_code error;
-  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+  for (fs::recursive_directory_iterator entry(folder, error); !error && entry != fs::recursive_directory_iterator();
        entry.increment(error)) {
     std::error_code ignored;
-    std::string name = entry->path().filename().string();
-    if (name.front() != '.' && (folders ? entry->is_directory(ignored) : entry->is_regular_file(ignored))) {
-      found.push_back(std::move(name));
+    const bool hidden = entry->path().filename().string().starts_with('.');
+    const bool enters = below && !hidden && entry->is_directory(ignored) && !entry->is_symlink(ignored);
+    if (!enters) {
+      entry.disable_recursion_pending();
+    }
+    if (!enters && !hidden) {
+      found.push_back({entry->path().lexically_relative(folder).string(),
+                       entry->is_regular_file(ignored) ? fs::file_type::regular : entry->status(ignored).type()});
     }
   }
   if (error) {
@@ -36,11 +50,28 @@ std::vector<std::string> entries(const fs::path& folder, bool folders) {
   return found;
 }
 
+const char* name_of(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory:
+      return "link to a folder";
+    case fs::file_type::not_found:
+      return "broken link";
+    case fs::file_type::fifo:
+      return "named pipe";
+    default:
+      return "device or another special file";
+  }
+}
+
 class ImageFolder : public ImageDataset {
  public:
   ImageFolder(fs::path folder, const ImageReading& reading)
       : folder_(std::move(folder)), channels_(reading.channels), skip_bad_(reading.skip_bad) {
-    const std::vector<std::string> folders = entries(folder_, /*folders=*/true);
+    std::vector<std::string> folders;
+    std::int64_t beside = 0;
+    for (const FolderEntry& entry : entries(folder_, /*below=*/false)) {
+      entry.type == fs::file_type::directory ? folders.push_back(entry.name) : void(++beside);
+    }
     const std::vector<std::string>& names = reading.classes.empty() ? folders : reading.classes;
     if (std::ssize(names) != reading.n_classes) {
       user_error("{}: {} names {} classes, but model.n_classes = {}", folder_.string(),
@@ -52,6 +83,12 @@ class ImageFolder : public ImageDataset {
         user_error("{}: its name must be one of the {} of data.classes", (folder_ / name).string(), names.size());
       }
       add(name, static_cast<std::int32_t>(label - names.begin()));
+    }
+    if (beside > 0) {
+      log_info("{}: {} files beside the folders of the classes are not used", folder_.string(), beside);
+    }
+    if (left_out_ > 0) {
+      log_warning("{}: {} files were left out; the first: {}", folder_.string(), left_out_, complaint_);
     }
   }
 
@@ -74,12 +111,20 @@ class ImageFolder : public ImageDataset {
     std::int64_t end = 0;  // index after the last image of the class
   };
 
-  // Rejects a file whose name is not an image's. Doing so here avoids an error in the middle of a training run.
+  // Rejects what is not an image by its type or name. Doing so here avoids an error in the middle of a training run.
   void add(const std::string& name, std::int32_t label) {
-    for (const std::string& file : entries(folder_ / name, /*folders=*/false)) {
+    for (const auto& [file, type] : entries(folder_ / name, /*below=*/true)) {
+      const std::string path = (folder_ / name / file).string();
+      if (type != fs::file_type::regular) {
+        const std::string why = fmt::format("{}: not an image file: it is a {}", path, name_of(type));
+        if (!skip_bad_) {
+          user_error("{}", why);
+        }
+        complaint_ = left_out_++ == 0 ? why : complaint_;
+        continue;
+      }
       if (!skip_bad_ && !is_image_ending(std::string_view(file).substr(file.rfind('.') + 1))) {
-        user_error("{}: not an image file: its name must end in .{}", (folder_ / name / file).string(),
-                   fmt::join(kImageEndings, ", ."));
+        user_error("{}: not an image file: its name must end in .{}", path, fmt::join(kImageEndings, ", ."));
       }
       names_ += file;
       ends_.push_back(names_.size());
@@ -104,8 +149,10 @@ class ImageFolder : public ImageDataset {
   std::int64_t channels_;
   bool skip_bad_;  // also skip images that cannot be decoded, when they are read
   std::vector<Class> classes_;
-  std::string names_;              // file names, concatenated
+  std::string names_;              // file names relative to their class, concatenated
   std::vector<std::size_t> ends_;  // end of each name in names_
+  std::int64_t left_out_ = 0;
+  std::string complaint_;  // error message of the first file left out
 };
 
 }  // namespace

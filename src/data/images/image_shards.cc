@@ -10,6 +10,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "data/text/tar.h"
@@ -33,7 +34,7 @@ namespace fs = std::filesystem;
 class RandomAccessFile {
  public:
   explicit RandomAccessFile(const fs::path& path)
-      : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     struct stat about {};
     if (descriptor_ < 0 || ::fstat(descriptor_, &about) != 0) {
       user_error("{}: cannot be read: {}", name_, std::strerror(errno));
@@ -51,25 +52,21 @@ class RandomAccessFile {
   const std::string& name() const { return name_; }
   std::uint64_t size() const { return size_; }
 
-  // Fills `out` from byte `at`. Throws UserError if the file is too short.
-  void read(std::uint64_t at, std::span<char> out) const {
-    while (!out.empty()) {
-      const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(at));
-      if (got < 0 && errno == EINTR) {
-        continue;
+  // Fills `out` from byte `at`; returns the number of bytes, fewer only at the end of the file.
+  std::size_t read(std::uint64_t at, std::span<char> out) const {
+    std::size_t filled = 0;
+    while (filled < out.size()) {
+      const ssize_t got =
+          ::pread(descriptor_, out.data() + filled, out.size() - filled, static_cast<off_t>(at + filled));
+      if (got < 0 && errno != EINTR) {
+        user_error("{}: cannot be read at byte {}: {}", name_, at + filled, std::strerror(errno));
       }
-      if (got <= 0) {
-        user_error("{}: cannot be read at byte {}: {}", name_, at,
-                   got < 0 ? std::strerror(errno) : "the file ends there");
+      if (got == 0) {
+        break;
       }
-      out = out.subspan(static_cast<std::size_t>(got));
-      at += static_cast<std::uint64_t>(got);
+      filled += static_cast<std::size_t>(std::max<ssize_t>(got, 0));
     }
-  }
-  std::string read(std::uint64_t at, std::uint64_t size) const {
-    std::string bytes(size, '\0');
-    read(at, bytes);
-    return bytes;
+    return filled;
   }
 
  private:
@@ -86,130 +83,93 @@ struct ShardEntry {
 
 struct ShardIndex {
   std::vector<ShardEntry> entries;
-  std::string sum;        // SHA-256 of all headers
-  std::int64_t bad = 0;   // number of skipped samples
-  std::string complaint;  // error message of the first skipped sample
+  std::string sum;         // SHA-256 of all headers
+  std::int64_t bad = 0;    // number of skipped samples
+  std::string complaint;   // error message of the first skipped sample
+  std::int64_t other = 0;  // number of members that are neither images nor labels
+  std::string first_other;
 };
 
 constexpr std::uint64_t kLargestLabel = std::uint64_t{1} << 20;  // bytes; JSON may describe the image at length
-constexpr std::uint64_t kLongestName = std::uint64_t{1} << 16;
 constexpr std::array<std::string_view, 3> kLabels = {"cls", "json", "txt"};  // by priority
 
-struct Extent {
-  std::uint64_t begin = 0, size = 0;
+// A member that a sample uses. One with a further extension ("a.v2.png" of sample a) yields to one without.
+struct Used {
+  TarMember member;
+  bool dotted = false;
 };
 
 // A run of consecutive members with the same name.
 struct Sample {
   std::string name;
-  std::optional<Extent> image;
-  std::array<std::optional<Extent>, kLabels.size()> labels;
+  std::optional<Used> image;
+  std::array<std::optional<Used>, kLabels.size()> labels;
 };
-
-// Returns the value of "path" in a pax header, which consists of lines "<length> <key>=<value>\n"; empty if missing.
-std::string pax_path(const std::string& archive, std::string_view lines) {
-  std::string path;
-  while (!lines.empty()) {
-    const std::size_t blank = std::min(lines.find(' '), lines.size());
-    const auto length = whole_number(lines.substr(0, blank));
-    if (!length || *length <= std::ssize(lines.substr(0, blank)) || *length > std::ssize(lines)) {
-      user_error("{}: is a damaged tar archive: a pax header without line lengths", archive);
-    }
-    const std::string_view line = lines.substr(blank + 1, static_cast<std::size_t>(*length) - blank - 1);
-    constexpr std::string_view kPath = "path=", kSize = "size=";
-    if (line.starts_with(kPath)) {
-      path = trimmed(line.substr(kPath.size()));
-    } else if (line.starts_with(kSize)) {
-      user_error("{}: has a member of 8 GiB or more, which is too large for an image", archive);
-    }
-    lines.remove_prefix(static_cast<std::size_t>(*length));
-  }
-  return path;
-}
 
 class Indexer {
  public:
-  Indexer(const std::filesystem::path& path, const ImageReading& reading) : file_(path), reading_(reading) {}
+  Indexer(const std::filesystem::path& path, const ImageReading& reading)
+      : file_(path),
+        reading_(reading),
+        archive_(file_.name(), [this](std::uint64_t at, std::span<char> out) { return file_.read(at, out); }) {}
 
   ShardIndex run() {
-    while (const std::optional<TarMember> member = next()) {
-      if (member->size > file_.size() - std::min(at_, file_.size())) {
-        user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", file_.name(),
-                   member->name, member->size, at_, file_.size());
+    while (const std::optional<TarMember> member = archive_.next()) {
+      if (member->is_file()) {
+        if (member->size > file_.size() - std::min(member->begin, file_.size())) {
+          user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", file_.name(),
+                     member->name, member->size, member->begin, file_.size());
+        }
+        add(*member);
+      } else if (member->type != kDirectory) {
+        user_error("{}: {} is a link or another member without content", file_.name(), member->name);
       }
-      take(*member);
-      at_ += member->has_content() ? tar_blocks(member->size) : 0;
     }
     finish_sample();
-    index_.sum = headers_.hex();
+    index_.sum = archive_.header_hash();
     return std::move(index_);
   }
 
  private:
-  std::optional<TarMember> next() {
-    if (at_ + kTarBlock > file_.size()) {
-      user_error("{}: is truncated: the archive ends at byte {} without an end mark", file_.name(), file_.size());
-    }
-    TarHeader header;
-    file_.read(at_, header);
-    headers_.update(std::string_view(header.data(), header.size()));
-    std::optional<TarMember> member = read_tar_header(header, file_.name(), at_);
-    at_ += kTarBlock;
-    return member;
-  }
+  static constexpr char kDirectory = '5';
 
-  void take(const TarMember& member) {
-    switch (member.type) {
-      case '\0':
-      case '0':
-        add(long_name_.empty() ? member.name : std::exchange(long_name_, {}), {.begin = at_, .size = member.size});
-        break;
-      case 'x':
-        long_name_ = pax_path(file_.name(), name_bytes(member));
-        break;
-      case 'L':  // GNU tar's long name
-        long_name_ = name_bytes(member);
-        long_name_.resize(std::min(long_name_.find('\0'), long_name_.size()));
-        break;
-      case 'g':
-      case '5':
-        long_name_.clear();
-        break;
-      default:
-        user_error("{}: {} is a link or another member without content", file_.name(), member.name);
-    }
-  }
-
-  std::string name_bytes(const TarMember& member) const {
-    if (member.size > kLongestName) {
-      user_error("{}: the header of the member at byte {} has {} bytes, more than {}", file_.name(), at_, member.size,
-                 kLongestName);
-    }
-    return file_.read(at_, member.size);
-  }
-
-  void add(const std::string& path, Extent extent) {
+  void add(const TarMember& member) {
+    const std::string& path = member.name;
     const std::size_t file = path.rfind('/') + 1, dot = path.find('.', file);
     if (dot == std::string::npos || dot == file) {  // hidden files do not belong to a sample
-      return;
+      return leave_out(member);
     }
-    const std::string kind = lower_case(std::string_view(path).substr(dot + 1));
     if (const std::string_view name = std::string_view(path).substr(0, dot); name != sample_.name) {
       finish_sample();
       sample_.name = name;
     }
-    std::optional<Extent>* place = nullptr;
+    const std::size_t last = path.rfind('.');
+    const std::string kind = lower_case(std::string_view(path).substr(last + 1));
+    const auto label = std::find(kLabels.begin(), kLabels.end(), kind);
     if (is_image_ending(kind)) {
-      place = &sample_.image;
-    } else if (const auto label = std::find(kLabels.begin(), kLabels.end(), kind); label != kLabels.end()) {
-      place = &sample_.labels[static_cast<std::size_t>(label - kLabels.begin())];
+      use(sample_.image, {.member = member, .dotted = last != dot});
+    } else if (label != kLabels.end()) {
+      use(sample_.labels[static_cast<std::size_t>(label - kLabels.begin())], {.member = member, .dotted = last != dot});
+    } else {
+      leave_out(member);
     }
-    if (place != nullptr && *place) {
-      user_error("{}: {}: the sample has a second {}", file_.name(), path, place == &sample_.image ? "image" : "label");
+  }
+
+  void use(std::optional<Used>& place, Used used) {
+    if (place && place->dotted == used.dotted) {
+      user_error("{}: {}: the sample has a second {}", file_.name(), used.member.name,
+                 &place == &sample_.image ? "image" : "label");
     }
-    if (place != nullptr) {
-      *place = extent;
+    if (place) {
+      leave_out((used.dotted ? used : *place).member);
     }
+    if (!place || !used.dotted) {
+      place = std::move(used);
+    }
+  }
+
+  void leave_out(const TarMember& member) {
+    index_.first_other = index_.other++ == 0 ? member.name : index_.first_other;
   }
 
   void finish_sample() {
@@ -223,13 +183,13 @@ class Indexer {
         user_error("{}: sample {} has no {}", file_.name(), sample.name,
                    sample.image ? "label: a member .cls, .json or .txt" : "image: a member .jpg, .jpeg, .png or .ppm");
       }
-      if (sample.image->size > kLargestImage) {
-        user_error("{}: the image of sample {} has {} bytes, more than {} MiB", file_.name(), sample.name,
-                   sample.image->size, kLargestImage >> 20);
+      const TarMember& image = sample.image->member;
+      if (image.size > kLargestImage) {
+        user_error("{}: the image of sample {} has {} bytes, more than {} MiB", file_.name(), sample.name, image.size,
+                   kLargestImage >> 20);
       }
-      index_.entries.push_back({.begin = sample.image->begin,
-                                .size = static_cast<std::uint32_t>(sample.image->size),
-                                .label = label_of(sample, **label, label - sample.labels.begin())});
+      index_.entries.push_back(
+          {.begin = image.begin, .size = static_cast<std::uint32_t>(image.size), .label = label_of((*label)->member)});
     } catch (const UserError& error) {
       if (!reading_.skip_bad) {
         throw;
@@ -238,15 +198,15 @@ class Indexer {
     }
   }
 
-  std::int32_t label_of(const Sample& sample, Extent extent, std::ptrdiff_t kind) const {
-    const std::string origin =
-        fmt::format("{}: {}.{}", file_.name(), sample.name, kLabels[static_cast<std::size_t>(kind)]);
-    if (extent.size > kLargestLabel) {
-      user_error("{}: a label may have at most {} bytes, got {}", origin, kLargestLabel, extent.size);
+  std::int32_t label_of(const TarMember& member) const {
+    const std::string origin = fmt::format("{}: {}", file_.name(), member.name);
+    if (member.size > kLargestLabel) {
+      user_error("{}: a label may have at most {} bytes, got {}", origin, kLargestLabel, member.size);
     }
-    const std::string text = file_.read(extent.begin, extent.size);
-    return class_of(origin, kLabels[static_cast<std::size_t>(kind)] == "json" ? json_label(origin, text)
-                                                                              : std::string(trimmed(text)));
+    std::string text(member.size, '\0');
+    file_.read(member.begin, text);
+    return class_of(origin,
+                    lower_case(member.name).ends_with(".json") ? json_label(origin, text) : std::string(trimmed(text)));
   }
 
   std::string json_label(const std::string& origin, const std::string& text) const {
@@ -278,10 +238,8 @@ class Indexer {
 
   RandomAccessFile file_;
   const ImageReading& reading_;
-  std::uint64_t at_ = 0;
-  std::string long_name_;  // long name of the next member, or empty
+  TarReader archive_;
   Sample sample_;
-  Sha256 headers_;
   ShardIndex index_;
 };
 
@@ -303,8 +261,11 @@ class ImageShards : public ImageDataset {
   Image image(std::int64_t i) const override {
     const ShardEntry& entry = entries_[static_cast<std::size_t>(i)];
     const RandomAccessFile file(paths_[shard_of(i)]);
-    return decode_image(fmt::format("{}: the image at byte {}", file.name(), entry.begin),
-                        file.read(entry.begin, entry.size), channels_);
+    std::string bytes(entry.size, '\0');
+    if (const std::size_t got = file.read(entry.begin, bytes); got < bytes.size()) {
+      user_error("{}: cannot be read at byte {}: the file ends there", file.name(), entry.begin + got);
+    }
+    return decode_image(fmt::format("{}: the image at byte {}", file.name(), entry.begin), bytes, channels_);
   }
   std::vector<std::int64_t> file_sizes() const override {
     std::vector<std::int64_t> sizes = ends_;
@@ -325,17 +286,23 @@ class ImageShards : public ImageDataset {
   std::string identity_;
 };
 
-void warn_of_bad(const std::vector<fs::path>& shards, const std::vector<ShardIndex>& indices) {
-  std::int64_t bad = 0, good = 0;
-  std::string complaint;
+void report_left_out(const std::vector<fs::path>& shards, const std::vector<ShardIndex>& indices) {
+  ShardIndex all;
+  std::int64_t good = 0;
   for (const ShardIndex& index : indices) {
-    complaint = bad == 0 ? index.complaint : complaint;
-    bad += index.bad;
+    all.complaint = all.bad == 0 ? index.complaint : all.complaint;
+    all.first_other = all.other == 0 ? index.first_other : all.first_other;
+    all.bad += index.bad;
+    all.other += index.other;
     good += std::ssize(index.entries);
   }
-  if (bad > 0) {
-    log_warning("{}: {} of {} samples were left out; the first: {}", shards.front().string(), bad, bad + good,
-                complaint);
+  const std::string name = shards.front().string();
+  if (all.bad > 0) {
+    log_warning("{}: {} of {} samples were left out; the first: {}", name, all.bad, all.bad + good, all.complaint);
+  }
+  if (all.other > 0) {
+    log_info("{}: {} members are not used, since they are neither images nor labels; the first: {}", name, all.other,
+             all.first_other);
   }
 }
 
@@ -366,7 +333,7 @@ std::unique_ptr<const ImageDataset> open_image_shards(const std::vector<fs::path
       progress->update(done);
     }
   });
-  warn_of_bad(shards, indices);
+  report_left_out(shards, indices);
   return std::make_unique<ImageShards>(shards, indices, reading.channels);
 }
 

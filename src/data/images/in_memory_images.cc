@@ -57,14 +57,7 @@ class BinaryReader {
 
   // Returns false at the end of the file. Throws UserError if the file ends inside `out`.
   bool fill(std::span<std::uint8_t> out, std::string_view what) {
-    std::size_t have = 0;
-    while (have < out.size()) {
-      const std::size_t got = reader_->read(reinterpret_cast<char*>(out.data()) + have, out.size() - have);
-      if (got == 0) {
-        break;
-      }
-      have += got;
-    }
+    const std::size_t have = read_full(*reader_, {reinterpret_cast<char*>(out.data()), out.size()});
     if (have > 0 && have < out.size()) {
       user_error("{}: ends at byte {} in the middle of {}", path_, read_ + have, what);
     }

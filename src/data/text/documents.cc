@@ -65,89 +65,38 @@ class Collection {
   std::size_t together_ = 0;
 };
 
-// Reads `size` bytes, or fewer at the end of the file.
-std::string read_up_to(ByteReader& reader, std::size_t size) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
-  std::string text;
-  while (text.size() < size) {
-    const std::size_t before = text.size();
-    text.resize(before + std::min(kAtOnce, size - before));
-    const std::size_t got = reader.read(text.data() + before, text.size() - before);
-    text.resize(before + got);
-    if (got == 0) {
-      break;
-    }
-  }
-  return text;
-}
-
-std::string read_file(const fs::path& path) {
-  std::string text = read_up_to(*open_bytes(path), kLargestText + 1);
-  if (text.size() > kLargestText) {
-    user_error("{}: is longer than {} MiB", path.string(), kLargestText >> 20);
-  }
-  return text;
-}
-
-class TarReader {
- public:
-  explicit TarReader(const fs::path& path) : path_(path.string()), reader_(open_bytes(path)) {}
-
-  void read(const Wanted& wanted, Collection& into) {
-    while (const std::optional<TarMember> member = next()) {
-      const std::string& name = member->name;
-      const std::string file = unpacked(std::string_view(name).substr(name.rfind('/') + 1));
-      if (member->is_file() && wanted(file)) {
-        if (member->size > kLargestText) {
-          user_error("{}:{}: is longer than {} MiB", path_, name, kLargestText >> 20);
-        }
-        into.add(path_ + ":" + name, content(member->size));
-      } else if (member->has_content()) {
-        skip(member->size);
+// Reads the members of an archive in one pass.
+void read_archive(const fs::path& path, const Wanted& wanted, Collection& into) {
+  const std::unique_ptr<ByteReader> bytes = open_bytes(path);
+  std::uint64_t read = 0;
+  TarReader archive(path.string(), [&](std::uint64_t at, std::span<char> out) {
+    constexpr std::uint64_t kSkippedAtOnce = std::uint64_t{1} << 20;
+    while (read < at) {
+      std::string skipped(std::min(kSkippedAtOnce, at - read), '\0');
+      const std::size_t got = read_full(*bytes, skipped);
+      read += got;
+      if (got < skipped.size()) {
+        return std::size_t{0};
       }
     }
-  }
-
- private:
-  std::optional<TarMember> next() {
-    if (++members_ > kMostFiles) {
-      user_error("{}: holds more than {} files", path_, kMostFiles);
+    const std::size_t got = read_full(*bytes, out);
+    read += got;
+    return got;
+  });
+  std::size_t members = 0;
+  while (const std::optional<TarMember> member = archive.next()) {
+    if (++members > kMostFiles) {
+      user_error("{}: holds more than {} files", path.string(), kMostFiles);
     }
-    const std::string bytes = read_up_to(*reader_, kTarBlock);
-    if (bytes.size() < kTarBlock) {
-      user_error("{}: is truncated: the archive ends at byte {} without an end mark", path_, at_ + bytes.size());
+    const std::string name = fmt::format("{}:{}", path.string(), member->name);
+    if (member->is_file() && wanted(unpacked(std::string_view(member->name).substr(member->name.rfind('/') + 1)))) {
+      if (member->size > kLargestText) {
+        user_error("{}: is longer than {} MiB", name, kLargestText >> 20);
+      }
+      into.add(name, archive.content(*member));
     }
-    TarHeader header;
-    std::copy(bytes.begin(), bytes.end(), header.begin());
-    std::optional<TarMember> member = read_tar_header(header, path_, at_);
-    at_ += kTarBlock;
-    return member;
   }
-
-  // Reads the content of a member of `size` bytes, and skips its padding.
-  std::string content(std::uint64_t size) {
-    const std::uint64_t whole = tar_blocks(size);
-    std::string text = read_up_to(*reader_, whole);
-    at_ += text.size();
-    if (text.size() < whole) {
-      user_error("{}: is truncated: the archive ends at byte {} inside a file", path_, at_);
-    }
-    text.resize(size);
-    return text;
-  }
-
-  void skip(std::uint64_t size) {
-    for (constexpr std::uint64_t kAtOnce = std::uint64_t{1} << 20; size > kAtOnce; size -= kAtOnce) {
-      content(kAtOnce);
-    }
-    content(size);
-  }
-
-  std::string path_;
-  std::unique_ptr<ByteReader> reader_;
-  std::uint64_t at_ = 0;
-  std::size_t members_ = 0;
-};
+}
 
 void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into) {
   std::error_code error;
@@ -159,7 +108,7 @@ void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into)
     }
     std::error_code ignored;
     if (walk->is_regular_file(ignored) && wanted(unpacked(walk->path().filename().string()))) {
-      into.add(walk->path().string(), read_file(walk->path()));
+      into.add(walk->path().string(), read_unpacked(walk->path(), kLargestText));
     }
   }
   if (error) {
@@ -178,18 +127,16 @@ std::vector<Document> read_documents(const fs::path& path, const Wanted& wanted)
   if (fs::is_directory(path, ignored)) {
     read_folder(path, wanted, documents);
   } else if (is_archive(path.filename().string())) {
-    TarReader(path).read(wanted, documents);
+    read_archive(path, wanted, documents);
   } else {
-    documents.add(path.string(), read_file(path));
+    documents.add(path.string(), read_unpacked(path, kLargestText));
   }
   return documents.finish(path);
 }
 
 void for_each_line(std::string_view text, const std::function<void(std::string_view, std::int64_t)>& use) {
   for (std::int64_t number = 1; !text.empty(); ++number) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    std::string_view line = take_line(text);
     if (line.ends_with('\r')) {
       line.remove_suffix(1);
     }

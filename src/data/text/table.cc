@@ -1,5 +1,9 @@
 #include "table.h"
 
+#include <filesystem>
+#include <memory>
+#include <utility>
+
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
@@ -17,40 +21,53 @@ class BadRow : public UserError {
   using UserError::UserError;
 };
 
-bool is_csv(const std::filesystem::path& path) {
-  return file_ending(path) == ".csv";
-}
+class TableReader {
+ public:
+  explicit TableReader(const std::filesystem::path& path)
+      : path_(path.string()),
+        quotes_(file_ending(path) == ".csv"),
+        separator_(quotes_ ? ',' : '\t'),
+        file_(open_plain_text(path)) {}
 
-}  // namespace
+  // Reads the next row; returns false at the end. After BadRow, continues with the second line of that row, so that an
+  // unclosed quote does not swallow later lines.
+  bool next(std::vector<std::string>& fields) {
+    if (std::exchange(after_bad_row_, false)) {
+      while (peek() != kEndOfFile && peek() != '\n') {
+        row_ = ++at_;
+      }
+      get();
+    }
+    while (peek() != kEndOfFile) {
+      read_row(fields);
+      if (fields.size() > 1 || !fields.front().empty()) {
+        return true;
+      }
+    }
+    return false;
+  }
+  std::string place() const { return fmt::format("{}:{}", path_, begun_); }  // "file:12", for the last row
 
-struct TableReader::Parts {
-  std::string path;
-  bool quotes = false;
-  char separator = 0;
-  std::unique_ptr<TextFile> file;
-  std::string text;  // buffer, consumed up to `at`; contains the whole current row
-  std::size_t at = 0, row = 0;
-  std::int64_t line = 1, begun = 0;  // line of the next character; line where the last row begins
-
+ private:
   // Returns the next character without consuming it.
   int peek() {
-    while (at == text.size()) {
-      text.erase(0, row);
-      at -= row;
-      row = 0;
+    while (at_ == text_.size()) {
+      text_.erase(0, row_);
+      at_ -= row_;
+      row_ = 0;
       bool starts_document = false;
-      if (!file->more(text, starts_document)) {
+      if (!file_->more(text_, starts_document)) {
         return kEndOfFile;
       }
     }
-    return static_cast<unsigned char>(text[at]);
+    return static_cast<unsigned char>(text_[at_]);
   }
   int get() {
     const int c = peek();
     if (c != kEndOfFile) {
-      ++at;
-      line += c == '\n' ? 1 : 0;
-      if (at - row > kLongestRow) {
+      ++at_;
+      line_ += c == '\n' ? 1 : 0;
+      if (at_ - row_ > kLongestRow) {
         refuse("is longer than {} MiB", kLongestRow >> 20);
       }
     }
@@ -58,28 +75,24 @@ struct TableReader::Parts {
   }
   bool at_line_end() {
     if (peek() == '\r') {  // part of the line end only before LF
-      ++at;
+      ++at_;
       if (peek() != '\n' && peek() != kEndOfFile) {
         return false;
       }
     }
     return peek() == '\n' || peek() == kEndOfFile;
   }
-  // Throws BadRow. Reading resumes after the first line of the row, so an unclosed quote does not swallow later lines.
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
     const std::string why = fmt::format(format, std::forward<Args>(args)...);
-    at = row;
-    line = begun;
-    while (peek() != kEndOfFile && peek() != '\n') {
-      row = ++at;
-    }
-    get();
-    throw BadRow(fmt::format("{}:{}: {}", path, begun, why));
+    at_ = row_;
+    line_ = begun_;
+    after_bad_row_ = true;
+    throw BadRow(fmt::format("{}:{}: {}", path_, begun_, why));
   }
 
   std::string quoted_field() {
-    const std::int64_t opened = line;
+    const std::int64_t opened = line_;
     get();
     std::string field;
     for (int c = get();; c = get()) {
@@ -94,20 +107,20 @@ struct TableReader::Parts {
       }
       field += static_cast<char>(c);
     }
-    if (!at_line_end() && peek() != separator) {
+    if (!at_line_end() && peek() != separator_) {
       refuse("after a quoted field must come a comma or the line's end, got \"{}\"", static_cast<char>(peek()));
     }
     return field;
   }
 
   std::string field() {
-    if (quotes && peek() == '"') {
+    if (quotes_ && peek() == '"') {
       return quoted_field();
     }
     std::string field;
-    while (!at_line_end() && peek() != separator) {
+    while (!at_line_end() && peek() != separator_) {
       const int c = get();
-      if (quotes && c == '"') {
+      if (quotes_ && c == '"') {
         refuse("a field with a quote in it must begin with one");
       }
       field += static_cast<char>(c);
@@ -116,42 +129,25 @@ struct TableReader::Parts {
   }
 
   void read_row(std::vector<std::string>& fields) {
-    begun = line;
-    row = at;
+    begun_ = line_;
+    row_ = at_;
     fields.clear();
     fields.push_back(field());
-    while (peek() == separator) {
+    while (peek() == separator_) {
       get();
       fields.push_back(field());
     }
     get();  // consume the line end
   }
+
+  std::string path_;
+  bool quotes_, after_bad_row_ = false;
+  char separator_;
+  std::unique_ptr<TextFile> file_;
+  std::string text_;  // buffer, consumed up to at_; contains the whole current row
+  std::size_t at_ = 0, row_ = 0;
+  std::int64_t line_ = 1, begun_ = 0;  // line of the next character; line where the last row begins
 };
-
-TableReader::TableReader(const std::filesystem::path& path) : parts_(std::make_unique<Parts>()) {
-  Parts& p = *parts_;
-  p.path = path.string();
-  p.quotes = is_csv(path);
-  p.separator = p.quotes ? ',' : '\t';
-  p.file = open_plain_text(path);
-}
-TableReader::~TableReader() = default;
-
-bool TableReader::next(std::vector<std::string>& row) {
-  while (parts_->peek() != kEndOfFile) {
-    parts_->read_row(row);
-    if (row.size() > 1 || !row.front().empty()) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string TableReader::place() const {
-  return fmt::format("{}:{}", parts_->path, parts_->begun);
-}
-
-namespace {
 
 class FileRows {
  public:

@@ -1,13 +1,20 @@
 #include "tar.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 
 namespace headroom::data {
 namespace {
+
+constexpr std::size_t kTarBlock = 512;  // bytes; headers and contents begin at multiples of this
+using TarHeader = std::array<char, kTarBlock>;
 
 std::string_view field(const TarHeader& header, std::size_t begin, std::size_t length) {
   const std::string_view all(header.data() + begin, length);
@@ -30,15 +37,44 @@ std::optional<std::uint64_t> octal(std::string_view text) {
 std::string name_of(const TarHeader& header) {
   const bool posix = field(header, 257, 5) == "ustar";
   const std::string_view prefix = posix ? field(header, 345, 155) : std::string_view(), name = field(header, 0, 100);
-  std::string all = prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
+  return prefix.empty() ? std::string(name) : fmt::format("{}/{}", prefix, name);
+}
+
+std::string without_control_characters(std::string name) {
   std::replace_if(
-      all.begin(), all.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
-  return all;
+      name.begin(), name.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }, '?');
+  return name;
+}
+
+// Returns the value of "path" in a pax header, which consists of lines "<length> <key>=<value>\n"; empty if missing.
+std::string pax_path(const std::string& archive, std::string_view lines) {
+  std::string path;
+  while (!lines.empty()) {
+    const std::size_t blank = std::min(lines.find(' '), lines.size());
+    const auto length = whole_number(lines.substr(0, blank));
+    if (!length || *length <= std::ssize(lines.substr(0, blank)) || *length > std::ssize(lines)) {
+      user_error("{}: is a damaged tar archive: a pax header without line lengths", archive);
+    }
+    const std::string_view line = lines.substr(blank + 1, static_cast<std::size_t>(*length) - blank - 1);
+    constexpr std::string_view kPath = "path=", kSize = "size=";
+    if (line.starts_with(kPath)) {
+      path = trimmed(line.substr(kPath.size()));
+    } else if (line.starts_with(kSize)) {
+      user_error("{}: has a member of 8 GiB or more, which is not supported", archive);
+    }
+    lines.remove_prefix(static_cast<std::size_t>(*length));
+  }
+  return path;
 }
 
 }  // namespace
 
-std::optional<TarMember> read_tar_header(const TarHeader& header, const std::string& archive, std::uint64_t at) {
+std::optional<TarMember> TarReader::read_header() {
+  TarHeader header;
+  if (const std::size_t got = read_(at_, header); got < kTarBlock) {
+    user_error("{}: is truncated: the archive ends at byte {} without an end mark", archive_, at_ + got);
+  }
+  headers_.update(std::string_view(header.data(), header.size()));
   if (std::all_of(header.begin(), header.end(), [](char c) { return c == '\0'; })) {
     return std::nullopt;
   }
@@ -48,15 +84,55 @@ std::optional<TarMember> read_tar_header(const TarHeader& header, const std::str
     sum += i >= kSum && i < kSum + kSumLength ? static_cast<unsigned char>(' ') : static_cast<unsigned char>(header[i]);
   }
   if (octal(field(header, kSum, kSumLength)) != sum) {
-    user_error("{}: not a tar archive or damaged: bad checksum in the header at byte {}", archive, at);
+    user_error("{}: not a tar archive or damaged: bad checksum in the header at byte {}", archive_, at_);
   }
-  TarMember member{.name = name_of(header), .size = 0, .type = header[kType]};
+  TarMember member{
+      .name = without_control_characters(name_of(header)), .begin = at_ + kTarBlock, .type = header[kType]};
   const auto size = octal(field(header, 124, 12));
   if (!size) {
-    user_error("{}: the size of member {} is not a number", archive, member.name);
+    user_error("{}: the size of member {} is not a number", archive_, member.name);
   }
   member.size = *size;
+  const bool has_content = member.type < '1' || member.type > '6';
+  at_ = member.begin + (has_content ? (member.size + kTarBlock - 1) / kTarBlock * kTarBlock : 0);
   return member;
+}
+
+std::optional<TarMember> TarReader::next() {
+  constexpr std::uint64_t kLongestName = std::uint64_t{1} << 16;
+  std::string long_name;
+  while (std::optional<TarMember> member = read_header()) {
+    if (member->type != 'x' && member->type != 'L' && member->type != 'g') {
+      member->name = long_name.empty() ? member->name : without_control_characters(std::move(long_name));
+      return member;
+    }
+    long_name.clear();
+    if (member->type == 'g') {  // settings for the whole archive, none of which matter here
+      continue;
+    }
+    if (member->size > kLongestName) {
+      user_error("{}: the header of the member at byte {} has {} bytes, more than {}", archive_, member->begin,
+                 member->size, kLongestName);
+    }
+    const std::string bytes = content(*member);
+    long_name = member->type == 'x' ? pax_path(archive_, bytes) : bytes.substr(0, bytes.find('\0'));
+  }
+  return std::nullopt;
+}
+
+std::string TarReader::content(const TarMember& member) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;  // a corrupt size must not allocate memory
+  std::string bytes;
+  while (bytes.size() < member.size) {
+    const std::size_t before = bytes.size(), wanted = std::min<std::uint64_t>(kAtOnce, member.size - before);
+    bytes.resize(before + wanted);
+    const std::size_t got = read_(member.begin + before, std::span(bytes).subspan(before));
+    if (got < wanted) {
+      user_error("{}: is truncated: {} has {} bytes from byte {} on, but the archive ends at byte {}", archive_,
+                 member.name, member.size, member.begin, member.begin + before + got);
+    }
+  }
+  return bytes;
 }
 
 }  // namespace headroom::data

@@ -1,32 +1,49 @@
-// Headers of tar archives: one before each member.
+// Reads tar archives member by member, with the long names of pax and GNU tar.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+
+#include "headroom/core/files.h"
 
 namespace headroom::data {
 
-constexpr std::size_t kTarBlock = 512;  // bytes; headers and contents begin at multiples of this
-using TarHeader = std::array<char, kTarBlock>;
-
 struct TarMember {
-  std::string name;  // control characters replaced by '?'; never used as a path
+  std::string name;         // control characters replaced by '?'; never used as a path
+  std::uint64_t begin = 0;  // byte offset of its content in the archive
   std::uint64_t size = 0;
-  char type = '0';  // '0' or NUL: a file; '1' to '6': links, devices, directories, pipes
+  char type = '0';  // '0' or NUL: a file; '5': a directory; others: links, devices, pipes
 
   bool is_file() const { return type == '0' || type == '\0'; }
-  bool has_content() const { return type < '1' || type > '6'; }
 };
 
-// Parses the header at byte `at` of the archive. Returns nullopt for a block of zeros, which ends the archive. Throws
-// UserError naming the archive if the checksum is wrong or the size is not octal.
-std::optional<TarMember> read_tar_header(const TarHeader& header, const std::string& archive, std::uint64_t at);
+class TarReader {
+ public:
+  // Fills `out` from byte `at` of the archive and returns the number of bytes, fewer only at its end. Offsets ascend
+  // from call to call.
+  using Read = std::function<std::size_t(std::uint64_t at, std::span<char> out)>;
 
-// Returns the bytes that a member of `size` bytes occupies in the archive, including padding.
-constexpr std::uint64_t tar_blocks(std::uint64_t size) {
-  return (size + kTarBlock - 1) / kTarBlock * kTarBlock;
-}
+  // `archive` names the file in messages.
+  TarReader(std::string archive, Read read) : archive_(std::move(archive)), read_(std::move(read)) {}
+
+  // Returns the next member, or nullopt at the end mark. Throws UserError naming the archive if it is truncated or
+  // corrupt, or has a member of 8 GiB or more.
+  std::optional<TarMember> next();
+  // Returns the content of the member that next() has just returned. Throws UserError if the archive ends inside it.
+  std::string content(const TarMember& member);
+  // Returns the SHA-256 of all headers read so far. Must be the last call.
+  std::string header_hash() { return headers_.hex(); }
+
+ private:
+  std::optional<TarMember> read_header();
+
+  std::string archive_;
+  Read read_;
+  std::uint64_t at_ = 0;  // offset of the next header
+  Sha256 headers_;
+};
 
 }  // namespace headroom::data

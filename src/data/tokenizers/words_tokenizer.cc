@@ -175,10 +175,8 @@ std::unique_ptr<Tokenizer> read_word_list(std::string_view text, std::string_vie
   std::string lines(kSpecial);
   std::unordered_map<std::string_view, std::int64_t> seen = {{"<unk>", 0}, {"<eos>", 0}};  // word to line number
   for (std::int64_t line = 1; !text.empty(); ++line) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
     std::vector<std::string_view> parts;
-    for_each_word(text.substr(0, end), [&](std::string_view part) { parts.push_back(part); });
-    text.remove_prefix(std::min(end + 1, text.size()));
+    for_each_word(take_line(text), [&](std::string_view part) { parts.push_back(part); });
     if (parts.empty()) {
       continue;
     }

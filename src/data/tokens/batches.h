@@ -129,7 +129,6 @@ struct EvaluationBatch {
 // through memory, from the `warming` chunks before it. Chunks begin at multiples of `length`. Results do not depend on
 // the number of streams, up to rounding. Uses fewer streams than requested if warming up would exceed a fifth of the
 // work.
-// the work.
 class EvaluationPass {
  public:
   EvaluationPass(std::shared_ptr<const TokenFile> file, EvaluationShape shape);

@@ -86,8 +86,19 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
 
 namespace {
 
-// A code point has at most four bytes, so text that is incomplete after four tokens is invalid.
-constexpr std::size_t kLongestWait = 4;
+// Returns the size in bytes of the end of `text` that the next tokens may still change: an incomplete code point, or up
+// to three U+FFFD, since SentencePiece decodes each byte of an incomplete code point to one.
+std::size_t unsettled_bytes(std::string_view text) {
+  if (const std::size_t bytes = unfinished_bytes(text); bytes > 0) {
+    return bytes;
+  }
+  constexpr std::size_t kMost = 3 * kReplacement.size();
+  std::size_t bytes = 0;
+  while (bytes < kMost && text.substr(0, text.size() - bytes).ends_with(kReplacement)) {
+    bytes += kReplacement.size();
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -97,15 +108,21 @@ TextStream::TextStream(const tokenizers::Tokenizer& tokenizer, std::vector<std::
 std::string TextStream::push(std::int32_t id) {
   ids_.push_back(id);
   const std::string text = pending();
-  const bool unfinished = unfinished_bytes(text) > 0 || text.ends_with(kReplacement);
-  if (text.empty() || (unfinished && ids_.size() - released_ < kLongestWait)) {
-    return {};
+  const std::size_t settled = text.size() - unsettled_bytes(text), from = std::min(returned_, settled);
+  if (settled < text.size() || text.empty()) {
+    returned_ = std::max(returned_, settled);
+  } else {
+    ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
+    released_ = ids_.size();
+    returned_ = 0;
   }
-  return release(text);
+  return repair_utf8(std::string_view(text).substr(from, settled - from));
 }
 
 std::string TextStream::finish() {
-  return released_ == ids_.size() ? std::string() : release(pending());
+  const std::string text = released_ == ids_.size() ? std::string() : pending();
+  released_ = ids_.size();
+  return repair_utf8(std::string_view(text).substr(std::min(returned_, text.size())));
 }
 
 std::string TextStream::pending() const {
@@ -113,12 +130,6 @@ std::string TextStream::pending() const {
   const std::string before = tokenizer_.decode(ids.first(released_));
   const std::string all = tokenizer_.decode(ids);
   return all.starts_with(before) ? all.substr(before.size()) : tokenizer_.decode(ids.subspan(released_));
-}
-
-std::string TextStream::release(std::string_view text) {
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
-  released_ = ids_.size();
-  return repair_utf8(text);
 }
 
 void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenizer& tokenizer, std::string_view what) {

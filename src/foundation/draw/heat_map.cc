@@ -11,8 +11,8 @@
 
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
+#include "labels.h"
 #include "svg.h"
-#include "text.h"
 
 namespace headroom::draw {
 namespace {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "charts.h"
+#include "labels.h"
 #include "svg.h"
-#include "text.h"
 
 namespace headroom::draw {
 

@@ -9,8 +9,8 @@
 
 #include "charts.h"
 #include "foundation/core/text/utf8.h"
+#include "labels.h"
 #include "svg.h"
-#include "text.h"
 
 namespace headroom::draw {
 namespace {

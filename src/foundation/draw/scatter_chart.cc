@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "charts.h"
+#include "labels.h"
 #include "svg.h"
-#include "text.h"
 
 namespace headroom::draw {
 namespace {

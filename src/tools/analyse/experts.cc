@@ -9,8 +9,8 @@
 
 #include "analyse.h"
 #include "foundation/draw/charts.h"
+#include "foundation/draw/labels.h"
 #include "foundation/draw/svg.h"
-#include "foundation/draw/text.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <png.h>
+#include <zlib.h>
 
 #include <cstdio>  // before jpeglib.h, which needs it
 
@@ -81,6 +82,36 @@ inline std::string big_endian(std::uint32_t value) {
     bytes += static_cast<char>(value >> shift & 0xff);
   }
   return bytes;
+}
+
+inline std::string png_chunk(const std::string& type, const std::string& data) {
+  const std::string checked = type + data;
+  return big_endian(static_cast<std::uint32_t>(data.size())) + checked +
+         big_endian(static_cast<std::uint32_t>(
+             crc32(0, reinterpret_cast<const Bytef*>(checked.data()), static_cast<uInt>(checked.size()))));
+}
+
+// A PNG file with one row of pixels. `depth`: bits per sample; `type`: 2 for RGB, 6 with alpha; `more`: further chunks.
+inline std::string png_row(std::uint32_t width, char depth, char type, const std::string& samples,
+                           const std::string& more = "") {
+  const std::string line = std::string(1, '\0') + samples;
+  uLongf size = compressBound(line.size());
+  std::string packed(size, '\0');
+  EXPECT_EQ(compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(line.data()),
+                     line.size()),
+            Z_OK);
+  packed.resize(size);
+  const std::string rest = std::string{depth, type} + std::string(3, '\0');
+  return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", big_endian(width) + big_endian(1) + rest) + more +
+         png_chunk("IDAT", packed) + png_chunk("IEND", "");
+}
+
+// Exif data that only states an orientation.
+inline std::string exif(char orientation, bool little_endian) {
+  const std::string value = little_endian ? std::string{orientation, '\0'} : std::string{'\0', orientation};
+  return (little_endian ? std::string("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0", 18)
+                        : std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01", 18)) +
+         value + std::string(6, '\0');
 }
 
 inline std::string idx_images(std::uint32_t count, std::uint32_t height, std::uint32_t width) {

@@ -19,17 +19,7 @@ const ImageReading kSmall = {.size = 4, .channels = 1, .n_classes = 10};
 class Images : public FolderTest {
  protected:
   std::string complaint(const std::vector<std::string>& files, const ImageReading& reading = kSmall) const {
-    try {
-      open_images(files, reading);
-    } catch (const UserError& error) {
-      std::string why = error.what();
-      const std::string folder = folder_.string() + "/";
-      for (std::size_t at = why.find(folder); at != std::string::npos; at = why.find(folder)) {
-        why.erase(at, folder.size());
-      }
-      return why;
-    }
-    return "no complaint";
+    return refusal_of([&] { open_images(files, reading); });
   }
 };
 

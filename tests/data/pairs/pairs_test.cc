@@ -240,7 +240,8 @@ TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
 }
 
 TEST_F(PairFileTest, LiesAreRefused) {
-  const auto lie = [&](std::vector<std::int64_t> ends, std::vector<std::int32_t> tokens) {
+  const auto lie = [&](std::vector<std::int64_t> ends, std::vector<std::int32_t> tokens,
+                       const std::string& sources = "") {
     SafetensorsWriter writer;
     writer.add("tokens", DType::i32, {std::ssize(tokens)}, std::as_bytes(std::span(tokens)));
     writer.add("ends", DType::i64, {std::ssize(ends)}, std::as_bytes(std::span(ends)));
@@ -250,6 +251,9 @@ TEST_F(PairFileTest, LiesAreRefused) {
                                                                        {"remarks", ""},
                                                                        {"vocabulary_size", "10"}}) {
       writer.set_metadata(key, value);
+    }
+    if (!sources.empty()) {
+      writer.set_metadata("source_vocabulary_size", sources);
     }
     writer.write(at("lie.pairs"));
     return at("lie.pairs");
@@ -262,28 +266,11 @@ TEST_F(PairFileTest, LiesAreRefused) {
   const PairFile strange(lie({1, 3}, {1, 2, 10}));
   std::vector<std::int32_t> ids;
   EXPECT_HAS(user_error_of([&] { strange.target(0, ids); }), "token 2 must be from 0 to 9, got 10");
-  const auto of_two = [&](const std::string& sources) {
-    SafetensorsWriter writer;
-    const std::vector<std::int64_t> ends = {1, 3};
-    const std::vector<std::int32_t> tokens = {7, 8, 9};
-    writer.add("tokens", DType::i32, {3}, std::as_bytes(std::span(tokens)));
-    writer.add("ends", DType::i64, {2}, std::as_bytes(std::span(ends)));
-    for (const auto& [key, value] : std::map<std::string, std::string>{{"format", "headroom.pairs.1"},
-                                                                       {"tokenizer_name", "t"},
-                                                                       {"hash", "h"},
-                                                                       {"remarks", ""},
-                                                                       {"vocabulary_size", "10"},
-                                                                       {"source_vocabulary_size", sources}}) {
-      writer.set_metadata(key, value);
-    }
-    writer.write(at("two.pairs"));
-    return at("two.pairs");
-  };
-  const PairFile narrow(of_two("7"));
+  const PairFile narrow(lie({1, 3}, {7, 8, 9}, "7"));
   EXPECT_HAS(user_error_of([&] { narrow.source(0, ids); }), "token 0 must be from 0 to 6, got 7");
   narrow.target(0, ids);
   EXPECT_EQ(ids, (std::vector<std::int32_t>{8, 9}));
-  EXPECT_HAS(user_error_of([&] { PairFile(of_two("-3")); }), "at least one pair");
+  EXPECT_HAS(user_error_of([&] { PairFile(lie({1, 3}, {7, 8, 9}, "-3")); }), "at least one pair");
 }
 
 TEST_F(PairFileTest, BatchesHoldEveryPairOnceAnEpochWithinTheirBounds) {

@@ -15,12 +15,7 @@ int value(std::string_view text) {
 }
 
 std::string complaint(std::string_view text) {
-  try {
-    parse(text);
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "no complaint";
+  return user_error_of([&] { parse(text); });
 }
 
 TEST(ListOps, EvaluatesEveryOperator) {
@@ -174,14 +169,7 @@ TEST(ListOpsGenerator, StopsWhereThereAreNoMoreExpressions) {
 class ListOpsFile : public FolderTest {
  protected:
   std::string complaint(const std::string& content, Reading reading = {.most_symbols = 100}) {
-    const std::string path = write("some.tsv", content);
-    try {
-      read({path}, reading);
-    } catch (const UserError& error) {
-      const std::string why = error.what();
-      return why.starts_with(path) ? why.substr(path.size()) : why;
-    }
-    return "no complaint";
+    return refusal_of([&] { read({write("x", content)}, reading); }).substr(1);
   }
 };
 

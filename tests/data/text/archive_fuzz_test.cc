@@ -22,7 +22,7 @@ class ArchiveFuzz : public FolderTest {
 
 std::string archive() {
   return tar_member("set/", "", '5') + tar_member("set/b.jsonl", "{\"x\": 2}\n") +
-         tar_member("x", std::string(600, 'p'), 'x') + tar_member("set/inner/a.jsonl", "caf\xc3\xa9\n") + kTarEnd;
+         pax("comment=" + std::string(600, 'p')) + tar_member("set/inner/a.jsonl", "caf\xc3\xa9\n") + kTarEnd;
 }
 
 const fuzz::Material kArchives{

@@ -28,6 +28,15 @@ inline std::string tar_member(const std::string& name, const std::string& conten
   return with_tar_sum(header) + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
+// A pax record, its own length in front.
+inline std::string pax(const std::string& record) {
+  std::size_t length = record.size() + 3;
+  while (std::to_string(length).size() + 1 + record.size() + 1 != length) {
+    ++length;
+  }
+  return tar_member("PaxHeader", std::to_string(length) + " " + record + "\n", 'x');
+}
+
 // Blocks that may be headers get the checksum that they must have, so that what they say is looked at.
 inline std::string with_tar_sums(std::string input) {
   constexpr std::size_t kBlock = 512;

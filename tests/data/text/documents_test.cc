@@ -23,7 +23,7 @@ TEST_F(DocumentsTest, AFileAFolderAndAnArchiveAreAlike) {
   write("folder/inner/a.jsonl", a);
   write("folder/README.md", "not wanted");
   const std::string tar = tar_member("set/", "", '5') + tar_member("set/b.jsonl", b) +
-                          tar_member("set/README.md", "not wanted") + tar_member("x", std::string(3000, 'p'), 'x') +
+                          tar_member("set/README.md", "not wanted") + pax("comment=" + std::string(3000, 'p')) +
                           tar_member("set/inner/a.jsonl", a) + kTarEnd;
   write("set.tar.gz", gzip(tar));
   for (const std::string& path : {at("folder"), write("set.tar", tar), at("set.tar.gz")}) {
@@ -75,6 +75,14 @@ TEST_F(DocumentsTest, HostileArchivesAreRefused) {
                 why.find("not a number") != std::string::npos)
         << why;
   }
+}
+
+TEST_F(DocumentsTest, LongNamesInArchives) {
+  const std::string name = std::string(120, 'n') + "/a.jsonl";
+  write("long.tar", pax("path=" + name) + tar_member("short.txt", "{}\n") + kTarEnd);
+  const std::vector<Document> found = read_documents(at("long.tar"), is_jsonl);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, at("long.tar") + ":" + name);
 }
 
 TEST(ForEachLine, CountsFromOne) {

@@ -85,10 +85,7 @@ TEST_F(DataFuzz, Tables) {
     fuzz::against(
         material, 2000,
         [&](const std::string& input) {
-          TableReader reader(write(name, input));
-          for (std::vector<std::string> row; reader.next(row);) {
-            EXPECT_FALSE(reader.place().empty());
-          }
+          for_each_row({write(name, input)}, {.row = [](const auto& row) { EXPECT_FALSE(row.empty()); }});
         },
         2);
   }

@@ -187,5 +187,31 @@ TEST(TextStream, ReplacesWhatNeverBecomesText) {
   EXPECT_EQ(out, "a\ufffd\ufffd\ufffdz\ufffd\ufffd");
 }
 
+TEST(TextStream, KeepsACodePointAfterAReplacementOrABadLeadByte) {
+  const tiny::Folder folder;
+  write_text_file(folder / "text.txt", tiny::text(20000));
+  const auto source = data::open_text({(folder / "text.txt").string()}, {});
+  const auto pieces = tokenizers::train_tokenizer(
+      {.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300, .keep_whitespace = true}, *source);
+  const auto bytes = tiny::bytes_tokenizer();
+  const std::pair<std::string, std::string> cases[] = {
+      {"\ufffd\u20ac", "\ufffd\u20ac"},
+      {"\xe2\xe2\xe2\x82\xac", "\ufffd\ufffd\u20ac"},
+      {"\xf0\xf0\x9f\x98\x80", "\ufffd\U0001f600"},
+      {"\ufffd\ufffd\ufffd\ufffd\u20ac", "\ufffd\ufffd\ufffd\ufffd\u20ac"}};
+  for (const auto& [given, right] : cases) {
+    for (const tokenizers::Tokenizer* tokenizer :
+         std::initializer_list<const tokenizers::Tokenizer*>{&*bytes, &*pieces}) {
+      TextStream stream(*tokenizer, {});
+      std::string out;
+      for (const char c : given) {
+        const auto byte = static_cast<unsigned char>(c);
+        out += stream.push(tokenizer == &*bytes ? byte : tokenizer->id_of(fmt::format("<0x{:02X}>", byte)));
+      }
+      EXPECT_EQ(out + stream.finish(), right) << tokenizer->name();
+    }
+  }
+}
+
 }  // namespace generate_test
 }  // namespace headroom::decode

@@ -4,8 +4,6 @@
 
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
-#include "foundation/core/machine/log.h"
-#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -30,29 +28,12 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
   return {};
 }
 
-std::string read_whole(const fs::path& path) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
-  const std::unique_ptr<ByteReader> reader = open_bytes(path);
-  std::string text;
-  for (;;) {
-    const std::size_t before = text.size();
-    text.resize(before + kAtOnce);
-    text.resize(before + reader->read(text.data() + before, kAtOnce));
-    if (text.size() == before) {
-      return text;
-    }
-    if (text.size() > kLargestTokenizer) {
-      user_error("{}: not a tokenizer: larger than {}", path.string(),
-                 format_bytes(static_cast<double>(kLargestTokenizer)));
-    }
-  }
-}
-
 // Loads a vocabulary and the merges in the same folder.
 std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
-      return restore_bpe_pair(text, read_whole(merges), vocabulary.string(), merges.string(), min_size);
+      return restore_bpe_pair(text, read_unpacked(merges, kLargestTokenizer), vocabulary.string(), merges.string(),
+                              min_size);
     }
   }
   user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
@@ -88,7 +69,7 @@ bool names_bpe(const fs::path& path) {
 std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size) {
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? first_file(path) : path;
-  const std::string text = read_whole(file);
+  const std::string text = read_unpacked(file, kLargestTokenizer);
   return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), min_size) : load_pair(file, text, min_size);
 }
 

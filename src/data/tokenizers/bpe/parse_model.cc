@@ -338,8 +338,7 @@ BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_vi
   std::size_t number = 0;
   merges = without_byte_order_mark(merges);
   while (!merges.empty()) {
-    std::string_view line = merges.substr(0, merges.find('\n'));
-    merges.remove_prefix(std::min(merges.size(), line.size() + 1));
+    std::string_view line = take_line(merges);
     ++number;
     if (line.ends_with('\r')) {
       line.remove_suffix(1);

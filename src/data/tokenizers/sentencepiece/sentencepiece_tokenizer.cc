@@ -138,9 +138,7 @@ class LineByLine : public SentencePiece {
     }
     Unknown unknown;
     while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      add_unknown(text.substr(0, end), unknown);
-      text.remove_prefix(std::min(end + 1, text.size()));
+      add_unknown(take_line(text), unknown);
     }
     return unknown;
   }

@@ -42,11 +42,8 @@ std::vector<std::string> sample_lines(TextSource& text, std::size_t limit) {
   LineSample sample(limit);
   BlockReader blocks(text, "read for the tokenizer");
   for (std::string block; blocks.next(block);) {
-    std::string_view rest = block;
-    while (!rest.empty()) {
-      const std::size_t end = std::min(rest.find('\n'), rest.size());
-      offer_line(rest.substr(0, end), sample);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
+    for (std::string_view rest = block; !rest.empty();) {
+      offer_line(take_line(rest), sample);
     }
   }
   return sample.take();

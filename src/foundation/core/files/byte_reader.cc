@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 
@@ -241,6 +242,34 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
     }
   }
   return plain;
+}
+
+std::size_t read_full(ByteReader& reader, std::span<char> out) {
+  std::size_t filled = 0;
+  while (filled < out.size()) {
+    const std::size_t got = reader.read(out.data() + filled, out.size() - filled);
+    if (got == 0) {
+      break;
+    }
+    filled += got;
+  }
+  return filled;
+}
+
+std::string read_unpacked(const std::filesystem::path& path, std::size_t limit) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  const std::unique_ptr<ByteReader> reader = open_bytes(path);
+  std::string text;
+  for (std::size_t got = kAtOnce; got == kAtOnce;) {
+    const std::size_t before = text.size();
+    text.resize(before + kAtOnce);
+    got = read_full(*reader, std::span(text).subspan(before));
+    text.resize(before + got);
+    if (text.size() > limit) {
+      user_error("{}: is longer than {}", path.string(), format_bytes(static_cast<double>(limit)));
+    }
+  }
+  return text;
 }
 
 std::filesystem::path unpacked_name(const std::filesystem::path& path) {

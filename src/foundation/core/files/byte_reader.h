@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
+#include <string>
 
 namespace headroom {
 
@@ -22,6 +24,11 @@ class ByteReader {
 // UserError for a truncated member, a wrong checksum, other data after a member, and zstd data that needs more than 128
 // MiB of memory.
 std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path);
+
+// Fills `out`; returns the number of bytes, which is smaller only at the end.
+std::size_t read_full(ByteReader& reader, std::span<char> out);
+// Returns the whole content of a file, decompressed. Throws UserError naming the file if it exceeds `limit` bytes.
+std::string read_unpacked(const std::filesystem::path& path, std::size_t limit);
 
 // Returns `path` without .gz or .zst, so that its extension describes the decompressed data.
 std::filesystem::path unpacked_name(const std::filesystem::path& path);

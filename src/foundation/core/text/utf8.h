@@ -80,6 +80,9 @@ std::string_view without_trailing_blanks(std::string_view text);
 // Returns `text` without any of the characters `blanks` at either end.
 std::string_view trimmed(std::string_view text, std::string_view blanks = " \t\r\n");
 
+// Removes the first line of `text`, with its LF, and returns it without the LF.
+std::string_view take_line(std::string_view& text);
+
 // Converts an ASCII letter to lower case, independently of the locale; other bytes are unchanged.
 constexpr char lower_case(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -1,5 +1,5 @@
-// GET /inspect returns the inspector's page. POST /inspect returns the page for a text, which the script of that page
-// requests.
+// GET / and GET /inspect return the inspector's page. POST /inspect returns the page for a text, which the script of
+// that page requests.
 #include <mutex>
 
 #include "headroom/core/error.h"
@@ -86,10 +86,12 @@ HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest
 }  // namespace
 
 void add_inspect_routes(HttpServer& server, const Models& models) {
-  server.add({.method = "GET",
-              .path = kInspect,
-              .handler = [&](const HttpRequest&) { return empty_page(models); },
-              .open = true});
+  for (const char* path : {"/", kInspect}) {
+    server.add({.method = "GET",
+                .path = path,
+                .handler = [&](const HttpRequest&) { return empty_page(models); },
+                .open = true});
+  }
   const auto turn = std::make_shared<std::mutex>();
   server.add({.method = "POST", .path = kInspect, .handler = [&models, turn](const HttpRequest& call) {
                 return read_text(models, *turn, call);

@@ -171,10 +171,12 @@ void HttpServer::serve(int socket) {
   --counts_.open;
 }
 
-// Returns the routes at a path, or at its longest prefix that ends with '/'; nullptr if there are none.
+// Returns the routes at a path, or at the prefix that ends with '/' and is followed by a name; nullptr if there are
+// none.
 const std::map<std::string, HttpServer::Route>* HttpServer::routes_at(const std::string& path) const {
   for (const auto& [at, routes] : routes_) {
-    if (at == path || (at.ends_with('/') && path.size() > at.size() && path.starts_with(at))) {
+    const bool takes_name = at.size() > 1 && at.ends_with('/');
+    if (at == path || (takes_name && path.size() > at.size() && path.starts_with(at))) {
       return &routes;
     }
   }

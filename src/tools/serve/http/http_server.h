@@ -52,7 +52,7 @@ class HttpServer : private httplib::Server {
 
   struct Route {
     const char* method;
-    const char* path;  // a path that ends with '/' is followed by a name
+    const char* path;  // a path that ends with '/', except "/" itself, is followed by a name
     Handler handler;
     bool open = false;  // does not require a key
   };

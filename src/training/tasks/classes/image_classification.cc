@@ -1,8 +1,9 @@
 #include <algorithm>
-#include <atomic>
 #include <future>
+#include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "classification.h"
@@ -29,6 +30,13 @@ class ImageExamples : public ClassExamples {
         shuffle_buffer_(config.data.shuffle_buffer),
         skip_bad_(config.data.skip_bad_rows),
         threads_(static_cast<std::size_t>(decode_threads(config.data))) {}
+  ~ImageExamples() override {
+    if (!unreadable_.empty()) {
+      log_warning("{} of {} images could not be read and were skipped", unreadable_.size(), size());
+    }
+  }
+  ImageExamples(const ImageExamples&) = delete;
+  ImageExamples& operator=(const ImageExamples&) = delete;
 
   std::int64_t size() const override { return dataset_->size(); }
   std::string identity() const override { return dataset_->identity(); }
@@ -116,9 +124,11 @@ class ImageExamples : public ClassExamples {
       if (!skip_bad_) {
         throw;
       }
-      if (!warned_.exchange(true)) {
-        log_warning("skipping an unreadable image (later ones are skipped without a warning): {}", error.what());
+      const std::lock_guard lock(mutex_);
+      if (unreadable_.empty()) {
+        log_warning("skipping an unreadable image (later ones are only counted): {}", error.what());
       }
+      unreadable_.insert(example);
       return std::nullopt;
     }
   }
@@ -140,7 +150,8 @@ class ImageExamples : public ClassExamples {
   std::int64_t shuffle_buffer_;
   bool skip_bad_;
   std::size_t threads_;
-  mutable std::atomic<bool> warned_ = false;
+  mutable std::mutex mutex_;
+  mutable std::set<std::int64_t> unreadable_;  // examples
 };
 
 std::shared_ptr<const ClassExamples> read(const std::vector<std::string>& files, const config::Config& config,

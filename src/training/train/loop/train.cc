@@ -65,8 +65,9 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
     return;
   }
   if (train.batch_size % n != 0) {
-    user_error("train.batch_size: must be a multiple of the number of ranks, {}, got {}; for example {} or {}", n,
-               train.batch_size, std::max<std::int64_t>(train.batch_size / n, 1) * n, (train.batch_size / n + 1) * n);
+    const std::int64_t below = train.batch_size / n * n;
+    user_error("train.batch_size: must be a multiple of the number of ranks, {}, got {}; for example {}{}", n,
+               train.batch_size, below > 0 ? fmt::format("{} or ", below) : "", below + n);
   }
   train.accumulate = n;
   train.gradient_accumulators = 0;

@@ -1,4 +1,4 @@
-#include "text.h"
+#include "labels.h"
 
 #include <fmt/format.h>
 
