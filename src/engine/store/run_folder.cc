@@ -8,6 +8,7 @@
 #include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -72,13 +73,31 @@ void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t kee
   }
 }
 
+// Returns the first run in a folder of runs, such as a comparison's; empty if there is none.
+std::string run_within(const fs::path& folder) {
+  std::vector<std::string> runs;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (fs::exists(entry.path() / "checkpoints", ignored)) {
+      runs.push_back(entry.path().string());
+    }
+  }
+  return runs.empty() ? "" : *std::min_element(runs.begin(), runs.end());
+}
+
 // Returns the checkpoints of a run folder in the order in which to try them: the one that `latest` names, then the
 // newest first. A file is returned unchanged. Throws UserError if there is none.
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {
+    if (error == std::errc::permission_denied) {
+      user_error("{}: cannot be read, {}", run_or_checkpoint.string(), error.message());
+    }
     if (!fs::exists(run_or_checkpoint, error)) {
-      user_error("{}: no such run folder or checkpoint", run_or_checkpoint.string());
+      const std::string download = download_hint(run_or_checkpoint.string());
+      user_error(
+          "{}: no such run folder or checkpoint{}", run_or_checkpoint.string(),
+          download.empty() ? "; `headroom train` makes one, `headroom import` converts a downloaded model" : download);
     }
     if (run_or_checkpoint.extension() == ".toml") {
       user_error("{}: is a config; expected a run folder or a checkpoint (create one with `headroom train`)",
@@ -89,7 +108,9 @@ std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
   std::vector<fs::path> candidates = list_checkpoints(folder);
   if (candidates.empty()) {
-    user_error("{}: holds no checkpoint", run_or_checkpoint.string());
+    const std::string run = run_within(run_or_checkpoint);
+    user_error("{}: holds no checkpoint{}", run_or_checkpoint.string(),
+               run.empty() ? "" : "; it holds several runs, name one of them, as in " + run);
   }
   const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
   if (named != candidates.end()) {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 
 #include "engine/store/tiny.h"
 #include "headroom/core/error.h"
+#include "tools/zero_shot/task_names.h"
 #include "training/tasks/byte_scores.h"
 
 namespace headroom::zero_shot {
@@ -349,6 +351,10 @@ TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
   EXPECT_EQ(json["questions"], 2);
   EXPECT_NE(refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}").find("u.jsonl:1: must have the fields"),
             std::string::npos);
+}
+
+TEST(TaskNames, AreThoseOfTheBenchmarks) {
+  EXPECT_EQ(zero_shot_tasks(), std::vector<std::string>(std::begin(kTaskNames), std::end(kTaskNames)));
 }
 
 // The public files, if available: all questions are read.
