@@ -60,17 +60,10 @@ def test_help_of_the_config_names_every_key(headroom):
 
 
 @pytest.mark.parametrize("arguments, part", [
-    (["trian"], "train"),
-    ([], "headroom --help"),
     (["train", "--ste", "x"], "--set"),
-    (["train"], "CONFIG"),
     (["train", "no/such/recipe"], "no/such/recipe"),
     (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
-    (["train", "demo/dense_h8", "--set", "model.n_layers=zero"], "model.n_layers"),
-    (["cost", "demo/dense_h8", "--paper", "switchhead"], "--paper"),
     (["cost", "--paper", "no such paper"], "no such paper"),
-    (["match", "demo/dense_h2", "--target", "demo/dense_h8", "--by", "taste"], "--by"),
-    (["evaluate", "no_such_run"], "no_such_run"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
     (["golden", "/no/such/cases"], "/no/such/cases"),
     (["golden", "/no/such/cases"], "tests/tools/golden/cases"),
@@ -191,12 +184,7 @@ def test_cost(headroom):
     assert shorter["parameters"] < sparse["parameters"]
 
 
-def test_every_printed_figure_agrees(headroom):
-    rows = headroom.json("cost", "--paper", "switchhead")
-    assert len(rows) >= 20 and all(row["agrees"] for row in rows)
-
-
-@pytest.mark.parametrize("paper, misprints", [("moa", 3), ("dcmha", 1), ("mgk", 1)])
+@pytest.mark.parametrize("paper, misprints", [("switchhead", 0), ("moa", 3), ("dcmha", 1), ("mgk", 1)])
 def test_figures_of_papers_agree_or_have_a_reason(headroom, paper, misprints):
     rows = headroom.json("cost", "--paper", paper)
     derived = [row for row in rows if row["derivable"]]
