@@ -135,13 +135,14 @@ struct SeveralModels {
 struct Analyse {
   SeveralModels models;
   std::vector<std::string> what;  // names of analyses; default: all that apply to the model
-  std::string text, data;         // default: the run's validation data
+  std::string text, file;         // default: the run's validation data
   std::string out;
+  bool force = false;  // overwrite an analysis
 };
 
 struct Inspect {
   SeveralModels models;
-  std::string text;  // file; default: the first run's validation data
+  std::string text, file;  // default: the first run's validation data
   std::string out;
 };
 
@@ -204,9 +205,8 @@ struct Bench {
   std::vector<std::string> names;  // default: all; arguments after `generation` or `evaluate` are configs
   std::int64_t repeats = 7, batch = 1, prompt = 1024, tokens = 128;
   std::string precision = "fp32", device = "auto";
-  bool list = false;
   std::string plots;  // folder for plots
-  std::vector<std::string> configs;
+  std::vector<std::string> configs, set;
   std::string serve;  // if set, this process is a worker of another benchmark process
 };
 
@@ -221,11 +221,13 @@ struct CheckpointInfo {
 
 struct CheckpointExport {
   std::string run, out, format = "headroom";
+  bool force = false;  // overwrite an export
 };
 
 // A Hugging Face folder to import; `tokenizer`: default: the folder's own.
 struct Import {
   std::string folder, out, tokenizer;
+  bool force = false;  // overwrite parameters
 };
 
 // Defaults: convert::ConvertRequest.

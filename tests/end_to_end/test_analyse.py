@@ -20,7 +20,7 @@ def folder(headroom, tmp_path_factory):
 
 
 def test_all_that_a_model_has(headroom, folder):
-    done = headroom("analyse", "run", "--data", "text.txt", "--out", "inside", "--json", cwd=folder)
+    done = headroom("analyse", "run", "--file", "text.txt", "--out", "inside", "--json", cwd=folder)
     document = json.loads(done.stdout)
     assert list(document["analyses"]) == ["maps", "experts", "induction", "rank", "diversity", "circuits"]
     page = pathlib.Path(folder / document["report"]).read_text()
@@ -49,5 +49,5 @@ def test_a_line_for_each(headroom, folder):
 def test_another_tokenizer_is_refused(headroom, folder):
     headroom("tokenizer", "train", "text.txt", "--kind", "words", "--vocabulary-size", 12, "--out", "w.tok", cwd=folder)
     headroom("data", "prepare", "text.txt", "--tokenizer", "w.tok", "--out", "text.tokens", cwd=folder)
-    done = headroom("analyse", "run", "--data", "text.tokens", "--out", "other", cwd=folder, status=2)
+    done = headroom("analyse", "run", "--file", "text.tokens", "--out", "other", cwd=folder, status=2)
     assert re.search(r"text.tokens: .*\bwords-", done.stderr)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import time
 
 import pytest
 
@@ -123,14 +122,7 @@ TOO_LARGE = "99999999999999999999"
     (["train", "CONFIG", "--set", "data.pixel_mean=[nan]"], ["data.pixel_mean: "]),
     (["tokenizer", "decode", "BYTES", "4294967296"], ["ID", "4294967296"]),
     (["tokenizer", "encode", "BYTES", b"ab\xff"], ["UTF-8", "ab\\xff"]),
-    (["train", "CONFIG", "--set", f"train.seed={TOO_LARGE}"], ["train.seed", TOO_LARGE]),
-    (["train", "CONFIG", "--set", "train.seed=-1"], ["train.seed", "-1"]),
-    (["train", "CONFIG", "--set", "train.clip_norm=1e-300"], ["train.clip_norm", "1e-300"]),
-    (["train", "CONFIG", "--set", "train.learning_rate=1e300"], ["train.learning_rate", "1e+300"]),
     (["train", "CONFIG", "--set", "tokenizer.vocabulary_size=257"], ["tokenizer.vocabulary_size", "256", "257"]),
-    (["train", "CONFIG", "--set", "tokenizer.character_coverage=0.5"], ["tokenizer.character_coverage", "0.5"]),
-    (["train", "CONFIG", "--set", 'data.train=[""]'], ["data.train"]),
-    (["train", "CONFIG", "--set", 'data.validation=["a", ""]'], ["data.validation"]),
 ])
 def test_a_wrong_value_is_named(headroom, tiny, trained, tmp_path_factory, arguments, parts):
     folder = tmp_path_factory.getbasetemp() / "named"
@@ -292,13 +284,6 @@ def big_text(path):
     return path
 
 
-def wait_for(condition, process):
-    deadline = time.monotonic() + train_runs.PATIENCE
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 @pytest.fixture(scope="module")
 def preparing(headroom, tiny, tmp_path_factory):
     """Starts `data prepare` of a long text and waits until it writes."""
@@ -310,7 +295,7 @@ def preparing(headroom, tiny, tmp_path_factory):
     def start(out):
         process = subprocess.Popen([train_runs.program(), "data", "prepare", text, "--tokenizer", words, "--out", out],
                                    env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        wait_for(lambda: list(out.parent.glob("*.tmp-*")), process)
+        train_runs.wait_until(lambda: list(out.parent.glob("*.tmp-*")), process)
         return process
     return start
 
@@ -352,14 +337,14 @@ def test_what_a_killed_process_left_goes_with_the_next_run(headroom, preparing, 
     assert done.returncode == 0, done.stderr
     assert not list(cache.glob("*.tmp-*"))
     process = preparing(tmp_path / "big.tokens")
-    wait_for(lambda: not left.exists(), process)
+    train_runs.wait_until(lambda: not left.exists(), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=train_runs.PATIENCE)
 
 
 def test_a_hang_up_is_a_request_to_stop(tiny, tmp_path):
     process = train_runs.start(tiny, tmp_path / "run", "--set", "train.steps=1000000")
-    wait_for(lambda: train_runs.saved_step(tmp_path / "run") > 2, process)
+    train_runs.wait_until(lambda: train_runs.saved_step(tmp_path / "run") > 2, process)
     process.send_signal(signal.SIGHUP)
     process.communicate(timeout=train_runs.PATIENCE)
     assert process.returncode == 130

@@ -65,7 +65,8 @@ def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     for there in (other, tmp_path):
         assert f"--out: {there}" in headroom.refusal("checkpoint", "export", trained, "--out", there)
     assert other.read_text() == "[model]"
-    headroom("checkpoint", "export", trained, "--out", out)  # overwrites itself
+    assert "--force" in headroom.refusal("checkpoint", "export", trained, "--out", out)
+    headroom("checkpoint", "export", trained, "--out", out, "--force")
 
 
 def test_export_replaces_nothing_that_a_run_goes_on_from(headroom, trained, tmp_path):
@@ -87,6 +88,8 @@ def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
     assert str(folder) in headroom.refusal("import", folder, "--out", out) and not out.exists()
     shutil.copy(MODELS / "tokenizer.json", folder)
     done = headroom.json("import", folder, "--out", out)
+    assert "--force" in headroom.refusal("import", folder, "--out", out)
+    assert headroom.json("import", folder, "--out", out, "--force") == done
     assert done["kind"] == kind and done["parameters"] > 1000 and done["tokenizer"].startswith("bpe-40-")
     data = tmp_path / "text.txt"
     data.write_text("abc,def;0123456789:" * 20)
@@ -94,6 +97,7 @@ def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
     text = headroom.json("generate", out, "--prompt", "abc", "--tokens", 30, "--temperature", 0)["text"]
     assert len(text) >= 30
     headroom("checkpoint", "export", out, "--format", "huggingface", "--out", tmp_path / "back")
+    assert "--force" in headroom.refusal("checkpoint", "export", out, "--format", "huggingface", "--out", tmp_path / "back")
     again = headroom.json("import", tmp_path / "back", "--out", tmp_path / "again.safetensors")
     assert again == {**done, "checkpoint": str(tmp_path / "again.safetensors")}
     assert headroom.json("evaluate", tmp_path / "again.safetensors", "--data", data)["loss"] == loss

@@ -181,6 +181,8 @@ def test_bash_completes(complete):
     assert "--vocabulary-size" in complete("tokenizer", "train", "--v")
     assert "--resume" not in complete("tokenizer", "train", "--")
     assert complete("golden", "--impl", "f") == ["fused"]
+    assert complete("evaluate", "--task", "bl") == ["blimp"]
+    assert "profile" in complete("bench", "pro")
     assert complete("train", "switchhead/wt103_47") and all(
         name.startswith("switchhead/wt103_47") for name in complete("train", "switchhead/wt103_47"))
     assert "demo/dense_h8" in complete("match", "demo/switchhead_h2", "--target", "demo/")

@@ -173,7 +173,7 @@ def test_narrow_and_dark(window):
 @in_browser
 def test_side_by_side_and_checkpoints(headroom, trained, composed, text, tmp_path):
     out = tmp_path / "both.html"
-    headroom("inspect", trained, composed, "--checkpoints", "all", "--text", text, "--out", out)
+    headroom("inspect", trained, composed, "--checkpoints", "all", "--file", text, "--out", out)
     with browser.Browser() as window:
         window.open(out.as_uri())
         window.evaluate("inspector.drawn()")
@@ -289,7 +289,8 @@ def test_mistakes(headroom, trained, text, tmp_path):
     empty.write_text("")
     long.write_text("x" * 17)
     assert str(empty) in headroom.refusal("inspect", trained, "--text", empty, "--out", out)
-    assert "17 tokens" in headroom.refusal("inspect", trained, "--text", long, "--out", out)
+    assert "17 tokens" in headroom.refusal("inspect", trained, "--file", long, "--out", out)
+    assert headroom.json("inspect", trained, "--text", "the head", "--out", tmp_path / "typed.html")["tokens"] == 8
     assert not out.exists()
     out.write_text("my notes")
     assert f"--out: {out}" in headroom.refusal("inspect", trained, "--text", text, "--out", out)

@@ -44,6 +44,7 @@ def folder(headroom, tmp_path_factory):
     (folder / "run.stderr").write_text(done.stderr)
     (folder / "run.stdout").write_text(done.stdout)
     headroom("compare", "mine.toml", "other.toml", "--out", "study", "--seeds", 2, "--sample-tokens", 1, cwd=folder)
+    headroom("analyse", "run", "--what", "rank", "--out", "analysed", cwd=folder)
     headroom("sweep", "mine.toml", "--vary", "train.learning_rate=1e-3,1e-4", "--out", "rates", cwd=folder)
     return folder
 

@@ -3,13 +3,14 @@
     python tests/python/make_environment.py BUILD ENVIRONMENT
 
 What is installed is the wheel that `./run.sh wheel` makes (python/wheel/make.py): from a source distribution of a clean copy
-of the repository, with all that it needs but torch, and what its extra [huggingface] brings. The compiler's cache, where
-there is one, serves this time and the next.
+of the repository, with all that it needs but torch, and what its extra [huggingface] brings. The wheel of the previous time
+is installed again if the source distribution has not changed; otherwise the compiler's cache helps if there is one.
 
-torch is installed as well, from pip's indexes or cache, in the version that the build has: only a build without CUDA, of
-a tenth the size. Where there is none to be had, the environment borrows the torch of this Python, and says so.
+torch is installed as well, from pip's indexes or cache, in the version that the build has: only a build without CUDA, which
+is a tenth of the size. If there is none, the environment borrows the torch of this Python and prints a note.
 """
 
+import hashlib
 import importlib.metadata
 import os
 import pathlib
@@ -37,6 +38,17 @@ def install_torch(python):
     pathlib.Path(make.site_packages(python), "borrowed.pth").write_text(f"{make.torch_folder(version, None)}\n")
 
 
+def wheel_of(tools, archive, source, place):
+    """The wheel of a source distribution: the one already in `place` if it was made from the same one, with the same torch."""
+    stamp = place / "repaired" / "made_of"
+    made_of = f"{hashlib.sha256(archive.read_bytes()).hexdigest()} {make.own_torch()}"
+    if stamp.exists() and stamp.read_text() == made_of:
+        return next(stamp.parent.glob("*.whl"))
+    wheel = make.make_wheel(tools, source, place)
+    stamp.write_text(made_of)
+    return wheel
+
+
 def main(build, environment):
     place = build / "package"
     python, stamp = environment / "bin" / "python", environment / "torch"
@@ -48,8 +60,8 @@ def main(build, environment):
         stamp.write_text(wanted)
 
     tools = make.environment(place / "tools", make.torch_folder(make.own_torch(), None), make.TOOLS)
-    _, source = make.make_sdist(tools, make.source_for(make.own_torch(), place / "source"), place / "sdist")
-    wheel = make.make_wheel(tools, source, place)
+    archive, source = make.make_sdist(tools, make.source_for(make.own_torch(), place / "source"), place / "sdist")
+    wheel = wheel_of(tools, archive, source, place)
     make.pip(python, "install", "--force-reinstall", "--no-deps", wheel)
     make.pip(python, "install", f"{wheel}[huggingface]")  # only missing packages
     make.run(python, "-c", "import headroom_torch; print(headroom_torch.__file__)", cwd="/", env={"PATH": "/nowhere"})

@@ -14,6 +14,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
+#include "training/cost/memory.h"
 #include "training/cost/recipe_list.h"
 
 namespace headroom::cost {
@@ -296,6 +297,30 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
     if (recipe.name.starts_with(std::string(GetParam()) + "/")) {
       EXPECT_TRUE(seen.contains(recipe.name))
           << recipe.name << " is in no row of tests/recipes/" << GetParam() << ".md";
+    }
+  }
+}
+
+// "A training step needs at least 29 GiB", in the recipe or the nearest base that has such a comment.
+double needed_gibibytes(const std::string& recipe) {
+  std::smatch found;
+  for (const std::string& text : texts_of(recipe)) {
+    if (std::regex_search(text, found, std::regex("\n# A training step needs at least (\\d+) GiB"))) {
+      return std::stod(found[1]);
+    }
+  }
+  return 0.0;
+}
+
+TEST(RecipeMemory, AStepFits24GibibytesOrTheRecipeSaysWhatItNeeds) {
+  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  for (const Recipe& recipe : list_recipes()) {
+    const double needs = static_cast<double>(step_memory(config::load_config(recipe.name)).total) / (1 << 30);
+    const double said = needed_gibibytes(recipe.name);
+    if (needs > 24.0) {
+      EXPECT_NEAR(said, needs, 0.03 * needs) << recipe.name;
+    } else {
+      EXPECT_EQ(said, 0.0) << recipe.name << " needs " << needs << " GiB";
     }
   }
 }

@@ -11,6 +11,7 @@
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_names.h"
 #include "tools/golden/golden.h"
 
 namespace headroom::cli {
@@ -29,15 +30,8 @@ int run(const Bench& command, const EngineRequest& request) {
     return bench::serve(command.serve);
   }
   std::vector<std::string> known;
-  std::string list;
-  for (const auto& [name, about] : bench::names()) {
-    known.push_back(name);
-    list += fmt::format("{:<18}{}\n", name, about);
-  }
-  if (command.list) {
-    request.output.text(list);
-    request.output.document(known);
-    return 0;
+  for (const bench::BenchName& bench : bench::kBenchNames) {
+    known.emplace_back(bench.name);
   }
   std::vector<std::string> names = command.names, configs = command.configs;
   if (takes_configs(names)) {
@@ -49,12 +43,14 @@ int run(const Bench& command, const EngineRequest& request) {
       user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
     }
   }
-  if (!configs.empty() && names != std::vector<std::string>{"profile"} && !takes_configs(names)) {
-    user_error("bench: --config: only for `bench profile`, `generation` and `evaluate`, got {}",
+  if (!(configs.empty() && command.set.empty()) && names != std::vector<std::string>{"profile"} &&
+      !takes_configs(names)) {
+    user_error("bench: {}: only for `bench profile`, `generation` and `evaluate`, got {}",
+               configs.empty() ? "--set" : "--config",
                names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }
   for (const std::string& config : configs) {
-    config::load_config(config);  // reports errors before anything is printed
+    config::load_config(config, command.set);  // reports errors before anything is printed
   }
   const bench::BenchOptions options{.repeats = command.repeats,
                                     .threads = request.threads,
@@ -62,6 +58,7 @@ int run(const Bench& command, const EngineRequest& request) {
                                     .device = models::resolve(command.device).str(),
                                     .plots = command.plots,
                                     .configs = configs,
+                                    .set = command.set,
                                     .batch = command.batch,
                                     .prompt = command.prompt,
                                     .tokens = command.tokens};

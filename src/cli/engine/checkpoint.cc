@@ -103,9 +103,16 @@ std::filesystem::path parent_of(const std::string& path) {
   return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).parent_path();
 }
 
-// Refuses to overwrite a file that also has training state, or to add parameters without it to the checkpoints of a
-// run.
-void require_replaceable_checkpoint(const std::string& out, const char* command) {
+void require_force(bool force, const std::string& out, const char* command) {
+  if (!force) {
+    user_error("{}: --out: {} already exists; overwrite it with --force, or choose another name", command,
+               printable(out));
+  }
+}
+
+// Refuses to overwrite a file that also has training state, or any other without `force`, or to add parameters to the
+// checkpoints of a run.
+void require_replaceable_checkpoint(const std::string& out, const char* command, bool force) {
   const std::filesystem::path folder = parent_of(out);
   if (folder.filename() == "checkpoints" && store::has_checkpoints(folder.parent_path())) {
     user_error("{}: --out: {} is in the folder of a run's checkpoints; choose another folder", command, printable(out));
@@ -124,6 +131,7 @@ void require_replaceable_checkpoint(const std::string& out, const char* command)
     user_error("{}: --out: {} is a checkpoint that training can resume from; choose another name", command,
                printable(out));
   }
+  require_force(force, out, command);
 }
 
 }  // namespace
@@ -143,9 +151,12 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
   std::string name, kind = "headroom";
   store::Checkpoint checkpoint = open_checkpoint(command.run, name);
   if (command.format == "huggingface") {
+    if (std::filesystem::exists(std::filesystem::path(command.out) / "config.json")) {
+      require_force(command.force, command.out, "checkpoint export");
+    }
     kind = store::export_huggingface(checkpoint, command.out, name);
   } else {
-    require_replaceable_checkpoint(command.out, "checkpoint export");
+    require_replaceable_checkpoint(command.out, "checkpoint export", command.force);
     std::erase_if(checkpoint.tensors, [](const auto& entry) { return !entry.first.starts_with("model."); });
     std::erase_if(checkpoint.metadata, [](const auto& entry) { return entry.first != store::kSpecialTokens; });
     store::save_checkpoint(checkpoint, command.out);
@@ -157,7 +168,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 }
 
 int run(const Import& command, const EngineRequest& request) {
-  require_replaceable_checkpoint(command.out, "import");
+  require_replaceable_checkpoint(command.out, "import", command.force);
   if (std::error_code unknown; std::filesystem::exists(command.out) &&
                                std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
     user_error("import: --out: {} is in the folder to import; choose another folder", printable(command.out));

@@ -24,27 +24,49 @@ namespace {
 constexpr std::int64_t kMaxPageBytes = 14'000'000;
 constexpr std::int64_t kMaxTextBytes = 16 << 20;
 
-std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
-                                          const tokenizers::Tokenizer& tokenizer) {
-  const bool classifies = opened.config().model.has_classes();
-  if (!command.text.empty()) {
-    std::error_code unknown;  // for example, a name that is too long
-    if (!std::filesystem::exists(command.text, unknown)) {
-      user_error("inspect: --text: must name a file, {} does not exist", printable(command.text));
-    }
-    std::string text(without_byte_order_mark(read_text_file(command.text, kMaxTextBytes)));
+// Returns the file that the command names, which is --text if that is the name of a file (--file did not exist once);
+// empty if there is none.
+std::string file_of(const Inspect& command) {
+  std::error_code unknown;  // for example, a name that is too long
+  if (std::filesystem::exists(command.text, unknown)) {
+    return command.text;
+  }
+  if (!command.text.empty() && command.text.find_first_of(" \t\n") == std::string::npos) {
+    user_error("inspect: --text: {} is no file and a single word; give a text of several words, or --file FILE",
+               printable(command.text));
+  }
+  return command.file;
+}
+
+// Returns the tokens of --text or --file; empty without either.
+std::vector<std::int32_t> given_text(const Inspect& command, bool classifies, const tokenizers::Tokenizer& tokenizer) {
+  const std::string file = file_of(command);
+  std::string text = command.text;
+  if (!file.empty()) {
+    text = without_byte_order_mark(read_text_file(file, kMaxTextBytes));
     if (classifies) {  // texts of classifiers end without a line end
       text.erase(text.find_last_not_of("\r\n") + 1);
     }
-    std::vector<std::int32_t> ids;
-    try {
-      tokenizer.encode(text, ids);
-    } catch (const UserError& error) {
-      user_error("inspect: {}: {}", printable(command.text), error.what());
-    }
-    if (ids.empty()) {
-      user_error("inspect: {}: is empty", printable(command.text));
-    }
+  } else if (text.empty()) {
+    return {};
+  }
+  const std::string name = file.empty() ? "--text" : printable(file);
+  std::vector<std::int32_t> ids;
+  try {
+    tokenizer.encode(text, ids);
+  } catch (const UserError& error) {
+    user_error("inspect: {}: {}", name, error.what());
+  }
+  if (ids.empty()) {
+    user_error("inspect: {}: is empty", name);
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
+                                          const tokenizers::Tokenizer& tokenizer) {
+  const bool classifies = opened.config().model.has_classes();
+  if (std::vector<std::int32_t> ids = given_text(command, classifies, tokenizer); !ids.empty()) {
     return ids;
   }
   const tasks::EvaluationRequest request{
@@ -109,9 +131,9 @@ int run(const Inspect& command, const EngineRequest& request) {
 
 int run(const Analyse& command, const EngineRequest& request) {
   catch_interrupts();
-  analyse::check_output_folder(command.out);
+  analyse::check_output_folder(command.out, command.force);
   const analyse::AnalyseRequest job{
-      .what = command.what, .text = {.text = command.text, .data = command.data}, .command = request.command_line};
+      .what = command.what, .text = {.text = command.text, .data = command.file}, .command = request.command_line};
   const std::vector<ModelChoice> choices = choices_of(command.models);
   for (const ModelChoice& choice : choices) {
     const std::filesystem::path file = store::find_checkpoint(choice.run);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "program.h"
+#include "tools/bench/bench_names.h"
 
 namespace headroom::cli {
 
@@ -32,12 +33,32 @@ void add_golden(Program& program) {
   program.add_threads(command);
 }
 
+void list_benchmarks(const Output& output) {
+  std::string text;
+  Json names = Json::array();
+  for (const auto& [name, about] : bench::kBenchNames) {
+    text += fmt::format("{:<18}{}\n", name, about);
+    names.push_back(name);
+  }
+  output.text(text);
+  output.document(names);
+}
+
 void add_bench(Program& program) {
-  auto options = std::make_shared<Bench>();
+  struct Options : Bench {
+    bool list = false;
+  };
+  auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       program.root(), "bench", "Time operators and training steps, and baselines for comparison in the same run.",
       "headroom bench attention step\n  headroom bench generation zoo/dense zoo/dcmha --prompt 64 --tokens 64",
-      [&program, options] { return program.engine(*options); });
+      [&program, options] {
+        if (options->list) {
+          list_benchmarks(program.output());
+          return 0;
+        }
+        return program.engine<Bench>(*options);
+      });
   command
       .add_option(
           "NAME", options->names,
@@ -46,6 +67,7 @@ void add_bench(Program& program) {
   command.add_option("--plots", options->plots, "folder for plots (scaling)")->type_name("DIR");
   command.add_option("--config", options->configs, "profile, generation, evaluate: TOML file or recipe")
       ->type_name("CONFIG");
+  add_set(command, options->set);
   command.add_option("--serve", options->serve)->group("");
   command.add_flag("--list", options->list, "list the benchmarks");
   add_value(command, "--repeats", options->repeats, "N", whole_number(1, 1'000'000),

@@ -1,7 +1,11 @@
 #include "command_tree.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
+
+#include "tools/bench/bench_names.h"
+#include "tools/zero_shot/task_names.h"
 
 namespace headroom::cli {
 
@@ -22,7 +26,19 @@ std::vector<std::string> choices_of(const std::string& value) {
   return choices;
 }
 
-OptionText described(const CLI::Option& option) {
+// Returns the values of options whose type in the help is only NAME.
+std::vector<std::string> named_values(const std::vector<std::string>& path, const std::string& option) {
+  std::vector<std::string> names;
+  if (path == std::vector<std::string>{"evaluate"} && option == "--task") {
+    names.assign(std::begin(zero_shot::kTaskNames), std::end(zero_shot::kTaskNames));
+  } else if (path == std::vector<std::string>{"bench"} && option == "NAME") {
+    std::transform(std::begin(bench::kBenchNames), std::end(bench::kBenchNames), std::back_inserter(names),
+                   [](const bench::BenchName& bench) { return bench.name; });
+  }
+  return names;
+}
+
+OptionText described(const CLI::Option& option, const std::vector<std::string>& path) {
   OptionText text{.about = option.get_description(), .positional = !option.nonpositional()};
   for (const std::string& name : option.get_snames()) {
     text.names.push_back("-" + name);
@@ -37,6 +53,9 @@ OptionText described(const CLI::Option& option) {
   if (most > 0) {
     text.value = option.get_type_name().empty() ? "VALUE" : option.get_type_name();
     text.choices = choices_of(text.value);
+    if (text.choices.empty()) {
+      text.choices = named_values(path, text.names.back());
+    }
     text.repeats = most >= CLI::detail::expected_max_vector_size;
   }
   return text;
@@ -46,7 +65,7 @@ void collect(const CLI::App& app, const std::vector<std::string>& path, std::vec
   CommandText text{.path = path, .about = app.get_description(), .footer = app.get_footer()};
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_group().empty()) {  // options without a group are hidden
-      text.options.push_back(described(*option));
+      text.options.push_back(described(*option, path));
     }
   }
   const std::vector<const CLI::App*> inner = app.get_subcommands([](const CLI::App*) { return true; });

@@ -35,12 +35,22 @@ std::string brief(const std::string& about) {
 
 bool takes_recipe(const OptionText& option) {
   return option.value == "CONFIG" ||
-         (option.positional && (option.names[0] == "CONFIG" || option.names[0] == "RECIPE"));
+         (option.positional && (option.names[0] == "CONFIG" || option.names[0] == "FILTER"));
 }
 
 bool takes_recipes(const CommandText& command) {
   return std::any_of(command.options.begin(), command.options.end(),
                      [](const OptionText& option) { return option.positional && takes_recipe(option); });
+}
+
+// Returns the values that a positional argument of the command can have, if they are listed.
+std::vector<std::string> argument_names(const CommandText& command) {
+  for (const OptionText& option : command.options) {
+    if (option.positional && !option.choices.empty()) {
+      return option.choices;
+    }
+  }
+  return {};
 }
 
 bool takes_key(const OptionText& option) {
@@ -65,9 +75,10 @@ std::string for_bash(const std::vector<CommandText>& commands, const std::vector
     if (!command.path.empty()) {
       known += fmt::format("      {}) command={} ;;\n", in_single_quotes(path), in_single_quotes(path));
     }
-    words += fmt::format("    {})\n      options={}\n      inner={}\n      recipes={}\n      ;;\n",
+    words += fmt::format("    {})\n      options={}\n      inner={}\n      names={}\n      recipes={}\n      ;;\n",
                          in_single_quotes(path), in_single_quotes(joined(all_names(command))),
-                         in_single_quotes(joined(command.inner)), takes_recipes(command) ? "yes" : "");
+                         in_single_quotes(joined(command.inner)), in_single_quotes(joined(argument_names(command))),
+                         takes_recipes(command) ? "yes" : "");
     for (const OptionText& option : command.options) {
       if (option.positional || option.value.empty()) {
         continue;
@@ -90,7 +101,7 @@ _headroom_keys() {{
   COMPREPLY=($(compgen -S = -W {} -- "$word"))
 }}
 _headroom() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command='' i options inner recipes
+  local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command='' i options inner names recipes
   for ((i = 1; i < COMP_CWORD; i++)); do
     case "${{command:+$command }}${{COMP_WORDS[i]}}" in
 {}    esac
@@ -106,7 +117,7 @@ _headroom() {{
   elif [[ -n $recipes ]]; then
     COMPREPLY=($(compgen -f -W "$({})" -- "$word"))
   else
-    COMPREPLY=($(compgen -f -- "$word"))
+    COMPREPLY=($(compgen -f -W "$names" -- "$word"))
   fi
 }}
 complete -o filenames -F _headroom headroom
@@ -237,6 +248,10 @@ std::string for_fish(const std::vector<CommandText>& commands, const std::vector
     if (takes_recipes(command)) {
       text += fmt::format("complete -c headroom -n {} -a {}\n", in_single_quotes(here),
                           in_single_quotes(fmt::format("({})", kRecipes)));
+    }
+    if (const std::vector<std::string> names = argument_names(command); !names.empty()) {
+      text +=
+          fmt::format("complete -c headroom -n {} -a {}\n", in_single_quotes(here), in_single_quotes(joined(names)));
     }
     for (const OptionText& option : command.options) {
       if (option.positional) {

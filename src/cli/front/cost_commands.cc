@@ -7,6 +7,7 @@
 #include "cost_variation.h"
 #include "foundation/config/base_name.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -173,37 +174,41 @@ void add_match(Program& program) {
 }
 
 struct RecipesOptions {
-  std::string name;
+  std::string filter;
   bool resolved = false;
 };
 
-// Returns the recipe of this name, or all recipes if the name is empty.
-std::vector<cost::Recipe> recipes_named(const std::string& name) {
-  std::vector<cost::Recipe> recipes = cost::list_recipes();
-  if (name.empty()) {
-    return recipes;
-  }
-  const auto found =
-      std::find_if(recipes.begin(), recipes.end(), [&name](const cost::Recipe& recipe) { return recipe.name == name; });
-  if (found == recipes.end()) {
-    std::vector<std::string> names;
-    for (const cost::Recipe& recipe : recipes) {
-      names.push_back(recipe.name);
+// Returns the recipe of this name, or those that have the filter in their name, paper, row or description.
+std::vector<cost::Recipe> recipes_with(const std::string& filter) {
+  const std::vector<cost::Recipe> all = cost::list_recipes();
+  std::vector<cost::Recipe> found;
+  std::vector<std::string> names;
+  for (const cost::Recipe& recipe : all) {
+    if (recipe.name == filter) {
+      return {recipe};
     }
-    const std::string close = nearest(name, names);
-    user_error("recipes: {}: unknown recipe{}", printable(name), close.empty() ? "" : "; did you mean " + close + "?");
+    names.push_back(recipe.name);
+    const std::string text = recipe.name + "\n" + recipe.paper + "\n" + recipe.row + "\n" + recipe.about;
+    if (lower_case(text).find(lower_case(filter)) != std::string::npos) {
+      found.push_back(recipe);
+    }
   }
-  return {*found};
+  if (found.empty()) {
+    const std::string close = nearest(filter, names);
+    user_error("recipes: {}: no recipe has this in its name, paper, row or description{}", printable(filter),
+               close.empty() ? "" : "; did you mean " + close + "?");
+  }
+  return found;
 }
 
 int run_recipes(const RecipesOptions& options, const Output& output) {
-  if (options.resolved && options.name.empty()) {
-    user_error("recipes: --resolved: needs RECIPE");
+  const std::vector<cost::Recipe> recipes = recipes_with(options.filter);
+  if (options.resolved && recipes.size() != 1) {
+    user_error("recipes: --resolved: prints one recipe, but {} match; give its name", recipes.size());
   }
-  const std::vector<cost::Recipe> recipes = recipes_named(options.name);
   Json document = cost::recipes_json(recipes);
   if (options.resolved) {
-    const std::string toml = config::to_toml(config::load_config(options.name));
+    const std::string toml = config::to_toml(config::load_config(recipes.front().name));
     document.back()["resolved"] = toml;
     output.text(toml);
   } else {
@@ -217,11 +222,12 @@ void add_recipes(Program& program) {
   auto options = std::make_shared<RecipesOptions>();
   CLI::App& command =
       program.add(program.root(), "recipes", "List the shipped configs, with their papers and table rows.",
-                  "headroom recipes\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
+                  "headroom recipes listops\n  headroom recipes moa/wmt14_ende_8k8e128d --resolved > mine.toml",
                   [&program, options] { return run_recipes(*options, program.output()); });
-  command.add_option("RECIPE", options->name, "show only this recipe")->type_name("");
+  command.add_option("FILTER", options->filter, "only recipes with this in their name, paper, row or description")
+      ->type_name("");
   command.add_flag("--resolved", options->resolved,
-                   "print RECIPE as a complete config, with the keys of its bases and the defaults");
+                   "print the recipe as a complete config, with the keys of its bases and the defaults");
 }
 
 std::string papers_text(const std::vector<cost::Paper>& papers) {

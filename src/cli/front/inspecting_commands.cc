@@ -11,25 +11,31 @@ void add_checkpoints(CLI::App& command, std::string& checkpoints, const char* ab
   command.add_option("--checkpoints", checkpoints, about)->check(one_of({"all"}))->type_name("all");
 }
 
+void add_force(CLI::App& command, bool& force, const char* what) {
+  command.add_flag("--force", force, fmt::format("overwrite {} at --out", what));
+}
+
+// Adds --text and `file`, of which at most one may be given.
+void add_text_or_file(CLI::App& command, std::string& text, const std::string& about_text, const std::string& file_name,
+                      std::string& file, const std::string& about_file) {
+  CLI::Option* const given = add_text(command, "--text", text, "TEXT", about_text);
+  add_text(command, file_name, file, "FILE", about_file)->excludes(given);
+}
+
 void add_analyse(Program& program) {
   auto options = std::make_shared<Analyse>();
   CLI::App& command =
       program.add(program.root(), "analyse",
                   "Analyse trained models: attention maps, experts, heads; writes figures and an HTML page.",
                   "headroom analyse runs/first --out runs/inside\n"
-                  "  headroom analyse runs/dense runs/mine --data held_out.txt --what maps,experts --out runs/both",
-                  [&program, options] {
-                    if (!options->text.empty() && !options->data.empty()) {
-                      user_error("analyse: --text and --data cannot both be given, each names the text to read");
-                    }
-                    return program.engine(*options);
-                  });
+                  "  headroom analyse runs/dense runs/mine --file held_out.txt --what maps,experts --out runs/both",
+                  [&program, options] { return program.engine(*options); });
   add_runs(command, options->models.runs, "run folders or checkpoint files");
-  add_text(command, "--text", options->text, "TEXT",
-           "text to read; for a translation model a source and its translation, separated by a tab; for a classifier "
-           "of pairs both texts, separated by a tab");
-  add_text(command, "--data", options->data, "FILE",
-           "file to read, in a format of the run's validation data (default: the beginning of that data)");
+  add_text_or_file(command, options->text,
+                   "text to read; for a translation model a source and its translation, separated by a tab; for a "
+                   "classifier of pairs both texts, separated by a tab",
+                   "--file,--data", options->file,
+                   "file to read, in a format of the run's validation data (default: the beginning of that data)");
   add_text(command, "--what", options->what, "NAME,...",
            "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to the "
            "model)")
@@ -38,6 +44,7 @@ void add_analyse(Program& program) {
   add_checkpoints(command, options->models.checkpoints,
                   "all: every checkpoint of the runs, oldest first (default: the newest of each run)");
   add_out(command, options->out, "folder for analysis.json, report.html and analysis.safetensors", "DIR");
+  add_force(command, options->force, "the analysis");
   add_device(command, options->models.device);
   add_precision(command, options->models.precision);
   program.add_threads(command);
@@ -48,14 +55,13 @@ void add_inspect(Program& program) {
   CLI::App& command = program.add(
       program.root(), "inspect",
       "Write an interactive page about trained models: attention maps, and what each layer's output consists of.",
-      "headroom inspect runs/first --text poem.txt --out inside.html\n"
+      "headroom inspect runs/first --file poem.txt --out inside.html\n"
       "  headroom inspect runs/dense runs/switchhead --out both.html",
       [&program, options] { return program.engine(*options); });
   add_runs(command, options->models.runs,
            "run folders or checkpoint files of language models or classifiers with one tokenizer");
-  add_text(
-      command, "--text", options->text, "FILE",
-      "file to read, no longer than the models' context (default: the beginning of the first run's validation data)");
+  add_text_or_file(command, options->text, "text to read, no longer than the models' context", "--file", options->file,
+                   "file with the text to read (default: the beginning of the first run's validation data)");
   add_checkpoints(command, options->models.checkpoints,
                   "all: every checkpoint of the runs, with a slider (default: the newest of each run)");
   add_out(command, options->out, "self-contained HTML file to write", "FILE");
@@ -81,6 +87,7 @@ void add_export(Program& program, CLI::App& group) {
       [&program, options] { return program.engine(*options); });
   add_run(command, options->run);
   add_out(command, options->out, "file to write; with --format huggingface a folder", "FILE");
+  add_force(command, options->force, "an export");
   add_choice(command, "--format", options->format, {"headroom", "huggingface"},
              "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer (dense models only)");
 }
@@ -98,6 +105,7 @@ void add_import(Program& program) {
       ->required()
       ->type_name("");
   add_out(command, options->out, "checkpoint to write", "FILE");
+  add_force(command, options->force, "an import or export");
   command
       .add_option("--tokenizer", options->tokenizer, "file or folder of another tokenizer (default: the one in FOLDER)")
       ->type_name("FILE");

@@ -61,7 +61,7 @@ Program::Program() : app_("Transformers that need fewer attention heads: train, 
   app_.footer(
       "CONFIG is a TOML file or the name of a shipped recipe (headroom recipes lists them).\n"
       "Example:\n  headroom train demo/switchhead_h2 --out runs/first\n"
-      "`headroom COMMAND --help` shows the options of a command.");
+      "`headroom help COMMAND` shows the options of a command.");
   add_shared(app_);
   add_model_commands(*this);
   add_comparing_commands(*this);
@@ -180,9 +180,27 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string&
   return add_value(command, name, value, fmt::format("{}", fmt::join(names, "|")), one_of(names), about);
 }
 
+namespace {
+
+// Returns the arguments in the order that CLI11 parses, last first; "help COMMAND" and "version" as the options that
+// do the same.
+std::vector<std::string> arguments_of(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  } else if (words == std::vector<std::string>{"version"}) {
+    words.front() = "--version";
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+}  // namespace
+
 int Program::dispatch(int argc, const char* const* argv) {
   try {
-    app_.parse(argc, argv);
+    app_.parse(arguments_of(argc, argv));
   } catch (const CLI::CallForHelp&) {
     Output(false).text(app_.help());
     return kDone;

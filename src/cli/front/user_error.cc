@@ -49,6 +49,27 @@ std::string suggestion(std::string_view typed, const std::vector<std::string>& k
   return name.empty() ? "" : "; did you mean " + name + "?";
 }
 
+// What commands of other programs are called here.
+std::string known_elsewhere(std::string_view typed) {
+  constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
+      {"eval", "headroom evaluate RUN"},
+      {"perplexity", "headroom evaluate RUN"},
+      {"test", "headroom evaluate RUN"},
+      {"resume", "headroom train CONFIG --out RUN --resume"},
+      {"finetune", "headroom train CONFIG --set train.start_from=CHECKPOINT"},
+      {"sample", "headroom generate RUN --prompt TEXT"},
+      {"chat", "headroom generate RUN --prompt TEXT"},
+      {"export", "headroom checkpoint export RUN --out FILE"},
+      {"benchmark", "headroom bench NAME"},
+      {"list", "headroom recipes lists the configs"}};
+  for (const auto& [name, command] : kCommands) {
+    if (name == typed) {
+      return "; use " + std::string(command);
+    }
+  }
+  return {};
+}
+
 // For "--steps 500" or "train.steps=500", suggests how to change a config key.
 std::string set_suggestion(const CLI::App& command, std::string typed) {
   if (command.get_option_no_throw("--set") == nullptr) {
@@ -58,6 +79,9 @@ std::string set_suggestion(const CLI::App& command, std::string typed) {
   typed.resize(std::min(typed.size(), typed.find('=')));
   typed.erase(0, typed.rfind('.') + 1);
   std::replace(typed.begin(), typed.end(), '-', '_');
+  if (typed.ends_with("epochs")) {
+    return "; training is counted in steps of train.batch_size sequences: --set train.steps=VALUE";
+  }
   const std::string key = config::suggest_key(typed);
   return key.empty() ? "" : "; to change a key of the config: --set " + key + "=VALUE";
 }
@@ -99,7 +123,9 @@ std::string describe(const CLI::App& command, const CLI::App& root, const CLI::P
     return unknown_option(command, rest.front().substr(0, rest.front().find('=')));
   }
   if (!rest.empty() && !commands.empty()) {
-    return "unknown command " + printable(rest.front()) + suggestion(rest.front(), names_of(commands));
+    const std::string elsewhere = known_elsewhere(rest.front());
+    return "unknown command " + printable(rest.front()) +
+           (elsewhere.empty() ? suggestion(rest.front(), names_of(commands)) : elsewhere);
   }
   if (!rest.empty()) {
     return unexpected_argument(command, rest.front());

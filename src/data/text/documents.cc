@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "tar.h"
@@ -122,7 +123,7 @@ std::vector<Document> read_documents(const fs::path& path, const Wanted& wanted)
   Collection documents;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    user_error("{}: does not exist", path.string());
+    user_error("{}: does not exist{}", path.string(), download_hint(path.string()));
   }
   if (fs::is_directory(path, ignored)) {
     read_folder(path, wanted, documents);

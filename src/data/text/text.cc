@@ -8,6 +8,7 @@
 
 #include "data/synthetic/composition_task.h"
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "text_file.h"
@@ -116,7 +117,7 @@ std::int64_t checked_size(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    user_error("{}: does not exist", path.string());
+    user_error("{}: does not exist{}", path.string(), download_hint(path.string()));
   }
   if (fs::is_directory(status)) {
     user_error("{}: is a directory; name its files, as in \"{}\"", path.string(), (path / "*.txt").string());

@@ -64,7 +64,7 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
   const std::string close = nearest_recipe(path_or_recipe, names);
   user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
              fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor",
-             close.empty() ? "" : ", did you mean " + close + "?");
+             close.empty() ? download_hint(path_or_recipe) : ", did you mean " + close + "?");
 }
 
 // The values of one config file, without inherited values.

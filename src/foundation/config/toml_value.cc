@@ -200,7 +200,11 @@ std::string list_hint(const Field& field, const toml::node& value) {
   if (!list || value.is_array() || value.is_table()) {
     return "";
   }
-  const std::string element = value.is_string() == texts ? shown(value) : texts ? "\"a\", \"b\"" : "1, 2";
+  std::string element = value.is_string() == texts ? shown(value) : texts ? "\"a\", \"b\"" : "1, 2";
+  for (std::size_t at = element.find(','); texts && value.is_string() && at != std::string::npos;
+       at = element.find(',', at + 4)) {
+    element.replace(at, 1, "\", \"");  // "a,b" was meant as two
+  }
   return fmt::format("; a list is written [{}]", element);
 }
 

@@ -102,7 +102,8 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
 // analysis.json, {"analyses": {name: metrics}, ...}, with the path of the page under "report".
 Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest& request,
                     const std::filesystem::path& out);
-// Throws UserError if `out` is a file, or a folder that contains another command's report.html.
-void check_output_folder(const std::filesystem::path& out);
+// Throws UserError if `out` is a file, or a folder that contains another command's report.html or, unless `force` is
+// set, an analysis.
+void check_output_folder(const std::filesystem::path& out, bool force);
 
 }  // namespace headroom::analyse

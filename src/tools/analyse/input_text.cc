@@ -144,7 +144,7 @@ class ExampleList : public InputText {
 
 std::vector<std::string> lines_of(const TextInput& source) {
   if (source.text.empty() && source.data.empty()) {
-    user_error("analyse: --text or --data: a translation model needs one of them");
+    user_error("analyse: --text or --file: a translation model needs one of them");
   }
   const std::string text = source.text.empty() ? read_text_file(source.data, kMaxFileBytes) : source.text;
   std::vector<std::string> lines;

@@ -108,8 +108,12 @@ void write_tensors(const std::vector<ModelFindings>& all, const fs::path& file) 
 
 }  // namespace
 
-void check_output_folder(const fs::path& out) {
+void check_output_folder(const fs::path& out, bool force) {
   std::error_code ignored;
+  if (!force && fs::exists(out / kDocument, ignored)) {
+    user_error("analyse: --out: {} already holds an analysis; overwrite it with --force, or choose another folder",
+               printable(out.string()));
+  }
   if (fs::exists(out / kReport, ignored) && !fs::exists(out / kDocument, ignored)) {
     user_error(
         "analyse: --out: {} holds the report of another command, which would be overwritten; choose another folder",

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 
 #include "bench.h"
+#include "bench_names.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "timing.h"
@@ -13,37 +15,12 @@ namespace headroom::bench {
 
 namespace {
 
-struct Entry {
-  const char* name;
-  const char* about;
-  std::vector<Row> (*run)(const BenchOptions&);
-};
-
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> kEntries = {
-      {"machine", "rates of matrix multiplications and of reading memory", machine},
-      {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel", attention},
-      {"composition", "attention with composed heads against the reference and plain attention", composition},
-      {"mixture", "two Gaussian keys and half the heads against the reference and plain attention", mixture},
-      {"linear_attention", "causal linear attention against the reference and softmax attention", linear_attention},
-      {"neighbours", "gated, sunk and latent layers against plain and grouped ones", neighbours},
-      {"expert_linear", "the grouped matmul against one dense matmul with the same MACs", expert_linear},
-      {"cross_entropy", "output layer and loss against the reference", cross_entropy},
-      {"adamw", "the optimizer's step against the reference", adamw},
-      {"step", "a whole training step of a dense model against PyTorch's, eager and compiled", step},
-      {"switchhead", "a training step of SwitchHead 47M and of MoA against the dense model", switchhead},
-      {"switchhead_262m", "the same of 262M", switchhead_262m},
-      {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++", dcformer},
-      {"distributed", "training steps of two ranks against one, and against PyTorch's", distributed},
-      {"decoding", "one token at a time against the memory bandwidth", decoding},
-      {"generation", "reading a prompt and generating tokens: whole models of any CONFIG", generation},
-      {"evaluate", "time and memory of a batch's loss: whole models of any CONFIG", evaluate},
-      {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
-      {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
-      {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)", scaling},
-      {"profile", "time of a training step by operator", profile}};
-  return kEntries;
-}
+// In the order of kBenchNames.
+constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {
+    machine,       attention,  composition, mixture,    linear_attention, neighbours, expert_linear,
+    cross_entropy, adamw,      step,        switchhead, switchhead_262m,  dcformer,   distributed,
+    decoding,      generation, evaluate,    serving,    python,           scaling,    profile};
+static_assert(std::size(kRuns) == std::size(kBenchNames));
 
 }  // namespace
 
@@ -103,14 +80,6 @@ std::vector<Row> compare(const std::vector<Contender>& contenders, const BenchOp
   return rows;
 }
 
-std::vector<std::pair<std::string, std::string>> names() {
-  std::vector<std::pair<std::string, std::string>> all;
-  for (const Entry& entry : entries()) {
-    all.emplace_back(entry.name, entry.about);
-  }
-  return all;
-}
-
 std::vector<Row> run(const std::string& name, const BenchOptions& options) {
   if (options.precision != "fp32" && options.precision != "bf16") {
     user_error("bench: precision must be fp32 or bf16, got '{}'", options.precision);
@@ -118,10 +87,10 @@ std::vector<Row> run(const std::string& name, const BenchOptions& options) {
   if (options.repeats < 1) {
     user_error("bench: repeats must be at least 1, got {}", options.repeats);
   }
-  for (const Entry& entry : entries()) {
-    if (name == entry.name) {
+  for (std::size_t i = 0; i < std::size(kBenchNames); ++i) {
+    if (name == kBenchNames[i].name) {
       at::set_num_threads(options.threads > 0 ? static_cast<int>(options.threads) : physical_cores());
-      return entry.run(options);
+      return kRuns[i](options);
     }
   }
   user_error("bench: {}: no such benchmark; list them with --list", name);

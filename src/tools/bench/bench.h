@@ -13,13 +13,14 @@
 namespace headroom::bench {
 
 struct BenchOptions {
-  std::int64_t repeats = 7;          // timed runs after the warm-up; the median is reported
-  std::int64_t threads = 0;          // 0: all physical cores
-  std::string precision = "fp32";    // "fp32" or "bf16"; ignored by benchmarks with a single precision
-  std::string device = "cpu";        // an available torch device; memory is reported for the CPU only
-  std::string plots;                 // folder for charts; empty: none
-  std::vector<std::string> configs;  // for `profile`, `generation` and `evaluate`; empty: a selection from the papers
-  std::int64_t batch = 1;            // generation, evaluate: sequences per batch
+  std::int64_t repeats = 7;        // timed runs after the warm-up; the median is reported
+  std::int64_t threads = 0;        // 0: all physical cores
+  std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
+  std::string device = "cpu";      // an available torch device; memory is reported for the CPU only
+  std::string plots;               // folder for charts; empty: none
+  // For `profile`, `generation` and `evaluate`; configs: empty: a selection from the papers.
+  std::vector<std::string> configs, set;     // set: "key=value" changes of each config
+  std::int64_t batch = 1;                    // generation, evaluate: sequences per batch
   std::int64_t prompt = 1024, tokens = 128;  // generation
 };
 
@@ -34,11 +35,8 @@ struct Row {
   bool none_here() const { return std::isnan(seconds); }
 };
 
-// Returns the names that run() accepts, each with a one-line description.
-std::vector<std::pair<std::string, std::string>> names();
-
-// Throws UserError for an unknown name or option, and Error if a baseline cannot run, for example because no Python
-// with torch is installed.
+// Runs one of kBenchNames (bench_names.h). Throws UserError for an unknown name or option, and Error if a baseline
+// cannot run, for example because no Python with torch is installed.
 std::vector<Row> run(const std::string& name, const BenchOptions& options);
 
 // Throws UserError if `generation` cannot generate this many tokens with one of the configs.

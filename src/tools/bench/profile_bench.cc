@@ -279,10 +279,12 @@ std::int64_t rows_of_batch(const config::Config& config) {
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
   std::vector<WorkloadSpec> specs;
+  std::vector<std::string> set = options.set;
+  set.push_back("train.precision=" + options.precision);
   for (const std::string& name : options.configs) {
-    const config::Config config = config::load_config(name, {"train.precision=" + options.precision});
+    const config::Config config = config::load_config(name, set);
     train::check_machine(config);
-    specs.push_back({.recipe = name, .batch = rows_of_batch(config)});
+    specs.push_back({.recipe = name, .set = options.set, .batch = rows_of_batch(config)});
   }
   if (specs.empty()) {
     specs = models_of_papers();
@@ -295,7 +297,10 @@ std::vector<Row> profile(const BenchOptions& options) {
     const bool decode = spec.work == "decode";
     const std::string name =
         decode ? spec.recipe + ", a token" : fmt::format("{} B{}, a step", spec.recipe, spec.batch);
-    const std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1), limits);
+    std::vector<Row> part = profile_of(name, spec.begin().work, options.repeats * (decode ? 8 : 1), limits);
+    if (!options.configs.empty()) {  // one after the other, not in turn as other benchmarks
+      part.front().ratio_to_reference = (rows.empty() ? part : rows).front().seconds / part.front().seconds;
+    }
     rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;

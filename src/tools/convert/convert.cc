@@ -9,6 +9,7 @@
 #include "activations.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -63,14 +64,14 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a = to.attention;
   const config::AttentionOptions& kept = from.attention;
   a.bias = kept.bias;
-  a.position_bias = kept.position_bias;
-  a.rope_base = kept.rope_base;
+  a.of<config::PositionOptions>().position_bias = kept.of<config::PositionOptions>().position_bias;
+  a.of<config::PositionOptions>().rope_base = kept.of<config::PositionOptions>().rope_base;
   a.qk_norm = kept.qk_norm || a.qk_norm;
   a.window = kept.window;
   a.window_pattern = kept.window_pattern;
   a.dropout = kept.dropout;
   if (a.position == "rope") {
-    a.rope_fraction = std::min(1.0, static_cast<double>(kept.rope_channels()) / static_cast<double>(a.d_head));
+    a.of<config::PositionOptions>().rope_fraction = std::min(1.0, static_cast<double>(kept.rope_channels()) / static_cast<double>(a.d_head));
   }
   const auto before = config::flatten(request.target), after = config::flatten(result);
   for (std::size_t i = 0; i < before.size(); ++i) {

@@ -6,6 +6,9 @@
 #include <optional>
 #include <string_view>
 
+#include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
 #include "value_fit.h"
 
@@ -90,12 +93,12 @@ class Layer {
       }
       if (const at::Tensor fixed = target(std::string(stage) + ".wb"); fixed.defined()) {
         fixed.zero_();
-        if (!to_.compose_skip) {
+        if (!to_.of<config::CompositionOptions>().compose_skip) {
           fixed.diagonal(0, 1, 2).fill_(1.0);
         }
       }
     }
-    return to_.compose_skip || to_.compose_static || to_.composition == "none" || to_.composition == "static";
+    return to_.of<config::CompositionOptions>().compose_skip || to_.of<config::CompositionOptions>().compose_static || to_.composition == "none" || to_.composition == "static";
   }
 
   // Returns whether gates, sinks and norms leave the layer exactly as it was.
@@ -103,7 +106,7 @@ class Layer {
     write("w_gate", at::zeros({1}));
     write("b_gate", at::zeros({1}));
     write("sink", at::full({1}, kSink));
-    return to_.qk_norm == from_.qk_norm && to_.sink == from_.sink;
+    return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink;
   }
 
   std::vector<std::int64_t> all_heads() const {
@@ -122,7 +125,7 @@ class Layer {
 
   // The factor of a bank's experts: their gated sum should be the matrix.
   double expert_factor() const {
-    return to_.gate == config::Gate::sigmoid ? 2.0 / static_cast<double>(to_.top_k) : 1.0;
+    return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k) : 1.0;
   }
 
   // Writes matrices [d, H, e] (in) or [H, e, d] (out) as the target stores them: a matrix, or a bank [H, E, ...].
@@ -215,7 +218,7 @@ class Layer {
   void scale_outputs() const {
     double factor = to_.gate_output == "none" ? 1.0 : 2.0;
     if (to_.projection == "gated_heads") {
-      factor *= to_.gate == config::Gate::sigmoid ? 2.0 : static_cast<double>(to_.top_k);
+      factor *= to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid ? 2.0 : static_cast<double>(to_.of<config::RoutingOptions>().top_k);
     }
     if (const at::Tensor o = target("w_o"); factor != 1.0) {
       o.mul_(factor);

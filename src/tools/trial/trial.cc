@@ -277,14 +277,12 @@ Trial run_trial(const TrialRequest& request) {
   Trial trial{.base = request.base.name, .change = request.change.name};
   trial.changed = changed_keys(request.base.config, request.change.config);
   const tasks::Task& task = tasks::task_for(request.base.config, "try");
-  const bool leads = request.group == nullptr || request.group->leads();
+  const bool leads = request.group->leads();
   if (leads) {
     check_request(request, task);
     make_folder(request.out / "runs");
   }
-  if (request.group != nullptr) {
-    request.group->gather("");  // no rank trains before the checks have passed
-  }
+  request.group->gather("");  // no rank trains before the checks have passed
   Trainer trainer(request, task);
   trial.figure = trainer.figure_kind();
   Side base{.named = request.base, .first_seed = request.base.config.train.seed};

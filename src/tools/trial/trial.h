@@ -24,7 +24,7 @@ struct TrialRequest {
   std::filesystem::path out;  // runs/NAME-HASH/seed_N and trials.jsonl
   std::filesystem::path cache;
   std::string command;
-  parallel::GlooGroup* group = nullptr;  // ranks that train each run together; null: this process alone
+  parallel::GlooGroup* group = &parallel::default_group();  // ranks that train each run together
 };
 
 // The runs of one seed.

@@ -209,10 +209,11 @@ TEST(Analyse, WritesItsFiles) {
 TEST(Analyse, AnotherCommandsPageStays) {
   const tiny::Folder folder;
   write_text_file(folder / "report.html", "of a comparison");
-  EXPECT_THROW(check_output_folder(folder.path()), UserError);
+  EXPECT_THROW(check_output_folder(folder.path(), true), UserError);
   write_text_file(folder / "analysis.json", "{}");
-  EXPECT_NO_THROW(check_output_folder(folder.path()));
-  EXPECT_THROW(check_output_folder(folder / "report.html"), UserError);
+  EXPECT_NO_THROW(check_output_folder(folder.path(), true));
+  EXPECT_THROW(check_output_folder(folder.path(), false), UserError);
+  EXPECT_THROW(check_output_folder(folder / "report.html", true), UserError);
 }
 
 TEST(Analyse, TokensAreSpelled) {

@@ -7,6 +7,9 @@
 #include <fstream>
 #include <functional>
 
+#include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
@@ -101,8 +104,8 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
       [](Attention& a) { a.composition = "dynamic"; },
       [](Attention& a) {
         a.composition = "dynamic";
-        a.compose_static = true;
-        a.compose_skip = false;
+        a.of<config::CompositionOptions>().compose_static = true;
+        a.of<config::CompositionOptions>().compose_skip = false;
       },
       [](Attention& a) { a.composition = "static"; },
       [](Attention& a) { a.gate_output = "head"; },
@@ -120,24 +123,24 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
 TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
   train(dense());
   const std::function<void(Attention&)> targets[] = {
-      [](Attention& a) { a.sink = true; },
+      [](Attention& a) { a.of<config::DotOptions>().sink = true; },
       [](Attention& a) {
         a.projection = "experts";
         a.n_heads = 2;
         a.d_head = 8;
-        a.n_experts = 2;
-        a.top_k = 1;
+        a.of<config::RoutingOptions>().n_experts = 2;
+        a.of<config::RoutingOptions>().top_k = 1;
       },
       [](Attention& a) { a.n_heads = 2; },
       [](Attention& a) { a.n_kv_heads = 2; },
       [](Attention& a) {
         a.score = "gaussian_mixture";
         a.n_heads = 2;
-        a.mixture_score = config::MixtureScore::dot;
+        a.of<config::MixtureOptions>().mixture_score = config::MixtureScore::dot;
       },
       [](Attention& a) {
         a.projection = "gated_heads";
-        a.top_k = 2;
+        a.of<config::RoutingOptions>().top_k = 2;
       },
   };
   for (const auto& change : targets) {

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
 
 #include "headroom/core/error.h"
 #include "tiny/files.h"
+#include "tools/zero_shot/task_names.h"
 #include "training/tasks/byte_scores.h"
 
 namespace headroom::zero_shot {
@@ -340,6 +342,10 @@ TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -both / 11, 1e-5);
   EXPECT_EQ(json["questions"], 2);
   EXPECT_PRED2(contains, refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
+}
+
+TEST(TaskNames, AreThoseOfTheBenchmarks) {
+  EXPECT_EQ(zero_shot_tasks(), std::vector<std::string>(std::begin(kTaskNames), std::end(kTaskNames)));
 }
 
 // The public files, if available: all questions are read.

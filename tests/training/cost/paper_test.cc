@@ -63,6 +63,22 @@ TEST_F(Paper, EverySwitchHeadFigureIsReproducedExactly) {
   }
 }
 
+TEST_F(Paper, SwitchHeadRowsNameWhatTheEquationsGive) {
+  const auto remark = [](std::string_view row) {
+    for (const PaperFigure& figure : paper_figures("switchhead")) {
+      if (figure.row == row && figure.quantity == "attention_macs") {
+        return figure.reason;
+      }
+    }
+    return std::string("no such row");
+  };
+  // 2 (2 256 76 412 + 2 256 2 76 413 + 2 2 256^2 76 + 2 2 256 76 412) = 200,318,976
+  EXPECT_EQ(remark("SwitchHead 47M H=2 k=2"), "Eq. 13: 200.3M");
+  // (2 2 + 2) 256 88 412 + 2 2 2 256^2 88 + 2 2 256 88 412 = 138,952,704
+  EXPECT_EQ(remark("MoA 47M n=2"), "Eq. 14: 139.0M");
+  EXPECT_EQ(remark("Transformer-XL 47M H=2"), "");
+}
+
 // The rotary row of 4.2G MACs counts a memory that the other rotary models do not have.
 TEST_F(Paper, LargeRotarySwitchHeadIsPrintedWithItsMemory) {
   config::ModelOptions model = recipe("switchhead/wt103_243m_rope").model;

@@ -216,6 +216,11 @@ bool was_trained_here(const std::filesystem::path& folder) {
 }  // namespace
 
 Imported import_huggingface(const std::filesystem::path& folder, const std::filesystem::path& tokenizer) {
+  if (std::error_code unknown; !std::filesystem::is_directory(folder, unknown)) {
+    user_error(
+        "import: {}: is not a folder; download the model first, for example with `hf download MODEL --local-dir DIR`",
+        folder.string());
+  }
   const std::filesystem::path path = folder / "config.json";
   const SortedJson document = parse_sorted_json(read_text_file(path), path.string());
   const Settings settings(document, path.string());

@@ -135,6 +135,15 @@ std::string nearest(std::string_view wrong, const std::vector<std::string>& cand
   return found;
 }
 
+std::string download_hint(std::string_view name) {
+  for (const std::string_view scheme : {"http:/", "https:/", "ftp:/", "hf:/", "s3:/", "gs:/"}) {
+    if (name.find(scheme) != std::string_view::npos) {
+      return "; Headroom reads local files only, download it first";
+    }
+  }
+  return {};
+}
+
 namespace detail {
 
 std::string message(fmt::string_view format, fmt::format_args arguments) {

@@ -21,4 +21,7 @@ std::string harmless(std::string_view text);
 // `wrong`, or "" if none is close.
 std::string nearest(std::string_view wrong, const std::vector<std::string>& candidates);
 
+// Returns the end of a message about a missing file: a remedy if `name` is an address such as "https://...", else "".
+std::string download_hint(std::string_view name);
+
 }  // namespace headroom

@@ -28,7 +28,7 @@ struct PaperFigure {
 //   switchhead  SwitchHead draft, Tables 2, 3, 5 (the same figures in SwitchHead)
 //   moa         Tables 1 to 3, Eq. 18-20
 //   dcmha       Tables 2, 3, 6 to 8, 10
-//   mgk         App. B, the sizes of its language models, Table 6
+//   mgk         App. B, the size of a language model, Table 6
 // Throws UserError for any other name, or if a recipe is missing.
 std::vector<PaperFigure> paper_figures(std::string_view paper);
 

@@ -1,0 +1,34 @@
+// The names of the benchmarks, for programs that do not link torch.
+#pragma once
+
+namespace headroom::bench {
+
+struct BenchName {
+  const char* name;
+  const char* about;
+};
+
+inline constexpr BenchName kBenchNames[] = {
+    {"machine", "rates of matrix multiplications and of reading memory"},
+    {"attention", "softmax attention, forward and backward, against the reference and PyTorch's kernel"},
+    {"composition", "attention with composed heads against the reference and plain attention"},
+    {"mixture", "two Gaussian keys and half the heads against the reference and plain attention"},
+    {"linear_attention", "causal linear attention against the reference and softmax attention"},
+    {"neighbours", "gated, sunk and latent layers against plain and grouped ones"},
+    {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
+    {"cross_entropy", "output layer and loss against the reference"},
+    {"adamw", "the optimizer's step against the reference"},
+    {"step", "a whole training step of a dense model against PyTorch's, eager and compiled"},
+    {"switchhead", "a training step of SwitchHead 47M and of MoA against the dense model"},
+    {"switchhead_262m", "the same of 262M"},
+    {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++"},
+    {"distributed", "training steps of two ranks against one, and against PyTorch's"},
+    {"decoding", "one token at a time against the memory bandwidth"},
+    {"generation", "reading a prompt and generating tokens: whole models of any CONFIG"},
+    {"evaluate", "time and memory of a batch's loss: whole models of any CONFIG"},
+    {"serve", "eight requests at a time against one, against a plain loop and against transformers"},
+    {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code"},
+    {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)"},
+    {"profile", "time of a training step by operator"}};
+
+}  // namespace headroom::bench

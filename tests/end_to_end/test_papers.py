@@ -1,0 +1,213 @@
+"""Every command of docs/papers.md runs as written, with the recipes scaled down, and gives a figure."""
+
+import gzip
+import io
+import json
+import math
+import re
+import shlex
+import subprocess
+import tarfile
+
+import pytest
+
+import train_runs
+
+NOT_RUN = {
+    "headroom advise": "names the command; its options are the reader's",
+    "headroom import": "names the command; the model is downloaded by the reader",
+    "headroom bench switchhead switchhead_262m": "trains models of 47M and 262M parameters",
+    "headroom bench dcformer": "trains layers of the 405M models",
+    "headroom golden tests/tools/golden/cases": "runs as a test of its own",
+}
+# Lines of which one recipe cannot run.
+REFUSED = {("headroom analyse RUN --what maps --out DIR", "mgk/lra_retrieval_linear_h4"): "linear attention computes no matrix"}
+AT_MOST = {"n_layers": 2, "n_decoder_layers": 2, "context_length": 24, "memory_length": 24, "d_head_hidden": 8, "n_classes": 10,
+           "image_size": 8, "patch_size": 4, "n_heads": 4, "n_kv_heads": 4, "d_head": 8, "n_experts": 4, "top_k": 4,
+           "window": 8, "d_hidden": 16, "generated_train": 20, "generated_validation": 5, "shuffle_buffer": 4,
+           "batch_size": 4, "batch_tokens": 200, "accumulate": 2, "warmup_steps": 1, "source_vocabulary_size": 280}
+EXACT = {"steps": "10", "threads": "1", "precision": '"fp32"', "checkpoint_every": "1", "keep_checkpoints": "10",
+         "evaluate_every": "0", "extra_length": "2", "sample_every": "0"}
+
+
+def scaled_down(text, data):
+    """A complete config with small sizes and the data that its kind of model reads."""
+    kind = re.search(r'^kind = "(\w+)"', text)[1] if text.startswith("kind") else re.search(r'kind = "(\w+)"', text)[1]
+    generated = re.search(r'^generator = "(\w+)"', text, re.MULTILINE)[1]
+    paired = "\npaired = true\n" in text
+    files = data["pairs.tsv" if kind == "encoder_decoder" else "pictures" if kind == "vision" else
+                 "text.txt" if kind != "classifier" else "listops.tsv" if generated != "none" else
+                 "paired.tsv" if paired else "labelled.tsv"]
+    vocabulary = {"bytes": 256, "words": 10}
+    lines, table, tokenizer = [], "", re.search(r'\[tokenizer\]\nkind = "(\w+)"', text)[1]
+    for line in text.splitlines():
+        key, _, value = line.partition(" = ")
+        table = line if line.startswith("[") else table
+        if key in AT_MOST and value.isdigit():
+            value = str(min(int(value), AT_MOST[key]))
+        elif key == "d_model":
+            value = str(max(16, int(value) // 64))
+        elif key == "adaptive_cutoffs" and value != "[]":
+            value = "[2, 4, 6]"
+        elif key in ("train", "validation") and table == "[data]":
+            value = json.dumps([str(files)])
+        elif key == "vocabulary_size" and kind not in ("classifier", "vision"):
+            special = 2 if table == "[model]" and kind == "masked_language_model" else 0
+            value = str(vocabulary.get(tokenizer, 295) + special)
+        value = EXACT.get(key, value)
+        lines.append(f"{key} = {value}" if value else line)
+    text = "\n".join(lines) + "\n"
+    if kind == "vision":
+        text = re.sub(r"^context_length = .*$", "context_length = 4", text, flags=re.MULTILINE)
+    return text
+
+
+def write_data(folder):
+    """Small files of every format that the page's commands and recipes read."""
+    def write(name, content):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return file
+
+    def rows(*objects):
+        return "".join(json.dumps(one) + "\n" for one in objects)
+
+    def archive(members):
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as tar:
+            for name, content in members.items():
+                about = tarfile.TarInfo(name)
+                about.size = len(content)
+                tar.addfile(about, io.BytesIO(content))
+        return out.getvalue()
+
+    def picture(i):
+        return b"P6\n8 8\n255\n" + bytes((i * 37 + k) % 256 for k in range(192))
+
+    files = {name: folder / name for name in ["text.txt", "pictures"]}
+    train_runs.write_text(files["text.txt"], 3000, 1)
+    text = files["text.txt"].read_text()
+    sentences = [line.strip() for line in text.splitlines() if 8 < len(line) < 40][:12]
+    files["pairs.tsv"] = write("pairs.tsv", "".join(f"{s}\t{s.upper()}\n" for s in sentences))
+    files["labelled.tsv"] = write("labelled.tsv", "label\ttext\n" + "".join(f"{i % 2}\t{s}\n" for i, s in enumerate(sentences)))
+    files["paired.tsv"] = write("paired.tsv", "".join(f"{i % 2}.0\ta\tb\t{s}\t{s.upper()}\n" for i, s in enumerate(sentences)))
+    files["listops.tsv"] = write("listops.tsv", "Source\tTarget\n" + "".join(
+        f"[MAX {i} [MIN 4 2 ] 1 ]\t{max(i, 2)}\n" for i in range(10)))
+    for i in range(10):
+        write(f"pictures/class{i}/one.ppm", picture(i))
+    shard = archive({f"{i:03}.{ending}": content for i in range(10) for ending, content in
+                     [("cls", str(i).encode()), ("ppm", picture(i))]})
+    write("imagenet/train-0.tar", shard)
+    write("imagenet/val-0.tar", shard)
+    write("iwslt14.tsv", files["pairs.tsv"].read_bytes())
+    write("test.txt", text)
+    write("wiki.test.txt", text[:300])
+    write("corpus.jsonl", rows(*({"text": text} for _ in range(10))))
+    write("test.jsonl", rows({"text": text[:400]}))
+    subprocess.run(["zstd", "-q", folder / "test.jsonl"], check=True)
+    write("lambada_test.jsonl.gz", gzip.compress(rows({"text": "the head room attends"}).encode()))
+    blimp = rows({"sentence_good": "the head attends.", "sentence_bad": "the head attend.", "UID": "agreement"})
+    write("blimp.tar.gz", gzip.compress(archive({"data/agreement.jsonl": blimp.encode()})))
+    story = "".join(f"{i} the head attends .\n" for i in range(1, 21)) + "21 the XXXXX attends .\tw3\t\t" + "|".join(f"w{i}" for i in range(10)) + "\n\n"
+    write("CBTest.tgz", gzip.compress(archive({"CBTest/data/cbtest_NE_test_2500ex.txt": story.encode()})))
+    examples = rows({"task_id": "task0", "texts": "\n< A has b. >. A has b\n< A has c. >. A has c\n< A has d. >. A has [ d ]\n"})
+    write("synthetic_dataset.jsonl.gz", gzip.compress(examples.encode()))
+    write("piqa.jsonl", rows({"query": "the", "choices": [" head", " room"], "gold": 1}))
+    write("hellaswag.jsonl", rows(*({"query": f"the {i}", "choices": [" a", " b", " c", " d"], "gold": i % 4} for i in range(8))))
+    write("flan.jsonl", rows({"inputs": "the head", "targets": "room"}))
+    return files
+
+
+@pytest.fixture(scope="module")
+def place(headroom, tmp_path_factory):
+    """A folder with the data, and a home folder with every recipe scaled down."""
+    folder = tmp_path_factory.mktemp("papers")
+    files = write_data(folder)
+    for row in headroom.json("recipes"):
+        full, = headroom.json("recipes", row["name"], "--resolved")
+        file = folder / "home" / "recipes" / f"{row['name']}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(scaled_down(full["resolved"], files))
+    return folder
+
+
+def run(headroom, place, words, scaled=True):
+    environment = {**headroom.environment, **({"HEADROOM_HOME": str(place / "home")} if scaled else {})}
+    done = subprocess.run([train_runs.program(), *words, "--json"], cwd=place, env=environment, text=True, capture_output=True,
+                          timeout=train_runs.PATIENCE)
+    assert done.returncode == 0, f"headroom {shlex.join(words)}:\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def run_folder(headroom, place, name):
+    out = place / "trained" / name.replace("/", "_")
+    if not out.exists():
+        run(headroom, place, ["train", name, "--out", str(out)])
+    return str(out)
+
+
+# Runs that `evaluate RUN` reads: by a word of the command, else the last one.
+EVALUATED = {"--beam": "moa/wmt14_ende_8k8e128d", "composition": "small/composition_dense",
+             "RUN/checkpoints/best.safetensors": "mgk/lra_listops_mgk_h4", "--stride": "mgk/wt103_small_mgk_h4",
+             "evaluate": "switchhead/wt103_47m"}
+MORE = {"tokenizer": ["--vocabulary-size", "300"], "bench": ["--repeats", "1", "--threads", "1"]}
+SHORTER = {"1024": "16", "128": "8"}  # of `bench generation`
+
+
+def figures_of(words, document):
+    """The figures that a command's result must have."""
+    command = words[0]
+    if command == "train":
+        return [document["validation_loss"], document["parameters"]]
+    if command in ("compare", "report"):
+        return [value for one in document["runs"] for value in (one.get("validation_loss_mean", one.get("validation_loss")),
+                                                                one["parameters"])]
+    if command == "cost":
+        return [one["computed"] if "--paper" in words else one["parameters"] for one in document]
+    if command == "bench":
+        return [one["seconds"] for one in document]
+    if command == "evaluate":
+        return [document["accuracy"] if "--task" in words else document["loss"]]
+    if command == "analyse":
+        what = words[words.index("--what") + 1].split(",")
+        assert document["analyses"].keys() == set(what)
+        return [len(document["analyses"][name]) for name in what]
+    return [len(document)]
+
+
+def prepared(headroom, place, words, recipes):
+    """The words of a command with the reader's own files, folders and runs filled in."""
+    if any(word.startswith("RUN") for word in words):
+        name = recipes[0] if words[0] == "analyse" else next(name for word, name in EVALUATED.items() if word in words)
+        words = [word.replace("RUN", run_folder(headroom, place, name)) for word in words]
+    if "test.tsv" in words:
+        kind = "listops.tsv" if "best.safetensors" in words[1] else "pairs.tsv"
+        (place / "test.tsv").write_bytes((place / kind).read_bytes())
+    pairs = recipes and "retrieval" in recipes[0]
+    if "FILE" in words:
+        kind = "paired.tsv" if pairs else "pairs.tsv" if "wmt14" in recipes[0] else "text.txt"
+        (place / "FILE").write_bytes((place / kind).read_bytes())
+    if words[:2] == ["bench", "generation"]:
+        words = [SHORTER.get(word, word) for word in words]
+    own = {"TEXT": "one text\tand another" if pairs else "one text, read twice", "DIR": f"DIR{len(list(place.glob('DIR*')))}"}
+    return [own.get(word, word) for word in words] + MORE.get(words[0], [])
+
+
+def test_each_command_of_the_papers_page_gives_a_figure(headroom, place):
+    seen, failures = set(), []
+    for item in (item for paper in headroom.json("papers") for item in paper["items"]):
+        for command in item["commands"]:
+            recipes = item["recipes"] if command.startswith("headroom analyse") else []
+            if command in NOT_RUN or (command, *recipes[:1]) in seen | REFUSED.keys():
+                continue
+            seen.add((command, *recipes[:1]))
+            words = prepared(headroom, place, shlex.split(command)[1:], recipes)
+            try:
+                figures = figures_of(words, run(headroom, place, words, words[0] not in ("cost", "match", "recipes", "doctor")))
+                assert figures and all(value is not None and math.isfinite(value) for value in figures), figures
+                if "--plot" in words:
+                    assert (place / words[words.index("--plot") + 1]).read_text().startswith("<svg")
+            except (AssertionError, KeyError) as error:
+                failures.append(f"{item['item']}: {command}: {error!r}")
+    assert len(seen) > 60 and not failures, "\n".join(failures)
