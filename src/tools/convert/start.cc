@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -15,6 +16,7 @@
 namespace headroom::convert {
 namespace {
 
+constexpr char kMatrices[] = {'q', 'k', 'v', 'o'};
 constexpr double kRouterScale = 0.3;  // of a router's normal initialisation: gates then start near their mean
 constexpr double kKeyNoise = 0.1;     // of the deviation of a key matrix, between the keys of a mixture
 constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but its gradient is not lost
@@ -31,12 +33,12 @@ class Layer {
     if (to_.projection == "latent" || to_.projection == "routed_heads") {
       return false;
     }
-    if (same_keys && to_.n_selections() == 0) {
+    if (same_keys && !has_bank()) {
       start_keys(all_heads());
       scale_outputs();
       return exact && to_.score == from_.score && to_.projection == "dense";
     }
-    if (same_heads && to_.n_selections() == 0) {
+    if (same_heads && !has_bank()) {
       share_keys();
     } else if (to_.d_head >= from_.d_head) {
       refit();
@@ -46,6 +48,9 @@ class Layer {
   }
 
  private:
+  bool has_bank() const {
+    return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
+  }
   at::Tensor find(const nn::Parameters& in, std::string_view name) const {
     const std::string full = r_.place + "." + std::string(name);
     for (const nn::Parameter& parameter : in.stored()) {
