@@ -51,3 +51,26 @@ def test_refuses(headroom, dense):
     assert "config" in headroom.refusal("convert", experts, "--to", experts, "--out", out)
     assert str(run) in headroom.refusal("convert", run, "--to", experts, "--out", run)
     assert not out.exists()
+
+
+def test_training_with_a_teacher_resumes_exactly(headroom, dense):
+    config = dense / "tiny.toml"
+    teacher = ["--set", f"train.teacher={dense / 'plain'}", "--set", "train.schedule=constant", "--set", "model.memory_length=0"]
+    headroom("train", config, "--out", dense / "plain", "--set", "train.steps=4", "--set", "model.memory_length=0", "--quiet")
+    whole = headroom.json("train", config, "--out", dense / "taught", *teacher, "--set", "train.steps=6")
+    headroom("train", config, "--out", dense / "parts", *teacher, "--set", "train.steps=3", "--quiet")
+    parts = headroom.json("train", config, "--out", dense / "parts", *teacher, "--set", "train.steps=6", "--resume")
+    alone = headroom.json("train", config, "--out", dense / "alone", *teacher[2:], "--set", "train.steps=6")
+    assert whole["parameters_sha256"] == parts["parameters_sha256"] != alone["parameters_sha256"]
+    # The teacher is part of the run: another one is refused.
+    headroom("train", config, "--out", dense / "plain2", "--set", "train.steps=5", "--set", "model.memory_length=0", "--quiet")
+    line = headroom.refusal("train", config, "--out", dense / "parts", *teacher, "--set", f"train.teacher={dense / 'plain2'}",
+                            "--set", "train.steps=8", "--resume", "--quiet")
+    assert "train.teacher" in line
+
+
+def test_refuses_a_teacher_that_does_not_fit(headroom, dense):
+    line = headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--set", f"train.teacher={dense / 'dense'}", "--quiet")
+    assert "train.teacher" in line and "memory" in line
+    assert "train.teacher" in headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--quiet",
+                                               "--set", "train.teacher=nowhere")

@@ -130,6 +130,10 @@ struct TrainOptions {
   std::string sample_prompt;                 // empty: taken from the validation split
   std::string start_from;                    // run or checkpoint with the initial parameters; empty: random
   std::string start_sha256;                  // hash of those parameters; empty: unknown
+  std::string teacher;                       // run or checkpoint whose distribution is learnt as well; empty: none
+  std::string teacher_sha256;                // hash of its parameters; empty: unknown
+  double teacher_weight = 0.5;               // of the divergence from the teacher; the cross-entropy has the rest
+  double teacher_temperature = 1.0;          // divides both models' logits
 };
 
 // Options of beam search, for translations.

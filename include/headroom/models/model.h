@@ -16,11 +16,24 @@
 
 namespace headroom::models {
 
-// The training objective: cross-entropy plus balance losses.
+// The training objective: cross-entropy, or a mean of it and the divergence from a teacher, plus balance losses.
 struct Loss {
   at::Tensor cross_entropy;  // scalar, mean over targets >= 0, in nats
   at::Tensor regulariser;    // scalar: weighted balance losses; undefined if there are none
-  at::Tensor total() const { return regulariser.defined() ? cross_entropy + regulariser : cross_entropy; }
+  at::Tensor divergence =
+      {};  // scalar: temperature^2 KL(teacher, model), mean over targets >= 0; undefined: no teacher
+  double teacher_weight = 0.0;  // of the divergence
+  at::Tensor total() const {
+    const at::Tensor predicted =
+        divergence.defined() ? (1.0 - teacher_weight) * cross_entropy + teacher_weight * divergence : cross_entropy;
+    return regulariser.defined() ? predicted + regulariser : predicted;
+  }
+};
+
+// How a model learns from the batch's tensor "teacher", the logits [B, T, V] of another model (Hinton et al. 2015,
+// "Distilling the knowledge in a neural network").
+struct Distillation {
+  double weight = 0.5, temperature = 1.0;
 };
 
 // Examples, one per row (the first axis of every tensor). Each model documents the tensors that it reads at its loss().
@@ -29,6 +42,7 @@ struct Batch {
   std::vector<std::int64_t> targets;  // number of targets in each row; the loss is their mean
   std::int64_t tokens = 0;            // positions read in all rows, for speed measurements
   double label_smoothing = 0.0;       // share of each target's probability that is spread evenly over the vocabulary
+  Distillation distillation = {};     // used if there is a tensor "teacher"; language models only
   bool resets_memory = false;         // no row continues the previous batch, so carried memory must be discarded
 
   const at::Tensor& at(std::string_view name) const;  // throws Error naming the missing tensor

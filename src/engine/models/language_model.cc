@@ -44,6 +44,27 @@ struct LanguageModel::Layers : Parts {
     return final_norm(h, context);
   }
 
+  // Like loss(), with the divergence from the teacher's logits [B, T, V].
+  Loss distil(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& teacher, const Distillation& how,
+              Memory& memory, const nn::Context& context) const {
+    BalanceLosses losses;
+    nn::Context inner = context;
+    inner.losses = &losses;
+    const at::Tensor h = hidden(inputs, memory, inner).reshape({-1, options.d_model});
+    const at::Tensor logits = head->logits(h, context).to(at::kFloat);
+    const at::Tensor target = targets.reshape({-1}), asked = target.ge(0).nonzero().squeeze(1);
+    const at::Tensor own = logits.index_select(0, asked);
+    at::Tensor cross_entropy = at::nll_loss(own.log_softmax(-1), target.index_select(0, asked));
+    const at::Tensor wanted =
+        (teacher.reshape(logits.sizes()).index_select(0, asked) / how.temperature).log_softmax(-1);
+    const at::Tensor found = (own / how.temperature).log_softmax(-1);
+    const at::Tensor divergence = (wanted.exp() * (wanted - found)).sum(-1).mean();
+    Loss loss = with_balance(std::move(cross_entropy), std::move(losses), options, context);
+    loss.divergence = divergence * (how.temperature * how.temperature);
+    loss.teacher_weight = how.weight;
+    return loss;
+  }
+
   Loss loss(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory, const nn::Context& context) const {
     BalanceLosses losses;
     nn::Context inner = context;
@@ -179,6 +200,12 @@ Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
 
 Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
   const at::Tensor targets = batch.find("targets");
+  if (const at::Tensor teacher = batch.find("teacher"); teacher.defined()) {
+    const at::Tensor& tokens = batch.at("tokens");
+    return layers().distil(targets.defined() ? tokens : tokens.slice(1, 0, -1),
+                           targets.defined() ? targets : tokens.slice(1, 1), teacher, batch.distillation, memory,
+                           context);
+  }
   return targets.defined() ? layers().loss(batch.at("tokens"), targets, memory, context)
                            : loss(batch.at("tokens"), memory, context);
 }

@@ -45,6 +45,7 @@ Batch Batch::narrow(std::int64_t begin, std::int64_t count) const {
   part.targets.assign(targets.begin() + begin, targets.begin() + begin + count);
   part.tokens = tokens / std::max<std::int64_t>(rows(), 1) * count;
   part.label_smoothing = label_smoothing;
+  part.distillation = distillation;
   part.resets_memory = resets_memory;
   return part;
 }

@@ -242,6 +242,17 @@ void describe(Fields& fields, TrainOptions& o) {
       .path = true;
   fields.add("start_sha256", o.start_sha256,
              "start_from: the required hash of its parameters (parameters_sha256); written by the run");
+  fields
+      .add(
+          "teacher", o.teacher,
+          "language_model: run folder or checkpoint of a model with the same tokenizer whose predictions are learnt as "
+          "well (distillation); empty: none")
+      .path = true;
+  fields.add("teacher_sha256", o.teacher_sha256, "teacher: the required hash of its parameters; written by the run");
+  fields.add("teacher_weight", o.teacher_weight, above_up_to(0, 1),
+             "teacher: weight of the divergence KL(teacher, model) in the loss; the cross-entropy has the rest");
+  fields.add("teacher_temperature", o.teacher_temperature, above(0),
+             "teacher: divides the logits of both models in the divergence, which is multiplied by its square");
 }
 
 void describe(Fields& fields, DecodingOptions& o) {

@@ -60,6 +60,38 @@ double largest_difference(const models::LanguageModel& a, const models::Language
   return largest;
 }
 
+// The divergence from a teacher is KL(teacher, model) at the temperature, and a model is its own best student.
+TEST(Step, ATeachersDistributionIsLearnt) {
+  const config::Config config = without_dropout();
+  const models::LanguageModel model(config.model, 3), other(config.model, 4);
+  const at::NoGradGuard guard;
+  const at::Tensor tokens = random_tokens(2, 9, 1);
+  const auto logits_of = [&](const models::LanguageModel& of) {
+    models::Memory memory;
+    return of.logits(tokens.slice(1, 0, -1), memory, {}).to(at::kFloat);
+  };
+  const auto loss_with = [&](const at::Tensor& teacher, models::Distillation how) {
+    models::Batch batch = batch_of(tokens);
+    batch.tensors["teacher"] = teacher;
+    batch.distillation = how;
+    models::Memory memory;
+    return model.loss(batch, memory, {});
+  };
+  models::Memory memory;
+  const double plain = model.loss(batch_of(tokens), memory, {}).cross_entropy.item<double>();
+  const models::Loss own = loss_with(logits_of(model), {.weight = 0.25, .temperature = 2.0});
+  EXPECT_NEAR(own.cross_entropy.item<double>(), plain, 1e-5);
+  EXPECT_NEAR(own.divergence.item<double>(), 0.0, 1e-6);
+
+  const models::Distillation how{.weight = 0.25, .temperature = 2.0};
+  const models::Loss loss = loss_with(logits_of(other), how);
+  const at::Tensor p = (logits_of(other) / 2.0).log_softmax(-1), q = (logits_of(model) / 2.0).log_softmax(-1);
+  const double expected = 4.0 * (p.exp() * (p - q)).sum(-1).mean().item<double>();
+  EXPECT_NEAR(loss.divergence.item<double>(), expected, 1e-5);
+  const double regulariser = loss.regulariser.defined() ? loss.regulariser.item<double>() : 0.0;
+  EXPECT_NEAR(loss.total().item<double>(), 0.75 * plain + 0.25 * expected + regulariser, 1e-5);
+}
+
 // For every kind of layer, gradients have the memory layout of their parameters.
 TEST(Step, EveryPartIsForTheFusedOptimizer) {
   for (const auto* choices :

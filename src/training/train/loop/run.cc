@@ -6,6 +6,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
@@ -63,6 +64,7 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       data_(std::move(parts.data)),
       group_(group),
       model_(model_of(parts)),
+      teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device())),
       sharding_(model_->parameters(), group_.size(), config_.train.optimizer),
       state_(parts.resumed != nullptr
                  ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(),
@@ -72,6 +74,12 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(parts.history)),
       checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
+  if (teacher_) {
+    config_.train.teacher_sha256 = teacher_->parameters_sha256();
+    log_info("train.teacher: {}, {} parameters ({} of memory)", config_.train.teacher,
+             format_count(static_cast<double>(teacher_->parameters())),
+             format_bytes(4.0 * static_cast<double>(teacher_->parameters())));
+  }
   data_.training->seek(state_.position);
   const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());
   if (group_.size() > 1 && config_.train.verify_every == 0) {
@@ -134,7 +142,7 @@ StepOutcome Run::advance(Writer& writer) {
     state_.memory.reset();
   }
   const StepOutcome outcome =
-      train_step(*model_, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
+      train_step({*model_, teacher_.get()}, batch.to(model_->device()), state_, config_.train, context_, *reducer_);
   stop_ = stop_ || outcome.stop;
   if (const std::string why = TrainingPlan::diverged(outcome); !why.empty()) {
     throw_diverged(why, state_.step + 1);

@@ -68,6 +68,7 @@ class Run {
   tasks::TaskData data_;
   parallel::GlooGroup& group_;
   std::unique_ptr<models::Model> model_;
+  std::unique_ptr<Teacher> teacher_;  // null: none
   Sharding sharding_;
   TrainState state_;
   std::unique_ptr<GradientReducer> reducer_;

@@ -109,6 +109,9 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;
     }
+    if (config.train.teacher_sha256.empty()) {
+      config.train.teacher_sha256 = resumed->checkpoint.config.train.teacher_sha256;
+    }
     check_resumable(*resumed, config);
     const tokenizers::Tokenizer* tokenizer = resumed->checkpoint.tokenizer.get();
     config.tokenizer.by_line = tokenizer != nullptr && tokenizers::encodes_by_line(*tokenizer);

@@ -14,9 +14,10 @@ namespace {
 // The micro-batches of a step, independent of the rank.
 class MicroBatches {
  public:
-  MicroBatches(const models::Model& model, const models::Batch& batch, const config::TrainOptions& options,
+  MicroBatches(const StepModels& models, const models::Batch& batch, const config::TrainOptions& options,
                std::int64_t step)
-      : model_(model),
+      : model_(models.model),
+        teacher_(models.teacher),
         batch_(batch),
         seed_(mix(static_cast<std::uint64_t>(options.seed), static_cast<std::uint64_t>(step))),
         rows_(batch.rows() / options.accumulate),
@@ -29,7 +30,10 @@ class MicroBatches {
     const std::int64_t first = report.micro_batch * rows_;
     context.updates = &report.updates;
     context.random = {.seed = seed_, .first_row = first, .rows = rows_};
-    const models::Batch micro = batch_.narrow(first, rows_);
+    models::Batch micro = batch_.narrow(first, rows_);
+    if (teacher_ != nullptr) {
+      teacher_->add_logits(micro, context);
+    }
     const models::Loss loss = model_.loss(micro, memory, context);
     const double weight = static_cast<double>(micro.n_targets()) / all_targets_;
     const auto weighted = [weight](const at::Tensor& value) { return value.detach().to(at::kDouble) * weight; };
@@ -40,6 +44,7 @@ class MicroBatches {
 
  private:
   const models::Model& model_;
+  const Teacher* teacher_;
   const models::Batch& batch_;
   std::uint64_t seed_;
   std::int64_t rows_;
@@ -70,15 +75,15 @@ bool StepOutcome::finite() const {
   return std::isfinite(loss) && std::isfinite(regulariser) && std::isfinite(gradient_norm);
 }
 
-StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context) {
-  return train_step(model, batch, state, options, context, *local_reducer(model, options));
+  return train_step(models, batch, state, options, context, *local_reducer(models.model, options));
 }
 
-StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, GradientReducer& reducer) {
   context.training = true;
-  const MicroBatches micro_batches(model, batch, options, state.step);
+  const MicroBatches micro_batches(models, batch, options, state.step);
   const auto forward = [&](models::Memory& memory, MicroBatchReport& report) {
     return micro_batches.loss(memory, context, report);
   };
@@ -92,7 +97,7 @@ StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainSt
                             .learning_rate = learning_rate(options, state.step),
                             .stop = step.stop};
   if (outcome.finite()) {
-    update_parameters(model.parameters().all(), state, outcome, options, context, reducer);
+    update_parameters(models.model.parameters().all(), state, outcome, options, context, reducer);
     nn::apply(step.updates);
     state.memory = std::move(step.memory);
     ++state.step;

@@ -5,6 +5,7 @@
 #include "headroom/config/run_options.h"
 #include "headroom/models/model.h"
 #include "state.h"
+#include "teacher.h"
 #include "training/train/ranks/gradient_reducer.h"
 
 namespace headroom::train {
@@ -18,14 +19,21 @@ struct StepOutcome {
   bool finite() const;
 };
 
+// The model that is trained, and the one that it learns from.
+struct StepModels {
+  StepModels(models::Model& of, const Teacher* from = nullptr) : model(of), teacher(from) {}  // NOLINT: implicit
+  models::Model& model;
+  const Teacher* teacher;  // null: none
+};
+
 // Trains on `batch`, whose number of rows is a multiple of options.accumulate. Updates the parameters, state.moments,
 // state.memory and state.step; leaves all of them unchanged if the loss or the gradient is not finite. `context` sets
 // the precision and the implementation.
-StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context);
 
 // The version for several ranks: `reducer` decides which micro-batches this rank computes.
-StepOutcome train_step(models::Model& model, const models::Batch& batch, TrainState& state,
+StepOutcome train_step(StepModels models, const models::Batch& batch, TrainState& state,
                        const config::TrainOptions& options, nn::Context context, GradientReducer& reducer);
 
 }  // namespace headroom::train

@@ -1,0 +1,34 @@
+// A trained model whose predictions a run learns as well (train.teacher).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "headroom/config/config.h"
+#include "headroom/models/language_model.h"
+
+namespace headroom::train {
+
+class Teacher {
+ public:
+  // Opens config.train.teacher on the device of `model`. Throws UserError naming the key if it cannot be used: another
+  // kind of model, tokenizer, or hash of its parameters (train.teacher_sha256), or one with memory.
+  Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device);
+
+  // Adds its logits to a batch, without gradients, in the precision of `context`.
+  void add_logits(models::Batch& batch, const nn::Context& context) const;
+
+  const std::string& parameters_sha256() const { return parameters_sha256_; }
+  std::int64_t parameters() const { return model_->parameters().count(); }
+
+ private:
+  std::unique_ptr<models::Model> model_;
+  models::Distillation distillation_;
+  std::string parameters_sha256_;
+};
+
+// Returns null if train.teacher is not set.
+std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,
+                                      at::Device device);
+
+}  // namespace headroom::train
