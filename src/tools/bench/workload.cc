@@ -30,7 +30,8 @@ nn::Context context_for(const std::string& precision, at::Device device) {
 AttentionLayer::AttentionLayer(const config::AttentionOptions& o, std::int64_t d_model, std::int64_t tokens,
                                const BenchOptions& options)
     : layer(o, {.d_model = d_model, .context_length = tokens},
-            nn::Builder(parameters, nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
+            nn::Builder(parameters,
+                        nn::ParameterSource(1, at::TensorOptions(at::Device(options.device)).dtype(at::kFloat)))) {
   if (options.precision == "bf16") {
     context.compute_dtype = at::kBFloat16;
   }

@@ -71,7 +71,8 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a.window_pattern = kept.window_pattern;
   a.dropout = kept.dropout;
   if (a.position == "rope") {
-    a.of<config::PositionOptions>().rope_fraction = std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
+    a.of<config::PositionOptions>().rope_fraction =
+        std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
   }
   const auto before = config::flatten(request.target), after = config::flatten(result);
   for (std::size_t i = 0; i < before.size(); ++i) {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string_view>
 
-#include "headroom/config/attention/score_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "value_fit.h"
 
@@ -103,7 +103,8 @@ class Layer {
         }
       }
     }
-    return to_.of<config::CompositionOptions>().compose_skip || to_.of<config::CompositionOptions>().compose_static || to_.composition == "none" || to_.composition == "static";
+    return to_.of<config::CompositionOptions>().compose_skip || to_.of<config::CompositionOptions>().compose_static ||
+           to_.composition == "none" || to_.composition == "static";
   }
 
   // Returns whether gates, sinks and norms leave the layer exactly as it was.
@@ -130,7 +131,9 @@ class Layer {
 
   // The factor of a bank's experts: their gated sum should be the matrix.
   double expert_factor() const {
-    return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k) : 1.0;
+    return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
+               ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k)
+               : 1.0;
   }
 
   // Writes matrices [d, H, e] (in) or [H, e, d] (out) as the target stores them: a matrix, or a bank [H, E, ...].
@@ -223,7 +226,9 @@ class Layer {
   void scale_outputs() const {
     double factor = to_.gate_output == "none" ? 1.0 : 2.0;
     if (to_.projection == "gated_heads") {
-      factor *= to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid ? 2.0 : static_cast<double>(to_.of<config::RoutingOptions>().top_k);
+      factor *= to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
+                    ? 2.0
+                    : static_cast<double>(to_.of<config::RoutingOptions>().top_k);
     }
     if (const at::Tensor o = target("w_o"); factor != 1.0) {
       o.mul_(factor);

@@ -1,5 +1,5 @@
-#include "headroom/config/attention/score_options.h"
 #include "headroom/store/checkpoint.h"
+#include "headroom/config/attention/score_options.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -331,7 +331,8 @@ TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
       c.metadata.at("checksums") = to_json_line(sums);
     };
   };
-  const std::string prior = "model.layer1.attention.of<config::MixtureOptions>().prior", other = "model.layer1.ffn.w_down";
+  const std::string prior = "model.layer1.attention.of<config::MixtureOptions>().prior",
+                    other = "model.layer1.ffn.w_down";
   ASSERT_TRUE(good.tensors.contains(prior));
   for (const int ranks : {2, 3, 64}) {
     testing::internal::CaptureStderr();

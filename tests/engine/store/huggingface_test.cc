@@ -350,7 +350,8 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_SAYS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
   EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
   EXPECT_SAYS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
-              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.of<config::PositionOptions>().rope_fraction");
+              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by "
+              "model.attention.of<config::PositionOptions>().rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
   EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), UserError);

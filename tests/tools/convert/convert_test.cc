@@ -7,9 +7,9 @@
 #include <fstream>
 #include <functional>
 
-#include "headroom/config/attention/score_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"

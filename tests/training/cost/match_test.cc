@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"

@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
@@ -122,14 +122,16 @@ TEST(Cache, LocalLayersForget) {
 TEST(Cache, MixturesAndCompositions) {
   expect_cached("attention.score=gaussian_mixture attention.of<MixtureOptions>().n_mixtures=3",
                 {{"", 5 * (3 + 1) * kHeads}, {"attention.of<MixtureOptions>().keys=shifted", 5 * 2 * kHeads}});
-  const std::string pre = "attention.of<CompositionOptions>().compose=[\"pre\"] ", ungated = pre + "attention.of<CompositionOptions>().compose_gates=[\"query\"] ";
+  const std::string pre = "attention.of<CompositionOptions>().compose=[\"pre\"] ",
+                    ungated = pre + "attention.of<CompositionOptions>().compose_gates=[\"query\"] ";
   const std::int64_t groups = 5 * 4, halves = 4 * 4;
-  expect_cached("attention.composition=dynamic", {{"", 5 * (2 * kHeads + 2 * groups)},
-                                                  {pre, 5 * (2 * kHeads + groups)},
-                                                  {pre + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + groups)},
-                                                  {ungated + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + halves)},
-                                                  {ungated + "attention.of<CompositionOptions>().compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
-                                                  {"attention.composition=static", 5 * 2 * kHeads}});
+  expect_cached("attention.composition=dynamic",
+                {{"", 5 * (2 * kHeads + 2 * groups)},
+                 {pre, 5 * (2 * kHeads + groups)},
+                 {pre + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + groups)},
+                 {ungated + "attention.of<CompositionOptions>().compose_groups=2", 5 * (2 * kHeads + halves)},
+                 {ungated + "attention.of<CompositionOptions>().compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
+                 {"attention.composition=static", 5 * 2 * kHeads}});
 }
 
 TEST(Cache, LinearAttentionKeepsAState) {

@@ -66,7 +66,8 @@ class Llama : public Architecture {
          {o.norm != config::Norm::rms, "norm"},
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.of<config::PositionOptions>().rope_fraction"},
+         {a.of<config::PositionOptions>().rope_fraction != 1.0,
+          "attention.of<config::PositionOptions>().rope_fraction"},
          {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
@@ -75,24 +76,25 @@ class Llama : public Architecture {
     const config::AttentionOptions& a = o.attention;
     const bool mistral = a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias);
     const bool qwen = !mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias;
-    Json json = {{"model_type", mistral ? "mistral"
-                                : qwen  ? "qwen2"
-                                        : "llama"},
-                 {"architectures",
-                  {mistral ? "MistralForCausalLM"
-                   : qwen  ? "Qwen2ForCausalLM"
-                           : "LlamaForCausalLM"}},
-                 {"num_hidden_layers", o.n_layers},
-                 {"hidden_size", o.d_model},
-                 {"num_attention_heads", a.n_heads},
-                 {"num_key_value_heads", a.kv_heads()},
-                 {"head_dim", a.d_head},
-                 {"max_position_embeddings", o.context_length},
-                 {"intermediate_size", o.mlp.d_hidden},
-                 {"hidden_act", activation_name(o.mlp.activation)},
-                 {"rms_norm_eps", o.norm_epsilon},
-                 {"rope_theta", a.of<config::PositionOptions>().rope_base},
-                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
+    Json json = {
+        {"model_type", mistral ? "mistral"
+                       : qwen  ? "qwen2"
+                               : "llama"},
+        {"architectures",
+         {mistral ? "MistralForCausalLM"
+          : qwen  ? "Qwen2ForCausalLM"
+                  : "LlamaForCausalLM"}},
+        {"num_hidden_layers", o.n_layers},
+        {"hidden_size", o.d_model},
+        {"num_attention_heads", a.n_heads},
+        {"num_key_value_heads", a.kv_heads()},
+        {"head_dim", a.d_head},
+        {"max_position_embeddings", o.context_length},
+        {"intermediate_size", o.mlp.d_hidden},
+        {"hidden_act", activation_name(o.mlp.activation)},
+        {"rms_norm_eps", o.norm_epsilon},
+        {"rope_theta", a.of<config::PositionOptions>().rope_base},
+        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
     if (mistral) {
       json["sliding_window"] = a.window > 0 ? Json(a.window) : Json();
     } else if (!qwen) {

@@ -165,7 +165,8 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
   if (fraction == 1.0) {
     part.settings.require(part.key, attention.of<config::PositionOptions>().rope_fraction == 1.0);
   }
-  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 && attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
+  if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&
+        attention.of<config::PositionOptions>().rope_fraction <= 1.0)) {
     part.settings.refuse(part.key, "must be above 0 and at most 1");
   }
 }
