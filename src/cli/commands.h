@@ -150,6 +150,9 @@ struct Compare {
   std::vector<std::string> configs, set, prompts;
   std::vector<std::string> tune;      // "key=value,value,..."
   std::vector<std::string> families;  // "name=config,config,...", instead of `configs`
+  std::string convert;                // a run whose conversions to `to` are compared, instead of `configs`
+  std::vector<std::string> to;        // configs
+  std::vector<double> shares;         // of the run's training tokens
   std::string out;
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
@@ -236,6 +239,7 @@ struct Convert {
   std::vector<std::string> set, data;
   std::int64_t tokens = 32768, fit = 300;
   std::uint64_t seed = 1;
+  bool force = false;  // overwrite parameters
 };
 
 struct EngineRequest {

@@ -74,3 +74,16 @@ def test_refuses_a_teacher_that_does_not_fit(headroom, dense):
     assert "train.teacher" in line and "memory" in line
     assert "train.teacher" in headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--quiet",
                                                "--set", "train.teacher=nowhere")
+
+
+def test_compare_puts_conversions_beside_the_dense_model_trained_on(headroom, dense):
+    headroom("train", dense / "tiny.toml", "--out", dense / "base", "--set", "train.steps=20", "--set", "model.memory_length=0",
+             "--set", "train.evaluate_every=0", "--quiet")
+    table = headroom.json("compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
+                          "--tokens", "10%", "--sample-tokens", 0, "--threads", 1, "--out", dense / "study")
+    assert [run["name"] for run in table["runs"]] == ["dense-10%", "dense-taught-10%", "experts-10%", "experts-random-10%",
+                                                      "experts-scratch-10%"]
+    assert [run["steps"] for run in table["runs"]] == [2, 2, 2, 2, 22]
+    assert all(run["validation_loss"] > 0 for run in table["runs"])
+    assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
+    assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")

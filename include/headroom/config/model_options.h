@@ -25,6 +25,9 @@ inline constexpr EnumNames kEnumNames<NormPosition> = {"pre", "post"};
 enum class Initialisation { scaled, normal, glorot, torch, pythia };
 template <>
 inline constexpr EnumNames kEnumNames<Initialisation> = {"scaled", "normal", "glorot", "torch", "pythia"};
+enum class InitialisationSeeds { sequence, by_name };
+template <>
+inline constexpr EnumNames kEnumNames<InitialisationSeeds> = {"sequence", "by_name"};
 enum class MlpKind { dense, gated, experts };
 template <>
 inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts"};
@@ -70,6 +73,7 @@ struct ModelOptions {
   Initialisation initialisation = Initialisation::scaled;
   double initialisation_std = 0.02;  // for Initialisation::normal
   double embedding_std = 0.0;        // 0: determined by initialisation
+  InitialisationSeeds initialisation_seeds = InitialisationSeeds::sequence;
   bool tied_embeddings = false;
   bool scaled_embeddings = false;
   bool head_bias = true;

@@ -51,6 +51,7 @@ struct Initialisation {
   config::Initialisation rule = config::Initialisation::scaled;
   double std = 0.02, stream_std = 0.02;
   double embedding_std = 0.0;  // above 0: for embeddings and learned positions, under any rule
+  bool seeds_by_name = false;  // the random numbers of a parameter depend on the seed and its name alone
 
   Distribution matrix(const Distribution& scaled, const Fan& fan) const;
   Distribution embedding(const Distribution& scaled, std::int64_t d_model) const;
@@ -117,7 +118,7 @@ class Parameters {
   std::vector<CachedCopy> copies_;
 };
 
-// Creates parameters under a name prefix, with one random generator for the whole model. Values are drawn on the CPU
+// Creates parameters under a name prefix, with one random generator for the whole model. Initial values are drawn on the CPU
 // and copied to the device, so a seed gives the same model on every device. On the meta device nothing is drawn or
 // allocated.
 class Builder {
@@ -162,6 +163,7 @@ class Builder {
 
   Parameters* parameters_;
   at::Generator generator_;
+  std::uint64_t seed_ = 0;
   std::shared_ptr<Given> given_;  // shared by all builders of a model
   ParameterSource::Find find_;
   at::TensorOptions options_;

@@ -186,7 +186,7 @@ int run(const Import& command, const EngineRequest& request) {
 }
 
 int run(const Convert& command, const EngineRequest& request) {
-  require_replaceable_checkpoint(command.out, "convert");
+  require_replaceable_checkpoint(command.out, "convert", command.force);
   convert::ConvertRequest job;
   job.source = command.run;
   job.to = command.to;

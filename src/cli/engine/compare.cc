@@ -7,6 +7,7 @@
 #include "headroom/core/error.h"
 #include "tools/advise/advise.h"
 #include "tools/compare/compare.h"
+#include "tools/convert/study.h"
 #include "tools/trial/trial.h"
 
 namespace headroom::cli {
@@ -38,21 +39,47 @@ int print(const compare::CompareResult& result, const Output& output) {
 
 }  // namespace
 
+namespace {
+
+void add_converted(compare::CompareRequest& job, const Compare& command, std::vector<std::string> changes) {
+  convert::StudyRequest request{.source = command.convert,
+                                .targets = command.to,
+                                .overrides = std::move(changes),
+                                .out = command.out,
+                                .cache = job.cache,
+                                .command = job.command};
+  if (!command.shares.empty()) {
+    request.shares = command.shares;
+  }
+  const convert::Study study = convert::plan_study(request);
+  for (const convert::StudyRun& run : study.runs) {
+    job.configs.push_back({.name = run.name, .config = run.config});
+  }
+  job.title = "Conversions of " + command.convert;
+  job.about = fmt::format("{}", fmt::join(study.before_training, " "));
+}
+
+}  // namespace
+
 int run(const Compare& command, const EngineRequest& request) {
   catch_interrupts();
   compare::CompareRequest job;
   const std::vector<std::string> changes = overrides(command.set, request);
-  job.configs = command.families.empty() ? compare::load_configs(command.configs, changes)
-                                         : compare::load_families(command.families, changes);
+  job.cache = cache_folder();
+  job.command = request.command_line;
+  if (!command.convert.empty()) {
+    add_converted(job, command, changes);
+  } else {
+    job.configs = command.families.empty() ? compare::load_configs(command.configs, changes)
+                                           : compare::load_families(command.families, changes);
+  }
   job.seeds = command.seeds;
   for (const std::string& text : command.tune) {
     job.variations.push_back(config::parse_variation(text, "compare: --tune"));
   }
   job.out = command.out;
-  job.cache = cache_folder();
   job.prompts = command.prompts;
   job.sample_tokens = command.sample_tokens;
-  job.command = request.command_line;
   return print(compare::compare(job), request.output);
 }
 
@@ -131,7 +158,10 @@ int run(const Advise& command, const EngineRequest& request) {
 int run(const Try& command, const EngineRequest& request) {
   catch_interrupts();
   trial::TrialRequest job;
-  const std::vector<std::string> both = overrides(command.both, request);
+  std::vector<std::string> both = {"model.initialisation_seeds=by_name"};
+  for (const std::string& change : overrides(command.both, request)) {
+    both.push_back(change);
+  }
   std::vector<std::string> changed = both;
   changed.insert(changed.end(), command.set.begin(), command.set.end());
   job.base = compare::load_configs({command.base}, both).front();
@@ -146,11 +176,10 @@ int run(const Try& command, const EngineRequest& request) {
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;
-  job.group = &parallel::default_group();
   const trial::Trial trial = trial::run_trial(job);
   if (trial.interrupted) {
     log_info("interrupted: repeat the command to continue");
-    return kInterrupted;
+    return interrupt_status();
   }
   if (parallel::default_group().leads()) {
     request.output.document(trial::to_json(trial));

@@ -14,21 +14,59 @@ void add_seeds(CLI::App& command, std::int64_t& seeds) {
             "deviations and the paired difference with its 95% interval");
 }
 
+// Parses "5%" or "0.05" as a share of more than 0 and at most 100%.
+double parse_share(const std::string& text) {
+  const bool percent = text.ends_with('%');
+  const std::optional<double> number = as_number(percent ? text.substr(0, text.size() - 1) : text);
+  const double share = number ? *number / (percent ? 100.0 : 1.0) : 0.0;
+  if (!(share > 0.0 && share <= 1.0)) {
+    user_error("compare: --tokens: must be shares above 0% and at most 100%, such as 1%,5%, got {}", text);
+  }
+  return share;
+}
+
+void check_compared(const Compare& options) {
+  const int given = (options.configs.empty() ? 0 : 1) + (options.families.empty() ? 0 : 1) + (options.convert.empty() ? 0 : 1);
+  if (given == 0) {
+    user_error("compare: either CONFIG or --family is required (headroom compare --help)");
+  }
+  if (given > 1) {
+    user_error("compare: CONFIG ({}), --family and --convert exclude each other",
+               options.configs.empty() ? "" : options.configs.front());
+  }
+  if (options.convert.empty() != options.to.empty()) {
+    user_error("compare: --convert RUN and --to CONFIG,... belong together");
+  }
+}
+
+void add_conversions(CLI::App& command, Compare& options, std::vector<std::string>& shares) {
+  add_text(command, "--convert", options.convert, "RUN",
+           "instead of CONFIG: convert this dense run to each config of --to and train all on, beside the run itself");
+  add_text(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add_text(command, "--tokens", shares, "SHARE,...", "--convert: tokens to train on, as shares of the run's (default: 5%)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
 void add_compare(Program& program) {
-  auto options = std::make_shared<Compare>();
+  struct Options : Compare {
+    std::vector<std::string> shares_text;
+  };
+  auto options = std::make_shared<Options>();
   CLI::App& command = program.add(
       program.root(), "compare", "Train models under the same budget; print a table and write DIR/report.html.",
       "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300\n"
       "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3\n"
-      "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes",
+      "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes\n"
+      "  headroom compare --convert runs/dense --to zoo/switchhead,zoo/dcmha --tokens 5% --out runs/converted",
       [&program, options] {
-        if (options->configs.empty() && options->families.empty()) {
-          user_error("compare: either CONFIG or --family is required (headroom compare --help)");
+        check_compared(*options);
+        for (const std::string& share : options->shares_text) {
+          options->shares.push_back(parse_share(share));
         }
-        if (!options->configs.empty() && !options->families.empty()) {
-          user_error("compare: CONFIG ({}) and --family cannot both be given", options->configs.front());
-        }
-        return program.engine(*options);
+        return program.engine<Compare>(*options);
       });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is the baseline")->type_name("");
   command
@@ -37,6 +75,7 @@ void add_compare(Program& program) {
                   "compared with the first")
       ->allow_extra_args(false)
       ->type_name("NAME=CONFIG,CONFIG,...");
+  add_conversions(command, *options, options->shares_text);
   add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);

@@ -129,6 +129,7 @@ void add_convert(Program& program) {
   add_value(command, "--fit", options->fit, "N", whole_number(0),
             "steps by which each layer is fitted to the source's");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
+  add_force(command, options->force, "a conversion, import or export");
   add_set(command, options->set);
   program.add_threads(command);
 }

@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <cmath>
 
+#include "foundation/core/random.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
@@ -137,6 +138,7 @@ Builder::Builder(Parameters& parameters, const ParameterSource& source, Initiali
     find_ = source.find;
   } else {
     generator_ = at::make_generator<at::CPUGeneratorImpl>(source.seed);
+    seed_ = source.seed;
   }
 }
 
@@ -178,6 +180,9 @@ template <class Make>
 at::Tensor Builder::parameter(std::string_view name, at::IntArrayRef shape, bool buffer, const Make& make) const {
   std::string full = prefix_ + std::string(name);
   if (given_ == nullptr && !find_) {
+    if (initialisation_.seeds_by_name) {
+      at::Generator(generator_).set_current_seed(mix(seed_, full));
+    }
     at::Tensor value = make().to(options_.device());
     return buffer ? parameters_->add_buffer(std::move(full), std::move(value))
                   : parameters_->add(std::move(full), std::move(value), matmul_only_, hidden_);

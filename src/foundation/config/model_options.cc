@@ -43,6 +43,9 @@ void describe(Fields& fields, ModelOptions& o) {
       "initialisation_std everywhere; glorot: by fan in and out (MoA, Vaswani et al.); torch: as PyTorch's layers; "
       "pythia: sqrt(2 / (5 d_model)), and 2 / (n_layers sqrt(d_model)) for outputs to the residual stream");
   fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
+  fields.add("initialisation_seeds", o.initialisation_seeds,
+             "random numbers of the initial values; sequence: one sequence for the whole model; by_name: one for each "
+             "parameter's name, so that models that differ in a part start alike everywhere else");
   fields.add("embedding_std", o.embedding_std, at_least(0),
              "initial standard deviation of embeddings and learned positions; 0: determined by initialisation");
   fields.add("tied_embeddings", o.tied_embeddings, "use the embedding matrix as the head's matrix");

@@ -151,8 +151,8 @@ std::vector<double> passes_in_cpp(const Work& pass) {
 void add_layer_rows(const LayerSize& size, const BenchOptions& options, std::vector<Row>& rows) {
   AttentionOptions switchhead = heads(size.n_heads, size.d_head);
   switchhead.projection = "experts";
-  switchhead.n_experts = size.n_experts;
-  switchhead.top_k = size.top_k;
+  switchhead.of<config::RoutingOptions>().n_experts = size.n_experts;
+  switchhead.of<config::RoutingOptions>().top_k = size.top_k;
   const Work ours = layer_training(switchhead, {size.batch, size.context_length, size.d_model}, options);
   BenchProcess module(layer_command(size, "headroom")), plain(layer_command(size, "plain"));
   const auto ask = [](BenchProcess& process) {

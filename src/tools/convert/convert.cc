@@ -197,8 +197,8 @@ Conversion convert(const ConvertRequest& request) {
   const Batches batches = read_batches(request, opened.config());
   const std::unique_ptr<models::Model> target = models::make_model(config.model, request.seed);
   copy_rest(opened.model->parameters(), target->parameters());
-  conversion.exact = true;
-  for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
+  conversion.exact = !request.random_attention;
+  for (std::int64_t layer = 0; layer < config.model.n_layers && !request.random_attention; ++layer) {
     const std::string place = fmt::format("layer{}.attention", layer);
     conversion.exact &= start_layer({.from = opened.config().model.attention,
                                      .to = config.model.attention,

@@ -22,6 +22,7 @@ struct ConvertRequest {
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
   std::int64_t tokens = 32768;    // training tokens whose activations are used
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
+  bool random_attention = false;  // attention starts from random parameters, for comparisons; use fit_steps = 0
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
   std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert

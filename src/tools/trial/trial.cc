@@ -232,7 +232,7 @@ bool has_no_effect(const Trial& trial) {
 }
 
 std::string sentence_of(const Trial& trial, const TestOptions& options) {
-  const std::string pairs = compare::counted(trial.pairs.size(), "pair");
+  const std::string pairs = counted(trial.pairs.size(), "pair");
   if (has_no_effect(trial)) {
     return fmt::format("discard: {} has no effect, both sides train to the same parameters.", trial.change);
   }

@@ -62,6 +62,26 @@ void expect_layer(const AttentionOptions& o, const Starts& expected, const std::
   testing::expect_starts(parameters, expected, what);
 }
 
+// Parameters of the same name start alike in models that differ elsewhere.
+TEST(Initialisation, SeedsByNameDoNotDependOnOtherParameters) {
+  const auto build_all = [](bool by_name, bool more) {
+    Parameters parameters;
+    const Builder build(parameters, ParameterSource(5), {.seeds_by_name = by_name});
+    build.random("first", {3, 4}, Distribution::normal(1.0));
+    if (more) {
+      build.random("between", {7}, Distribution::normal(1.0));
+    }
+    build.in("layer").random("last", {3, 4}, Distribution::truncated_normal(1.0));
+    return parameters;
+  };
+  const auto equal = [&](bool by_name, std::string_view name) {
+    return at::equal(build_all(by_name, false).at(name), build_all(by_name, true).at(name));
+  };
+  EXPECT_TRUE(equal(true, "first") && equal(true, "layer.last"));
+  EXPECT_FALSE(equal(false, "layer.last"));
+  EXPECT_FALSE(at::equal(build_all(true, false).at("first"), build_all(true, false).at("layer.last")));
+}
+
 TEST(Initialisation, DenseLayers) {
   AttentionOptions o = base();
   expect_layer(o, projections(truncated), "dense");

@@ -72,10 +72,8 @@ class SyntheticEvaluation : public EvaluationData {
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
-    const std::int64_t length = config_.model.context_length,
-                       batch_size = std::max<std::int64_t>(1, options.batch_size);
-    const std::int64_t rows =
-        options.most_tokens > 0 ? std::clamp<std::int64_t>(options.most_tokens / length, 1, rows_) : rows_;
+    const std::int64_t batch_size = std::max<std::int64_t>(1, options.batch_size);
+    const std::int64_t rows = rows_within(options.most_tokens);
     std::int64_t next = 0;
     return run_evaluation(
         options, {.unit = "row", .units = rows}, [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
@@ -88,12 +86,20 @@ class SyntheticEvaluation : public EvaluationData {
               [this, &reader, context, first, count] { return sums_of(reader, first, count, context); }, next};
         });
   }
-  double rows(const config::Config& /*config*/) const override { return static_cast<double>(rows_); }
+  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
+    return static_cast<double>(rows_within(most_tokens));
+  }
   std::string identity() const override {
     return identity_of(config_.data, data::Split::validation, rows_, config_.model.context_length);
   }
 
  private:
+  // The rows of at most this many tokens, at least one; 0: all rows.
+  std::int64_t rows_within(std::int64_t most_tokens) const {
+    const std::int64_t length = config_.model.context_length;
+    return most_tokens > 0 ? std::clamp<std::int64_t>(most_tokens / length, 1, rows_) : rows_;
+  }
+
   Sums sums_of(const models::LanguageModel& model, std::int64_t first, std::int64_t count,
                const nn::Context& context) const {
     const models::Batch batch = rows_of(config_, data::Split::validation, first, count, rows_)
