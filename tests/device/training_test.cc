@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/store/checkpoint.h"

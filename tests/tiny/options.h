@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 
 namespace headroom::tiny {
@@ -28,8 +29,8 @@ inline config::ModelOptions model(const Sizes& sizes) {
 inline config::ModelOptions model(config::ModelKind kind = config::ModelKind::language_model) {
   config::ModelOptions o = model({.vocabulary = 23, .d_model = 12, .context_length = 8, .d_head = 6, .d_hidden = 16});
   o.kind = kind;
-  o.attention.n_experts = o.mlp.n_experts = 4;
-  o.attention.top_k = o.mlp.top_k = 2;
+  o.attention.of<config::RoutingOptions>().n_experts = o.mlp.n_experts = 4;
+  o.attention.of<config::RoutingOptions>().top_k = o.mlp.top_k = 2;
   return o;
 }
 
@@ -52,9 +53,9 @@ inline config::Config config() {
   config.model.memory_length = 8;
   config.model.dropout = 0.1;
   config.model.attention.projection = "experts";
-  config.model.attention.n_experts = 3;
-  config.model.attention.top_k = 2;
-  config.model.attention.expert_dropout = 0.1;
+  config.model.attention.of<config::RoutingOptions>().n_experts = 3;
+  config.model.attention.of<config::RoutingOptions>().top_k = 2;
+  config.model.attention.of<config::RoutingOptions>().expert_dropout = 0.1;
   config.model.attention.position = "relative";
   config.train.steps = 8;
   config.train.learning_rate = 1e-2;

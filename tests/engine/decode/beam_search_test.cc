@@ -1,3 +1,4 @@
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/decode/beam_search.h"
 
 #include <gtest/gtest.h>

@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
   o.mlp.kind = config::MlpKind::experts;
   o.mlp.d_hidden = 8;
   o.mlp.expert_dropout = 0.3;
-  o.mlp.of<config::RoutedHeadOptions>().entropy_coefficient = 0.0;  // of a whole batch, not of its parts
+  o.mlp.entropy_coefficient = 0.0;  // of a whole batch, not of its parts
   all.emplace_back("expert dropout in the MLP", o);
   o = with_all_noise();
   o.attention.projection = "routed_heads";

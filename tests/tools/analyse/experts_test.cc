@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "headroom/config/attention/routing_options.h"
 #include "small_model.h"
 #include "tiny/files.h"
 #include "tools/analyse/vocabulary.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/nn/combinations.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/choice.h"
