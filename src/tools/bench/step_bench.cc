@@ -110,7 +110,7 @@ std::vector<std::string> plain_model() {
           "model.attention.n_heads=8",
           "model.attention.d_head=64",
           "model.attention.position=\"learned\"",
-          "model.attention.of<config::PositionOptions>().position_bias=false",
+          "model.attention.position_bias=false",
           "model.mlp.d_hidden=2048",
           "model.mlp.activation=\"gelu\""};
 }

@@ -351,7 +351,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
   EXPECT_SAYS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
               "gpt2 by model.attention.position, gpt_neox by model.norm, llama by "
-              "model.attention.of<config::PositionOptions>().rope_fraction");
+              "model.attention.rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
   EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), UserError);

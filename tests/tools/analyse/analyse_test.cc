@@ -75,7 +75,7 @@ TEST(Analyse, InvalidTextsAreRefused) {
   const store::OpenedModel pairs = small_model(small_options(config::ModelKind::encoder_decoder));
   expect_refusal(pairs, "maps", "no tab", {"--text: line 1", "tab"});
   expect_refusal(pairs, "maps", "only\t", {"--text: line 1", "has no text"});
-  expect_refusal(pairs, "maps", "", {"--text or --data"});
+  expect_refusal(pairs, "maps", "", {"--text or --file"});
   config::ModelOptions vision = small_options(config::ModelKind::vision);
   vision.image_size = 8;
   vision.patch_size = 4;

@@ -37,8 +37,8 @@ TEST(FolderName, TellsAnyValuesApart) {
 
 TEST(Describe, NamesKeysByTheirLastPartWhereThatIsEnough) {
   EXPECT_EQ(describe({{"train.learning_rate", "0.01"}, {"model.n_layers", "2"}}), "learning_rate 0.01, n_layers 2");
-  EXPECT_EQ(describe({{"model.attention.of<config::RoutingOptions>().n_experts", "2"}, {"model.mlp.n_experts", "4"}}),
-            "model.attention.of<config::RoutingOptions>().n_experts 2, model.mlp.n_experts 4");
+  EXPECT_EQ(describe({{"model.attention.n_experts", "2"}, {"model.mlp.n_experts", "4"}}),
+            "model.attention.n_experts 2, model.mlp.n_experts 4");
 }
 
 TEST(Plan, SpellsValuesAsAConfigDoes) {
@@ -164,7 +164,7 @@ TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
   here = {};
   here.model.attention.of<config::ExpertOptions>().experts = {"o"};
   EXPECT_EQ(first_difference(there, here),
-            "model.attention.of<config::ExpertOptions>().experts is [\"v\", \"o\"] there, [\"o\"] here");
+            "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 
 }  // namespace fairness_test

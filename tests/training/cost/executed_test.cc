@@ -59,42 +59,42 @@ TEST(Executed, LaterKeysHavePositionsToo) {
 
 TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
   const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
-  const std::string shared = "attention.of<ExpertOptions>().shared_selection=true ";
+  const std::string shared = "attention.shared_selection=true ";
   expect_added(
-      "attention.projection=experts attention.of<RoutingOptions>().n_experts=6 attention.of<RoutingOptions>().top_k=2",
-      {{"attention.of<ExpertOptions>().experts=[\"v\",\"o\"]", kValues + kOutput + source + destination},
-       {shared + "attention.of<ExpertOptions>().experts=[\"v\",\"o\"]", kValues + kOutput + source},
-       {shared + "attention.of<ExpertOptions>().experts=[\"q\",\"o\"]", kQuery + kOutput + destination},
-       {"attention.of<ExpertOptions>().experts=[\"q\",\"k\",\"v\",\"o\"] attention.of<RoutingOptions>().top_k=3",
+      "attention.projection=experts attention.n_experts=6 attention.top_k=2",
+      {{"attention.experts=[\"v\",\"o\"]", kValues + kOutput + source + destination},
+       {shared + "attention.experts=[\"v\",\"o\"]", kValues + kOutput + source},
+       {shared + "attention.experts=[\"q\",\"o\"]", kQuery + kOutput + destination},
+       {"attention.experts=[\"q\",\"k\",\"v\",\"o\"] attention.top_k=3",
         2 * (kQuery + kKeys + kValues + kOutput) + source + destination},
-       {"attention.of<ExpertOptions>().experts=[]", 0}});
+       {"attention.experts=[]", 0}});
 }
 
 TEST(Executed, GroupedRoutedAndGatedHeads) {
   expect_added("attention.n_kv_heads=2", {{"", -kKeys / 2 - kValues / 2}});
   const std::int64_t shared = 8 * 10 * 3, routed = 2 * shared - kKeys - kValues + 5 * 10 * 6;
   const std::string moa =
-      "attention.projection=routed_heads attention.of<RoutingOptions>().n_experts=6 "
-      "attention.of<RoutingOptions>().top_k=4";
+      "attention.projection=routed_heads attention.n_experts=6 "
+      "attention.top_k=4";
   expect_added(moa, {{"", routed}, {"attention.position=relative", routed + kScores + 8 * 10 * 3}});
   const ExecutedCost plain = executed_cost(with(small(), moa), 3),
                      noisy =
-                         executed_cost(with(small(), moa + " attention.of<RoutedHeadOptions>().noisy_routing=true"), 3);
+                         executed_cost(with(small(), moa + " attention.noisy_routing=true"), 3);
   EXPECT_EQ(noisy.attention_macs, plain.attention_macs) << "only training is noisy";
   EXPECT_EQ(noisy.step_macs, plain.step_macs + 3 * 3 * 2 * (5 * 10 * 6));
-  expect_added("attention.projection=gated_heads attention.of<RoutingOptions>().top_k=2", {{"", 5 * 10 * 4}});
+  expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 5 * 10 * 4}});
 }
 
 TEST(Executed, EveryMixtureKeyIsScored) {
-  expect_added("attention.score=gaussian_mixture attention.of<MixtureOptions>().n_mixtures=3",
+  expect_added("attention.score=gaussian_mixture attention.n_mixtures=3",
                {{"", 2 * kKeys + 2 * kScores},
-                {"attention.of<MixtureOptions>().keys=shifted", 2 * kScores},
+                {"attention.keys=shifted", 2 * kScores},
                 // one product of positions for all components
-                {"attention.of<MixtureOptions>().keys=shifted attention.position=relative", 3 * kScores + 8 * 10 * 12},
-                {"attention.of<MixtureOptions>().keys=single", 0},
+                {"attention.keys=shifted attention.position=relative", 3 * kScores + 8 * 10 * 12},
+                {"attention.keys=single", 0},
                 // two experts for each of three keys
-                {"attention.projection=experts attention.of<ExpertOptions>().experts=[\"k\"] "
-                 "attention.of<RoutingOptions>().n_experts=6 attention.of<RoutingOptions>().top_k=2",
+                {"attention.projection=experts attention.experts=[\"k\"] "
+                 "attention.n_experts=6 attention.top_k=2",
                  5 * kKeys + 2 * kScores + 8 * 10 * 24}});
 }
 
@@ -105,11 +105,11 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
   const std::int64_t inside = 2 * 3 * (64 * 64 + 64 * 64 + 7 * 7), state = (71 + 128) * 3 * 3;
   const std::int64_t remembering = (t + t + 128) * 3 * 3;  // every query reads the state; the memory is added to it
   const auto macs = [&](const char* assignments) { return executed_cost(with(m, assignments), 1).attention_macs; };
-  EXPECT_EQ(macs("attention.of<MixtureOptions>().keys=single"), projections + 4 * (inside + state));
-  EXPECT_EQ(macs("attention.of<MixtureOptions>().keys=single memory_length=135"),
+  EXPECT_EQ(macs("attention.keys=single"), projections + 4 * (inside + state));
+  EXPECT_EQ(macs("attention.keys=single memory_length=135"),
             projections + 2 * single + 4 * (inside + remembering));
   EXPECT_EQ(macs("memory_length=135"), projections + 4 * single + 4 * (inside + remembering)) << "own keys are summed";
-  EXPECT_EQ(macs("attention.of<MixtureOptions>().keys=single kind=masked_language_model"),
+  EXPECT_EQ(macs("attention.keys=single kind=masked_language_model"),
             projections + 4 * 2 * t * 3 * 3);
 }
 
@@ -117,17 +117,17 @@ TEST(Executed, Composition) {
   const std::int64_t hidden = 2 * 3 * 2, fixed = 2 * (5 * 8 * 2 * 2);                   // [T,S,m] x [m,m] in 2 groups
   const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token
   const std::int64_t mixing = 2 * (5 * 8 * 4 * 3);
-  const std::string dynamic = "attention.composition=dynamic attention.of<CompositionOptions>().compose_rank=3 ",
+  const std::string dynamic = "attention.composition=dynamic attention.compose_rank=3 ",
                     query = dynamic +
-                            "attention.of<CompositionOptions>().compose=[\"pre\"] "
-                            "attention.of<CompositionOptions>().compose_low_rank=[\"query\"] ",
-                    ungated = query + "attention.of<CompositionOptions>().compose_gates=[] ";
-  expect_added("attention.of<CompositionOptions>().compose_groups=2",
+                            "attention.compose=[\"pre\"] "
+                            "attention.compose_low_rank=[\"query\"] ",
+                    ungated = query + "attention.compose_gates=[] ";
+  expect_added("attention.compose_groups=2",
                {{"attention.composition=static", 2 * fixed},
                 {dynamic, 2 * (2 * mixing + (5 + 8) * (low_rank + gate))},
                 {query, mixing + 5 * (low_rank + gate) + 8 * gate},
                 {ungated, mixing + 5 * low_rank},
-                {ungated + "attention.of<CompositionOptions>().compose_static=true", mixing + 5 * low_rank + fixed}});
+                {ungated + "attention.compose_static=true", mixing + 5 * low_rank + fixed}});
 }
 
 TEST(Executed, OtherKinds) {

@@ -55,14 +55,14 @@ TEST(Parameters, BiasesGroupsPositionsScaleAndNorms) {
            {"attention.position=rope", 0},
            {"attention.position=sinusoidal", 0},
            {"attention.position=relative", 2 * relative},
-           {"attention.position=relative attention.of<PositionOptions>().position_bias=true", 2 * (relative + biases)},
+           {"attention.position=relative attention.position_bias=true", 2 * (relative + biases)},
            {"attention.scale=learned", 2 * 1},
            {"attention.qk_norm=true", 2 * (2 * 3)}});
 }
 
 TEST(Parameters, ExpertsInEveryCombination) {
   for (int combination = 0; combination < 16; ++combination) {
-    ModelOptions m = with(small_model(), "attention.projection=experts attention.of<RoutingOptions>().n_experts=5");
+    ModelOptions m = with(small_model(), "attention.projection=experts attention.n_experts=5");
     m.attention.of<ExpertOptions>().experts.clear();
     const char* const names[] = {"q", "k", "v", "o"};
     std::int64_t projections = 0;
@@ -86,53 +86,53 @@ TEST(Parameters, ExpertsInEveryCombination) {
 TEST(Parameters, RoutedAndGatedHeads) {
   const std::int64_t routed = 2 * (6 * 10 * 3) + 2 * (10 * 3) + 10 * 6 - kAttention, relative = routed + 10 * 3;
   expect_added(
-      "attention.projection=routed_heads attention.of<RoutingOptions>().n_experts=6 "
-      "attention.of<RoutingOptions>().top_k=4",
+      "attention.projection=routed_heads attention.n_experts=6 "
+      "attention.top_k=4",
       {{"", 2 * routed},
        {"attention.position=relative", 2 * relative},
        // b_q [E,e], b_k, b_v [e], b_o [E,d]
        {"attention.position=relative attention.bias=true", 2 * (relative + 6 * 3 + 3 + 3 + 6 * 10)},
        // u, v [1,e]
-       {"attention.position=relative attention.of<PositionOptions>().position_bias=true", 2 * (relative + 2 * 3)},
-       {"attention.position=relative attention.of<RoutedHeadOptions>().noisy_routing=true", 2 * (relative + 10 * 6)}});
-  expect_added("attention.projection=gated_heads attention.of<RoutingOptions>().top_k=2", {{"", 2 * (10 * 4)}});
+       {"attention.position=relative attention.position_bias=true", 2 * (relative + 2 * 3)},
+       {"attention.position=relative attention.noisy_routing=true", 2 * (relative + 10 * 6)}});
+  expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 2 * (10 * 4)}});
 }
 
 TEST(Parameters, MixtureKeys) {
   const std::int64_t grouped = -2 * (2 * 2 * 10 * 3), more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;
   const std::string position =
-      "attention.of<MixtureOptions>().prior=head_position attention.of<MixtureOptions>().keys=shifted memory_length=5 ";
+      "attention.prior=head_position attention.keys=shifted memory_length=5 ";
   expect_added(
-      "attention.score=gaussian_mixture attention.of<MixtureOptions>().n_mixtures=3 attention.n_kv_heads=2",
-      {{"attention.of<MixtureOptions>().prior=none", grouped + 2 * more_keys},
-       {"attention.of<MixtureOptions>().prior=layer", grouped + 2 * (more_keys + 3)},
-       {"attention.of<MixtureOptions>().prior=head", grouped + 2 * (more_keys + 3 * 2)},
-       {"attention.of<MixtureOptions>().prior=head_position", grouped + 2 * (more_keys + 3 * 2 * 5)},
-       {"attention.of<MixtureOptions>().prior=head attention.of<MixtureOptions>().keys=shifted",
+      "attention.score=gaussian_mixture attention.n_mixtures=3 attention.n_kv_heads=2",
+      {{"attention.prior=none", grouped + 2 * more_keys},
+       {"attention.prior=layer", grouped + 2 * (more_keys + 3)},
+       {"attention.prior=head", grouped + 2 * (more_keys + 3 * 2)},
+       {"attention.prior=head_position", grouped + 2 * (more_keys + 3 * 2 * 5)},
+       {"attention.prior=head attention.keys=shifted",
         grouped + 2 * (3 * 2 * 3 + 3 * 2)},
-       {"attention.of<MixtureOptions>().prior=head attention.of<MixtureOptions>().keys=single", grouped},
+       {"attention.prior=head attention.keys=single", grouped},
        {position, grouped + 2 * (3 * 2 * 3 + 3 * 2 * 10)},
-       {position + "attention.of<MixtureOptions>().prior_update=soft_e",
+       {position + "attention.prior_update=soft_e",
         grouped + 2 * (3 * 2 * 3)},  // a state, not a parameter
-       {"attention.of<MixtureOptions>().mixing=max attention.of<MixtureOptions>().keys=shifted",
+       {"attention.mixing=max attention.keys=shifted",
         grouped + 2 * (3 * 2 * 3)},
-       {"attention.of<MixtureOptions>().mixing=max attention.of<MixtureOptions>().keys=shifted attention.bias=true",
+       {"attention.mixing=max attention.keys=shifted attention.bias=true",
         grouped + 2 * (3 * 2 * 3 + biases + 2 * 3)},
-       {"attention.of<MixtureOptions>().mixing=max attention.bias=true",  // b_k [R,G,e]
+       {"attention.mixing=max attention.bias=true",  // b_k [R,G,e]
         grouped + 2 * (more_keys + biases + 3 * 2 * 3)}});
   expect_added("attention.score=linear",
-               {{"", 2 * (10 * 4 * 3 + 2 * 4)}, {"attention.of<MixtureOptions>().keys=single", 0}});
+               {{"", 2 * (10 * 4 * 3 + 2 * 4)}, {"attention.keys=single", 0}});
 }
 
 TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
   const std::int64_t routed = 2 * (5 * 10 * 3) + (2 + 1) * (10 * 3) + 10 * 5;
   expect_added(
-      "attention.score=gaussian_mixture attention.of<MixtureOptions>().prior=none "
-      "attention.of<RoutingOptions>().n_experts=5 attention.of<ExpertOptions>().experts=[\"k\"]",
+      "attention.score=gaussian_mixture attention.prior=none "
+      "attention.n_experts=5 attention.experts=[\"k\"]",
       {// w_k [R,H,E,d,e], one selection
        {"attention.projection=experts", 2 * ((2 * 5 - 1) * 10 * 4 * 3 + 10 * 4 * 5)},
-       {"attention.projection=experts attention.of<MixtureOptions>().keys=shifted",
+       {"attention.projection=experts attention.keys=shifted",
         2 * ((5 - 1) * 10 * 4 * 3 + 2 * 4 * 3 + 10 * 4 * 5)},
        {"attention.projection=routed_heads attention.bias=true",
         2 * (routed + 5 * 3 + 2 * 3 + 3 + 5 * 10 - kAttention)}});
@@ -141,18 +141,18 @@ TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
 TEST(Parameters, Composition) {
   const std::int64_t hidden = 2 * 3 * 2, gate = 10 * 4, fixed = 2 * 2 * 2;
   const std::int64_t low_rank = 2 * 10 * hidden + 2 * hidden * 2 * 3 * 2;  // w1 [2,d,I], w2 [2,I,2,3,2]
-  const std::string dynamic = "attention.composition=dynamic attention.of<CompositionOptions>().compose_rank=3 ",
-                    post = dynamic + "attention.of<CompositionOptions>().compose=[\"post\"] ",
-                    keys = "attention.of<CompositionOptions>().compose_gates=[\"key\"] ";
-  expect_added("attention.of<CompositionOptions>().compose_groups=2",  // two heads each
+  const std::string dynamic = "attention.composition=dynamic attention.compose_rank=3 ",
+                    post = dynamic + "attention.compose=[\"post\"] ",
+                    keys = "attention.compose_gates=[\"key\"] ";
+  expect_added("attention.compose_groups=2",  // two heads each
                {{"attention.composition=static", 2 * 2 * fixed},
                 {dynamic, 2 * 2 * 2 * (low_rank + gate)},
                 {post, 2 * 2 * (low_rank + gate)},
                 {post + keys, 2 * (2 * low_rank + gate)},
-                {post + keys + "attention.of<CompositionOptions>().compose_low_rank=[]", 2 * gate},
+                {post + keys + "attention.compose_low_rank=[]", 2 * gate},
                 {post + keys +
-                     "attention.of<CompositionOptions>().compose_low_rank=[] "
-                     "attention.of<CompositionOptions>().compose_static=true",
+                     "attention.compose_low_rank=[] "
+                     "attention.compose_static=true",
                  2 * (gate + fixed)}});
 }
 
@@ -173,7 +173,7 @@ TEST(Parameters, EncoderDecoder) {
   const std::int64_t post = kEmbedding + 2 * encoder + 3 * decoder - kBase, pre = post + 2 * kLayerNorm;
   // Only self-attention has relative positions.
   const std::string relative =
-      "n_decoder_layers=3 attention.position=relative attention.of<PositionOptions>().position_bias=true ";
+      "n_decoder_layers=3 attention.position=relative attention.position_bias=true ";
   const std::int64_t positions = 5 * (10 * 4 * 3 + 2 * 4 * 3);
   expect_added("kind=encoder_decoder tied_embeddings=true head_bias=false",
                {{"norm_position=post", post - decoder},

@@ -152,7 +152,7 @@ class TrainRecipes : public ::testing::Test {
         break;
     }
     config.data.train = config.data.validation = files;
-    if (config.data.generator == config::Generator::composition) {
+    if (config.data.generator == config::Generator::composition || config.data.synthetic != config::Synthetic::none) {
       config.data.train = config.data.validation = {};
       config.data.generated_train = config.data.generated_validation = 20;
     }

@@ -67,7 +67,7 @@ class Llama : public Architecture {
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
          {a.of<config::PositionOptions>().rope_fraction != 1.0,
-          "attention.of<config::PositionOptions>().rope_fraction"},
+          "attention.rope_fraction"},
          {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
