@@ -31,7 +31,7 @@ std::vector<std::string> settings_of(const config::Config& config) {
 
 config::Config apply(config::Config config, const std::vector<std::string>& settings, const std::string& origin) {
   for (const std::string& setting : settings) {
-    config::set_key(config, setting, origin);
+    config.given[config::set_key(config, setting, origin)] = origin;
   }
   return config;
 }
