@@ -41,7 +41,8 @@ const std::vector<Entry>& entries() {
       {"serve", "eight requests at a time against one, against a plain loop and against transformers", serving},
       {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code", python},
       {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)", scaling},
-      {"profile", "time of a training step by operator", profile}};
+      {"profile", "time of a training step by operator", profile},
+      {"products", "matrix multiplications of a training step by oneDNN, torch and tiles", products}};
   return kEntries;
 }
 

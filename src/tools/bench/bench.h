@@ -13,13 +13,14 @@
 namespace headroom::bench {
 
 struct BenchOptions {
-  std::int64_t repeats = 7;          // timed runs after the warm-up; the median is reported
-  std::int64_t threads = 0;          // 0: all physical cores
-  std::string precision = "fp32";    // "fp32" or "bf16"; ignored by benchmarks with a single precision
-  std::string device = "cpu";        // an available torch device; memory is reported for the CPU only
-  std::string plots;                 // folder for charts; empty: none
-  std::vector<std::string> configs;  // for `profile`, `generation` and `evaluate`; empty: a selection from the papers
-  std::int64_t batch = 1;            // generation, evaluate: sequences per batch
+  std::int64_t repeats = 7;        // timed runs after the warm-up; the median is reported
+  std::int64_t threads = 0;        // 0: all physical cores
+  std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
+  std::string device = "cpu";      // an available torch device; memory is reported for the CPU only
+  std::string plots;               // folder for charts; empty: none
+  std::vector<std::string>
+      configs;             // for `profile`, `products`, `generation`, `evaluate`; empty: those of the benchmark
+  std::int64_t batch = 1;  // generation, evaluate: sequences per batch
   std::int64_t prompt = 1024, tokens = 128;  // generation
 };
 

@@ -18,6 +18,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
+#include "training/train/loop/machine.h"
 
 namespace headroom::bench {
 
@@ -205,6 +206,15 @@ Json WorkloadSpec::to_json() const {
           {"device", device},
           {"accumulate", accumulate},
           {"prompt", prompt}};
+}
+
+WorkloadSpec training_spec(const std::string& name, const BenchOptions& options) {
+  const config::Config config = config::load_config(name, {"train.precision=" + options.precision});
+  train::check_machine(config);
+  return {.recipe = name,
+          .batch = config.whole_sequences() / config.train.accumulate,
+          .precision = options.precision,
+          .device = options.device};
 }
 
 std::vector<std::string> four_layers() {
