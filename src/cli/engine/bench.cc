@@ -43,9 +43,9 @@ int run(const Bench& command, const EngineRequest& request) {
       user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
     }
   }
-  if (!(configs.empty() && command.set.empty()) && names != std::vector<std::string>{"profile"} &&
-      !takes_configs(names)) {
-    user_error("bench: {}: only for `bench profile`, `generation` and `evaluate`, got {}",
+  const bool profiles = names == std::vector<std::string>{"profile"} || names == std::vector<std::string>{"products"};
+  if (!(configs.empty() && command.set.empty()) && !profiles && !takes_configs(names)) {
+    user_error("bench: {}: only for `bench profile`, `products`, `generation` and `evaluate`, got {}",
                configs.empty() ? "--set" : "--config",
                names.empty() ? "all benchmarks" : fmt::format("{}", fmt::join(names, ", ")));
   }

@@ -65,7 +65,7 @@ void add_bench(Program& program) {
           "benchmarks (default: all); after generation and evaluate: TOML files or recipes, the first is the baseline")
       ->type_name("");
   command.add_option("--plots", options->plots, "folder for plots (scaling)")->type_name("DIR");
-  command.add_option("--config", options->configs, "profile, generation, evaluate: TOML file or recipe")
+  command.add_option("--config", options->configs, "profile, products, generation, evaluate: TOML file or recipe")
       ->type_name("CONFIG");
   add_set(command, options->set);
   command.add_option("--serve", options->serve)->group("");

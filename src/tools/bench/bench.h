@@ -18,7 +18,7 @@ struct BenchOptions {
   std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
   std::string device = "cpu";      // an available torch device; memory is reported for the CPU only
   std::string plots;               // folder for charts; empty: none
-  // For `profile`, `generation` and `evaluate`; configs: empty: a selection from the papers.
+  // For `profile`, `products`, `generation` and `evaluate`; configs: empty: those of the benchmark.
   std::vector<std::string> configs, set;     // set: "key=value" changes of each config
   std::int64_t batch = 1;                    // generation, evaluate: sequences per batch
   std::int64_t prompt = 1024, tokens = 128;  // generation

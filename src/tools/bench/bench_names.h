@@ -29,6 +29,7 @@ inline constexpr BenchName kBenchNames[] = {
     {"serve", "eight requests at a time against one, against a plain loop and against transformers"},
     {"python", "a SwitchHead layer from C++, from Python, and in plain PyTorch code"},
     {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)"},
-    {"profile", "time of a training step by operator"}};
+    {"profile", "time of a training step by operator"},
+    {"products", "matrix multiplications of a training step by oneDNN, torch and tiles"}};
 
 }  // namespace headroom::bench

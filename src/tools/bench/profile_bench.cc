@@ -14,9 +14,7 @@
 #include <string_view>
 
 #include "demand.h"
-#include "headroom/config/config.h"
 #include "timing.h"
-#include "training/train/loop/machine.h"
 #include "workload.h"
 
 namespace headroom::bench {
@@ -269,22 +267,13 @@ std::vector<WorkloadSpec> models_of_papers() {
           {.recipe = "dcmha/405m_dcformer_pp", .set = four_layers(), .work = "decode"}};
 }
 
-// Returns the sequences per micro-batch; a batch given in tokens is converted at full length.
-std::int64_t rows_of_batch(const config::Config& config) {
-  return config.whole_sequences() / config.train.accumulate;
-}
-
 }  // namespace
 
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
   std::vector<WorkloadSpec> specs;
-  std::vector<std::string> set = options.set;
-  set.push_back("train.precision=" + options.precision);
   for (const std::string& name : options.configs) {
-    const config::Config config = config::load_config(name, set);
-    train::check_machine(config);
-    specs.push_back({.recipe = name, .set = options.set, .batch = rows_of_batch(config)});
+    specs.push_back(training_spec(name, options));
   }
   if (specs.empty()) {
     specs = models_of_papers();

@@ -75,5 +75,6 @@ std::vector<Row> distributed(const BenchOptions& options);
 std::vector<Row> python(const BenchOptions& options);
 std::vector<Row> scaling(const BenchOptions& options);
 std::vector<Row> profile(const BenchOptions& options);
+std::vector<Row> products(const BenchOptions& options);
 
 }  // namespace headroom::bench

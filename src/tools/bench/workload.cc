@@ -18,6 +18,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
+#include "training/train/loop/machine.h"
 
 namespace headroom::bench {
 
@@ -205,6 +206,18 @@ Json WorkloadSpec::to_json() const {
           {"device", device},
           {"accumulate", accumulate},
           {"prompt", prompt}};
+}
+
+WorkloadSpec training_spec(const std::string& name, const BenchOptions& options) {
+  std::vector<std::string> set = options.set;
+  set.push_back("train.precision=" + options.precision);
+  const config::Config config = config::load_config(name, set);
+  train::check_machine(config);
+  return {.recipe = name,
+          .set = options.set,
+          .batch = config.whole_sequences() / config.train.accumulate,
+          .precision = options.precision,
+          .device = options.device};
 }
 
 std::vector<std::string> four_layers() {

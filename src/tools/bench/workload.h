@@ -85,6 +85,9 @@ struct WorkloadSpec {
   Json to_json() const;
 };
 
+// A training step of a config, with its own micro-batch. Throws UserError if the machine cannot train it.
+WorkloadSpec training_spec(const std::string& config, const BenchOptions& options);
+
 // Config changes that make a large model four layers deep, with a vocabulary small enough not to dominate its time.
 std::vector<std::string> four_layers();
 

@@ -4,14 +4,55 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
+#include "engine/kernels/cpu/attention/softmax_rows.h"
+#include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/ops/heads_on_cpu.h"
 
+namespace at::native {
+
+// Declared in ATen/native/mkldnn/Matmul.h, which torch does not install: result = beta result + alpha a b in oneDNN,
+// with transposed operands read in place. Null if this torch has no such function; throws if the CPU lacks AVX-512.
+__attribute__((weak, visibility("default"))) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result,
+                                                                float beta, float alpha);
+
+}  // namespace at::native
+
 namespace headroom::ops {
 namespace {
+
+// Whether the process runs on, or emulates (HEADROOM_SIMD), a CPU with AVX-512.
+bool has_avx512() {
+  return std::string_view(kernels::simd_target()).starts_with("AVX3");
+}
+
+std::string_view cpu_vendor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") ? "AMD" : __builtin_cpu_is("intel") ? "Intel" : "another";
+#else
+  return "another";
+#endif
+}
+
+// The choice depends on the kind of CPU alone, never on a timing, so that one kind of CPU reproduces its results.
+// `headroom bench products` measures a row of the table. In bfloat16, torch uses oneDNN on every kind that has the
+// instructions (AVX-512 BF16, AMX); they do not matter in float32.
+constexpr MatmulChoice kChoices[] = {
+    // MKL uses AVX-512 on Intel's CPUs only: at half of oneDNN's rate.
+    {"AMD", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, "Zen 5"},
+    {"Intel", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
+    // oneDNN needs a copy of the transposed operand of weight gradients, and is slower without AVX-512 anyway.
+    {"AMD", false, MatmulLibrary::torch, MatmulLibrary::torch, "Zen 3"},
+    {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr},
+    // Others, such as ARM, where torch itself chooses among several libraries.
+    {"another", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
+    {"another", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr}};
 
 // x [m, k], w [n, k]: x w^T + b.
 using OneDnnLinear = at::Tensor(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& b,
@@ -54,6 +95,20 @@ at::Tensor without_gaps(const at::Tensor& b) {
 bool suits_one_dnn(const at::Tensor& a, const at::Tensor& b) {
   return a.is_cpu() && a.scalar_type() == at::kFloat && a.numel() > 0 && b.numel() > 0 &&
          at::globalContext().userEnabledMkldnn() && one_dnn_linear();
+}
+
+// Whether oneDNN reads transposed operands in place.
+bool takes_transposed() {
+  static const bool kTakes = [] {
+    try {
+      const at::Tensor a = at::ones({2, 2}), result = at::empty({2, 2});
+      return at::native::mkldnn_matmul != nullptr &&
+             (at::native::mkldnn_matmul(a.t(), a, result, 0.0F, 1.0F), result.eq(2.0F).all().item<bool>());
+    } catch (const c10::Error&) {
+      return false;
+    }
+  }();
+  return kTakes;
 }
 
 bool suits_gemv(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
@@ -165,22 +220,63 @@ at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::option
   return y.to(a.scalar_type());
 }
 
-}  // namespace
-
-at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  if (a.size(0) == 1 && suits_gemv(a, b, bias)) {
-    return gemv_rows(a, b, bias);
-  }
-  if (!suits_one_dnn(a, b)) {
-    // In bf16 torch uses oneDNN, too. Its AMX tiles read the memory between rows of odd length and multiply it by zero,
-    // which gives NaN if that memory holds NaN.
-    const bool tiles = a.is_cpu() && a.scalar_type() == at::kBFloat16;
-    const at::Tensor left = tiles ? without_gaps(a) : a, right = tiles ? without_gaps(b) : b;
-    return bias ? at::addmm(*bias, left, right) : left.mm(right);
-  }
+at::Tensor one_dnn_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
   return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
                                 c10::List<std::optional<at::Scalar>>(), "");
+}
+
+at::Tensor torch_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  if (!a.is_cpu() || a.scalar_type() != at::kBFloat16) {
+    return bias ? at::addmm(*bias, a, b) : a.mm(b);
+  }
+  if (!kernels::has_fast_bfloat16()) {  // oneDNN would emulate the instructions
+    const std::optional<at::Tensor> wide_bias = bias ? std::optional(bias->to(at::kFloat)) : std::nullopt;
+    return dense_matmul(a.to(at::kFloat), b.to(at::kFloat), wide_bias).to(at::kBFloat16);
+  }
+  // oneDNN's AMX tiles read the memory between rows of odd length and multiply it by zero, which gives NaN if that
+  // memory holds NaN.
+  const at::Tensor left = without_gaps(a), right = without_gaps(b);
+  return bias ? at::addmm(*bias, left, right) : left.mm(right);
+}
+
+// x^T y without a copy of x^T. oneDNN sums long columns in parts, one a thread. Parts of at most kDepth rows are too
+// short for that, so the bits do not depend on the number of threads.
+at::Tensor one_dnn_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
+  constexpr std::int64_t kDepth = 1024;
+  const std::int64_t n = x.size(0), parts = (n + kDepth - 1) / kDepth, depth = (n + parts - 1) / parts;
+  at::Tensor result = at::empty({x.size(1), y.size(1)}, x.options());
+  for (std::int64_t i = 0; i < n; i += depth) {
+    const std::int64_t rows = std::min(depth, n - i);
+    at::native::mkldnn_matmul(x.narrow(0, i, rows).t(), y.narrow(0, i, rows), result, i > 0 ? 1.0F : 0.0F, 1.0F);
+  }
+  return result;
+}
+
+}  // namespace
+
+const MatmulChoice& matmul_choice() {
+  static const MatmulChoice& choice = *std::find_if(std::begin(kChoices), std::end(kChoices), [](const auto& c) {
+    return c.vendor == cpu_vendor() && c.avx512 == has_avx512();
+  });
+  return choice;
+}
+
+at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
+                           const std::optional<at::Tensor>& bias) {
+  return library == MatmulLibrary::one_dnn && suits_one_dnn(a, b) ? one_dnn_matmul(a, b, bias)
+                                                                  : torch_matmul(a, b, bias);
+}
+
+at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x, const at::Tensor& y) {
+  return library == MatmulLibrary::one_dnn && suits_one_dnn(x, y) && takes_transposed()
+             ? one_dnn_matmul_transposed(x, y)
+             : dense_matmul_by(library, x.t(), y);
+}
+
+at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  return a.size(0) == 1 && suits_gemv(a, b, bias) ? gemv_rows(a, b, bias)
+                                                  : dense_matmul_by(matmul_choice().rows, a, b, bias);
 }
 
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
@@ -196,8 +292,7 @@ at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b
 }
 
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
-  // One side must be transposed: the narrower one. If that is y, so must be the result.
-  return x.size(1) <= y.size(1) || !suits_one_dnn(x, y) ? dense_matmul(x.t(), y) : by_rows(dense_matmul(y.t(), x).t());
+  return x.size(1) == 1 ? dense_matmul(x.t(), y) : dense_matmul_transposed_by(matmul_choice().weights, x, y);
 }
 
 }  // namespace headroom::ops

@@ -1,10 +1,10 @@
-// Dense matrix multiplication inside the fused operators: oneDNN where possible, else torch's default. MKL, torch's
-// default in float32, reaches half of oneDNN's rate on CPUs of other vendors.
+// Dense matrix multiplication inside the fused operators, by the library that suits the kind of CPU.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <optional>
+#include <string_view>
 
 namespace headroom::ops {
 
@@ -15,7 +15,26 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
                                         const std::optional<at::Tensor>& bias = std::nullopt);
 
-// x^T y [k, m] of x [n, k] and y [n, m], contiguous: the gradient of a weight matrix.
+// x^T y [k, m] of x [n, k] and y [n, m]: the gradient of a weight matrix.
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y);
+
+// torch: its default, which is MKL in float32.
+enum class MatmulLibrary { one_dnn, torch };
+
+// The libraries that multiply float32 matrices on one kind of CPU.
+struct MatmulChoice {
+  std::string_view vendor;
+  bool avx512;
+  MatmulLibrary rows;       // forward passes and input gradients
+  MatmulLibrary weights;    // weight gradients
+  const char* measured_on;  // null: not measured, chosen by reasoning
+};
+const MatmulChoice& matmul_choice();  // of this CPU
+
+// dense_matmul() and dense_matmul_transposed() by one of the libraries, or by torch if it is not available. For
+// benchmarks.
+at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
+                           const std::optional<at::Tensor>& bias = std::nullopt);
+at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x, const at::Tensor& y);
 
 }  // namespace headroom::ops

@@ -28,7 +28,8 @@ inline std::vector<LinearCase> linear_cases() {
                                               {7, 64, 13},
                                               {131, 17, 101},
                                               {64, 128, 64, false},
-                                              {257, 130, 67}}) {
+                                              {257, 130, 67},
+                                              {2051, 24, 40, false}}) {
     for (const Layout layout : {Layout::dense, Layout::swapped, Layout::gaps}) {
       c.layout = layout;
       all.push_back(c);

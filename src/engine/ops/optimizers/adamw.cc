@@ -13,17 +13,6 @@
 namespace headroom::ops {
 namespace {
 
-// One thread sums a block in one go, so that the order of summation does not depend on the number of threads.
-at::Tensor squares_of_blocks(const at::Tensor& gradient) {
-  const at::Tensor flat = gradient.reshape({-1});
-  const std::int64_t whole = flat.numel() / kSquareBlock * kSquareBlock;
-  const at::Tensor head = flat.narrow(0, 0, whole).view({-1, kSquareBlock});
-  const at::Tensor tail = flat.narrow(0, whole, flat.numel() - whole);
-  const at::Tensor blocks = at::linalg_vector_norm(head, 2, at::IntArrayRef{1}).to(at::kDouble).square();
-  const at::Tensor rest = at::linalg_vector_norm(tail, 2).to(at::kDouble).square().view({1});
-  return at::cat({blocks, rest});
-}
-
 double sum_of(const std::vector<double>& squares) {
   double sum = 0.0;
   for (const double square : squares) {
@@ -174,11 +163,23 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
   return std::sqrt(sum);
 }
 
+// One thread sums a block in one go, so that the order of summation does not depend on the number of threads.
 std::vector<double> square_blocks(const at::Tensor& gradient) {
   const at::NoGradGuard no_grad;
-  const at::Tensor blocks = squares_of_blocks(gradient);
-  const auto* const first = blocks.const_data_ptr<double>();
-  return {first, first + blocks.numel()};
+  const at::Tensor flat = gradient.reshape({-1});
+  const std::int64_t blocks = flat.numel() / kSquareBlock, whole = blocks * kSquareBlock;
+  const at::Tensor head = flat.narrow(0, 0, whole).view({-1, kSquareBlock}),
+                   tail = flat.narrow(0, whole, flat.numel() - whole);
+  std::vector<double> squares;
+  if (blocks > 0) {
+    const at::Tensor norms = at::linalg_vector_norm(head, 2, at::IntArrayRef{1}).to(at::kDouble);
+    squares.assign(norms.const_data_ptr<double>(), norms.const_data_ptr<double>() + blocks);
+  }
+  squares.push_back(tail.numel() > 0 ? at::linalg_vector_norm(tail, 2).item<double>() : 0.0);
+  for (double& square : squares) {
+    square *= square;
+  }
+  return squares;
 }
 
 std::vector<double> square_sums(const std::vector<at::Tensor>& gradients) {
