@@ -26,7 +26,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ._library import ops
 from .models import LanguageModel, Path
-from .modules import _describe
+from .modules import _describe, has_hooks
 from .observing import watching
 from .tokenizer import Tokenizer
 
@@ -35,6 +35,9 @@ __all__ = ["HeadroomConfig", "HeadroomForCausalLM", "HeadroomTokenizer"]
 # Names in `transformers` and in the engine.
 _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
           "num_attention_heads": "attention.n_heads", "max_position_embeddings": "context_length"}
+
+# Positions that count from the start of a text; others only have distances.
+_ABSOLUTE = ("learned", "sinusoidal")
 
 # The name of the cache in outputs: "cache" from 5.24 on.
 _CACHE = next(name for name in ("cache", "past_key_values") if name in CausalLMOutputWithPast.__dataclass_fields__)
@@ -71,6 +74,9 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
         self._engine = Tokenizer(headroom_file)
         self._tokens = list(_token_texts(self._engine))
         self._ids = {token: i for i, token in enumerate(self._tokens)}
+        # Padding is masked, so any token will do. Its name in a text is text.
+        others.setdefault("pad_token", next((t for i, t in enumerate(self._tokens) if t == f"<{i}>"), self._tokens[0]))
+        others.setdefault("split_special_tokens", True)
         super().__init__(headroom_file=os.fspath(headroom_file), **others)
 
     @property
@@ -169,6 +175,8 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     config_class = HeadroomConfig
     base_model_prefix = ""
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
+    gradient_checkpointing = False
 
     def __init__(self, config: HeadroomConfig):
         super().__init__(config)
@@ -176,11 +184,22 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         self.post_init()
 
     @classmethod
+    def from_pretrained(cls, folder: Path, *inputs, **options) -> "HeadroomForCausalLM":
+        """The model of a folder that save_pretrained() wrote, with its tokenizer."""
+        loaded = super().from_pretrained(folder, *inputs, **options)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded  # with output_loading_info
+        if (file := Folder(folder) / HeadroomTokenizer.vocab_files_names["headroom_file"]).exists():
+            model.model.tokenizer = Tokenizer(file)
+        return loaded
+
+    @classmethod
     def from_checkpoint(cls, path: Path) -> "HeadroomForCausalLM":
         """Opens the language model of a checkpoint or run folder; save_pretrained() also writes its tokenizer."""
         model = LanguageModel.from_checkpoint(path)
+        special = json.loads(model._special or "{}")
+        ids = {**special.get("config", {}), **special.get("generation", {})}
         with torch.device("meta"):
-            made = cls(HeadroomConfig(model.options))
+            made = cls(HeadroomConfig(model.options, **ids))
         made.model = model
         return made.eval()
 
@@ -191,14 +210,62 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     def _init_weights(self, module) -> None:
         """Initialised by the engine."""
 
-    def forward(self, input_ids: Tensor, attention_mask: Optional[Tensor] = None,
+    def get_input_embeddings(self) -> nn.Embedding:
+        """A module of the embedding matrix, which the model calls if it has hooks."""
+        module = self.__dict__.get("_input_embeddings")
+        if module is None or module.weight is not self.model.embed:
+            with torch.device("meta"):
+                module = nn.Embedding(*self.model.embed.shape)
+            module.weight = self.model.embed
+            self.__dict__["_input_embeddings"] = module  # not a sub-module: the matrix is a parameter of the model
+        return module
+
+    def set_input_embeddings(self, module: nn.Module) -> None:
+        if module.weight.shape != self.model.embed.shape:
+            raise ValueError(f"set_input_embeddings: weight must be {list(self.model.embed.shape)}, got "
+                             f"{list(module.weight.shape)}; resize_token_embeddings() changes the vocabulary")
+        self.model.embed = module.weight
+
+    def get_output_embeddings(self) -> None:
+        """None: the output layer is a matrix of the model's own, or the embedding matrix."""
+
+    def resize_token_embeddings(self, new_num_tokens: Optional[int] = None, pad_to_multiple_of: Optional[int] = None,
+                                mean_resizing: bool = True) -> nn.Embedding:
+        """Gives the model another vocabulary size. New rows of the embedding and the output layer are the mean of the old ones
+        or, with mean_resizing=False, initialised as in a new model. Raises ValueError for an adaptive softmax."""
+        old, config = self.model, self.config
+        size = config.vocab_size if new_num_tokens is None else new_num_tokens
+        if pad_to_multiple_of:
+            size = -(-size // pad_to_multiple_of) * pad_to_multiple_of
+        if size != config.vocab_size:
+            if old._options["model.adaptive_cutoffs"]:
+                raise ValueError("resize_token_embeddings: model.adaptive_cutoffs: an adaptive softmax cannot be resized")
+            config.settings = [*(s for s in config.settings if not s.startswith("model.vocabulary_size=")),
+                               f"model.vocabulary_size={size}"]
+            model = LanguageModel._begun(config.description).to(old.embed.device, old.embed.dtype).train(old.training)
+            model.tokenizer, model.step, model._config, model._special = old.tokenizer, old.step, old._config, old._special
+            before = dict(old.named_parameters())
+            with torch.no_grad():
+                for name, new in model.named_parameters():
+                    _resize(before[name], new, mean_resizing)
+                    new.requires_grad_(before[name].requires_grad)
+                for old_buffer, new in zip(old.buffers(), model.buffers(), strict=True):
+                    new.copy_(old_buffer)
+            self.model, config.vocab_size = model, size
+        return self.get_input_embeddings()
+
+    def forward(self, input_ids: Optional[Tensor] = None, attention_mask: Optional[Tensor] = None,
                 past_key_values: Optional[HeadroomCache] = None, labels: Optional[Tensor] = None,
                 use_cache: Optional[bool] = None, logits_to_keep: int = 0, return_dict: Optional[bool] = None,
                 cache: Optional[HeadroomCache] = None, output_attentions: Optional[bool] = None,
-                output_hidden_states: Optional[bool] = None):
+                output_hidden_states: Optional[bool] = None, inputs_embeds: Optional[Tensor] = None,
+                position_ids: Optional[Tensor] = None):
         """Logits [B, T, V] of input_ids [B, T] int64. With `labels` (input_ids, or -100 for tokens that do not count) also the
         loss including balance losses, and in training no logits.
 
+        inputs_embeds [B, T, d]: in place of input_ids, what get_input_embeddings() gives for them; not with a cache.
+        position_ids [B, T]: must count the tokens of each row without gaps, as the model does by itself. With learned or
+        sinusoidal positions they must count from the start of the row. Raises ValueError for any others.
         cache or past_key_values (the name depends on the version of `transformers`): from an earlier call with
         use_cache=True, which input_ids continue, without derivatives.
         logits_to_keep=1: logits of each row's last token only.
@@ -210,20 +277,36 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         final norm's output, [B, T, d] each.
         """
         cache = past_key_values if cache is None else cache
-        valid = None if attention_mask is None else attention_mask[:, -input_ids.shape[1]:].bool()
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("HeadroomForCausalLM: either input_ids or inputs_embeds must be given, got "
+                             f"{'neither' if input_ids is None else 'both'}")
+        rows, length = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
+        _require_shape("labels", labels, rows, length)
+        _require_shape("position_ids", position_ids, rows, length)
+        _require_shape("attention_mask", attention_mask, rows, length + (cache.get_seq_length() if cache else 0), length)
+        valid = None if attention_mask is None else attention_mask[:, -length:].bool()
+        if position_ids is not None:
+            self._check_positions(position_ids, valid, cache)
+        if inputs_embeds is None and has_hooks(self.get_input_embeddings()) and not (use_cache or cache is not None):
+            inputs_embeds, input_ids = self.get_input_embeddings()(input_ids), None
+        if input_ids is None and (use_cache or cache is not None):
+            raise ValueError("HeadroomForCausalLM: inputs_embeds cannot be read with a cache, got use_cache=True; pass "
+                             "use_cache=False, or input_ids")
+        given = input_ids if inputs_embeds is None else inputs_embeds
+        self.model._checkpoint = self._gradient_checkpointing_func if self.gradient_checkpointing else None
         if valid is not None and bool(valid.all()):
             valid = None
         look = _Look(self.config, output_attentions, output_hidden_states)
         loss, logits = None, None
         if labels is not None:
             with look.on(self.training and not use_cache and cache is None):  # the only forward pass of this call
-                loss = self._loss(input_ids, labels, valid)
+                loss = self._loss(given, labels, valid)
         if use_cache or cache is not None:
             cache = HeadroomCache(self.model, input_ids.shape[0]) if cache is None else cache
             logits = self._read(cache, input_ids, valid, logits_to_keep, look)
         elif loss is None or not self.training:
             with look.on():
-                logits = self._logits(input_ids, valid)
+                logits = self._logits(given, valid)
         if logits is not None:
             logits = logits[:, -logits_to_keep:]
         attentions, hidden_states = look.results(None if cache is not None else valid)
@@ -243,19 +326,29 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
             logits.append(one)
         return torch.stack(logits, 1)
 
-    # Padding is moved to the end of its row, where the causal mask hides it.
-    def _logits(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
-        if valid is None:
-            return _first(self.model(tokens))
-        order = _tokens_first(valid)
-        logits = _first(self.model(tokens.gather(1, order)))
-        return logits.gather(1, order.argsort(1).unsqueeze(2).expand_as(logits))
+    def _check_positions(self, places: Tensor, valid: Optional[Tensor], cache: Optional[HeadroomCache]) -> None:
+        valid = torch.ones_like(places, dtype=torch.bool) if valid is None else valid
+        shift = places - (valid.cumsum(1) - 1)  # of every token, the same along a row
+        first = shift.gather(1, valid.int().argmax(1, keepdim=True))
+        absolute = self.model._options["model.attention.position"] in _ABSOLUTE
+        start = cache._valid.sum(1, keepdim=True).to(places.device) if cache else torch.zeros_like(first)
+        if bool(((shift != first) & valid).any()) or absolute and bool((first != start)[valid.any(1)].any()):
+            raise ValueError("HeadroomForCausalLM: position_ids must count the tokens of each row from "
+                             f"{'0' if absolute else 'any number'} without gaps, got {places.tolist()}")
 
-    def _loss(self, tokens: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
+    # `given` holds tokens [B, T] or embeddings [B, T, d]. Padding is moved to the end of its row, where the causal mask hides it.
+    def _logits(self, given: Tensor, valid: Optional[Tensor]) -> Tensor:
+        if valid is None:
+            return _first(self.model(**_tokens_or_embeddings(given)))
+        order = _tokens_first(valid)
+        logits = _first(self.model(**_tokens_or_embeddings(_gathered(given, order))))
+        return _gathered(logits, order.argsort(1))
+
+    def _loss(self, given: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is not None:
             order = _tokens_first(valid)
-            tokens, labels = tokens.gather(1, order), labels.masked_fill(~valid, -100).gather(1, order)
-        return _first(self.model.loss(tokens[:, :-1], labels[:, 1:]))
+            given, labels = _gathered(given, order), labels.masked_fill(~valid, -100).gather(1, order)
+        return _first(self.model.loss(**_tokens_or_embeddings(given[:, :-1]), targets=labels[:, 1:]))
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)
@@ -263,11 +356,11 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         if tokenizer is None:
             return
         (folder / "tokenizer.json").unlink(missing_ok=True)
+        path = folder / HeadroomTokenizer.vocab_files_names["headroom_file"]
+        tokenizer.save(path)  # for the commands of `headroom`
         if tokenizer.kind in ("bytes", "bpe"):
-            ops.export_tokenizer(tokenizer._engine, self.config.max_position_embeddings, str(folder))
+            ops.export_tokenizer(tokenizer._engine, self.config.max_position_embeddings, str(folder), self.model._special)
         if not (folder / "tokenizer.json").exists():
-            path = folder / HeadroomTokenizer.vocab_files_names["headroom_file"]
-            tokenizer.save(path)
             HeadroomTokenizer(path, model_max_length=self.config.max_position_embeddings).save_pretrained(folder)
 
 
@@ -313,6 +406,33 @@ class _Look:
             weights = [_back(_back(weight, back, -2), back, -1) for weight in weights]
             states = [_back(state, back, -2) for state in states]
         return tuple(weights) if self._weights else None, tuple(states) if self._states else None
+
+
+def _resize(old: Tensor, new: Tensor, mean: bool) -> None:
+    """Copies a parameter to one that may be longer or shorter in one dimension, the vocabulary's."""
+    for axis in (axis for axis in range(old.dim()) if old.shape[axis] != new.shape[axis]):
+        if mean:
+            new.copy_(old.mean(axis, keepdim=True).expand_as(new))
+        kept = min(old.shape[axis], new.shape[axis])
+        old, new = old.narrow(axis, 0, kept), new.narrow(axis, 0, kept)
+    new.copy_(old)
+
+
+def _require_shape(name: str, value: Optional[Tensor], rows: int, columns: int, fewest: Optional[int] = None) -> None:
+    """Raises ValueError unless value is [rows, columns], or has at least `fewest` columns."""
+    fits = value is None or value.dim() == 2 and value.shape[0] == rows and (
+        value.shape[1] == columns or fewest is not None and value.shape[1] >= fewest)
+    if not fits:
+        raise ValueError(f"HeadroomForCausalLM: {name} must be [{rows}, {columns}], got {list(value.shape)}")
+
+
+def _tokens_or_embeddings(given: Tensor) -> dict[str, Optional[Tensor]]:
+    return dict(tokens=given) if given.dim() == 2 else dict(tokens=None, embeddings=given)
+
+
+def _gathered(value: Tensor, order: Tensor) -> Tensor:
+    """value [B, T, ...] in the order of `order` [B, T]."""
+    return value.gather(1, order.reshape([*order.shape] + [1] * (value.dim() - 2)).expand([*value.shape]))
 
 
 def _tokens_first(valid: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -43,6 +44,7 @@ class _Model(Layer):
     tokenizer: Optional[Tokenizer] = None
     step = 0      # of training
     _config = ""  # TOML
+    _special = ""  # special tokens of the model that it was imported from, JSON
 
     def __init__(self, source: Optional[str] = None, *, seed: Optional[int] = None, device=None, dtype=None, **options):
         """`source`: a TOML file or the name of a recipe; keywords override its keys.
@@ -70,11 +72,11 @@ class _Model(Layer):
         The model has the checkpoint's `tokenizer` and `step`. Raises ValueError if there is no readable checkpoint, or one
         of another kind of model.
         """
-        kind, description, values, config, step, tokenizer = ops.read_checkpoint(os.fspath(path))
+        kind, description, values, config, step, tokenizer, special = ops.read_checkpoint(os.fspath(path))
         if kind != cls.KIND:
             raise ValueError(f"{cls.__name__}.from_checkpoint: {path} must hold a {cls.KIND}, got a {kind}")
         model = cls._made(description, [value.to(device=device, dtype=dtype) for value in values])
-        model._config, model.step = config, step
+        model._config, model.step, model._special = config, step, special
         model.tokenizer = None if tokenizer is None else Tokenizer._of(tokenizer)
         return model.eval()
 
@@ -95,7 +97,7 @@ class _Model(Layer):
             if torch.distributed.get_rank() != 0:
                 return
         ops.write_checkpoint(os.fspath(path), self.description, values, self._config,
-                             self.step if step is None else step, tokenizer and tokenizer._engine)
+                             self.step if step is None else step, tokenizer and tokenizer._engine, self._special)
 
     def _batch(self, loss: bool, label_smoothing: float = 0.0, implementation: str = "automatic", **inputs) -> Tensor:
         given = {name: tensor for name, tensor in inputs.items() if tensor is not None}
@@ -141,6 +143,14 @@ class _Model(Layer):
         return [self.get_submodule(name) for name in self._parts if re.fullmatch(re.escape(scope) + r"layer\d+", name)]
 
 
+@functools.lru_cache(maxsize=64)
+def _embedding_of(description: str, vocabulary_size: int) -> str:
+    """The embedding of a model with another vocabulary."""
+    settings = json.loads(description)["settings"]
+    return _describe("embedding", "LanguageModel", None,
+                     [*settings, f"model.vocabulary_size={vocabulary_size}", "model.adaptive_cutoffs=[]"])
+
+
 def _unless_automatic(implementation: str) -> dict[str, str]:
     return {} if implementation == "automatic" else {"implementation": implementation}
 
@@ -157,6 +167,7 @@ class LanguageModel(_Model):
     """
 
     KIND = "language_model"
+    _checkpoint = None  # torch.utils.checkpoint.checkpoint, to recompute blocks in backward passes
 
     def _begin(self, description, values):
         super()._begin(description, values)
@@ -169,17 +180,25 @@ class LanguageModel(_Model):
     def blocks(self) -> list[Block]:
         return [self._modules[name] for name in self._blocks]
 
-    def _embed(self, tokens: Tensor, implementation: str) -> Tensor:
-        tensors = [self.get_parameter(name) for name in self._embedding_names]
-        call = lambda: ops.layer(tokens, tensors, self._embedding, training=self.training,  # noqa: E731
+    def _embed(self, tokens: Optional[Tensor], embeddings: Optional[Tensor], implementation: str) -> Tensor:
+        tensors, description = [self.get_parameter(name) for name in self._embedding_names], self._embedding
+        if embeddings is not None:  # the rows of another matrix, read in order
+            if tokens is not None or embeddings.dim() != 3:
+                raise ValueError(f"{type(self).__name__}: embeddings must be [B, T, d_model], without tokens, got "
+                                 f"{list(embeddings.shape)}")
+            tokens = torch.arange(embeddings.shape[0] * embeddings.shape[1], device=embeddings.device)
+            description = _embedding_of(description, len(tokens))
+            tokens, tensors[0] = tokens.view(embeddings.shape[:2]), embeddings.flatten(0, 1)
+        call = lambda: ops.layer(tokens, tensors, description, training=self.training,  # noqa: E731
                                  implementation=implementation)[0]
         return run("", call) if observed() else call()
 
-    def _hidden(self, tokens, memory, balance, implementation):
-        h, kept, losses = self._embed(tokens, implementation), [], []
+    def _hidden(self, tokens, memory, balance, implementation, embeddings):
+        h, kept, losses = self._embed(tokens, embeddings, implementation), [], []
         for i, block in enumerate(self.blocks):
-            result = block(h, memory=memory[i] if memory else None, remember=self._remembers,
-                           balance=balance and self._balances, implementation=implementation)
+            call = functools.partial(block, memory=memory[i] if memory else None, remember=self._remembers,
+                                     balance=balance and self._balances, implementation=implementation)
+            result = self._checkpoint(call, h) if self._checkpoint and self.training else call(h)
             h, *rest = result if isinstance(result, tuple) else (result,)
             if self._remembers:
                 kept.append(rest.pop(0))
@@ -193,22 +212,23 @@ class LanguageModel(_Model):
         shared = self.embed if self._options["model.tied_embeddings"] else None
         return self.head(h, shared, targets=targets, implementation=implementation)
 
-    def forward(self, tokens: Tensor, memory: Optional[list[Tensor]] = None, *, implementation: str = "automatic"):
+    def forward(self, tokens: Optional[Tensor] = None, memory: Optional[list[Tensor]] = None, *,
+                embeddings: Optional[Tensor] = None, implementation: str = "automatic"):
         """Logits [B, T, V] of the token after each of `tokens` [B, T] int64, T up to context_length.
 
-        With memory_length the result is (logits, memory), where memory is the argument for the next chunk: one tensor
+        embeddings [B, T, d_model]: in place of tokens, what the embedding matrix `embed` has for them. With memory_length the result is (logits, memory), where memory is the argument for the next chunk: one tensor
         [B, M, d_model] for each layer.
         """
-        h, kept, _ = self._hidden(tokens, memory, False, implementation)
+        h, kept, _ = self._hidden(tokens, memory, False, implementation, embeddings)
         logits = self._scores(h, implementation)
         return (logits, kept) if self._remembers else logits
 
-    def loss(self, tokens: Tensor, targets: Tensor, memory: Optional[list[Tensor]] = None, *,
-             implementation: str = "automatic"):
+    def loss(self, tokens: Optional[Tensor], targets: Tensor, memory: Optional[list[Tensor]] = None, *,
+             embeddings: Optional[Tensor] = None, implementation: str = "automatic"):
         """Mean cross-entropy of `targets` [B, T] int64 in nats (targets below 0 do not count) plus balance losses with their
         coefficients: a scalar. The B x T x V logits are not stored. With memory_length the result is (loss, memory).
         """
-        h, kept, losses = self._hidden(tokens, memory, True, implementation)
+        h, kept, losses = self._hidden(tokens, memory, True, implementation, embeddings)
         loss = sum(losses, self._scores(h, implementation, targets))
         return (loss, kept) if self._remembers else loss
 

@@ -108,9 +108,9 @@ namespace fs = std::filesystem;
 using Tensors = std::vector<at::Tensor>;
 using MaybeTokenizer = std::optional<Handle>;
 
-// The model's kind, its description and its parameters in creation order; then the config (TOML), step and tokenizer,
-// which write_checkpoint() takes.
-using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer>;
+// The model's kind, its description and its parameters in creation order; then the config (TOML), step, tokenizer and
+// special tokens (JSON; empty: none), which write_checkpoint() takes.
+using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer, std::string>;
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
   const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(run_or_checkpoint));
@@ -123,12 +123,14 @@ Opened read_checkpoint(const std::string& run_or_checkpoint) {
   if (checkpoint.tokenizer) {
     tokenizer = c10::make_intrusive<Tokenizer>(checkpoint.tokenizer);
   }
+  const auto special = checkpoint.metadata.find(store::kSpecialTokens);
   return {std::string(config::name_of(checkpoint.config.model.kind)),
           describe({.kind = "model", .model = checkpoint.config.model}),
           values,
           config::to_toml(checkpoint.config),
           checkpoint.step,
-          tokenizer};
+          tokenizer,
+          special == checkpoint.metadata.end() ? "" : special->second};
 }
 
 // Sets the tokenizer in the config. Throws UserError if it does not match the model.
@@ -169,12 +171,16 @@ config::Config config_of(const Layer& layer, const std::string& config) {
 }
 
 void write_checkpoint(const std::string& path, const std::string& description, const Tensors& values,
-                      const std::string& config, std::int64_t step, const MaybeTokenizer& tokenizer) {
+                      const std::string& config, std::int64_t step, const MaybeTokenizer& tokenizer,
+                      const std::string& special_tokens) {
   const Layer& layer = layer_of(description);
   store::Checkpoint checkpoint;
   checkpoint.config = config_of(layer, config);
   checkpoint.step = step;
   checkpoint.tokenizer = tokenizer ? (*tokenizer)->engine : nullptr;
+  if (!special_tokens.empty()) {
+    checkpoint.metadata.emplace(store::kSpecialTokens, special_tokens);
+  }
   check_tokenizer(checkpoint.tokenizer.get(), checkpoint.config);
   config::check(checkpoint.config, "save_checkpoint");
   nn::Parameters parameters;
@@ -200,8 +206,13 @@ std::string convert(const std::string& source, const std::string& target, const 
   return store::export_huggingface(store::read_checkpoint(file), target, file.string());
 }
 
-void export_tokenizer(const Handle& tokenizer, std::int64_t context_length, const std::string& folder) {
-  store::export_tokenizer(*tokenizer->engine, context_length, folder);
+void export_tokenizer(const Handle& tokenizer, std::int64_t context_length, const std::string& folder,
+                      const std::string& special_tokens) {
+  store::Checkpoint checkpoint;
+  if (!special_tokens.empty()) {
+    checkpoint.metadata.emplace(store::kSpecialTokens, special_tokens);
+  }
+  store::export_tokenizer(*tokenizer->engine, context_length, folder, store::stored_special_tokens(checkpoint));
 }
 
 }  // namespace

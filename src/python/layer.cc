@@ -119,7 +119,7 @@ void make_parameters(const Layer& layer, nn::Parameters& parameters, const nn::P
 
 namespace {
 
-void require_shape(const Layer& layer, const char* name, const at::Tensor& t, bool fits, const char* expected) {
+void require_shape(const Layer& layer, const char* name, const at::Tensor& t, bool fits, const std::string& expected) {
   if (!fits) {
     fail("{}: {} must be {}, got {}", layer.kind, name, expected, c10::str(t.sym_sizes()));
   }
@@ -136,7 +136,9 @@ void check_tokens(const Layer& layer, const char* name, const at::Tensor& tokens
 void check_vectors(const Layer& layer, const char* name, const at::Tensor& t, const at::Tensor& x,
                    const nn::Context& context, at::ScalarType type) {
   if (t.dim() != 3 || t.sym_size(0) != x.sym_size(0) || t.sym_size(2) != layer.model.d_model) {
-    fail("{}: {} must be [B, T, d_model={}], got {}", layer.kind, name, layer.model.d_model, c10::str(t.sym_sizes()));
+    const std::string rows = &t == &x ? "B" : c10::str(x.sym_size(0));
+    fail("{}: {} must be [{}, T, d_model={}], got {}", layer.kind, name, rows, layer.model.d_model,
+         c10::str(t.sym_sizes()));
   }
   if (!t.is_floating_point() || (t.scalar_type() != type && !context.compute_dtype)) {
     fail("{}: {} must be {} as the parameters are, got {}", layer.kind, name, c10::toString(type),
@@ -194,14 +196,14 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
   return t.value_or(at::Tensor());
 }
 
-void make_attention(const Layer& layer, const nn::Builder& build) {
-  const nn::Attention attention(layer.model.attention, layer.place(), build);
+nn::Attention attention_of(const Layer& layer, const nn::Builder& build) {
+  return nn::Attention(layer.model.attention, layer.place(), build);
 }
 
 std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                       const nn::Context& context) {
   check(layer, in, build, context);
-  const nn::Attention attention(layer.model.attention, layer.place(), build);
+  const nn::Attention attention = attention_of(layer, build);
   nn::AttentionInput input;
   input.x = nn::to_compute(in.x, context);
   input.source = nn::to_compute(in.memory ? at::cat({*in.memory, in.x}, 1) : in.source.value_or(in.x), context);
@@ -213,24 +215,19 @@ std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, cons
   return {attention(input, context)};
 }
 
-void make_mlp(const Layer& layer, const nn::Builder& build) {
-  nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+std::unique_ptr<nn::Mlp> mlp_of(const Layer& layer, const nn::Builder& build) {
+  return nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
 }
 
 std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                 const nn::Context& context) {
   check(layer, in, build, context);
-  const auto mlp =
-      nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  const auto mlp = mlp_of(layer, build);
   return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {
   return {layer.model.norm, layer.model.norm_epsilon, layer.model.d_model, build};
-}
-
-void make_norm(const Layer& layer, const nn::Builder& build) {
-  norm_of(layer, build);
 }
 
 std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn::Builder& build,
@@ -242,10 +239,6 @@ std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn:
 models::Block block_of(const Layer& layer, const nn::Builder& build) {
   return layer.cross ? models::Block::with_cross_attention(layer.model, layer.place(), build)
                      : models::Block(layer.model, layer.place(), build);
-}
-
-void make_block(const Layer& layer, const nn::Builder& build) {
-  block_of(layer, build);
 }
 
 std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn::Builder& build,
@@ -264,24 +257,20 @@ std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn
   return results;
 }
 
-void make_embedding(const Layer& layer, const nn::Builder& build) {
-  const models::Embedding embedding(layer.model, build);
+models::Embedding embedding_of(const Layer& layer, const nn::Builder& build) {
+  return {layer.model, build};
 }
 
 std::vector<at::Tensor> run_embedding(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                       const nn::Context& context) {
   check_tokens(layer, "tokens", in.x);
-  return {context.observe("embedding", models::Embedding(layer.model, build)(in.x, 0, context))};
+  return {context.observe("embedding", embedding_of(layer, build)(in.x, 0, context))};
 }
 
 // Returns the head of a language model. With tied embeddings its first parameter is the embedding matrix.
 models::VocabularyHead head_of(const Layer& layer, const nn::Builder& build) {
   const config::ModelOptions& o = layer.model;
   return {o, o.tied_embeddings ? models::Embedding::make_matrix(o, build) : at::Tensor(), build};
-}
-
-void make_head(const Layer& layer, const nn::Builder& build) {
-  head_of(layer, build);
 }
 
 std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn::Builder& build,
@@ -293,17 +282,24 @@ std::vector<at::Tensor> run_head(const Layer& layer, const Inputs& in, const nn:
     return {head.logits(x, context)};
   }
   check_tokens(layer, "targets", *in.targets);
-  require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == in.x.sym_sizes().slice(0, 2),
-                "of the tokens' shape");
+  const c10::SymIntArrayRef tokens = in.x.sym_sizes().slice(0, 2);
+  require_shape(layer, "targets", *in.targets, in.targets->sym_sizes() == tokens,
+                "of the tokens' shape " + c10::str(tokens));
   return {head.cross_entropy(x.flatten(0, 1), in.targets->reshape({-1}), /*label_smoothing=*/0.0, context)};
 }
 
-constexpr LayerKind kKinds[] = {{"attention", make_attention, run_attention},
-                                {"mlp", make_mlp, run_mlp},
-                                {"norm", make_norm, run_norm},
-                                {"block", make_block, run_block},
-                                {"embedding", make_embedding, run_embedding},
-                                {"head", make_head, run_head}};
+// Creates the layer for the sake of its parameters.
+template <auto kMake>
+void make(const Layer& layer, const nn::Builder& build) {
+  kMake(layer, build);
+}
+
+constexpr LayerKind kKinds[] = {{"attention", make<attention_of>, run_attention},
+                                {"mlp", make<mlp_of>, run_mlp},
+                                {"norm", make<norm_of>, run_norm},
+                                {"block", make<block_of>, run_block},
+                                {"embedding", make<embedding_of>, run_embedding},
+                                {"head", make<head_of>, run_head}};
 
 }  // namespace
 

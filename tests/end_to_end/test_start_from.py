@@ -1,5 +1,7 @@
 """train.start_from, compared with plain PyTorch: the same weights and batches give the same losses."""
 
+import json
+
 import pytest
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
@@ -76,6 +78,12 @@ def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     assert len(mine) == STEPS
     assert plain[-1] < plain[0] - 0.5  # the model has learnt something
     assert max(abs(a - b) for a, b in zip(mine, plain)) < 1e-5
+
+    # The run is still a model of this kind, with its special tokens.
+    headroom("checkpoint", "export", run, "--format", "huggingface", "--out", tmp_path / "back")
+    before, after = (json.loads((tmp_path / folder / "config.json").read_text()) for folder in ("hf", "back"))
+    for key in ("model_type", "bos_token_id", "eos_token_id"):
+        assert after[key] == before[key]
 
     # The run records the checkpoint, and resumes without it.
     began = headroom.json("checkpoint", "info", run)["config"]

@@ -263,6 +263,153 @@ def test_tokenizers_without_an_equivalent(headroom, tmp_path, kind):
     assert hf.HeadroomTokenizer.from_pretrained(tmp_path / "again").encode(TEXT) == ours.encode(TEXT).tolist()
 
 
+def test_embeddings_in_place_of_tokens(both):
+    theirs = both[1]
+    matrix = theirs.get_input_embeddings()
+    assert matrix.weight is theirs.model.embed
+    ids, mask = tokens(), torch.ones(2, 8, dtype=torch.long)
+    mask[1, :3] = 0
+    with torch.no_grad():
+        for more in (dict(), dict(attention_mask=mask), dict(attention_mask=mask, labels=ids)):
+            expected, got = theirs(ids, **more), theirs(inputs_embeds=matrix(ids), **more)
+            real = more.get("attention_mask", torch.ones(2, 8)).bool()
+            assert torch.equal(got.logits[real], expected.logits[real]) and got.loss == expected.loss
+    inputs = matrix(ids).detach().requires_grad_()
+    theirs(inputs_embeds=inputs, labels=ids).loss.backward()
+    assert inputs.grad.abs().sum() > 0
+    # Trainers of adapters put a hook on the module.
+    handle = matrix.register_forward_hook(lambda module, given, output: output * 0)
+    assert not torch.equal(theirs(ids).logits, expected.logits)
+    handle.remove()
+    assert_refused(lambda: theirs(ids, inputs_embeds=inputs), "either input_ids or inputs_embeds must be given, got both")
+    assert_refused(lambda: theirs(inputs_embeds=inputs, use_cache=True), "inputs_embeds cannot be read with a cache")
+
+
+def test_positions_count_the_tokens(both):
+    theirs, ids = both[1], tokens(2, 5)
+    mask = torch.tensor([[1] * 5, [0, 0, 1, 1, 1]])
+    counted = (mask.cumsum(1) - 1).clamp_min(0)
+    expected = theirs(ids, attention_mask=mask).logits
+    assert torch.equal(theirs(ids, attention_mask=mask, position_ids=counted).logits, expected)
+    first = theirs(ids, attention_mask=mask, use_cache=True)
+    name = next(name for name in ("cache", "past_key_values") if name in first)
+    theirs(ids[:, :1], cache=first[name], position_ids=torch.tensor([[5], [3]]))
+    assert_refused(lambda: theirs(ids, position_ids=counted * 2), "position_ids must count the tokens of each row from")
+    shifted = counted + 3
+    if theirs.model._options["model.attention.position"] == "learned":
+        assert_refused(lambda: theirs(ids, attention_mask=mask, position_ids=shifted), "from 0 without gaps")
+    else:
+        assert torch.equal(theirs(ids, attention_mask=mask, position_ids=shifted).logits, expected)
+
+
+def test_shapes_that_do_not_fit(both):
+    theirs = both[1]
+    for name in ("labels", "position_ids", "attention_mask"):
+        refused = {name: torch.ones(2, 3, dtype=torch.long)}
+        assert_refused(lambda: theirs(tokens(2, 5), **refused), rf"{name} must be \[2, 5\], got \[2, 3\]")
+
+
+def test_gradient_checkpointing_changes_no_gradient(both):
+    theirs = both[1].train()
+    grads = []
+    for enable in (False, True):
+        (theirs.gradient_checkpointing_enable if enable else theirs.gradient_checkpointing_disable)()
+        assert theirs.is_gradient_checkpointing == enable
+        theirs.zero_grad()
+        theirs(tokens(), labels=tokens()).loss.backward()
+        grads.append([p.grad.clone() for p in theirs.parameters()])
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_another_vocabulary(both, tmp_path):
+    theirs = both[1]
+    expected = theirs(tokens()).logits
+    assert theirs.resize_token_embeddings(pad_to_multiple_of=100).weight.shape == (300, 24)
+    assert theirs.config.vocab_size == 300
+    logits = theirs(tokens()).logits
+    torch.testing.assert_close(logits[..., :256], expected)
+    torch.testing.assert_close(theirs.model.embed[256:], theirs.model.embed[:256].mean(0).expand(44, 24))
+    theirs(tokens() + 44, labels=tokens() + 44).loss.backward()
+    theirs.save_pretrained(tmp_path / "again")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again")
+    assert torch.equal(again(tokens()).logits, logits)
+    theirs.resize_token_embeddings(256)
+    assert torch.equal(theirs(tokens()).logits, expected)
+    adaptive = hf.HeadroomConfig(["model.vocabulary_size=50", "model.d_model=24", "model.attention.d_head=8",
+                                  "model.adaptive_cutoffs=[10]"])
+    model = transformers.AutoModelForCausalLM.from_config(adaptive)
+    assert_refused(lambda: model.resize_token_embeddings(60), "adaptive_cutoffs")
+
+
+def test_text_is_padded_and_continued(both, tmp_path):
+    ours, theirs = both
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path, padding_side="left")
+    batch = tokenizer(["a longer text", "short"], return_tensors="pt", padding=True)
+    assert set(batch) == {"input_ids", "attention_mask"} and batch["attention_mask"].tolist()[1] == [0] * 8 + [1] * 5
+    written = theirs.generate(**batch, max_new_tokens=5, do_sample=False)
+    for row, text in enumerate(("a longer text", "short")):
+        expected = ours.generate(ours.tokenizer.encode(text)[None], 5, temperature=0)[0, -5:]
+        assert torch.equal(written[row, -5:], expected)
+
+
+def test_commands_open_a_saved_folder(headroom, checkpoint, both, tmp_path):
+    """As do those of a Trainer, which saves the model alone."""
+    data = tmp_path / "text.txt"
+    data.write_text(TEXT * 3)
+    expected = headroom("evaluate", checkpoint, "--data", data)
+    model = both[1]
+    trained = tmp_path / "trainer" / "checkpoint-1"
+    model.save_pretrained(trained, state_dict=model.state_dict(), max_shard_size="8KB")
+    assert not (trained / "model.safetensors").exists()
+    headroom("import", trained, "--out", tmp_path / "imported.safetensors")
+    for where in (tmp_path, trained, tmp_path / "imported.safetensors"):
+        got = headroom("evaluate", where, "--data", data)
+        assert abs(got["loss"] - expected["loss"]) < 1e-6 and got["tokens"] == expected["tokens"]
+    generated = [headroom("generate", where, "--prompt", "a", "--tokens", 5, "--temperature", 0)["text"]
+                 for where in (tmp_path, checkpoint)]
+    assert generated[0] == generated[1]
+    assert headroom("checkpoint", "info", tmp_path)["parameters"] == headroom("checkpoint", "info", checkpoint)["parameters"]
+    config = tmp_path / "config.json"
+    config.write_text(config.read_text().replace('"model.d_model=24"', '"train.steps=3"'))
+    assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path), "settings")
+
+
+def test_special_tokens_are_kept(tmp_path):
+    """Of an imported model, through the engine's checkpoint and a saved folder."""
+    theirs = random_model("llama", 256, CONTEXT)
+    theirs.config.bos_token_id, theirs.config.eos_token_id = 1, [2, 3]
+    theirs.generation_config.eos_token_id = [2, 3]
+    theirs.save_pretrained(tmp_path / "theirs")
+    ht.Tokenizer.bytes().save(tmp_path / "bytes.tokenizer")
+    ht.convert(tmp_path / "theirs", tmp_path / "a.safetensors", tokenizer=tmp_path / "bytes.tokenizer")
+    ht.LanguageModel.from_checkpoint(tmp_path / "a.safetensors").save_checkpoint(tmp_path / "b.safetensors")
+    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "b.safetensors").save_pretrained(tmp_path / "saved")
+    ht.convert(tmp_path / "saved", tmp_path / "c.safetensors")
+    ours = hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "c.safetensors")
+    assert (ours.config.bos_token_id, ours.config.eos_token_id) == (1, [2, 3])
+
+
+def test_a_trainer_and_adapters(both, tmp_path):
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+    pytest.importorskip("accelerate", reason="accelerate is not installed")
+    base = both[1]
+    names = ["ffn.w_up", "ffn.w_down"]
+    model = peft.get_peft_model(base, peft.LoraConfig(r=2, target_parameters=names, task_type="CAUSAL_LM"))
+    model.enable_input_require_grads()
+    before = model(tokens()).logits.detach()
+    data = [dict(input_ids=row, labels=row) for row in tokens(8)]
+    arguments = transformers.TrainingArguments(
+        tmp_path / "run", max_steps=2, per_device_train_batch_size=4, save_steps=2, report_to=[], learning_rate=0.1,
+        use_cpu=True, gradient_checkpointing=True, disable_tqdm=True)
+    transformers.Trainer(model, arguments, train_dataset=data).train()
+    model.eval()
+    after = model(tokens()).logits.detach()
+    assert not torch.allclose(before, after)
+    merged = model.merge_and_unload()
+    torch.testing.assert_close(merged(tokens()).logits, after, atol=1e-4, rtol=1e-4)
+
+
 def test_refusals():
     assert_refused(lambda: hf.HeadroomConfig(["model.kind=masked_language_model"]), "model.kind")
     assert_refused(lambda: hf.HeadroomConfig(["model.n_headz=2"]), "unknown key")

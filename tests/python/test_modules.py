@@ -125,6 +125,14 @@ def test_compiled_equals_eager(name):
     assert_alike(gradients(m, x, compiled), gradients(m, x))
 
 
+@pytest.mark.parametrize("name", ["switchhead", "block"])
+def test_traced_equals_eager(name):
+    """torch.jit's executor locks a mutex of torch's; the engine must leave it alone."""
+    m, x = layer(name), rand(B, T, D)
+    traced = torch.jit.trace(m, (x,))
+    assert torch.equal(traced(x), m(x))
+
+
 @pytest.mark.parametrize("name", ["switchhead", "relative", "block"])
 def test_inductor_equals_eager(name):
     m, x = layer(name), rand(B, T, D)
@@ -307,6 +315,8 @@ REFUSALS = {
     "no such layer": (lambda: ht.Attention(layer=7), r"layer must be in \[0, n_layers=4\), got 7"),
     "another width": (lambda: layer("switchhead")(rand(B, T, D + 1)), r"attention: x must be \[B, T, d_model=24\]"),
     "axes": (lambda: layer("switchhead")(rand(T, D)), r"x must be \[B, T, d_model=24\]"),
+    "rows of a memory": (lambda: layer("dense")(rand(B, T, D), memory=rand(B + 1, 2, D)),
+                         rf"memory must be \[{B}, T, d_model=24\], got \[{B + 1}, 2, 24\]"),
     "another type": (lambda: layer("switchhead")(rand(B, T, D).double()), "x must be Float as the parameters are"),
     "another device": (lambda: layer("switchhead")(rand(B, T, D).to("meta")), "tensors must be on one device"),
     "a mask": (lambda: layer("dense")(rand(B, T, D), valid_keys=torch.ones(B, 3, dtype=torch.bool)),
@@ -315,7 +325,8 @@ REFUSALS = {
     "no source": (lambda: ht.Attention(d_model=D, position="none", cross=True)(rand(B, T, D)), "source must be given"),
     "too long": (lambda: tiny_model()(tokens(2, 17)), "at most context_length=16 tokens, got 17"),
     "no tokens": (lambda: tiny_model()(rand(2, 4)), "embedding: tokens must be"),
-    "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)), "targets must be of the tokens' shape"),
+    "targets": (lambda: tiny_model().loss(tokens(), tokens(2, 3)),
+                rf"targets must be of the tokens' shape \[{B}, {T}\], got \[2, 3\]"),
     "rows of a decoder": (lambda: tiny_model().decoder(2).read(tokens(3)), "decoding: tokens must be int64"),
     "soft_e": (lambda: ht.Attention(d_model=D, score="gaussian_mixture", prior_update="soft_e")(rand(B, T, D)), "soft_e"),
 }

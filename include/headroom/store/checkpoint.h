@@ -57,8 +57,8 @@ enum class Check { shapes, contents };
 
 // Reads a checkpoint and checks it against the embedded config: the tokenizer; name, type and shape of every parameter;
 // with Check::contents also the checksums (older files without checksums cause a log message). Allocates no more than
-// the file's size. The tensors are read-only views of the mapped file. Throws UserError naming the file and the
-// problem.
+// the file's size. The tensors are read-only views of the mapped file. A folder in Hugging Face's layout is imported
+// into memory. Throws UserError naming the file and the problem.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
 // Returns the step of a checkpoint file without reading its tensors; nullopt if the file or its step is missing.
@@ -71,9 +71,9 @@ std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 std::filesystem::path write_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder,
                                        std::int64_t keep, ProcessGroup& group = alone());
 
-// Returns a file unchanged, and for a run folder the checkpoint that `latest` names. If that checkpoint is missing or
-// corrupt, returns the newest readable one and logs a warning; an only checkpoint is returned unchecked. Throws
-// UserError if there is none.
+// Returns a file or a folder in Hugging Face's layout unchanged, and for a run folder the checkpoint that `latest`
+// names. If that checkpoint is missing or corrupt, returns the newest readable one and logs a warning; an only
+// checkpoint is returned unchecked. Throws UserError if there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& run_or_checkpoint);
 
 // Returns the newest checkpoint, with its parameters averaged over the newest `count` checkpoints and without the

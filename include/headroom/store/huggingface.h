@@ -15,7 +15,7 @@ namespace headroom::store {
 
 struct Imported {
   Checkpoint checkpoint;  // language_model, step 0, parameters in float32
-  std::string kind;       // model_type in config.json: gpt2, gpt_neox, llama, mistral, qwen2
+  std::string kind;       // model_type: gpt2, gpt_neox, llama, mistral, qwen2; headroom: HeadroomForCausalLM
 };
 
 // Imports a folder with config.json, model.safetensors (or model.safetensors.index.json and its shards; F64, F32, F16

@@ -135,8 +135,8 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
                                              std::string_view origin);
 // Loads a tokenizer. A file may be written by save_tokenizer(), a SentencePiece .model, a word list (.txt, one word per
 // line), a tokenizer.json, or a vocab.json (encoder.json) in the same folder as merges.txt (vocab.bpe). A folder must
-// hold a tokenizer.json, such a pair or a tokenizer.model. JSON and merges may be gzip. A bpe tokenizer with fewer than
-// `min_size` ids, the model's vocabulary size, is padded with spare ids. Throws UserError.
+// hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom. JSON and merges may be
+// gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
 // Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
 // runs.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "foundation/core/machine/log.h"
+#include "headroom/core/json.h"
 #include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::tokenizers {
@@ -29,9 +30,16 @@ std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, Te
 // Restores a tokenizer from a tokenizer.json, or from a vocabulary and merges. If it has fewer than `min_size` ids,
 // adds spare ids, which have no text.
 std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_view origin, std::int64_t min_size = 0);
-std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
-                                            std::string_view origin, std::string_view merges_origin,
+struct PairTexts;
+struct PairSettings;
+std::unique_ptr<Tokenizer> restore_bpe_pair(const PairTexts& texts, const PairSettings& settings,
                                             std::int64_t min_size = 0);
+// Whether a tokenizer.json is LLaMA's: BPE with a piece for each byte that has no other, not byte-level BPE.
+bool has_byte_fallback(const SortedJson& document);
+// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Special tokens are not found in
+// texts. Throws UserError naming the setting that has no equivalent.
+std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std::string_view origin,
+                                                 std::int64_t min_size);
 // Returns whether a file name ends in .json or .json.gz.
 bool names_bpe(const std::filesystem::path& path);
 // Loads a byte-level BPE tokenizer. From a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json

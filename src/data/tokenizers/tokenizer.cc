@@ -109,7 +109,14 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
-    const std::filesystem::path pieces = path / "tokenizer.model";
+    const std::filesystem::path pieces = path / "tokenizer.model", own = path / "tokenizer.headroom";
+    if (std::filesystem::exists(own, ignored)) {
+      std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(own);
+      // The model may have got more tokens, which other programs write to the tokenizer.json alone.
+      if (tokenizer->vocabulary_size() >= min_size || !std::filesystem::exists(path / "tokenizer.json", ignored)) {
+        return tokenizer;
+      }
+    }
     return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, min_size);
   }
   const MappedFile file(path);

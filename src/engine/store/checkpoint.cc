@@ -13,6 +13,7 @@
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
+#include "headroom/store/huggingface.h"
 #include "stored_tensors.h"
 
 namespace headroom::store {
@@ -179,6 +180,9 @@ void save_checkpoint(const Checkpoint& checkpoint, const fs::path& path, Process
 }
 
 Checkpoint read_unchecked(const fs::path& path) {
+  if (std::error_code ignored; fs::is_directory(path, ignored)) {
+    return import_huggingface(path).checkpoint;
+  }
   const auto file = std::make_shared<const SafetensorsFile>(open_checkpoint(path));
   const std::string origin = path.string();
   Checkpoint checkpoint;
@@ -244,6 +248,9 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
 }
 
 void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std::string& origin) {
+  if (checkpoint.verified) {
+    return;
+  }
   const auto sums = checkpoint.metadata.find(kChecksums);
   if (sums == checkpoint.metadata.end()) {
     log_info("{}: was written without checksums, so damage to its tensors goes unnoticed", origin);

@@ -98,6 +98,9 @@ std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
     }
     return {run_or_checkpoint};
   }
+  if (fs::exists(run_or_checkpoint / "config.json", error)) {
+    return {run_or_checkpoint};  // in Hugging Face's layout
+  }
   const fs::path folder = folder_of_checkpoints(run_or_checkpoint);
   std::vector<fs::path> candidates = list_checkpoints(folder);
   if (candidates.empty()) {

@@ -216,6 +216,57 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: unknown setting hello");
 }
 
+// The ids of transformers' classes, and refusals of what would change them.
+TEST_F(BpeTest, TheFilesNextToAPairCount) {
+  Json tokens = vocabulary();
+  tokens["12"] = 264;
+  tokens["<|endoftext|>"] = 265;
+  tokens["<|padding|>"] = 266;
+  write("vocab.json", tokens.dump());
+  write("merges.txt", "h e\n1 2\n");
+  const auto ids = [&](const std::string& text) { return load_tokenizer(folder_)->encode(text); };
+  const auto refusal = [&] { return user_error_of([&] { load_tokenizer(folder_); }); };
+  EXPECT_EQ(ids("12"), Ids{264});
+  EXPECT_EQ(ids("<|endoftext|>"), Ids{265});
+  EXPECT_NE(ids("<|padding|>"), Ids{266});
+
+  // The class of the model's kind, unless tokenizer_config.json names one.
+  write("config.json", R"({"model_type": "qwen2"})");
+  EXPECT_EQ(ids("12"), (Ids{'1', '2'}));
+  EXPECT_EQ(ids("e\xcc\x81"), ids("\xc3\xa9")) << "composed";
+  write("tokenizer_config.json", R"({"tokenizer_class": "GPT2TokenizerFast"})");
+  EXPECT_EQ(ids("12"), Ids{264});
+  EXPECT_NE(ids("e\xcc\x81"), ids("\xc3\xa9"));
+  write("tokenizer_config.json", R"({"tokenizer_class": "GPTNeoXTokenizer"})");
+  EXPECT_EQ(ids("<|padding|>"), Ids{266});
+  write("tokenizer_config.json", R"({"tokenizer_class": "RobertaTokenizer"})");
+  EXPECT_HAS(refusal(), "tokenizer_config.json: tokenizer_class is RobertaTokenizer");
+  write("tokenizer_config.json", "{}");
+  write("config.json", R"({"model_type": "llama"})");
+  EXPECT_HAS(refusal(), "config.json: model_type is llama");
+  write("config.json", "{}");
+
+  write("added_tokens.json", R"({"<|im_start|>": 267})");
+  EXPECT_EQ(ids("<|im_start|>he"), (Ids{267, 256}));
+  write("added_tokens.json", R"({"<|im_start|>": "x"})");
+  EXPECT_HAS(refusal(), "added_tokens.json: <|im_start|> must be an id");
+  write("added_tokens.json", R"({"<|im_start|>": 300})");
+  EXPECT_HAS(refusal(), "the token \"<|im_start|>\" has the id 300");
+  write("added_tokens.json", "{}");
+  const auto decoder = [&](const std::string& more) {
+    write("tokenizer_config.json",
+          R"({"added_tokens_decoder": {"267": {"content": "<|x|>", "special": true)" + more + "}}}");
+  };
+  decoder("");
+  EXPECT_EQ(ids("<|x|>he"), (Ids{267, 256}));
+  decoder(R"(, "lstrip": true)");
+  EXPECT_HAS(refusal(), "tokenizer_config.json: added_tokens_decoder.267: lstrip is true");
+  write("tokenizer_config.json", R"({"additional_special_tokens": ["<|padding|>"], "eos_token": {"content": "ll"}})");
+  EXPECT_EQ(ids("ll<|padding|>"), (Ids{257, 266}));
+  write("tokenizer_config.json", R"({"add_prefix_space": true})");
+  EXPECT_HAS(refusal(), "tokenizer_config.json: add_prefix_space is true");
+}
+
 TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
   const auto bytes = restore_tokenizer(TokenizerKind::bytes, "", "x");
   const auto bpe = restore_tokenizer(TokenizerKind::bpe, to_tokenizer_json(*bytes), "y");

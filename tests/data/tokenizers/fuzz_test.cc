@@ -57,7 +57,9 @@ TEST_F(TokenizerFuzz, VocabularyAndMerges) {
                                 .dictionary = {"a b", "\n", " ", "\"c\": 4", "{", "}", "#version", "\xff"}};
   fuzz::against(material, 3000, [](const std::string& input) {
     const std::size_t cut = std::min(input.find('\n'), input.size());
-    parse_vocabulary_and_merges(std::string_view(input).substr(0, cut), std::string_view(input).substr(cut), "v", "m");
+    const std::string_view all = input;
+    parse_vocabulary_and_merges(
+        {.vocabulary = all.substr(0, cut), .origin = "v", .merges = all.substr(cut), .merges_origin = "m"}, {});
   });
 }
 

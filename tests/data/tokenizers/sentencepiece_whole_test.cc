@@ -7,6 +7,7 @@
 #include "data/tokens/token_file.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/files.h"
+#include "headroom/core/json.h"
 
 namespace headroom::tokenizers {
 namespace sentencepiece_whole_test {
@@ -119,6 +120,42 @@ TEST_P(WholeTexts, HaveTheIdsOfThePackage) {
     std::string theirs;
     ASSERT_TRUE(theirs_.Decode(std::vector<int>(ids.begin(), ids.end()), &theirs).ok());
     EXPECT_EQ(ours_->decode(ids), theirs);
+  }
+}
+
+class WholeTextsFromJson : public FolderTest {};
+
+TEST_F(WholeTextsFromJson, HaveTheIdsOfTheModel) {
+  for (const char* prefix : {"true", "false"}) {
+    Settings settings = kModels[0].second;
+    settings["add_dummy_prefix"] = prefix;
+    const auto model =
+        restore_tokenizer(TokenizerKind::sentencepiece, serialised_from_file(trained(settings)), "model");
+    const Json json = parse_json(to_tokenizer_json(*model, {.names = {"<unk>", "<s>", "</s>"}}), "json");
+    write("tokenizer.json", json.dump());
+    const auto again = load_tokenizer(folder_);
+    EXPECT_EQ(again->kind(), TokenizerKind::sentencepiece);
+    EXPECT_EQ(again->vocabulary_size(), model->vocabulary_size());
+    EXPECT_EQ(again->begin_id(), model->begin_id());
+    for (const std::string_view text : kHostile) {
+      const Ids ids = model->encode(text);
+      EXPECT_EQ(again->encode(text), ids) << text;
+      EXPECT_EQ(again->decode(ids), model->decode(ids)) << text;
+    }
+    EXPECT_EQ(load_tokenizer(folder_, 400)->vocabulary_size(), 400);
+    const auto refusal = [&](const char* pointer, const Json& value) {
+      Json changed = json;
+      changed[Json::json_pointer(pointer)] = value;
+      write("tokenizer.json", changed.dump());
+      return user_error_of([&] { load_tokenizer(folder_); });
+    };
+    Json merges = json["model"]["merges"];
+    merges.erase(merges.end() - 1);
+    EXPECT_HAS(refusal("/model/merges", merges), "model.merges must have all");
+    EXPECT_HAS(refusal("/normalizer", {{"type", "NFC"}}), "normalizer has the step");
+    EXPECT_HAS(refusal("/pre_tokenizer", {{"type", "ByteLevel"}}), "pre_tokenizer is");
+    EXPECT_HAS(refusal("/added_tokens/0/special", false), "added_tokens must be special");
+    EXPECT_HAS(refusal("/model/dropout", 0.1), "model.dropout is set");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/store/stored_tensors.h"
+#include "folder_test.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
@@ -114,20 +115,13 @@ class HuggingfaceFolder : public testing::Test {
   }
   static std::string shard(std::size_t file) { return fmt::format("model-{}.safetensors", file); }
   std::string refusal() const {
-    try {
-      import_huggingface(path_, kTokenizer);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+    return user_error_of([&] { import_huggingface(path_, kTokenizer); });
   }
   Checkpoint read() const { return import_huggingface(path_, kTokenizer).checkpoint; }
 
   tiny::Folder folder_;
   fs::path path_;
 };
-
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
   const Checkpoint whole = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
@@ -163,7 +157,7 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
     EXPECT_TRUE(tensor.equal(whole.tensors.at(name))) << name;
   }
   rewrite([](auto& tensors) { tensors["lm_head.weight"] = tensors["lm_head.weight"] + 1; });
-  EXPECT_SAYS(refusal(), "tensor \"lm_head.weight\" differs from the embedding");
+  EXPECT_HAS(refusal(), "tensor \"lm_head.weight\" differs from the embedding");
 
   copy("gpt_neox");  // transformers 5 has another name for the head
   const Checkpoint neox = read();
@@ -187,7 +181,7 @@ TEST_F(HuggingfaceFolder, TheRotationBaseMayBeInAnyPlace) {
       set("/rotary_emb_base", "700");
       EXPECT_EQ(read().config.model.attention.of<config::PositionOptions>().rope_base, 700.0) << model << place;
       set("/rotary_emb_base", "701");
-      EXPECT_SAYS(refusal(), "rotary_emb_base contradicts ");
+      EXPECT_HAS(refusal(), "rotary_emb_base contradicts ");
     }
   }
 }
@@ -213,7 +207,7 @@ TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
              {"llama", "num_key_value_heads", "[12, 16], but config.json asks for [24, 16]"}};
   for (const auto& one : all) {
     without(one.model, one.key);
-    EXPECT_SAYS(refusal(), one.says);
+    EXPECT_HAS(refusal(), one.says);
   }
   for (const auto& [model, length] :
        {std::pair{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}, {"gpt_neox", 2048}}) {
@@ -255,53 +249,54 @@ TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
 TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
   const struct {
     const char *model, *pointer, *value, *says;
-  } all[] = {{"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2"},
-             {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
-             {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
-             {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},
-             {"gpt2", "/activation_function", R"("mish")", "activation_function must be"},
-             {"gpt2", "/n_head", "5", "n_head must divide n_embd = 16, got 5"},
-             {"gpt2", "/n_head", "0", "n_head must be a whole number from 1"},
-             {"gpt2", "/n_embd", "1e30", "n_embd must be a whole number from 1"},
-             {"gpt2", "/n_layer", "3", "tensor \"transformer.h.2.ln_1.weight\" is missing"},
-             {"gpt2", "/n_layer", "1", "tensor \"transformer.h.1.attn.c_attn.bias\" has no equivalent"},
-             {"gpt2", "/n_layer", "16777216", "asks for 16777216 layers, but"},
-             {"gpt2", "/n_inner", "25", "has the shape [16, 24], but config.json asks for [16, 25]"},
-             {"gpt2", "/n_inner", "-3", "n_inner must be a whole number"},
-             {"gpt2", "/vocab_size", R"("many")", "vocab_size must be a whole number"},
-             {"gpt2", "/layer_norm_epsilon", "[]", "layer_norm_epsilon must be a number"},
-             {"gpt2", "/tie_word_embeddings", "1", "tie_word_embeddings must be true or false"},
-             {"gpt2", "/tie_word_embeddings", "false", "tensor \"lm_head.weight\" is missing"},
-             {"gpt2", "/quantization_config", "{}", "quantization_config has no equivalent"},
-             {"gpt_neox", "/rope_parameters/rope_type", R"("linear")",
-              "config.json: rope_parameters.rope_type has no equivalent, got \"linear\""},
-             {"gpt_neox", "/rope_parameters/partial_rotary_factor", "0.1", "rope_fraction"},
-             {"gpt_neox", "/rope_parameters/partial_rotary_factor", "1.5",
-              "rope_parameters.partial_rotary_factor must be above 0 and at most 1, got 1.5"},
-             {"llama", "/rope_parameters/rope_theta", "0.5", "rope_parameters.rope_theta must be above 1, got 0.5"},
-             {"gpt_neox", "/rope_parameters", "7", "rope_parameters must be a JSON object"},
-             {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})", "rope_scaling.rope_type has no"},
-             {"llama", "/partial_rotary_factor", "0.5", "partial_rotary_factor has no equivalent, got 0.5"},
-             {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
-             {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
-             {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
-             {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"}};
+  } all[] = {
+      {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2, headroom"},
+      {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
+      {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
+      {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},
+      {"gpt2", "/activation_function", R"("mish")", "activation_function must be"},
+      {"gpt2", "/n_head", "5", "n_head must divide n_embd = 16, got 5"},
+      {"gpt2", "/n_head", "0", "n_head must be a whole number from 1"},
+      {"gpt2", "/n_embd", "1e30", "n_embd must be a whole number from 1"},
+      {"gpt2", "/n_layer", "3", "tensor \"transformer.h.2.ln_1.weight\" is missing"},
+      {"gpt2", "/n_layer", "1", "tensor \"transformer.h.1.attn.c_attn.bias\" has no equivalent"},
+      {"gpt2", "/n_layer", "16777216", "asks for 16777216 layers, but"},
+      {"gpt2", "/n_inner", "25", "has the shape [16, 24], but config.json asks for [16, 25]"},
+      {"gpt2", "/n_inner", "-3", "n_inner must be a whole number"},
+      {"gpt2", "/vocab_size", R"("many")", "vocab_size must be a whole number"},
+      {"gpt2", "/layer_norm_epsilon", "[]", "layer_norm_epsilon must be a number"},
+      {"gpt2", "/tie_word_embeddings", "1", "tie_word_embeddings must be true or false"},
+      {"gpt2", "/tie_word_embeddings", "false", "tensor \"lm_head.weight\" is missing"},
+      {"gpt2", "/quantization_config", "{}", "quantization_config has no equivalent"},
+      {"gpt_neox", "/rope_parameters/rope_type", R"("linear")",
+       "config.json: rope_parameters.rope_type has no equivalent, got \"linear\""},
+      {"gpt_neox", "/rope_parameters/partial_rotary_factor", "0.1", "rope_fraction"},
+      {"gpt_neox", "/rope_parameters/partial_rotary_factor", "1.5",
+       "rope_parameters.partial_rotary_factor must be above 0 and at most 1, got 1.5"},
+      {"llama", "/rope_parameters/rope_theta", "0.5", "rope_parameters.rope_theta must be above 1, got 0.5"},
+      {"gpt_neox", "/rope_parameters", "7", "rope_parameters must be a JSON object"},
+      {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})", "rope_scaling.rope_type has no"},
+      {"llama", "/partial_rotary_factor", "0.5", "partial_rotary_factor has no equivalent, got 0.5"},
+      {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
+      {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
+      {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
+      {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"}};
   for (const auto& one : all) {
     copy(one.model);
     set(one.pointer, one.value);
-    EXPECT_SAYS(refusal(), one.says);
+    EXPECT_HAS(refusal(), one.says);
   }
 }
 
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
   copy("gpt2");
   rewrite([](auto& tensors) { tensors["score.weight"] = at::ones({2, 2}); });
-  EXPECT_SAYS(refusal(), "tensor \"score.weight\" has no equivalent");
+  EXPECT_HAS(refusal(), "tensor \"score.weight\" has no equivalent");
   rewrite([](auto& tensors) {
     tensors.erase("score.weight");
     tensors["transformer.ln_f.bias"] = at::ones({16}, at::kInt);
   });
-  EXPECT_SAYS(refusal(), "tensor \"transformer.ln_f.bias\" has type I32, but must be");
+  EXPECT_HAS(refusal(), "tensor \"transformer.ln_f.bias\" has type I32, but must be");
 
   copy("gpt2");
   rewrite([](auto&) {}, 2);
@@ -310,48 +305,42 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
     Json index = parse_json(good, "index");
     index["weight_map"]["transformer.wte.weight"] = name;
     write_text_file(path_ / "model.safetensors.index.json", index.dump());
-    EXPECT_SAYS(refusal(), "must be in this folder");
+    EXPECT_HAS(refusal(), "must be in this folder");
   }
   Json index = parse_json(good, "index");
   index["weight_map"]["other"] = "model-0.safetensors";
   write_text_file(path_ / "model.safetensors.index.json", index.dump());
-  EXPECT_SAYS(refusal(), "weight_map: model-0.safetensors has no tensor \"other\"");
+  EXPECT_HAS(refusal(), "weight_map: model-0.safetensors has no tensor \"other\"");
   write_text_file(path_ / "model.safetensors.index.json", "{}");
-  EXPECT_SAYS(refusal(), "weight_map must be an object");
+  EXPECT_HAS(refusal(), "weight_map must be an object");
   fs::remove(path_ / "model.safetensors.index.json");
-  EXPECT_SAYS(refusal(), "holds neither model.safetensors nor model.safetensors.index.json");
+  EXPECT_HAS(refusal(), "holds neither model.safetensors nor model.safetensors.index.json");
   fs::remove(path_ / "config.json");
-  EXPECT_SAYS(refusal(), "config.json");
+  EXPECT_HAS(refusal(), "config.json");
 
   copy("gpt2");
   set("/vocab_size", "39");
   rewrite(
       [](auto& tensors) { tensors["transformer.wte.weight"] = tensors["transformer.wte.weight"].narrow(0, 0, 39); });
-  EXPECT_SAYS(refusal(), "has 40 tokens, but vocab_size is 39");
+  EXPECT_HAS(refusal(), "has 40 tokens, but vocab_size is 39");
 
   copy("gpt2");
   rewrite([](auto& tensors) { tensors["transformer.ln_f.bias"][0] = INFINITY; });
-  EXPECT_SAYS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" has values that are not finite");
+  EXPECT_HAS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" has values that are not finite");
 }
 
 TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   const auto says = [&](const std::function<void(config::ModelOptions&)>& change) {
     Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
     change(checkpoint.config.model);
-    try {
-      export_huggingface(checkpoint, folder_ / "out", "run");
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return user_error_of([&] { export_huggingface(checkpoint, folder_ / "out", "run"); });
   };
-  EXPECT_SAYS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
-  EXPECT_SAYS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
-  EXPECT_SAYS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
-  EXPECT_SAYS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
-  EXPECT_SAYS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
-              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by "
-              "model.attention.rope_fraction");
+  EXPECT_HAS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
+  EXPECT_HAS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
+  EXPECT_HAS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
+  EXPECT_HAS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
+  EXPECT_HAS(says([](auto& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
+             "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});
   EXPECT_THROW(export_huggingface(more, folder_ / "out", "run"), UserError);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "data/text/text.h"
+#include "folder_test.h"
 #include "headroom/core/files.h"
 #include "tiny/files.h"
 
@@ -55,12 +56,7 @@ class SpecialTokensTest : public testing::Test {
   void put(const char* name, const Json& json) const { write_text_file(theirs_ / name, json.dump()); }
   Json exported(const char* name) const { return parse_json(read_text_file(back_ / name), name); }
   std::string refusal() const {
-    try {
-      import_huggingface(theirs_);
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "none";
+    return user_error_of([&] { import_huggingface(theirs_); });
   }
 
   tiny::Folder folder_;
@@ -145,7 +141,7 @@ TEST_F(SpecialTokensTest, AllTokensThatEndATextAreFound) {
   put("generation_config.json", {{"eos_token_id", {1, 2}}});
   EXPECT_EQ(ends(), (Ends{1, 2}));
   put("generation_config.json", {{"eos_token_id", 2.5}});
-  EXPECT_NE(refusal().find("generation_config.json: eos_token_id must be"), std::string::npos) << refusal();
+  EXPECT_HAS(refusal(), "generation_config.json: eos_token_id must be");
   put("generation_config.json", Json::object());
   config_.erase("eos_token_id");
   put("config.json", config_);
@@ -160,16 +156,13 @@ TEST_F(SpecialTokensTest, AllTokensThatEndATextAreFound) {
 TEST_F(SpecialTokensTest, WrongTypesAreRefused) {
   config_["eos_token_id"] = "end";
   put("config.json", config_);
-  EXPECT_NE(refusal().find("config.json: eos_token_id must be an id, a list of ids or null, got \"end\""),
-            std::string::npos)
-      << refusal();
+  EXPECT_HAS(refusal(), "config.json: eos_token_id must be an id, a list of ids or null, got \"end\"");
   config_["eos_token_id"] = -1;  // none, as some write it
   put("config.json", config_);
   put("tokenizer_config.json", {{"bos_token", 7}});
-  EXPECT_NE(refusal().find("tokenizer_config.json: bos_token must be a token or null, got 7"), std::string::npos)
-      << refusal();
+  EXPECT_HAS(refusal(), "tokenizer_config.json: bos_token must be a token or null, got 7");
   write_text_file(theirs_ / "tokenizer_config.json", "[]");
-  EXPECT_NE(refusal().find("tokenizer_config.json: must be a JSON object"), std::string::npos) << refusal();
+  EXPECT_HAS(refusal(), "tokenizer_config.json: must be a JSON object");
 }
 
 TEST_F(SpecialTokensTest, ModelsTrainedHereHaveNone) {

@@ -1,6 +1,5 @@
 // The reference cases of tests/tools/golden/cases: every family, every implementation, single and double precision.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include "headroom/core/safetensors.h"
 #include "headroom/nn/routing.h"
 #include "one_thread.h"
+#include "tiny/folder.h"
 #include "tools/golden/golden.h"
 
 namespace headroom::golden {
@@ -50,42 +50,24 @@ const char* fastest(const std::string& name) {
 
 class Cases : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(Cases, Float32Automatic) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::automatic, at::kFloat);
-  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-  EXPECT_EQ(outcome.implementation, fastest(GetParam()));
-}
-
-TEST_P(Cases, Float32Reference) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::reference, at::kFloat);
-  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-  EXPECT_EQ(outcome.implementation, "reference");
-}
-
-TEST_P(Cases, Float32Fused) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::fused, at::kFloat);
-  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-  EXPECT_EQ(outcome.implementation, fastest(GetParam()));
-}
-
-TEST_P(Cases, Float64Automatic) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::automatic, at::kDouble);
-  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-}
-
-TEST_P(Cases, Float64Reference) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::reference, at::kDouble);
-  EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-}
-
-// Fused operators do not support double precision.
-TEST_P(Cases, Float64Fused) {
-  const CaseOutcome outcome = run(GetParam(), Implementation::fused, at::kDouble);
-  if (kWithoutOperators.contains(GetParam())) {
+TEST_P(Cases, InSinglePrecision) {
+  for (const Implementation implementation :
+       {Implementation::automatic, Implementation::reference, Implementation::fused}) {
+    const CaseOutcome outcome = run(GetParam(), implementation, at::kFloat);
     EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
-  } else {
-    EXPECT_NE(outcome.reason.find("float64"), std::string::npos) << outcome_line(outcome);
+    EXPECT_EQ(outcome.implementation, implementation == Implementation::reference ? "reference" : fastest(GetParam()));
   }
+}
+
+TEST_P(Cases, InDoublePrecision) {
+  for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
+    const CaseOutcome outcome = run(GetParam(), implementation, at::kDouble);
+    EXPECT_TRUE(outcome.passed) << outcome_line(outcome);
+  }
+  // Fused operators do not support double precision.
+  const CaseOutcome outcome = run(GetParam(), Implementation::fused, at::kDouble);
+  EXPECT_EQ(outcome.passed, kWithoutOperators.contains(GetParam())) << outcome_line(outcome);
+  EXPECT_TRUE(outcome.passed || outcome.reason.find("float64") != std::string::npos) << outcome_line(outcome);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Cases, ::testing::ValuesIn(cases()), [](const auto& test) {
@@ -114,9 +96,8 @@ at::Tensor tensor_of(const StoredTensor& stored) {
 // A layer whose case gives the slot of each routed expert: the loss must count these slots, whatever the layer's own
 // order is.
 TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
-  const fs::path original = kCases / "moa" / "self_bidirectional",
-                 folder = fs::temp_directory_path() / fmt::format("headroom_slots_{}", ::getpid());
-  fs::create_directories(folder / "moa");
+  const fs::path original = kCases / "moa" / "self_bidirectional";
+  const tiny::Folder folder;
   const SafetensorsFile file(original.string() + ".safetensors");
   const at::Tensor index = tensor_of(file.tensors().at("mid.select.index"));
   const std::int64_t batch = index.size(0), k = index.size(2);
@@ -141,15 +122,14 @@ TEST(GoldenCases, WholeRoutedLayersCountTheGivenSlots) {
     if (given) {
       writer.add("in.slot_index", DType::i32, slots.sizes().vec(), bytes(slots));
     }
-    writer.write(folder / "moa" / "slots.safetensors");
-    write_text_file(folder / "moa" / "slots.json", read_text_file(original.string() + ".json"));
+    writer.write(folder / "slots.safetensors");
+    write_text_file(folder / "slots.json", read_text_file(original.string() + ".json"));
     for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
-      const CaseOutcome outcome = run_cases({folder}, {.implementation = implementation})[0];
+      const CaseOutcome outcome = run_cases({folder.path()}, {.implementation = implementation})[0];
       EXPECT_EQ(outcome.passed, given) << outcome_line(outcome);
       EXPECT_TRUE(given || outcome.worst_tensor == "aux.switch_slots") << outcome_line(outcome);
     }
   }
-  fs::remove_all(folder);
 }
 
 }  // namespace cases_test

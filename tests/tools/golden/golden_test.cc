@@ -1,13 +1,13 @@
 #include "tools/golden/golden.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
+#include "tiny/folder.h"
 
 namespace headroom::golden {
 namespace golden_test {
@@ -16,21 +16,20 @@ namespace fs = std::filesystem;
 
 // A dense layer with one head and one channel on one token: out = x w_v w_o, for any q and k.
 struct OneNumber {
-  fs::path folder = fs::temp_directory_path() / fmt::format("headroom_golden_{}", ::getpid());
-  OneNumber() { fs::create_directories(folder / "dense"); }
-  ~OneNumber() { fs::remove_all(folder); }
+  tiny::Folder folder;
+  fs::path json = folder / "one.json", values = folder / "one.safetensors";
 
   // `more`: additional options, or other values.
   void write(float expected, const std::string& family = "dense", const Json& more = Json::object()) const {
-    const std::map<std::string, float> values = {
+    const std::map<std::string, float> numbers = {
         {"in.x", 3.0F},           {"param.w_q", 0.5F},      {"param.w_k", 0.25F},      {"param.w_v", 2.0F},
         {"param.w_o", -1.0F},     {"out", expected},        {"grad_out", 1.0F},        {"grad.in.x", -2.0F},
         {"grad.param.w_q", 0.0F}, {"grad.param.w_k", 0.0F}, {"grad.param.w_v", -3.0F}, {"grad.param.w_o", 6.0F}};
     SafetensorsWriter writer;
-    for (const auto& [name, value] : values) {
+    for (const auto& [name, value] : numbers) {
       writer.add(name, DType::f32, {1, 1, 1}, std::as_bytes(std::span(&value, 1)));
     }
-    writer.write(folder / "dense" / "one.safetensors");
+    writer.write(values);
     Json meaning = {{"format", 1},
                     {"case", "one"},
                     {"family", family},
@@ -42,7 +41,7 @@ struct OneNumber {
                       {"objective", {{"out", 1.0}, {"loss", 0.0}, {"aux", 0.0}}}}},
                     {"tolerance", {{"out", 1e-5}, {"grad", 2e-5}, {"grad_floor", 0.1}}}};
     meaning["options"].update(more);
-    write_text_file(folder / "dense" / "one.json", meaning.dump());
+    write_text_file(json, meaning.dump());
   }
 };
 
@@ -51,19 +50,19 @@ TEST(Golden, PassesInEveryImplementation) {
   one.write(-6.0F);
   for (const auto& [implementation, name] :
        {std::pair{Implementation::reference, "reference"}, {Implementation::fused, "fused"}}) {
-    const auto outcomes = run_cases({one.folder}, {.implementation = implementation});
+    const auto outcomes = run_cases({one.folder.path()}, {.implementation = implementation});
     ASSERT_EQ(outcomes.size(), 1U);
     EXPECT_TRUE(outcomes[0].passed) << outcome_line(outcomes[0]);
     EXPECT_EQ(outcomes[0].implementation, name);
   }
-  EXPECT_TRUE(run_cases({one.folder / "dense" / "one.json"}, {.dtype = at::kDouble})[0].passed);
-  EXPECT_EQ(outcomes_json(run_cases({one.folder}, {})).at("passed"), 1);
+  EXPECT_TRUE(run_cases({one.json}, {.dtype = at::kDouble})[0].passed);
+  EXPECT_EQ(outcomes_json(run_cases({one.folder.path()}, {})).at("passed"), 1);
 }
 
 TEST(Golden, FailsAndNamesTheTensor) {
   const OneNumber one;
   one.write(-6.001F);
-  const auto outcomes = run_cases({one.folder}, {});
+  const auto outcomes = run_cases({one.folder.path()}, {});
   EXPECT_FALSE(outcomes[0].passed);
   EXPECT_EQ(outcomes[0].worst_tensor, "out");
   EXPECT_GT(outcomes[0].error, outcomes[0].limit);
@@ -73,7 +72,7 @@ TEST(Golden, FailsAndNamesTheTensor) {
 TEST(Golden, FusedIsRefusedWithItsReasonInDouble) {
   const OneNumber one;
   one.write(-6.0F);
-  const auto outcomes = run_cases({one.folder}, {.implementation = Implementation::fused, .dtype = at::kDouble});
+  const auto outcomes = run_cases({one.folder.path()}, {.implementation = Implementation::fused, .dtype = at::kDouble});
   EXPECT_FALSE(outcomes[0].passed);
   EXPECT_NE(outcomes[0].reason.find("float64"), std::string::npos) << outcomes[0].reason;
 }
@@ -83,7 +82,7 @@ TEST(Golden, UnsupportedOptionsAreRefused) {
   const OneNumber one;
   const auto reason = [&](const std::string& family, const Json& more) {
     one.write(-6.0F, family, more);
-    const CaseOutcome outcome = run_cases({one.folder}, {})[0];
+    const CaseOutcome outcome = run_cases({one.folder.path()}, {})[0];
     EXPECT_FALSE(outcome.passed) << more.dump();
     return outcome.reason;
   };
@@ -107,15 +106,15 @@ TEST(Golden, UnsupportedOptionsAreRefused) {
 TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {
   const OneNumber one;
   one.write(-6.0F, "unheard_of");
-  EXPECT_NE(run_cases({one.folder}, {})[0].reason.find("unheard_of"), std::string::npos);
-  write_text_file(one.folder / "dense" / "one.json", "{");
-  EXPECT_FALSE(run_cases({one.folder}, {})[0].passed);
+  EXPECT_NE(run_cases({one.folder.path()}, {})[0].reason.find("unheard_of"), std::string::npos);
+  write_text_file(one.json, "{");
+  EXPECT_FALSE(run_cases({one.folder.path()}, {})[0].passed);
   one.write(-6.0F);
-  fs::resize_file(one.folder / "dense" / "one.safetensors", 100);
-  EXPECT_FALSE(run_cases({one.folder}, {})[0].passed);
+  fs::resize_file(one.values, 100);
+  EXPECT_FALSE(run_cases({one.folder.path()}, {})[0].passed);
   EXPECT_THROW(run_cases({one.folder / "nowhere"}, {}), UserError);
-  fs::remove_all(one.folder / "dense");
-  EXPECT_THROW(run_cases({one.folder}, {}), UserError);
+  fs::remove(one.json);
+  EXPECT_THROW(run_cases({one.folder.path()}, {}), UserError);
 }
 
 }  // namespace golden_test

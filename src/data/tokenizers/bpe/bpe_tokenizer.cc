@@ -231,10 +231,9 @@ std::unique_ptr<Tokenizer> restore_bpe(std::string_view serialised, std::string_
   return std::make_unique<Bpe>(model);
 }
 
-std::unique_ptr<Tokenizer> restore_bpe_pair(std::string_view vocabulary, std::string_view merges,
-                                            std::string_view origin, std::string_view merges_origin,
+std::unique_ptr<Tokenizer> restore_bpe_pair(const PairTexts& texts, const PairSettings& settings,
                                             std::int64_t min_size) {
-  BpeModel model = parse_vocabulary_and_merges(vocabulary, merges, origin, merges_origin);
+  BpeModel model = parse_vocabulary_and_merges(texts, settings);
   model.spare_ids = std::max(model.spare_ids, min_size - std::ssize(model.tokens));
   return std::make_unique<Bpe>(model);
 }

@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "data/tokenizers/bpe/model.h"
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/files/byte_reader.h"
 #include "foundation/core/text/utf8.h"
@@ -32,8 +33,10 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
-      return restore_bpe_pair(text, read_unpacked(merges, kLargestTokenizer), vocabulary.string(), merges.string(),
-                              min_size);
+      const std::string origin = vocabulary.string(), merges_text = read_unpacked(merges, kLargestTokenizer), merges_origin = merges.string();
+      return restore_bpe_pair(
+          {.vocabulary = text, .origin = origin, .merges = merges_text, .merges_origin = merges_origin},
+          read_pair_settings(vocabulary.parent_path()), min_size);
     }
   }
   user_error("{}: is a vocabulary, but neither {} nor {} is next to it", vocabulary.string(), kPairs[0].second,
@@ -70,7 +73,12 @@ std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size)
   std::error_code ignored;
   const fs::path file = fs::is_directory(path, ignored) ? first_file(path) : path;
   const std::string text = read_unpacked(file, kLargestTokenizer);
-  return is_tokenizer_json(text, file) ? restore_bpe(text, file.string(), min_size) : load_pair(file, text, min_size);
+  if (!is_tokenizer_json(text, file)) {
+    return load_pair(file, text, min_size);
+  }
+  const SortedJson document = parse_sorted_json(text, file.string());
+  return has_byte_fallback(document) ? restore_byte_fallback(document, file.string(), min_size)
+                                     : restore_bpe(text, file.string(), min_size);
 }
 
 }  // namespace headroom::tokenizers

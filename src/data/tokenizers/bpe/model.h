@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -35,10 +36,24 @@ struct BpeModel {
 // Parses a tokenizer.json. Throws UserError, prefixed with the origin, for malformed input, for unsupported settings
 // (naming them), and unless the ids are 0 to n-1, each once.
 BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin);
-// Parses GPT-2's pair of files: a JSON object that maps tokens to ids, and lines with the two tokens of each merge. If
-// "<|endoftext|>" is in the vocabulary, it becomes an added token. Throws UserError, prefixed with the origin.
-BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges, std::string_view origin,
-                                     std::string_view merges_origin);
+
+// What the files next to a vocabulary and its merges say about them.
+struct PairSettings {
+  WordPattern pattern = WordPattern::gpt2;
+  bool composes = false;
+  std::vector<AddedToken> added;     // by id
+  std::vector<std::string> special;  // tokens that are matched in texts if the vocabulary has them
+};
+// Reads tokenizer_config.json, special_tokens_map.json, added_tokens.json and the model_type in config.json, all of
+// them optional. Throws UserError naming the file and a setting that is not supported.
+PairSettings read_pair_settings(const std::filesystem::path& folder);
+
+// Parses GPT-2's pair of files: a JSON object that maps tokens to ids, and lines with the two tokens of each merge.
+// Throws UserError, prefixed with the origin.
+struct PairTexts {
+  std::string_view vocabulary, origin, merges, merges_origin;
+};
+BpeModel parse_vocabulary_and_merges(const PairTexts& texts, const PairSettings& settings);
 
 // Writes a tokenizer.json. The output is deterministic, and parse_tokenizer_json() restores the model.
 std::string to_tokenizer_json(const BpeModel& model);

@@ -1,5 +1,6 @@
 // Parses tokenizer.json and GPT-2's pair of files. Both are untrusted input.
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 #include "foundation/core/text/utf8.h"
@@ -329,14 +330,13 @@ BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin) {
   return model;
 }
 
-BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_view merges, std::string_view origin,
-                                     std::string_view merges_origin) {
-  constexpr std::string_view kEndOfText = "<|endoftext|>", kVersion = "#version";
-  const SortedJson tokens = parse_sorted_json(vocabulary, origin);
-  ModelReader reader(origin);
-  reader.vocabulary(Setting(tokens, std::string(origin), "the vocabulary"));
+BpeModel parse_vocabulary_and_merges(const PairTexts& texts, const PairSettings& settings) {
+  constexpr std::string_view kVersion = "#version";
+  const SortedJson tokens = parse_sorted_json(texts.vocabulary, texts.origin);
+  ModelReader reader(texts.origin);
+  reader.vocabulary(Setting(tokens, std::string(texts.origin), "the vocabulary"));
   std::size_t number = 0;
-  merges = without_byte_order_mark(merges);
+  std::string_view merges = without_byte_order_mark(texts.merges);
   while (!merges.empty()) {
     std::string_view line = take_line(merges);
     ++number;
@@ -348,13 +348,23 @@ BpeModel parse_vocabulary_and_merges(std::string_view vocabulary, std::string_vi
     }
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos) {
-      user_error("{}: line {}: must be two tokens with a blank between them", merges_origin, number);
+      user_error("{}: line {}: must be two tokens with a blank between them", texts.merges_origin, number);
     }
-    reader.merge(line.substr(0, blank), line.substr(blank + 1), fmt::format("{}: line {}", merges_origin, number));
+    reader.merge(line.substr(0, blank), line.substr(blank + 1),
+                 fmt::format("{}: line {}", texts.merges_origin, number));
   }
-  if (const std::int32_t id = reader.find(std::string(kEndOfText)); id >= 0) {
-    reader.added({.id = id, .content = std::string(kEndOfText), .normalised = false, .special = true});
+  std::set<std::int32_t> matched;
+  for (const AddedToken& token : settings.added) {
+    reader.added(token);
+    matched.insert(token.id);
   }
+  for (const std::string& token : settings.special) {
+    if (const std::int32_t id = reader.find(token); id >= 0 && matched.insert(id).second) {
+      reader.added({.id = id, .content = token, .normalised = false, .special = true});
+    }
+  }
+  reader.model().pattern = settings.pattern;
+  reader.model().composes = settings.composes;
   return std::move(reader).finish();
 }
 

@@ -238,6 +238,30 @@ SentencePieceModel parse_sentencepiece(std::string_view model) {
   return parsed;
 }
 
+std::string serialise(const SentencePieceModel& model) {
+  constexpr std::uint64_t kBpe = 2, kByteFallback = 35;
+  const auto varint_field = [](std::uint64_t number, std::uint64_t value) {
+    return serialised_varint(number << 3) + serialised_varint(value);
+  };
+  std::string bytes;
+  bool has_bytes = false;
+  for (const VocabularyPiece& piece : model.pieces) {
+    std::string score(sizeof piece.score, '\0');
+    std::memcpy(score.data(), &piece.score, sizeof piece.score);
+    constexpr std::uint64_t kScoreTag = 2 << 3 | 5;  // fixed32
+    bytes += bytes_field(kPiece, bytes_field(1, piece.text) + serialised_varint(kScoreTag) + score +
+                                     varint_field(3, static_cast<std::uint64_t>(piece.type)));
+    has_bytes = has_bytes || piece.type == PieceType::byte;
+  }
+  bytes += bytes_field(kTraining, varint_field(3, model.is_bpe ? kBpe : 1) + varint_field(4, model.pieces.size()) +
+                                      varint_field(24, model.blank_is_suffix ? 1 : 0) +
+                                      varint_field(kByteFallback, has_bytes ? 1 : 0));
+  return bytes + bytes_field(kNormalizer, bytes_field(1, "identity") + bytes_field(kCharacterMap, model.character_map) +
+                                              varint_field(3, model.adds_dummy_prefix ? 1 : 0) +
+                                              varint_field(4, model.removes_extra_blanks ? 1 : 0) +
+                                              varint_field(5, model.escapes_blanks ? 1 : 0));
+}
+
 Lines lines_of(std::string_view serialised) {
   return serialised.ends_with(marker()) ? Lines::whole_text : Lines::separate;
 }

@@ -31,6 +31,9 @@ struct SentencePieceModel {
 // Never throws: for malformed input, returns the part that could be parsed.
 SentencePieceModel parse_sentencepiece(std::string_view model);
 
+// Returns a model that parse_sentencepiece() parses. `required_characters` is left out.
+std::string serialise(const SentencePieceModel& model);
+
 // Returns false unless the model is a protocol buffer message whose normalisation tables are in bounds. SentencePiece
 // trusts these tables, so a corrupt one makes it read out of bounds; it checks the rest of the model itself.
 bool is_safe_model(std::string_view model);

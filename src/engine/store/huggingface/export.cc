@@ -166,6 +166,7 @@ void export_tokenizer(const tokenizers::Tokenizer& tokenizer, std::int64_t conte
   if (const std::string json = tokenizers::to_tokenizer_json(tokenizer, special); !json.empty()) {
     write_text_file(folder / "tokenizer.json", json);
     settings["tokenizer_class"] = "PreTrainedTokenizerFast";
+    settings["model_input_names"] = {"input_ids", "attention_mask"};
   }
   if (tokenizer.kind() == config::TokenizerKind::sentencepiece) {
     write_text_file(folder / "tokenizer.model", tokenizers::to_sentencepiece_model(tokenizer));

@@ -15,6 +15,8 @@
 namespace headroom::store {
 namespace {
 
+constexpr const char* kOwnKind = "headroom";  // the model_type of HeadroomForCausalLM
+
 // The safetensors files of a folder as one set of tensors.
 class ModelFolder {
  public:
@@ -121,10 +123,10 @@ const Architecture& architecture_of(const Settings& settings) {
       if (one == kind) {
         return *architecture;
       }
-      known += (known.empty() ? "" : ", ") + std::string(one);
+      known += std::string(one) + ", ";
     }
   }
-  settings.refuse("model_type", "must be one of " + known);
+  settings.refuse("model_type", fmt::format("must be one of {}{}", known, kOwnKind));
 }
 
 // The names of tensors in a folder: without the prefix if it contains a base model, and with the head's other name if
@@ -207,6 +209,50 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
   return tokenizer;
 }
 
+// Reads the options and parameters of a model that transformers implements.
+void read_theirs(const Settings& settings, const ModelFolder& files, Checkpoint& checkpoint) {
+  const Architecture& architecture = architecture_of(settings);
+  config::ModelOptions& model = checkpoint.config.model;
+  model = architecture.read(settings);
+  config::check(model, settings.origin());
+  if (model.n_layers > std::ssize(files.names())) {
+    user_error("{}: asks for {} layers, but {} has only {} tensors", settings.origin(), model.n_layers, files.origin(),
+               files.names().size());
+  }
+  const TensorNames names(files, architecture.names());
+  std::vector<Mapping> mappings = architecture.mappings(model);
+  checkpoint.tensors = read_parameters(files, mappings, names);
+  drop_tied_head(files, checkpoint.tensors, model, mappings);
+  require_all_used(files, mappings, names, architecture);
+}
+
+// Reads the options and parameters that HeadroomForCausalLM.save_pretrained() wrote.
+void read_own(const Settings& settings, const SortedJson& document, const ModelFolder& files, Checkpoint& checkpoint) {
+  const auto list = document.find("settings");
+  if (list == document.end() || !list->is_array() ||
+      !std::all_of(list->begin(), list->end(), [](const SortedJson& one) { return one.is_string(); })) {
+    settings.refuse("settings", "must be a list of settings");
+  }
+  for (const SortedJson& one : *list) {
+    const std::string setting = one.get<std::string>();
+    if (!setting.starts_with("model.")) {
+      settings.refuse("settings", fmt::format("holds {}, which is not a key of [model]", setting));
+    }
+    config::set_key(checkpoint.config, setting, settings.place("settings"));
+  }
+  config::check(checkpoint.config.model, files.origin());
+  const auto shapes = models::make_model(checkpoint.config.model, 0, at::TensorOptions(at::kFloat).device(at::kMeta));
+  for (const nn::Parameter& parameter : shapes->parameters().in_creation_order()) {
+    const std::string name = "model." + parameter.name;
+    checkpoint.tensors[name] = files.at(name, parameter.tensor.sizes().vec()).to(at::kFloat, false, /*copy=*/true);
+  }
+  for (const std::string& name : files.names()) {
+    if (!checkpoint.tensors.contains(name)) {
+      user_error("{}: tensor \"{}\" has no equivalent", files.origin(), name);
+    }
+  }
+}
+
 bool was_trained_here(const std::filesystem::path& folder) {
   std::error_code ignored;
   return std::filesystem::exists(folder / kWeightsFile, ignored) &&
@@ -225,27 +271,20 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
   const SortedJson document = parse_sorted_json(read_text_file(path), path.string());
   const Settings settings(document, path.string());
   settings.require("quantization_config", false);
-  const Architecture& architecture = architecture_of(settings);
-
   Imported imported;
   imported.kind = settings.text("model_type", "");
+  const bool own = imported.kind == kOwnKind;
   config::Config& config = imported.checkpoint.config;
-  config.model = architecture.read(settings);
-  config::check(config.model, path.string());
-
-  const ModelFolder files(folder);
-  if (config.model.n_layers > std::ssize(files.names())) {
-    user_error("{}: asks for {} layers, but {} has only {} tensors", path.string(), config.model.n_layers,
-               files.origin(), files.names().size());
+  if (own) {
+    read_own(settings, document, ModelFolder(folder), imported.checkpoint);
+  } else {
+    read_theirs(settings, ModelFolder(folder), imported.checkpoint);
   }
-  const TensorNames names(files, architecture.names());
-  std::vector<Mapping> mappings = architecture.mappings(config.model);
-  imported.checkpoint.tensors = read_parameters(files, mappings, names);
-  drop_tied_head(files, imported.checkpoint.tensors, config.model, mappings);
-  require_all_used(files, mappings, names, architecture);
-
+  imported.checkpoint.verified = true;  // there are no checksums
   imported.checkpoint.tokenizer = read_tokenizer(tokenizer.empty() ? folder : tokenizer, config.model);
-  if (!was_trained_here(folder)) {
+  const auto is_set = [&](const char* key) { return settings.has(key); };
+  const bool has_special = own ? is_set("bos_token_id") || is_set("eos_token_id") : !was_trained_here(folder);
+  if (has_special) {
     store_special_tokens(read_special_tokens(folder, document, *imported.checkpoint.tokenizer), imported.checkpoint);
   }
   config.tokenizer.kind = imported.checkpoint.tokenizer->kind();

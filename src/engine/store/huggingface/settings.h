@@ -19,6 +19,7 @@ class Settings {
 
   // Throws UserError "<origin>: <place><key> <why>, got <value>".
   [[noreturn]] void refuse(const std::string& key, std::string_view why) const;
+  const std::string& origin() const { return origin_; }
   std::string place(const std::string& key) const { return place_ + key; }  // the key as named in messages
   // Whether the key has a value other than null.
   bool has(const std::string& key) const;

@@ -207,6 +207,7 @@ SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer) {
     case config::TokenizerKind::sentencepiece:
       name("bos_token", "<s>");
       name("eos_token", "</s>");
+      name("pad_token", "</s>");
       name("unk_token", "<unk>");
       tokens.tokenizer["split_special_tokens"] = true;  // "<s>" in a text is not the special token
       break;
@@ -216,6 +217,7 @@ SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer) {
           tokenizer.kind() == config::TokenizerKind::bytes ? std::string(1, '\0') : std::string("<|endoftext|>");
       name("bos_token", none);
       name("eos_token", none);
+      name("pad_token", none);
       break;
     }
     case config::TokenizerKind::words:

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
-#include "headroom/store/huggingface.h"
 #include "headroom/store/open_model.h"
 #include "training/train/step/state.h"
 
@@ -157,12 +155,7 @@ tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, c
     config.tokenizer.source_model.clear();
   }
   try {
-    tasks::TaskData data = task.open(config, cache);
-    const SafetensorsFile checkpoint(file);
-    if (const auto found = checkpoint.metadata().find(store::kSpecialTokens); found != checkpoint.metadata().end()) {
-      data.special_tokens = found->second;
-    }
-    return data;
+    return task.open(config, cache);
   } catch (const UserError& error) {
     std::string text = error.what();
     if (const std::size_t at = text.find(kHere); at != std::string::npos) {

@@ -17,6 +17,7 @@
 #include "headroom/core/json.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
+#include "headroom/store/huggingface.h"
 #include "initial_parameters.h"
 #include "machine.h"
 #include "resume.h"
@@ -279,6 +280,11 @@ TrainResult train(const TrainRequest& request) {
                : open_data_with(task, config, resumed ? resumed->file : initial->file, request.cache);
   });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
+  if (resumed || initial) {
+    const store::Checkpoint& before = resumed ? resumed->checkpoint : initial->checkpoint;
+    const auto special = before.metadata.find(store::kSpecialTokens);
+    data.special_tokens = special == before.metadata.end() ? "" : special->second;
+  }
   if (resumed) {
     check_data(resumed->checkpoint, data.training->identity(), resumed->file.string());
   }

@@ -1,0 +1,154 @@
+// What the files next to a vocabulary and its merges add to them, as transformers reads them: the class of the
+// tokenizer decides the pre-tokenizer and the special tokens.
+#include <algorithm>
+#include <map>
+
+#include "headroom/core/error.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
+#include "model.h"
+
+namespace headroom::tokenizers {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TokenizerClass {
+  std::string_view name, model_type;
+  WordPattern pattern;
+  bool composes;
+  std::string_view padding;  // its pad_token by default; empty: none
+};
+constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", WordPattern::gpt2, false, ""},
+                                       {"GPTNeoXTokenizer", "gpt_neox", WordPattern::gpt2, true, "<|padding|>"},
+                                       {"Qwen2Tokenizer", "qwen2", WordPattern::qwen2, true, "<|endoftext|>"}};
+
+// Returns an empty object if there is no such file.
+SortedJson object_in(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    return SortedJson::object();
+  }
+  SortedJson document = parse_sorted_json(read_text_file(path), path.string());
+  if (!document.is_object()) {
+    user_error("{}: must be a JSON object, got {}", path.string(), document.type_name());
+  }
+  return document;
+}
+
+std::string text_at(const SortedJson& document, const char* key) {
+  const auto found = document.find(key);
+  return found != document.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+// Returns the class that tokenizer_config.json names or, without a name, that of the model in config.json.
+const TokenizerClass& class_of(const SortedJson& settings, const fs::path& folder) {
+  std::string name = text_at(settings, "tokenizer_class");
+  if (name.ends_with("Fast")) {
+    name.resize(name.size() - 4);
+  }
+  const bool names_none = name.empty() || name == "PreTrainedTokenizer" || name == "TokenizersBackend";
+  const std::string kind = names_none ? text_at(object_in(folder / "config.json"), "model_type") : "";
+  if (names_none && kind.empty()) {
+    return kClasses[0];
+  }
+  for (const TokenizerClass& known : kClasses) {
+    if (names_none ? kind == known.model_type : name == known.name) {
+      return known;
+    }
+  }
+  user_error("{}: {} is {}, whose vocabulary and merges are not supported; save the tokenizer as a tokenizer.json",
+             (folder / (names_none ? "config.json" : "tokenizer_config.json")).string(),
+             names_none ? "model_type" : "tokenizer_class", names_none ? kind : name);
+}
+
+// Returns the text of a token, which is a string or an object. Throws UserError if it absorbs blanks or matches whole
+// words only.
+std::string content_of(const SortedJson& token, const std::string& place) {
+  const SortedJson& content = token.is_object() && token.contains("content") ? token.at("content") : token;
+  if (!content.is_string()) {
+    user_error("{} must be a token, got {}", place, token.dump());
+  }
+  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
+    if (token.is_object() && token.value(flag, SortedJson()) == true) {
+      user_error("{}: {} is true for \"{}\", which is not supported", place, flag, content.get<std::string>());
+    }
+  }
+  return content.get<std::string>();
+}
+
+std::int32_t id_of(const SortedJson& id, const std::string& place) {
+  if (!id.is_number_unsigned() || id.get<std::uint64_t>() > INT32_MAX) {
+    user_error("{} must be an id from 0 to 2147483647, got {}", place, id.dump());
+  }
+  return id.get<std::int32_t>();
+}
+
+// The special tokens that the class has by default, or that the files name instead.
+std::vector<std::string> special_tokens(const TokenizerClass& kind, const SortedJson& map, const SortedJson& settings,
+                                        const fs::path& folder) {
+  constexpr std::string_view kEnd = "<|endoftext|>";
+  std::map<std::string, std::string> named = {
+      {"unk_token", std::string(kEnd)}, {"eos_token", std::string(kEnd)}, {"pad_token", std::string(kind.padding)}};
+  std::vector<std::string> all;
+  for (const auto& [document, file] :
+       {std::pair{&map, "special_tokens_map.json"}, {&settings, "tokenizer_config.json"}}) {
+    const auto place = [&, name = file](const char* key) {
+      return fmt::format("{}: {}", (folder / name).string(), key);
+    };
+    for (const char* key :
+         {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+      if (const auto found = document->find(key); found != document->end()) {
+        named[key] = found->is_null() ? "" : content_of(*found, place(key));
+      }
+    }
+    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+      if (const auto found = document->find(key); found != document->end()) {
+        for (const SortedJson& token : *found) {
+          all.push_back(content_of(token, place(key)));
+        }
+      }
+    }
+  }
+  for (const auto& [key, token] : named) {
+    all.push_back(token);
+  }
+  return all;
+}
+
+}  // namespace
+
+PairSettings read_pair_settings(const fs::path& folder) {
+  const fs::path settings_file = folder / "tokenizer_config.json", added_file = folder / "added_tokens.json";
+  const SortedJson settings = object_in(settings_file);
+  const TokenizerClass& kind = class_of(settings, folder);
+  if (settings.value("add_prefix_space", SortedJson()) == true) {
+    user_error("{}: add_prefix_space is true, but a blank put in front of texts is not supported",
+               settings_file.string());
+  }
+  PairSettings pair{.pattern = kind.pattern, .composes = kind.composes};
+  pair.special = special_tokens(kind, object_in(folder / "special_tokens_map.json"), settings, folder);
+  const auto is_special = [&](const std::string& token) {
+    return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();
+  };
+  std::map<std::int32_t, AddedToken> added;
+  for (const auto& [token, id] : object_in(added_file).items()) {
+    const std::int32_t number = id_of(id, fmt::format("{}: {}", added_file.string(), token));
+    added[number] = {.id = number, .content = token, .normalised = !is_special(token), .special = is_special(token)};
+  }
+  if (const auto found = settings.find("added_tokens_decoder"); found != settings.end() && found->is_object()) {
+    for (const auto& [key, token] : found->items()) {
+      const std::string place = fmt::format("{}: added_tokens_decoder.{}", settings_file.string(), key);
+      const std::int32_t id = id_of(SortedJson::parse(key, nullptr, /*allow_exceptions=*/false), place);
+      const bool special = token.is_object() && token.value("special", SortedJson()) == true;
+      const bool normalised = token.is_object() && token.value("normalized", SortedJson(!special)) == true;
+      added[id] = {.id = id, .content = content_of(token, place), .normalised = normalised, .special = special};
+    }
+  }
+  for (auto& [id, token] : added) {
+    pair.added.push_back(std::move(token));
+  }
+  return pair;
+}
+
+}  // namespace headroom::tokenizers
