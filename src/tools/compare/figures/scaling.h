@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "statistics.h"
+
 namespace headroom::compare {
 
 struct ComparedRun;
@@ -38,6 +40,10 @@ struct ScaledModel {
   std::vector<double> losses = {};  // validation loss of each seed, nats
   double loss() const;              // geometric mean over the seeds
   std::optional<Saving> saving = {};
+  // By how much the loss is lower than that of the first family's model of the same rank in compute, in nats, with its
+  // interval over the seeds (a single seed: low and high are the mean). Not set for the first family, nor for families
+  // with another number of models.
+  std::optional<Interval> improvement = {};
 };
 
 struct ScaledFamily {

@@ -102,6 +102,9 @@ Json as_json(const ScaledFamily& family) {
   for (const ScaledModel& model : family.models) {
     json["models"].push_back(
         {{"name", model.name}, {"flops", model.flops}, {"loss", model.loss()}, {"saving", as_json(model.saving)}});
+    const std::optional<Interval>& lower = model.improvement;
+    json["models"].back()["improvement"] =
+        lower ? Json{{"mean", lower->mean}, {"low", lower->low}, {"high", lower->high}} : Json();
   }
   const bool fitted = family.unfitted.empty();
   json["coefficient"] = fitted ? Json(family.law.coefficient) : Json();
