@@ -211,8 +211,10 @@ def wait_for(window, condition):
 def test_live(trained, composed):
     with Server(trained, composed) as server, browser.Browser() as window:
         window.open(server.url + "/inspect")
-        wait_for(window, "document.getElementById('typed')")
-        window.evaluate("document.getElementById('typed').focus()")
+        # A sample that fits the context of 16 bytes; typing replaces it.
+        wait_for(window, "inspector.page.tokens.join('') === 'The cat sat.'")
+        window.evaluate("inspector.drawn()")
+        assert window.evaluate("document.activeElement.id") == "typed"
         window.send("Input.insertText", text="the head")
         wait_for(window, "inspector.page.tokens.length === 8")
         window.evaluate("inspector.drawn()")

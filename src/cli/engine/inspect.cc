@@ -132,13 +132,16 @@ int run(const Inspect& command, const EngineRequest& request) {
 int run(const Analyse& command, const EngineRequest& request) {
   catch_interrupts();
   analyse::check_output_folder(command.out, command.force);
-  const analyse::AnalyseRequest job{
-      .what = command.what, .text = {.text = command.text, .data = command.file}, .command = request.command_line};
+  const analyse::AnalyseRequest job{.what = command.what,
+                                    .text = {.text = command.text, .data = command.file},
+                                    .command = request.command_line,
+                                    .samples = command.samples,
+                                    .key = command.key};
   const std::vector<ModelChoice> choices = choices_of(command.models);
   for (const ModelChoice& choice : choices) {
     const std::filesystem::path file = store::find_checkpoint(choice.run);
     const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
-    analyse::require_analyses(command.what, checkpoint.config.model, file.string());
+    analyse::require_analyses(job, checkpoint.config.model, file.string());
   }
   std::vector<analyse::ModelFindings> all;
   for (const ModelChoice& choice : choices) {

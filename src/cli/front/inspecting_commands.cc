@@ -41,6 +41,18 @@ void add_analyse(Program& program) {
            "model)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      .add_option("--samples", options->samples,
+                  "sample texts of the analyses that average over samples (default: 8 of rank, 4 of composition and "
+                  "mixture)")
+      ->check(whole_number(1))
+      ->type_name("N");
+  command
+      .add_option("--key", options->key,
+                  "composition: position of the key of the pair that is shown, from 0 (default: the one whose weight "
+                  "changes most); the query is the last token")
+      ->check(whole_number(0))
+      ->type_name("N");
   add_checkpoints(command, options->models.checkpoints,
                   "all: every checkpoint of the runs, oldest first (default: the newest of each run)");
   add_out(command, options->out, "folder for analysis.json, report.html and analysis.safetensors", "DIR");

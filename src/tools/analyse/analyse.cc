@@ -77,11 +77,13 @@ std::set<std::int64_t> spread(std::int64_t n, std::int64_t available) {
 }
 
 // The samples of an analysis do not depend on which other analyses run.
-void run_samples(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputText& text) {
+void run_samples(std::vector<RunningAnalysis>& all, const ModelRunner& runner, const InputText& text,
+                 std::int64_t replacement) {
   std::vector<std::set<std::int64_t>> wanted;
   std::set<std::int64_t> any;
   for (const RunningAnalysis& one : all) {
-    wanted.push_back(spread(one.analysis->samples(), text.samples()));
+    const std::int64_t own = one.analysis->samples();
+    wanted.push_back(spread(own > 1 && replacement > 0 ? replacement : own, text.samples()));
     any.insert(wanted.back().begin(), wanted.back().end());
   }
   if (any.empty()) {
@@ -126,11 +128,11 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
-// Returns the requested analyses in the order of the page; if `what` is empty, all that apply to the model.
-std::vector<const AnalysisKind*> select_analyses(const std::vector<std::string>& what, const config::ModelOptions& o,
+// Returns the requested analyses in the order of the page; if none is requested, all that are useful for the model.
+std::vector<const AnalysisKind*> select_analyses(const AnalyseRequest& request, const config::ModelOptions& o,
                                                  const std::string& model) {
   std::vector<const AnalysisKind*> all;
-  for (const std::string& name : what) {
+  for (const std::string& name : request.what) {
     const auto found = analysis_kinds().find(name);
     if (found == analysis_kinds().end()) {
       const std::string meant = nearest(name, names_of_all());
@@ -143,9 +145,14 @@ std::vector<const AnalysisKind*> select_analyses(const std::vector<std::string>&
     all.push_back(&found->second);
   }
   for (const auto& [name, kind] : analysis_kinds()) {
-    if (what.empty() && kind.refusal(o).empty()) {
+    const bool useful = kind.refusal(o).empty() && (kind.by_default == nullptr || kind.by_default(o));
+    if (request.what.empty() && useful) {
       all.push_back(&kind);
     }
+  }
+  if (request.key && std::none_of(all.begin(), all.end(), [](const auto* one) { return one->name == "composition"; })) {
+    user_error("analyse: --key: needs composition, which is not among the analyses of {}; add it to --what",
+               printable(model));
   }
   std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->order < b->order; });
   all.erase(std::unique(all.begin(), all.end()), all.end());
@@ -162,16 +169,21 @@ AnalysisRegistration::AnalysisRegistration(const AnalysisKind& kind) {
   registered().emplace(kind.name, kind);
 }
 
-void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
-                      const std::string& model) {
-  select_analyses(what, options, model);
+void require_analyses(const AnalyseRequest& request, const config::ModelOptions& options, const std::string& model) {
+  select_analyses(request, options, model);
 }
 
 ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
   const ModelRunner runner(opened);
   std::vector<RunningAnalysis> all;
-  for (const AnalysisKind* kind : select_analyses(request.what, opened.config().model, opened.name)) {
-    all.push_back({.kind = kind, .analysis = kind->make(runner)});
+  for (const AnalysisKind* kind : select_analyses(request, opened.config().model, opened.name)) {
+    all.push_back({.kind = kind, .analysis = kind->make(runner, request)});
+  }
+  if (request.samples > 0 &&
+      std::none_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 1; })) {
+    user_error(
+        "analyse: --samples: no analysis of {} averages over samples; add rank, composition or mixture to --what",
+        printable(opened.name));
   }
   const bool needs_samples =
       std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 0; });
@@ -185,7 +197,7 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
         log_info("analyse: --text: attention maps show the first {} of {} tokens", first, text->tokens());
       }
     }
-    run_samples(all, runner, *text);
+    run_samples(all, runner, *text, request.samples);
     run_all_text(all, runner, *text);
   }
   ModelFindings result{.name = opened.name, .step = opened.checkpoint.step, .analyses = {}};

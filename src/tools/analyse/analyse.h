@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -39,7 +40,8 @@ class Analysis {
  public:
   virtual ~Analysis() = default;
   // The number of sample sequences to run one by one. Pair values [H, T, S] are available only in these passes. The
-  // first sample is the start of the text; the others are evenly spaced.
+  // first sample is the start of the text; the others are evenly spaced. AnalyseRequest::samples replaces a number
+  // above 1.
   virtual std::int64_t samples() const { return 0; }
   // Whether to run the whole text, several sequences in a batch.
   virtual bool wants_all_text() const { return false; }
@@ -52,21 +54,33 @@ class Analysis {
   virtual Findings finish(const ModelRunner& runner) = 0;
 };
 
+struct AnalyseRequest {
+  std::vector<std::string> what = {};  // names of analyses; empty: all that are useful for the model
+  TextInput text = {};
+  std::string command = {};  // the command line, for the report
+  std::int64_t samples = 0;  // replaces the number of samples of analyses that average over samples; 0: theirs
+  std::optional<std::int64_t> key = {};  // composition: position of the key of the pair that is shown
+};
+
 struct AnalysisKind {
   std::string_view name;   // as in --what
   int order;               // position on the page, ascending
   std::string_view about;  // one sentence for the page
   // Returns the reason why the analysis does not apply to these options; empty if it applies.
   std::string (*refusal)(const config::ModelOptions& options);
-  std::unique_ptr<Analysis> (*make)(const ModelRunner& runner);
+  std::unique_ptr<Analysis> (*make)(const ModelRunner& runner, const AnalyseRequest& request);
+  // Whether to run the analysis if --what is not given; null: whenever it applies.
+  bool (*by_default)(const config::ModelOptions& options) = nullptr;
 };
 
 template <class T>
-std::unique_ptr<Analysis> make_analysis(const ModelRunner& runner) {
+std::unique_ptr<Analysis> make_analysis(const ModelRunner& runner, const AnalyseRequest& request) {
   if constexpr (std::is_default_constructible_v<T>) {
     return std::make_unique<T>();
-  } else {
+  } else if constexpr (std::is_constructible_v<T, const ModelRunner&>) {
     return std::make_unique<T>(runner);
+  } else {
+    return std::make_unique<T>(runner, request);
   }
 }
 
@@ -78,24 +92,17 @@ class AnalysisRegistration {
   explicit AnalysisRegistration(const AnalysisKind& kind);
 };
 
-struct AnalyseRequest {
-  std::vector<std::string> what;  // names of analyses; empty: all that apply to the model
-  TextInput text;
-  std::string command;  // the command line, for the report
-};
-
 struct ModelFindings {
   std::string name;  // of the run or checkpoint
   std::int64_t step = 0;
   std::vector<std::pair<const AnalysisKind*, Findings>> analyses;
 };
 
-// Checks `what` before any data is read. Throws UserError if an analysis is unknown or does not apply to these options;
-// `model` names the model in the message.
-void require_analyses(const std::vector<std::string>& what, const config::ModelOptions& options,
-                      const std::string& model);
+// Checks the request before any data is read. Throws UserError if an analysis is unknown or does not apply to these
+// options, or if no analysis has a key to show; `model` names the model in the message.
+void require_analyses(const AnalyseRequest& request, const config::ModelOptions& options, const std::string& model);
 
-// Throws UserError if require_analyses() does or if the text cannot be read.
+// Throws UserError if require_analyses() does, if the text cannot be read, or if it has no such key.
 ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request);
 
 // Writes analysis.json, report.html and analysis.safetensors to the folder `out`. Returns the document of

@@ -10,6 +10,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 
 #include "analyse.h"
@@ -24,7 +26,120 @@ namespace {
 constexpr std::int64_t kCircuitTokens = 24;
 constexpr std::int64_t kTopTokens = 10;
 constexpr std::int64_t kAnswerContext = 128;  // maximum number of tokens before the answer
-constexpr std::int64_t kSteps = 20;           // integration steps
+
+// Integrated gradients end if the contributions of a layer sum to its effect within kTolerance of the effect, or within
+// kRounding nats. Errors of sections may cancel in this sum; their magnitudes must be within ten times as much.
+constexpr double kTolerance = 0.01, kRounding = 1e-5;
+// The narrowest section of the path. Where tokens are routed, the path has jumps, at which the routing changes.
+constexpr double kNarrowest = 1.0 / (1 << 20), kNarrowestRouted = 1.0 / (1 << 6);
+constexpr std::int64_t kLeastGradients = 16, kMostGradients = 512;
+
+// Returns ln p(answer | before).
+at::Tensor log_probability(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
+                           nn::Observer& observer) {
+  return runner.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
+}
+
+// What a path is integrated for: ln p(answer | input), as a function of a layer's head outputs, the value `value`.
+struct PathTarget {
+  const InputBatch& input;
+  std::int64_t answer;
+  std::string value;
+};
+
+// Integrated gradients along the straight path from 0 to a layer's head outputs `o` [1, H, T, w], by the midpoint rule
+// over sections. The log-probabilities at the ends of a section give the exact sum of its contributions and hence its
+// error; the section with the largest error is halved until the errors are small enough. The errors of sections that
+// are too narrow to halve are jumps.
+class HeadPath {
+ public:
+  HeadPath(const ModelRunner& runner, PathTarget target, const at::Tensor& o, double full)
+      : runner_(runner), target_(std::move(target)), o_(o) {
+    const at::NoGradGuard no_graph;
+    Replacer off({});
+    off.instead[target_.value] = at::zeros({1});
+    const double without = log_probability(runner_, target_.input, target_.answer, off).item<double>();
+    effect_ = full - without;
+    sections_.push_back(section(0.0, 1.0, without, full));
+  }
+
+  void integrate() {
+    const double most = std::max(kTolerance * std::abs(effect_), kRounding);
+    while (gradients_ < kMostGradients) {
+      stop_if_interrupted();
+      double error = 0.0, magnitude = 0.0;
+      Section* worst = nullptr;
+      for (Section& one : sections_) {
+        if (is_wide(one)) {
+          error += one.error;
+          magnitude += std::abs(one.error);
+          worst = worst == nullptr || std::abs(one.error) > std::abs(worst->error) ? &one : worst;
+        }
+      }
+      const bool precise = std::abs(error) <= most && magnitude <= 10.0 * most;
+      if (worst == nullptr || (precise && gradients_ >= kLeastGradients)) {
+        return;
+      }
+      const Section whole = *worst;
+      const double middle = (whole.from + whole.to) / 2.0;
+      *worst = section(whole.from, middle, whole.at_from, whole.at_middle);
+      sections_.push_back(section(middle, whole.to, whole.at_middle, whole.at_to));
+    }
+  }
+
+  // The change of the log-probability from 0 to the head outputs.
+  double effect() const { return effect_; }
+  std::int64_t gradients() const { return gradients_; }
+  // The part of the effect that no gradient sees, because the routing changes along the path.
+  double jumps() const {
+    return std::accumulate(sections_.begin(), sections_.end(), 0.0,
+                           [&](double sum, const Section& one) { return sum + (is_wide(one) ? 0.0 : one.error); });
+  }
+  at::Tensor contributions() const {  // [H, T]
+    at::Tensor sum;
+    for (const Section& one : sections_) {
+      add_to(sum, one.contributions);
+    }
+    return sum;
+  }
+
+ private:
+  struct Section {
+    double from, to;  // fractions of the path
+    double at_from, at_middle, at_to;
+    at::Tensor contributions;
+    double error;
+  };
+
+  bool is_wide(const Section& one) const {
+    return one.to - one.from > (runner_.options().routes() ? kNarrowestRouted : kNarrowest);
+  }
+
+  Section section(double from, double to, double at_from, double at_to) {
+    const at::AutoGradMode with_graph(true);
+    ++gradients_;
+    const at::Tensor point = (o_ * ((from + to) / 2.0)).requires_grad_(true);
+    Replacer replacer({});
+    replacer.instead[target_.value] = point;
+    const at::Tensor at_middle = log_probability(runner_, target_.input, target_.answer, replacer);
+    at_middle.backward();
+    const at::Tensor by_token = (point.grad() * o_).sum(-1)[0].to(at::kDouble).detach() * (to - from);
+    return {.from = from,
+            .to = to,
+            .at_from = at_from,
+            .at_middle = at_middle.item<double>(),
+            .at_to = at_to,
+            .contributions = by_token,
+            .error = at_to - at_from - by_token.sum().item<double>()};
+  }
+
+  const ModelRunner& runner_;
+  PathTarget target_;
+  at::Tensor o_;
+  double effect_ = 0.0;
+  std::int64_t gradients_ = 0;
+  std::vector<Section> sections_;
+};
 
 class CircuitsAnalysis : public Analysis {
  public:
@@ -78,7 +193,7 @@ class CircuitsAnalysis : public Analysis {
       Replacer replacer({name + ".o", name + ".value_sum", name + ".select.index", name + ".select.weight",
                          name + ".select_out.index", name + ".select_out.weight"});
       replacer.instead[layer.layer == 0 ? "embedding" : fmt::format("layer{}.out", layer.layer - 1)] = x;
-      replacer.instead[fmt::format("{}.{}", name, kFinalWeights)] = at::ones({1});
+      replacer.instead[fmt::format("{}.{}", name, weights_value(runner.options().attention))] = at::ones({1});
       models::Memory none;
       runner.forward(single, none, replacer);
       // The output gate is left out because it depends on the query.
@@ -127,12 +242,6 @@ class CircuitsAnalysis : public Analysis {
     return markup;
   }
 
-  // Returns ln p(answer | before).
-  static at::Tensor log_probability(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
-                                    nn::Observer& observer) {
-    return runner.logits(before, &observer).select(1, -1)[0].to(at::kFloat).log_softmax(-1)[answer];
-  }
-
   void show_gradients(const ModelRunner& runner, Findings& found) const {
     const std::int64_t t = std::min(input_.tokens.size(1) - 1, kAnswerContext);
     InputBatch before;
@@ -142,22 +251,25 @@ class CircuitsAnalysis : public Analysis {
     const double full = log_probability(runner, before, answer, whole).item<double>();
     std::vector<at::Tensor> by_head;
     std::vector<std::string> names;
-    double largest_residual = 0.0;
+    double largest_residual = 0.0, largest_jump = 0.0;
+    std::int64_t most_steps = 0;
     const std::vector<AttentionLayer> layers = runner.attention_layers();
-    Progress progress("integrating", std::ssize(layers) * kSteps, "passes");
-    std::int64_t passes = 0;
+    Progress progress("integrating", std::ssize(layers), "layers");
     for (const AttentionLayer& layer : layers) {
-      const std::string name = layer.name + ".o";
-      const at::Tensor o = whole.at(name).detach();
-      const at::Tensor shares = integrated(runner, before, answer, name, o);  // [H, T]
-      progress.update(passes += kSteps);
-      Replacer off({});
-      off.instead[name] = at::zeros({1});
-      const double without = log_probability(runner, before, answer, off).item<double>();
-      const double residual = full - without - shares.sum().item<double>();
+      HeadPath path(runner, {.input = before, .answer = answer, .value = layer.name + ".o"},
+                    whole.at(layer.name + ".o").detach(), full);
+      path.integrate();
+      progress.update(std::ssize(names) + 1);
+      const at::Tensor shares = path.contributions();  // [H, T]
+      const double residual = path.effect() - path.jumps() - shares.sum().item<double>();
       largest_residual = std::max(largest_residual, std::abs(residual));
-      found.metrics["gradients"]["layers"][layer.name] = {
-          {"by_head", to_vector(shares.sum(1))}, {"all_heads", full - without}, {"residual", residual}};
+      largest_jump = std::max(largest_jump, std::abs(path.jumps()));
+      most_steps = std::max(most_steps, path.gradients());
+      found.metrics["gradients"]["layers"][layer.name] = {{"by_head", to_vector(shares.sum(1))},
+                                                          {"all_heads", path.effect()},
+                                                          {"jumps", path.jumps()},
+                                                          {"residual", residual},
+                                                          {"steps", path.gradients()}};
       found.tensors[layer.name + ".gradients"] = shares.to(at::kCPU);
       by_head.push_back(shares.sum(1).to(at::kCPU));
       names.push_back(layer_of(layer.name));
@@ -166,36 +278,24 @@ class CircuitsAnalysis : public Analysis {
     Json& metrics = found.metrics["gradients"];
     metrics["answer"] = text;
     metrics["log_probability"] = full;
-    metrics["steps"] = kSteps;
+    metrics["steps"] = most_steps;
     const at::Tensor all = at::stack(by_head);
     found.figures.insert(
         found.figures.begin(),
         {.caption = fmt::format("contributions of heads to \u201c{}\u201d after {} tokens", display_text(text), t),
-         .remark = "integrated gradients of its log-probability, by layer and head; one colour for positive "
-                   "contributions, one for negative",
+         .remark = fmt::format(
+             "integrated gradients of its log-probability, by layer and head; one colour for positive contributions, "
+             "one for negative; a layer's contributions sum to its effect up to {:.1e}{}",
+             largest_residual,
+             runner.options().routes()
+                 ? fmt::format(" and jumps of up to {:.1e}, where the routing changes", largest_jump)
+                 : ""),
          .markup = heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)});
     const auto best = all.argmax().item<std::int64_t>();
     found.summary =
         fmt::format("largest contribution to \u201c{}\u201d (ln p = {:.3f}): {:.3f} by {} head {}; residual {:.1e}",
                     display_text(text), full, all.view({-1})[best].item<double>(),
                     names[static_cast<std::size_t>(best / all.size(1))], best % all.size(1), largest_residual);
-  }
-
-  // Integrated gradients along the straight path from 0 to a layer's head outputs `o` [1, H, T, w], by the midpoint
-  // rule. Returns [H, T].
-  static at::Tensor integrated(const ModelRunner& runner, const InputBatch& before, std::int64_t answer,
-                               const std::string& name, const at::Tensor& o) {
-    const at::AutoGradMode with_graph(true);
-    at::Tensor sum = at::zeros_like(o, at::kFloat);
-    for (std::int64_t step = 0; step < kSteps; ++step) {
-      stop_if_interrupted();
-      at::Tensor point = (o * ((static_cast<double>(step) + 0.5) / static_cast<double>(kSteps))).requires_grad_(true);
-      Replacer replacer({});
-      replacer.instead[name] = point;
-      log_probability(runner, before, answer, replacer).backward();
-      sum += point.grad();
-    }
-    return (sum * o / static_cast<double>(kSteps)).sum(-1)[0].to(at::kDouble).detach();
   }
 
   InputBatch input_;

@@ -1,10 +1,14 @@
-// Composed heads (DCMHA): the size of the five terms of Eq. 7, and the terms and head maps of one pair of tokens.
+// Composed heads (DCMHA): the size of the five terms of Eq. 7, the terms and head maps of one pair of tokens (Figure
+// 7), and the attention and the low-rank factors along the sequence (Figure 8).
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <optional>
 
 #include "analyse.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
 #include "headroom/ops/head_map.h"
 #include "layers.h"
 #include "measures.h"
@@ -31,17 +35,25 @@ struct StageSums {
   double residual = 0.0;  // largest |sum of terms - composed value|
 };
 
+// The factors of a low-rank map, by rank and head: how much it reads from each head and how much it adds to it (W_k1
+// and W_k2 of a key, W_q1 and W_q2 of a query).
+struct LowRankFactors {
+  at::Tensor in, out;  // [R H, tokens]; undefined without a low-rank map
+};
+
 // One stage of one layer for one pair of the first sample: the last query and `key`.
 struct StageExample {
   std::int64_t key = 0;
-  at::Tensor columns;  // [H, 7]: before, the five terms, after
-  at::Tensor map;      // [H, H] of the last query
-  at::Tensor factors;  // [R H, S] of the keys; undefined without a low-rank map of keys
+  at::Tensor columns;          // [H, 7]: before, the five terms, after
+  at::Tensor map;              // [H, H] of the last query
+  at::Tensor before, after;    // [H, S] scores or weights of the last query; 0 for keys that it does not see
+  LowRankFactors query, keys;  // of all tokens
 };
 
 class CompositionAnalysis : public Analysis {
  public:
-  explicit CompositionAnalysis(const ModelRunner& runner) : runner_(runner), options_(runner.options()) {
+  CompositionAnalysis(const ModelRunner& runner, const AnalyseRequest& request)
+      : runner_(runner), options_(runner.options()), key_(request.key) {
     for (const char* stage : {"pre", "post"}) {
       if (options_.attention.of<config::CompositionOptions>().composes(stage)) {
         stages_.emplace_back(stage);
@@ -51,8 +63,8 @@ class CompositionAnalysis : public Analysis {
 
   std::int64_t samples() const override { return kComposedSamples; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
-    constexpr std::array<std::string_view, 8> kWanted = {"key_terms", "query_terms",     "query_map", "source",
-                                                         "scores",    "scores_composed", "probs",     "probs_composed"};
+    constexpr std::array<std::string_view, 9> kWanted = {
+        "key_terms", "query_terms", "query_map", "x", "source", "scores", "scores_composed", "probs", "probs_composed"};
     return std::find(kWanted.begin(), kWanted.end(), value_of(name)) != kWanted.end();
   }
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
@@ -112,7 +124,7 @@ class CompositionAnalysis : public Analysis {
     }
   }
 
-  // Selects the last query and the key whose weight composition changes most.
+  // Selects the last query and the requested key, or else the key whose weight composition changes most.
   void keep_example(const std::string& name, const std::string& layer, std::size_t stage, const StageMaps& maps,
                     const at::Tensor& before, const at::Tensor& after) {
     const at::Tensor changed = (values_.at("probs_composed") - values_.at("probs")).abs();
@@ -121,7 +133,11 @@ class CompositionAnalysis : public Analysis {
     const at::Tensor by_key =
         (stages_.back() == "post" ? changed.select(1, last) : (after - before).select(1, last).abs() * visible).sum(0);
     StageExample example;
-    example.key = by_key.argmax().item<std::int64_t>();
+    example.key = key_.value_or(by_key.argmax().item<std::int64_t>());
+    if (example.key < 0 || example.key >= before.size(2)) {
+      user_error("analyse: --key: must be a position in the first sample, 0 to {}, got {}", before.size(2) - 1,
+                 example.key);
+    }
     const auto pair = [&](const at::Tensor& a) { return a.narrow(1, last, 1).narrow(2, example.key, 1); };
     StageMaps of_pair = maps;
     of_pair.query = maps.query.narrow(0, last, 1);
@@ -130,24 +146,29 @@ class CompositionAnalysis : public Analysis {
     example.columns =
         at::cat({pair(before).view({1, -1}), terms, pair(after).view({1, -1})}).t().to(at::kCPU).contiguous();
     example.map = values_.at("query_map").select(1, static_cast<std::int64_t>(stage))[last].to(at::kCPU);
-    example.factors = key_factors(layer, stage);
+    example.before = (before.select(1, last) * visible).to(at::kCPU);
+    example.after = (after.select(1, last) * visible).to(at::kCPU);
+    const std::string prefix = layer + "." + stages_[stage];
+    example.query = low_rank_factors(prefix + ".q.", values_.at("x"));
+    example.keys = low_rank_factors(prefix + ".k.", values_.at("source"));
     examples_[name] = std::move(example);
   }
 
-  // Returns the factor u of the keys' low-rank map for each token: how much it reads from each head.
-  at::Tensor key_factors(const std::string& layer, std::size_t stage) const {
+  // `prefix` is that of the parameters of one side, `tokens` are its inputs [n, d].
+  LowRankFactors low_rank_factors(const std::string& prefix, const at::Tensor& tokens) const {
     const config::AttentionOptions& o = options_.attention;
-    if (!o.of<config::CompositionOptions>().has_low_rank("key") ||
-        o.composition->cache_elements(o).value() == 0) {  // keys take no part in the composition
+    const at::Tensor w1 = runner_.find_parameter(prefix + "w1"), w2 = runner_.find_parameter(prefix + "w2");
+    if (!w1.defined()) {
       return {};
     }
-    const std::string prefix = layer + "." + stages_[stage] + ".k.";
-    ops::HeadMapWeights weights{.tanh_gelu = o.of<config::CompositionOptions>().compose_activation ==
-                                             config::ComposeActivation::gelu_tanh};
-    weights.w1 = {runner_.parameter(prefix + "w1").to(at::kFloat)};
-    weights.w2 = {runner_.parameter(prefix + "w2").to(at::kFloat)};
-    const at::Tensor all = ops::head_map_factors(values_.at("source"), weights, config::Implementation::reference);
-    return all.narrow(1, 0, o.of<config::CompositionOptions>().compose_rank * o.n_heads).t().to(at::kCPU).contiguous();
+    const ops::HeadMapWeights weights{.w1 = {w1.to(at::kFloat)},
+                                      .w2 = {w2.to(at::kFloat)},
+                                      .gate = {},
+                                      .tanh_gelu = o.of<config::CompositionOptions>().compose_activation == config::ComposeActivation::gelu_tanh};
+    const at::Tensor all =
+        ops::head_map_factors(tokens, weights, config::Implementation::reference).t().to(at::kCPU).contiguous();
+    const std::int64_t rows = o.of<config::CompositionOptions>().compose_rank * o.n_heads;
+    return {.in = all.narrow(0, 0, rows), .out = all.narrow(0, rows, rows)};
   }
 
   // Returns the mean size of each term of a stage, per layer: [L, 5].
@@ -180,7 +201,7 @@ class CompositionAnalysis : public Analysis {
   }
 
   void draw_example(const ModelRunner& runner, const AttentionLayer& layer, Findings& found) const {
-    std::string markup = "<div class='maps'>", remark;
+    std::string markup, remark;
     const bool source = !first_.target.defined() || layer.encoder;
     const std::vector<std::string> queries =
         source ? token_texts(runner, first_.tokens[0], TextSide::source) : token_texts(runner, first_.target[0]);
@@ -204,33 +225,81 @@ class CompositionAnalysis : public Analysis {
         pair[std::string(kTerms[t])] = to_vector(example.columns.select(1, static_cast<std::int64_t>(t) + 1));
       }
       pair["after"] = to_vector(example.columns.select(1, 6));
-      const std::string name = layer.name + "." + stage;
-      found.tensors[name + ".pair"] = example.columns;
-      found.tensors[name + ".query_map"] = example.map;
-      const auto add_map = [&](const std::string& title, const at::Tensor& values, const std::string& across,
-                               const std::string& down, std::vector<std::string> columns) {
-        markup += small_map({.title = title,
-                             .column_names = std::move(columns),
-                             .row_label = down,
-                             .column_label = across,
-                             .width = kTermMap},
-                            values);
-      };
-      add_map(stage + ": map from head to head", example.map, "to head", "from head", {});
-      add_map(stage + ": one pair, by head", example.columns, "", "head",
-              {"before", "base", "q map", "q gate", "k map", "k gate", "after"});
-      if (example.factors.defined()) {
-        found.tensors[name + ".key_factors"] = example.factors;
-        add_map(stage + ": factors of the keys", example.factors, "key", "rank and head", {});
-      }
+      markup += maps_of_pair(layer.name + "." + stage, stage, example, found) +
+                maps_along_sequence(layer.name + "." + stage, stage, example, {queries, keys}, found);
       remark = fmt::format("query {} (the last token), key {} ({}); one colour for positive values, one for negative",
                            display_text(queries.back()), display_text(key_text), example.key);
     }
-    found.figures.push_back({.caption = layer.name, .remark = remark, .markup = markup + "</div>", .full_width = true});
+    found.figures.push_back({.caption = layer.name,
+                             .remark = remark,
+                             .markup = "<div class='maps'>" + markup + "</div>",
+                             .full_width = true});
+  }
+
+  // The maps of DCMHA, Figure 7. Adds their tensors as "<name>.pair" and so on.
+  std::string maps_of_pair(const std::string& name, const std::string& stage, const StageExample& example,
+                           Findings& found) const {
+    found.tensors[name + ".pair"] = example.columns;
+    found.tensors[name + ".query_map"] = example.map;
+    std::string markup = small_map({.title = stage + ": map from head to head",
+                                    .row_label = "from head",
+                                    .column_label = "to head",
+                                    .width = kTermMap},
+                                   example.map);
+    markup += small_map({.title = stage + ": the pair, by head",
+                         .column_names = {"before", "base", "q map", "q gate", "k map", "k gate", "after"},
+                         .row_label = "head",
+                         .width = kTermMap},
+                        example.columns);
+    for (const auto& [factor, values] : {std::pair("W_k1", example.keys.in), std::pair("W_k2", example.keys.out)}) {
+      if (values.defined()) {
+        markup += small_map({.title = fmt::format("{}: {} of the key, by head", stage, factor),
+                             .row_label = "rank",
+                             .column_label = "head",
+                             .width = kTermMap},
+                            values.select(1, example.key).view({options_.attention.of<config::CompositionOptions>().compose_rank, -1}));
+      }
+    }
+    return markup;
+  }
+
+  struct TokenNames {
+    const std::vector<std::string>&queries, &keys;
+  };
+
+  // The maps of DCMHA, Figure 8: attention of the last query before and after composition, and the factors of each
+  // side.
+  std::string maps_along_sequence(const std::string& name, const std::string& stage, const StageExample& example,
+                                  const TokenNames& tokens, Findings& found) const {
+    std::string markup;
+    const char* const what = stage == "pre" ? "scores" : "weights";
+    const auto add = [&](const std::string& tensor, const std::string& title, const at::Tensor& values,
+                         const char* rows, const std::vector<std::string>& columns, const char* side) {
+      if (!values.defined()) {
+        return;
+      }
+      found.tensors[name + "." + tensor] = values;
+      draw::HeatMap map{.title = stage + ": " + title, .row_label = rows, .column_label = side, .width = kTermMap};
+      if (std::ssize(columns) == values.size(1)) {  // the keys may include memory
+        std::transform(columns.begin(), columns.end(), std::back_inserter(map.column_names),
+                       [](const std::string& text) { return display_text(text); });
+      }
+      markup += small_map(map, values);
+    };
+    add("query_before", fmt::format("{} of the last query before composition", what), example.before, "head",
+        tokens.keys, "key");
+    add("query_after", fmt::format("{} of the last query after composition", what), example.after, "head", tokens.keys,
+        "key");
+    add("key_factors", "W_k1 of each key", example.keys.in, "rank and head", tokens.keys, "key");
+    add("key_outputs", "W_k2 of each key", example.keys.out, "rank and head", tokens.keys, "key");
+    add("query_factors", "W_q1 of each query", example.query.in, "rank and head", tokens.queries, "query");
+    add("query_outputs", "W_q2 of each query", example.query.out, "rank and head", tokens.queries, "query");
+    return markup;
   }
 
   ModelRunner runner_;
   config::ModelOptions options_;
+  std::optional<std::int64_t> key_;
   std::vector<std::string> stages_;
   std::map<std::string, at::Tensor> values_;  // of the current layer
   std::map<std::string, StageSums> sums_;

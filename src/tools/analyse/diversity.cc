@@ -243,7 +243,7 @@ const AnalysisRegistration kDiversity(
     {.name = "diversity",
      .order = 5,
      .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
-     .refusal = [](const config::ModelOptions& /*options*/) { return std::string(); },
+     .refusal = applies_always,
      .make = make_analysis<DiversityAnalysis>});
 
 }  // namespace

@@ -14,6 +14,14 @@ at::Tensor prefix_matching(const at::Tensor& weights, std::int64_t n) {
   return weights.narrow(1, n, n).narrow(2, 1, n).diagonal(0, 1, 2);
 }
 
+double prefix_matching_by_chance(std::int64_t n) {
+  double sum = 0.0;
+  for (std::int64_t visible = n + 1; visible <= 2 * n; ++visible) {
+    sum += 1.0 / static_cast<double>(visible);
+  }
+  return sum / static_cast<double>(n);
+}
+
 at::Tensor copying(const at::Tensor& logits, const at::Tensor& attended) {
   const at::Tensor raised = (logits - logits.mean(-1, /*keepdim=*/true)).clamp_min(0.0);
   const at::Tensor all = raised.sum(-1, /*keepdim=*/true);
@@ -63,12 +71,17 @@ class InductionAnalysis : public Analysis {
       }
       report(runner, n, found);
     }
-    found.summary = fmt::format("best head: {} head {}, prefix matching {:.3f}, copying {:.3f}, at a distance of {}",
-                                best_.layer, best_.head, best_.prefix, best_.copy, best_tokens_);
+    found.summary = fmt::format(
+        "best head: {} head {}, prefix matching {:.3f} (chance {:.3f}), copying {:.3f} (chance {:.3f}), at a distance "
+        "of {}",
+        best_.layer, best_.head, best_.prefix, prefix_matching_by_chance(best_tokens_), best_.copy,
+        copying_by_chance(best_tokens_), best_tokens_);
     return found;
   }
 
  private:
+  static double copying_by_chance(std::int64_t n) { return 1.0 / static_cast<double>(n); }
+
   // All tokens except the line end, which separates unrelated texts.
   static std::vector<std::int64_t> tokens_to_draw(const ModelRunner& runner) {
     std::vector<std::int64_t> all;
@@ -95,19 +108,21 @@ class InductionAnalysis : public Analysis {
   void score(const ModelRunner& runner, const at::Tensor& tokens, std::int64_t n, const at::Tensor& direct) {
     InputBatch input;
     input.tokens = tokens.to(runner.model().device());
+    const config::AttentionOptions& o = runner.options().attention;
+    const std::string weights_name(weights_value(o));
     nn::Recorder recorder(
-        {"*.attention.probs_composed", "*.attention.o", "*.attention.select.*", "*.attention.select_out.*"});
+        {"*.attention." + weights_name, "*.attention.o", "*.attention.select.*", "*.attention.select_out.*"});
     models::Memory none;
     runner.forward(input, none, recorder);
     const at::Tensor of_tokens = direct.index_select(1, tokens[0].narrow(0, 0, n).to(direct.device()));  // [d, n]
     for (const AttentionLayer& layer : runner.attention_layers()) {
-      const at::Tensor weights = recorder.at(layer.name + ".probs_composed")[0].to(at::kFloat);
-      const at::Tensor o = recorder.at(layer.name + ".o").narrow(2, n, n).to(at::kFloat);
+      const at::Tensor weights = attention_matrices(recorder.at(layer.name + "." + weights_name)[0].to(at::kFloat), o);
+      const at::Tensor results = recorder.at(layer.name + ".o").narrow(2, n, n).to(at::kFloat);
       RoutedExperts routing = routing_of(recorder, layer.name);
       if (routing.index.defined()) {  // keep the queries of the second half
         routing = {routing.index.narrow(0, n, n), routing.weight.narrow(0, n, n)};
       }
-      const at::Tensor logits = head_outputs(runner, layer.name, o, routing)[0].matmul(of_tokens);  // [H, n, n]
+      const at::Tensor logits = head_outputs(runner, layer.name, results, routing)[0].matmul(of_tokens);  // [H, n, n]
       // The summed weight on both occurrences of each token.
       const at::Tensor attended = weights.narrow(1, n, n).unflatten(2, {2, n}).sum(2);
       add(runner, layer.name, prefix_matching(weights, n), copying(logits, attended), routing);
@@ -168,21 +183,27 @@ class InductionAnalysis : public Analysis {
                         fmt::format("{:.3f}", head.copy)});
       }
     }
+    const double prefix_chance = prefix_matching_by_chance(n), copy_chance = copying_by_chance(n);
+    rows.push_back({"chance", fmt::format("{:.3f}", prefix_chance), fmt::format("{:.3f}", copy_chance)});
     found.metrics["lengths"].push_back({{"tokens", n},
                                         {"sequences", kSequences},
-                                        {"by_chance", 1.0 / static_cast<double>(n)},
+                                        {"by_chance", {{"prefix_matching", prefix_chance}, {"copying", copy_chance}}},
                                         {"heads", std::move(ranked)}});
     const std::string back = fmt::format(", distance {}", n);
-    const auto figure = [&](const std::string& caption, const char* remark, const at::Tensor& values) {
+    const auto figure = [&](const std::string& caption, const char* remark, double chance, const at::Tensor& values) {
       found.figures.push_back({.caption = caption + back,
-                               .remark = remark,
+                               .remark = fmt::format("{}; by chance {:.3f}", remark, chance),
                                .markup = heat_map_of({.title = caption, .row_names = names, .column_label = "head"},
                                                      values, /*full=*/1.0)});
     };
-    figure("prefix matching", "attention to the token after the previous occurrence of the current one", prefix);
-    figure("copying", "share of a head's positive effect on the logits that falls on the tokens it attends to", copy);
+    figure("prefix matching", "attention to the token after the previous occurrence of the current one", prefix_chance,
+           prefix);
+    figure("copying", "share of a head's positive effect on the logits that falls on the tokens it attends to",
+           copy_chance, copy);
     found.figures.push_back({.caption = "heads by prefix matching" + back,
-                             .remark = fmt::format("{} sequences of {} random tokens, repeated once", kSequences, n),
+                             .remark = fmt::format("{} sequences of {} random tokens, repeated once; prefix matching "
+                                                   "by chance: equal weights on all tokens so far",
+                                                   kSequences, n),
                              .markup = html_table({"head", "prefix matching", "copying"}, rows)});
     show_best(runner, heads.front(), back, found);
     if (heads.front().prefix > best_.prefix || best_tokens_ == 0) {
@@ -209,16 +230,11 @@ class InductionAnalysis : public Analysis {
   std::int64_t best_tokens_ = 0;
 };
 
-std::string refuse_without_induction(const config::ModelOptions& options) {
-  const std::string why = refuse_all_but_language_models(options);
-  return why.empty() ? refuse_without_scores(options) : why;
-}
-
 const AnalysisRegistration kInduction(
     {.name = "induction",
      .order = 3,
      .about = "Heads that find the previous occurrence of a token and copy what followed.",
-     .refusal = refuse_without_induction,
+     .refusal = refuse_all_but_language_models,
      .make = make_analysis<InductionAnalysis>});
 
 }  // namespace

@@ -34,11 +34,16 @@ std::string_view value_of(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-std::string refuse_without_scores(const config::ModelOptions& options) {
-  const config::AttentionOptions& o = options.attention;
-  return o.score->has_scores()
-             ? ""
-             : fmt::format("attention with score \"{}\" computes no attention matrix", o.score.name());
+std::string_view weights_value(const config::AttentionOptions& options) {
+  return options.score->has_scores() ? "probs_composed" : "probs";
+}
+
+at::Tensor attention_matrices(const at::Tensor& weights, const config::AttentionOptions& options) {
+  return options.score->has_scores() ? weights : weights / weights.sum(-1, /*keepdim=*/true);
+}
+
+std::string applies_always(const config::ModelOptions& /*options*/) {
+  return {};
 }
 
 std::string refuse_all_but_language_models(const config::ModelOptions& options) {

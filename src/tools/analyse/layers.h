@@ -22,11 +22,14 @@ void stop_if_interrupted();
 std::string layer_of(std::string_view value);
 std::string_view value_of(std::string_view name);
 
-// The attention weights that multiply the values, after all compositions.
-inline constexpr std::string_view kFinalWeights = "probs_composed";
+// The name of the attention weights that multiply the values, after all compositions.
+std::string_view weights_value(const config::AttentionOptions& options);
+// Returns the attention matrices [.., T, S] of a value of that name. Linear attention may scale its weights, so each of
+// its rows is divided by its sum.
+at::Tensor attention_matrices(const at::Tensor& weights, const config::AttentionOptions& options);
 
-// Return the reason why a model has no attention matrices, or does not read text from left to right; empty if it does.
-std::string refuse_without_scores(const config::ModelOptions& options);
+std::string applies_always(const config::ModelOptions& options);  // a refusal that is always empty
+// Returns the reason why a model does not read text from left to right; empty if it does.
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
 // The routed experts of each query: values "select_out" or "select", [B T, H or 1, K]. Undefined in layers without

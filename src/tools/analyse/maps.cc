@@ -1,19 +1,39 @@
 // Attention maps of the start of the text (SwitchHead, appendix, Figures 2-6): each head, with the weights of output
-// experts on the left and of value experts below, and the maximum over heads. Models with relative positions also show
-// the content and position terms of the scores.
+// experts on the left and of value experts below, the maximum over heads, and the heads with vertical stripes. Models
+// with relative positions also show the content and position terms of the scores.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "analyse.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
+#include "measures.h"
 
 namespace headroom::analyse {
+
+Stripes vertical_stripes(const at::Tensor& weights) {
+  const std::int64_t t = weights.size(1), s = weights.size(2), before = s - t;
+  const bool causal = !weights.triu(before + 1).any().item<bool>();
+  // The number of queries after each key; all queries if they see the keys that follow.
+  const at::Tensor later = causal ? (s - 1 - at::arange(s, at::kLong)).clamp_max(t) : at::full({s}, t, at::kLong);
+  const at::Tensor too_few = later.lt(std::max<std::int64_t>(t / 4, 1));
+  const auto mean_over_later = [&](const at::Tensor& w) {
+    return ((causal ? w.tril(before - 1) : w).sum(-2) / later.clamp_min(1)).masked_fill(too_few, 0.0).slice(-1, 1);
+  };
+  const at::Tensor visible = causal ? at::ones({t, s}).tril(before) : at::ones({t, s});
+  const at::Tensor mean = mean_over_later(weights), chance = mean_over_later(visible / visible.sum(-1, true));
+  const at::Tensor key = (mean - chance).argmax(-1);
+  return {
+      .key = key + 1, .weight = mean.gather(1, key.unsqueeze(1)).squeeze(1), .by_chance = chance.index_select(0, key)};
+}
+
 namespace {
 
 constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
+constexpr std::size_t kStripedHeads = 4;  // heads shown
 
 class MapsAnalysis : public Analysis {
  public:
@@ -22,14 +42,14 @@ class MapsAnalysis : public Analysis {
   std::int64_t samples() const override { return 1; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
     const std::string_view value = value_of(name);
-    return value == kFinalWeights ||
+    return value == weights_value(options_.attention) ||
            (name.find(".select") != std::string_view::npos && name.find(".ffn.") == std::string_view::npos &&
             (value == "index" || value == "weight"));
   }
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string_view what = value_of(name);
-    if (what == kFinalWeights) {
-      maps_[layer_of(name)] = value[0].to(at::kCPU, at::kFloat);
+    if (what == weights_value(options_.attention)) {
+      maps_[layer_of(name)] = attention_matrices(value[0].to(at::kCPU, at::kFloat), options_.attention);
     } else {
       RoutedExperts& routing = routings_[layer_of(name)];
       (what == "index" ? routing.index : routing.weight) = value.to(at::kCPU);
@@ -49,8 +69,12 @@ class MapsAnalysis : public Analysis {
       found.metrics[layer.name] = metrics_of(weights, layer);
       found.figures.push_back(draw_maps(runner, layer, weights, found));
     }
+    if (std::optional<Figure> stripes = draw_stripes(runner, found)) {
+      found.figures.insert(found.figures.begin(), std::move(*stripes));
+    }
     constexpr config::AttentionExtent kOneToken{.queries = 1, .sources = 1};
-    const bool has_position_term = options_.attention.position->offsets(kOneToken).value() > 0;
+    const bool has_position_term =
+        options_.attention.score->has_scores() && options_.attention.position->offsets(kOneToken).value() > 0;
     if (has_position_term && input_.tokens.defined()) {
       add_score_terms(runner, found);
     }
@@ -74,6 +98,58 @@ class MapsAnalysis : public Analysis {
       }
     }
     return metrics;
+  }
+
+  // The heads whose stripe exceeds chance most (SwitchHead, Figure 6c and d). Adds each head's stripe to the metrics.
+  std::optional<Figure> draw_stripes(const ModelRunner& runner, Findings& found) const {
+    struct HeadStripe {
+      const AttentionLayer* layer;
+      std::int64_t head, key;
+      double weight, by_chance;
+      double excess() const { return weight - by_chance; }
+    };
+    std::vector<HeadStripe> heads;
+    const std::vector<AttentionLayer> layers = runner.attention_layers();
+    for (const AttentionLayer& layer : layers) {
+      const auto map = maps_.find(layer.name);
+      if (map == maps_.end() || map->second.size(2) < 2) {
+        continue;
+      }
+      const Stripes all = vertical_stripes(map->second);
+      for (std::int64_t h = 0; h < all.key.size(0); ++h) {
+        const HeadStripe& one = heads.emplace_back(HeadStripe{
+            &layer, h, all.key[h].item<std::int64_t>(), all.weight[h].item<double>(), all.by_chance[h].item<double>()});
+        found.metrics[layer.name]["stripe"].push_back(
+            {{"key", one.key}, {"weight", one.weight}, {"by_chance", one.by_chance}});
+      }
+    }
+    if (heads.empty()) {
+      return std::nullopt;
+    }
+    std::stable_sort(heads.begin(), heads.end(), [](const auto& a, const auto& b) { return a.excess() > b.excess(); });
+    heads.resize(std::min(heads.size(), kStripedHeads));
+    std::string markup = "<div class='maps'>";
+    for (const HeadStripe& one : heads) {
+      const std::vector<std::string> keys =
+          names(runner, *one.layer, /*queries=*/false, maps_.at(one.layer->name).size(2));
+      const std::string token =
+          keys.empty() ? "" : fmt::format(" (\u201c{}\u201d)", keys[static_cast<std::size_t>(one.key)]);
+      markup += small_map({.title = fmt::format("{} {} {}: {:.2f} on key {}{}", one.layer->name,
+                                                routes_heads(options_.attention) ? "slot" : "head", one.head,
+                                                one.weight, one.key, token),
+                           .row_names = names(runner, *one.layer, /*queries=*/true, maps_.at(one.layer->name).size(1)),
+                           .column_names = keys,
+                           .row_label = "query",
+                           .column_label = "key",
+                           .width = kSmallMap},
+                          maps_.at(one.layer->name)[one.head]);
+    }
+    return Figure{.caption = "vertical stripes",
+                  .remark =
+                      "the heads that give one key, other than the first, the largest mean weight over the "
+                      "queries after it, relative to equal weights on all visible keys",
+                  .markup = markup + "</div>",
+                  .full_width = true};
   }
 
   TextSide side_of(const AttentionLayer& layer, bool queries) const {
@@ -215,7 +291,7 @@ class MapsAnalysis : public Analysis {
 const AnalysisRegistration kMaps({.name = "maps",
                                   .order = 1,
                                   .about = "The attention weights of each query, at the start of the text.",
-                                  .refusal = refuse_without_scores,
+                                  .refusal = applies_always,
                                   .make = make_analysis<MapsAnalysis>});
 
 }  // namespace

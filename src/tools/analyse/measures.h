@@ -14,12 +14,23 @@ namespace headroom::analyse {
 // [..].
 at::Tensor matrix_ranks(const at::Tensor& matrices, double threshold);
 
+// maps.cc. The vertical stripes of attention matrices [H, T, S] (SwitchHead, Figure 6): for each head the key after the
+// first whose mean weight over the queries after it (over all queries without a causal mask) exceeds chance most.
+// Chance is equal weights on all visible keys. Keys that fewer than a quarter of the queries follow do not count.
+// Requires S > 1.
+struct Stripes {
+  at::Tensor key, weight, by_chance;  // [H]
+};
+Stripes vertical_stripes(const at::Tensor& weights);
+
 // induction.cc. The two scores of an induction head (Olsson et al. 2022; SwitchHead, section 4). The input is a
 // sequence of n different tokens, repeated once.
 //
 // Returns the weight from each token of the second half to the token after its first occurrence, [H, n]. `weights` is
 // [H, 2 n, 2 n].
 at::Tensor prefix_matching(const at::Tensor& weights, std::int64_t n);
+// Returns the mean of prefix_matching() if each query attends equally to itself and all tokens before it.
+double prefix_matching_by_chance(std::int64_t n);
 // Returns the share of a head's positive effect on the logits that falls on the tokens it attends to, by query, [H, n].
 // `logits` [H, n, n] are the head's contributions to the logits of the n tokens at each query of the second half; they
 // are centred and negative values are clamped to 0. `attended` [H, n, n] is each query's weight on each token. A score

@@ -1,5 +1,5 @@
 // Mixtures of keys (Transformer-MGK, Table 7, Figures 11 and 12): the mixing coefficients, key matrices and keys of
-// each component, and its share of the attention weights.
+// each component, and its share of the attention weights. A model with a single key has one component.
 #include <algorithm>
 
 #include "analyse.h"
@@ -46,7 +46,7 @@ class MixtureAnalysis : public Analysis {
     Findings found;
     double cosines = 0.0;
     for (const AttentionLayer& layer : runner.attention_layers()) {
-      Json& metrics = found.metrics[layer.name];
+      Json& metrics = found.metrics[layer.name] = Json::object();
       const at::Tensor prior = prior_of(runner, layer.name);
       if (prior.defined()) {
         found.tensors[layer.name + ".prior"] = prior;
@@ -66,13 +66,16 @@ class MixtureAnalysis : public Analysis {
     }
     draw_priors(runner, found);
     const auto n = static_cast<double>(runner.attention_layers().size());
-    found.summary = fmt::format("{} components; mean cosine similarity between keys of the first two: {:.3f}",
-                                options_.key_components(), cosines / n);
+    found.summary = options_.key_components() == 1
+                        ? "one key per position: its matrices and keys"
+                        : fmt::format("{} components; mean cosine similarity between keys of the first two: {:.3f}",
+                                      options_.key_components(), cosines / n);
     return found;
   }
 
  private:
-  bool has_shares() const { return options_.score->has_scores(); }  // linear attention sums its keys
+  // Linear attention sums the keys of all components.
+  bool has_shares() const { return options_.score->has_scores() && options_.key_components() > 1; }
 
   // Returns 0 for "k", 1 for "k2", and so on; -1 for values other than keys.
   static std::int64_t component_of(std::string_view value) {
@@ -122,10 +125,13 @@ class MixtureAnalysis : public Analysis {
   // Returns the mean cosine similarity between the keys of the first two components.
   double compare_keys(const ModelRunner& runner, const std::string& layer, Json& metrics, Findings& found) const {
     const at::Tensor keys = keys_of(runner, layer);
-    if (!keys.defined() || keys.size(0) < 2) {
+    if (!keys.defined()) {
       return 0.0;
     }
     found.tensors[layer + ".keys"] = keys;
+    if (keys.size(0) < 2) {
+      return 0.0;
+    }
     const at::Tensor cosine = at::cosine_similarity(keys[0], keys[1], -1).mean(-1);
     metrics["distance"] = to_vector((keys[0] - keys[1]).norm(2, at::IntArrayRef{-1}).mean(-1));
     metrics["cosine"] = to_vector(cosine);
@@ -208,16 +214,13 @@ class MixtureAnalysis : public Analysis {
   std::map<std::string, std::vector<at::Tensor>> keys_;  // per layer and component, [G, n, e]
 };
 
-std::string refuse_without_mixture(const config::ModelOptions& options) {
-  return options.attention.key_components() > 1 ? "" : "its attention has a single key per position";
-}
-
 const AnalysisRegistration kMixture(
     {.name = "mixture",
      .order = 7,
      .about = "The components of mixtures of keys: coefficients, key matrices and keys.",
-     .refusal = refuse_without_mixture,
-     .make = make_analysis<MixtureAnalysis>});
+     .refusal = applies_always,
+     .make = make_analysis<MixtureAnalysis>,
+     .by_default = [](const config::ModelOptions& options) { return options.attention.key_components() > 1; }});
 
 }  // namespace
 }  // namespace headroom::analyse

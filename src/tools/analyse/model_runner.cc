@@ -32,13 +32,21 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
 
 ModelRunner::ModelRunner(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
 
-at::Tensor ModelRunner::parameter(std::string_view parameter) const {
+at::Tensor ModelRunner::find_parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().in_creation_order()) {
     if (made.name == parameter) {
       return made.tensor.detach();
     }
   }
-  fail("{}: has no parameter {}", name(), parameter);
+  return {};
+}
+
+at::Tensor ModelRunner::parameter(std::string_view parameter) const {
+  at::Tensor found = find_parameter(parameter);
+  if (!found.defined()) {
+    fail("{}: has no parameter {}", name(), parameter);
+  }
+  return found;
 }
 
 std::vector<AttentionLayer> ModelRunner::attention_layers() const {

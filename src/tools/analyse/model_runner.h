@@ -50,7 +50,8 @@ class ModelRunner {
     return side == TextSide::source ? tokenizer().for_sources() : tokenizer().for_targets();
   }
   const nn::Context& context() const { return opened_->context; }
-  at::Tensor parameter(std::string_view parameter) const;  // throws Error if there is no parameter of this name
+  at::Tensor find_parameter(std::string_view parameter) const;  // undefined if there is no parameter of this name
+  at::Tensor parameter(std::string_view parameter) const;       // throws Error if there is none
   std::vector<AttentionLayer> attention_layers() const;
 
   // Runs one pass without gradients; reads and updates `memory`. Skips the output layer of a language model.

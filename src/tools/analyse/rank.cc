@@ -20,16 +20,17 @@ constexpr std::int64_t kBins = 24;  // of the histogram
 
 class RankAnalysis : public Analysis {
  public:
-  explicit RankAnalysis(const ModelRunner& runner) : layers_(runner.attention_layers()) {}
+  explicit RankAnalysis(const ModelRunner& runner)
+      : layers_(runner.attention_layers()), options_(runner.options().attention) {}
 
   std::int64_t samples() const override { return kSamples; }
   bool wants(std::string_view name, const InputBatch& /*input*/) const override {
-    return value_of(name) == kFinalWeights;
+    return value_of(name) == weights_value(options_);
   }
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     LayerRanks& layer = by_layer_[layer_of(name)];
     const std::int64_t full = std::min(value.size(2), value.size(3));  // smaller if the last sample is shorter
-    layer.ranks.push_back(matrix_ranks(value[0], kThreshold).to(at::kCPU));
+    layer.ranks.push_back(matrix_ranks(attention_matrices(value[0], options_), kThreshold).to(at::kCPU));
     layer.full = std::max(layer.full, full);
     layer.shares.push_back(layer.ranks.back().to(at::kDouble) / full);
   }
@@ -38,6 +39,7 @@ class RankAnalysis : public Analysis {
     Findings found;
     found.metrics["threshold"] = kThreshold;
     double sum = 0.0, n = 0.0;
+    std::int64_t matrices = 0;  // of a layer
     std::vector<at::Tensor> rows;
     std::vector<std::string> names;
     for (const AttentionLayer& attention : layers_) {
@@ -48,7 +50,9 @@ class RankAnalysis : public Analysis {
       const LayerRanks& layer = at->second;
       const at::Tensor all = at::stack(layer.ranks), wide = all.to(at::kDouble);  // [samples, H]
       found.tensors[attention.name] = all;
+      matrices = all.numel();
       found.metrics["layers"][attention.name] = {{"full", layer.full},
+                                                 {"matrices", matrices},
                                                  {"mean", wide.mean().item<double>()},
                                                  {"least", all.min().item<std::int64_t>()},
                                                  {"largest", all.max().item<std::int64_t>()},
@@ -64,14 +68,15 @@ class RankAnalysis : public Analysis {
     found.metrics["mean_share"] = sum / n;
     found.figures.push_back(
         {.caption = "rank of attention matrices",
-         .remark = fmt::format("one row per layer; the shade is the share of matrices with that rank, counting "
+         .remark = fmt::format("one row per layer; the shade is the share of its {} matrices with that rank, counting "
                                "singular values of at least {}",
-                               kThreshold),
+                               matrices, kThreshold),
          .markup = heat_map_of({.title = "distribution of ranks by layer",
                                 .row_names = names,
                                 .column_label = "rank as a share of full rank, 0 to 1"},
                                at::stack(rows))});
-    found.summary = fmt::format("mean rank of attention matrices: {:.1f}% of full rank", 100.0 * sum / n);
+    found.summary = fmt::format("mean rank of attention matrices: {:.1f}% of full rank, {} matrices a layer",
+                                100.0 * sum / n, matrices);
     return found;
   }
 
@@ -88,13 +93,14 @@ class RankAnalysis : public Analysis {
   }
 
   std::vector<AttentionLayer> layers_;
+  config::AttentionOptions options_;
   std::map<std::string, LayerRanks, std::less<>> by_layer_;
 };
 
 const AnalysisRegistration kRank({.name = "rank",
                                   .order = 4,
                                   .about = "The rank of the attention matrix of each head.",
-                                  .refusal = refuse_without_scores,
+                                  .refusal = applies_always,
                                   .make = make_analysis<RankAnalysis>});
 
 }  // namespace

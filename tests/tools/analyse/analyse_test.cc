@@ -33,10 +33,11 @@ TEST(Analyse, UnknownAndInapplicableAnalysesAreRefused) {
                   "did you mean experts?"});
   expect_refusal(opened, "experts", "abc", {"--what: experts", "small", "projection \"dense\""});
   expect_refusal(opened, "composition", "abc", {"--what: composition", "small", "composition \"none\""});
-  expect_refusal(opened, "mixture", "abc", {"--what: mixture", "small", "single key"});
   // Before any data is read.
-  EXPECT_THROW(require_analyses({"maps", "experts"}, opened.config().model, "small"), UserError);
-  EXPECT_NO_THROW(require_analyses({"maps", "rank"}, opened.config().model, "small"));
+  const config::ModelOptions& options = opened.config().model;
+  EXPECT_THROW(require_analyses({.what = {"maps", "experts"}}, options, "small"), UserError);
+  EXPECT_NO_THROW(require_analyses({.what = {"maps", "rank"}}, options, "small"));
+  EXPECT_THROW(require_analyses({.key = 3}, options, "small"), UserError) << "no composition";
 }
 
 // By default all applicable analyses run, for every kind of model.
@@ -100,7 +101,7 @@ TEST(Analyse, ClassifiersReadTheTextsOfTheirTask) {
   EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 9}), 1e-5, 1e-5));
   EXPECT_GT(weights.triu(1).sum().item<double>(), 0.0) << "queries see what comes later";
   EXPECT_TRUE(weights.equal(small::recorded(opened, text).at("layer1.attention.probs")[0]));
-  EXPECT_NE(maps.figures.front().markup.find(">[MAX</text>"), std::string::npos);
+  EXPECT_NE(maps.figures.at(1).markup.find(">[MAX</text>"), std::string::npos);
   expect_refusal(opened, "maps", "[MAX 2 9", {"--text: line 1", "unbalanced"});
   // Without a text: the run's validation data.
   EXPECT_GT(small::found(opened, "maps", "").tensors.at("layer0.attention").size(1), 3);
@@ -133,14 +134,18 @@ TEST(Analyse, SidesOfATranslationHaveTheirOwnTokens) {
 }
 
 TEST(Analyse, ResultsDoNotDependOnOtherAnalyses) {
-  config::ModelOptions o = small_options();
-  o.attention.score = "gaussian_mixture";
-  const store::OpenedModel opened = small_model(o);
   const std::string text = tiny::text(40 * 12);
-  const ModelFindings together =
-      analyse(opened, {.what = {"maps", "rank", "mixture"}, .text = {.text = text, .data = {}}, .command = "test"});
-  for (const auto& [kind, findings] : together.analyses) {
-    EXPECT_EQ(findings.metrics, small::found(opened, std::string(kind->name), text).metrics) << kind->name;
+  for (const bool composed : {false, true}) {
+    config::ModelOptions o = small_options();
+    o.attention.score = composed ? "dot" : "gaussian_mixture";
+    o.attention.composition = composed ? "dynamic" : "none";
+    const store::OpenedModel opened = small_model(o);
+    const ModelFindings together =
+        analyse(opened, {.what = {"maps", "rank", "circuits", composed ? "composition" : "mixture"},
+                         .text = {.text = text, .data = {}}});
+    for (const auto& [kind, findings] : together.analyses) {
+      EXPECT_EQ(findings.metrics, small::found(opened, std::string(kind->name), text).metrics) << kind->name;
+    }
   }
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/core/error.h"
 #include "small_model.h"
 
 namespace headroom::analyse {
@@ -99,6 +100,32 @@ TEST(Composition, AStaticMapHasNoOtherTerms) {
   for (const std::string term : {"query_low_rank", "query_gate", "key_low_rank", "key_gate"}) {
     EXPECT_EQ(sizes.at(term).get<double>(), 0.0) << term;
   }
+}
+
+// The chosen key, and the low-rank term of the key as its factors give it.
+TEST(Composition, ShowsTheChosenKey) {
+  const store::OpenedModel opened = small_model(composed());
+  const nn::Recorder values = small::recorded(opened, kText);
+  for (const std::int64_t key : {0, 5}) {
+    const Findings composition = found(opened, "composition", kText, {.key = key});
+    for (const std::string stage : {"pre", "post"}) {
+      const std::string layer = "layer1.attention", name = layer + "." + stage;
+      const Json& pair = composition.metrics.at(layer).at(stage).at("pair");
+      EXPECT_EQ(pair.at("key_place"), key);
+      const at::Tensor before = composition.tensors.at(name + ".query_before"),
+                       u = composition.tensors.at(name + ".key_factors").select(1, key).view({-1, 4}),
+                       w = composition.tensors.at(name + ".key_outputs").select(1, key).view({-1, 4});
+      const std::string what = stage == "pre" ? ".scores" : ".probs";
+      EXPECT_TRUE(before.equal(values.at(layer + what)[0].select(1, 11)));
+      EXPECT_TRUE(
+          composition.tensors.at(name + ".query_after").equal(values.at(layer + what + "_composed")[0].select(1, 11)));
+      const at::Tensor term = u.mv(before.select(1, key)).unsqueeze(0).mm(w)[0];
+      const auto expected = pair.at("key_low_rank").get<std::vector<double>>();
+      EXPECT_TRUE(at::allclose(term, at::tensor(expected).to(at::kFloat), 1e-4, 1e-5)) << name;
+      EXPECT_EQ(composition.tensors.at(name + ".query_factors").sizes().vec(), (std::vector<std::int64_t>{8, 12}));
+    }
+  }
+  EXPECT_THROW(found(opened, "composition", kText, {.key = 12}), UserError);
 }
 
 // The factor u of each rank is divided by its root mean square.

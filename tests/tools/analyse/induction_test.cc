@@ -18,6 +18,9 @@ TEST(Induction, PrefixMatchingOfKnownWeights) {
   const at::Tensor score = prefix_matching(perfect, kHalf).mean(-1);
   EXPECT_EQ(score[0].item<float>(), 1.0F);
   EXPECT_EQ(score[1].item<float>(), 0.0F);
+  const at::Tensor uniform = at::ones({1, 10, 10}).tril();
+  EXPECT_NEAR(prefix_matching(uniform / uniform.sum(-1, true), kHalf).mean().item<double>(),
+              prefix_matching_by_chance(kHalf), 1e-6);
   EXPECT_NEAR(prefix_matching(at::full({1, 10, 10}, 0.1), kHalf).mean().item<double>(), 0.1, 1e-6);
 }
 
@@ -73,6 +76,12 @@ store::OpenedModel hand_made() {
 TEST(Induction, AHandMadeInductionHeadScoresOne) {
   const Findings induction = small::found(hand_made(), "induction", "abc");
   const Json& heads = induction.metrics.at("lengths")[0].at("heads");
+  EXPECT_NEAR(induction.metrics.at("lengths")[0].at("by_chance").at("copying").get<double>(), 1.0 / 6.0, 1e-12);
+  for (const Figure& figure : induction.figures) {
+    EXPECT_TRUE((figure.remark + figure.markup).find("chance") != std::string::npos ||
+                figure.caption.find("on repeated random tokens") != std::string::npos)
+        << figure.caption;
+  }
   const Json& best = heads[0];
   EXPECT_EQ(best.at("rank"), 1);
   EXPECT_EQ(best.at("layer"), "layer1");

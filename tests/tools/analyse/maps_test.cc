@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "small_model.h"
+#include "tools/analyse/measures.h"
 
 namespace headroom::analyse {
 namespace maps_test {
@@ -80,6 +81,55 @@ TEST(Maps, SplitContentAndPosition) {
     EXPECT_TRUE(at::allclose(sum, values.at(layer + ".scores")[0], 1e-5, 1e-5));
     EXPECT_GT(maps.tensors.at(layer + ".position").abs().max().item<double>(), 1e-2);
   }
+}
+
+// Linear attention, with and without a normaliser (Transformer-MGK, Figure 8): features of queries and keys.
+TEST(Maps, OfLinearAttention) {
+  for (const auto& [normaliser, components] :
+       {std::pair(config::Normaliser::sum, 1), std::pair(config::Normaliser::none, 1),
+        std::pair(config::Normaliser::none, 2)}) {
+    config::ModelOptions o = small_options();
+    o.attention.score = "linear";
+    o.attention.normaliser = normaliser;
+    o.attention.keys = components == 1 ? config::Keys::single : config::Keys::own;
+    const store::OpenedModel opened = small_model(o);
+    const at::Tensor weights = found(opened, "maps", kText).tensors.at("layer1.attention");
+    EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 10}), 1e-5, 1e-5));
+    EXPECT_EQ(weights.triu(1).abs().max().item<double>(), 0.0);
+    if (components == 1) {
+      const nn::Recorder values = recorded(opened, kText);
+      const at::Tensor q = at::elu(values.at("layer1.attention.q")[0]) + 1.0,
+                       k = at::elu(values.at("layer1.attention.k")[0]) + 1.0;
+      const at::Tensor products = q.matmul(k.transpose(1, 2)).tril();
+      EXPECT_TRUE(at::allclose(weights, products / products.sum(-1, true), 1e-4, 1e-5));
+    }
+  }
+}
+
+// Half of each later query's weight is on key 3 of head 1; head 0 attends to the first token and to its own.
+TEST(Maps, FindStripes) {
+  constexpr std::int64_t kT = 16;
+  at::Tensor weights = at::zeros({2, kT, kT});
+  for (std::int64_t i = 0; i < kT; ++i) {
+    weights[0][i][0] += 0.5;
+    weights[0][i][i] += 0.5;
+    weights[1][i][i > 3 ? 3 : 0] += 0.5;
+    weights[1][i][i] += 0.5;
+  }
+  const Stripes stripes = vertical_stripes(weights);
+  EXPECT_EQ(stripes.key[1].item<std::int64_t>(), 3);
+  EXPECT_NEAR(stripes.weight[1].item<double>(), 0.5, 1e-6);
+  EXPECT_GT(stripes.weight[1].item<double>(), 4.0 * stripes.by_chance[1].item<double>());
+  EXPECT_EQ(stripes.weight[0].item<double>(), 0.0);
+  // Without a causal mask all queries count.
+  EXPECT_NEAR(vertical_stripes(at::full({1, kT, kT}, 1.0 / kT)).weight[0].item<double>(), 1.0 / kT, 1e-6);
+  // Equal weights on all visible keys are no stripe.
+  const at::Tensor visible = at::ones({1, kT, kT}).tril();
+  const Stripes none = vertical_stripes(visible / visible.sum(-1, true));
+  EXPECT_NEAR(none.weight[0].item<double>(), none.by_chance[0].item<double>(), 1e-6);
+  const Findings maps = found(small_model(small_options()), "maps", kText);
+  EXPECT_EQ(maps.figures.front().caption, "vertical stripes");
+  EXPECT_EQ(maps.metrics.at("layer1.attention").at("stripe").size(), 2U);
 }
 
 }  // namespace maps_test

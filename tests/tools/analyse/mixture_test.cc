@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "small_model.h"
 
 #include "headroom/config/attention/score_options.h"
@@ -78,6 +80,23 @@ TEST(Mixture, ShiftedKeysAreKeysMinusShift) {
   const at::Tensor k = small::recorded(opened, kText).at("layer0.attention.k")[0];
   const at::Tensor shift = ModelRunner(opened).parameter("layer0.attention.shift");
   EXPECT_TRUE(at::allclose(mixture.tensors.at("layer0.attention.keys")[1], k - shift[1].unsqueeze(1), 1e-5, 1e-6));
+}
+
+// Transformer-MGK, Figures 11 and 12 show a softmax model beside the mixtures.
+TEST(Mixture, SingleKeysHaveMatricesAndKeys) {
+  const store::OpenedModel opened = small::small_model(small::small_options());
+  const Findings mixture = small::found(opened, "mixture", kText);
+  const at::Tensor keys = small::recorded(opened, kText).at("layer1.attention.k")[0];
+  EXPECT_TRUE(at::allclose(mixture.tensors.at("layer1.attention.keys")[0], keys, 1e-5, 1e-6));
+  EXPECT_TRUE(mixture.metrics.at("layer1.attention").empty()) << "neither coefficients nor distances";
+  ASSERT_EQ(mixture.figures.size(), 2U) << "a figure each layer";
+  for (const char* map : {"W_K1 of head 1<", "keys 1 of head 0<"}) {
+    EXPECT_NE(mixture.figures[1].markup.find(map), std::string::npos) << map;
+  }
+  const ModelFindings all = analyse(opened, {.text = {.text = kText, .data = {}}});
+  EXPECT_TRUE(std::none_of(all.analyses.begin(), all.analyses.end(), [](const auto& one) {
+    return one.first->name == "mixture";
+  })) << "only on request";
 }
 
 TEST(Mixture, OfLinearAttention) {

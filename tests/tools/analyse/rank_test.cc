@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "headroom/core/error.h"
 #include "small_model.h"
 
 namespace headroom::analyse {
@@ -44,6 +45,14 @@ TEST(Rank, IsThatOfTheWeights) {
       EXPECT_GE(squares.ge(-1e-14).sum().item<std::int64_t>(), ranks[sample][h].item<std::int64_t>());
     }
   }
+}
+
+TEST(Rank, TakesAsManySamplesAsRequested) {
+  const store::OpenedModel opened = small::small_model(small::small_options());
+  const Findings rank = small::found(opened, "rank", std::string(20 * 12, 'a'), {.samples = 15});
+  EXPECT_EQ(rank.tensors.at("layer0.attention").sizes().vec(), (std::vector<std::int64_t>{15, 2}));
+  EXPECT_EQ(rank.metrics.at("layers").at("layer0.attention").at("matrices"), 30);
+  EXPECT_THROW(small::found(opened, "maps", "a text", {.samples = 15}), UserError) << "maps have one sample";
 }
 
 }  // namespace rank_test

@@ -56,9 +56,12 @@ inline store::OpenedModel small_model(const config::ModelOptions& options, doubl
   return opened;
 }
 
-// Runs one analysis.
-inline Findings found(const store::OpenedModel& opened, const std::string& what, const std::string& text) {
-  ModelFindings all = analyse(opened, {.what = {what}, .text = {.text = text, .data = {}}, .command = "test"});
+// Runs one analysis; `more` has its settings.
+inline Findings found(const store::OpenedModel& opened, const std::string& what, const std::string& text,
+                      AnalyseRequest more = {}) {
+  more.what = {what};
+  more.text.text = text;
+  ModelFindings all = analyse(opened, more);
   return std::move(all.analyses.front().second);
 }
 

@@ -83,6 +83,26 @@ TEST(Scaling, SpeedupsAreOfTheMeasuredTimes) {
   EXPECT_FALSE(fit_families(families)[1].speedup) << "a time is not known";
 }
 
+// DCMHA, Figure 3 (bottom).
+TEST(Scaling, ImprovementsAreDifferencesOfTheSameSize) {
+  ScaledFamily better = family_on(kLaw, 1.0, 2);
+  for (ScaledModel& model : better.models) {
+    model.losses[0] -= 0.1;
+    model.losses[1] -= 0.3;
+  }
+  ScaledFamily short_one = family_on(kLaw, 2.0);
+  short_one.models.pop_back();
+  const Scaling scaling = fit_families({family_on(kLaw, 1.0, 2), better, short_one});
+  for (const ScaledModel& model : scaling[1].models) {
+    EXPECT_NEAR(model.improvement.value().mean, 0.2, 1e-9);
+    EXPECT_LT(model.improvement->low, 0.1);
+    EXPECT_GT(model.improvement->high, 0.3);
+  }
+  EXPECT_FALSE(scaling[0].models[0].improvement);
+  EXPECT_FALSE(scaling[2].models[0].improvement) << "another number of sizes";
+  EXPECT_NEAR(fit_families({family_on(kLaw, 1.0), family_on(kLaw, 1.0)})[1].models[0].improvement->high, 0.0, 1e-12);
+}
+
 TEST(Scaling, SaysWhenNoLossIsReachedByBoth) {
   const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(kLaw, 100.0)});
   EXPECT_TRUE(scaling[1].saving.value().extrapolated);

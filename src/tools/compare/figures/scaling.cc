@@ -157,6 +157,15 @@ void compare_model(ScaledModel& model, const ScaledFamily& first) {
   model.speedup = saving_of(model.loss(), beyond, first_seconds, seconds);
 }
 
+void add_improvements(ScaledFamily& family, const ScaledFamily& first) {
+  for (std::size_t i = 0; family.models.size() == first.models.size() && i < family.models.size(); ++i) {
+    const std::vector<double>&own = family.models[i].losses, &others = first.models[i].losses;
+    const double single = others.front() - own.front();
+    family.models[i].improvement =
+        paired_difference(others, own).value_or(Interval{.mean = single, .low = single, .high = single});
+  }
+}
+
 }  // namespace
 
 double PowerLaw::loss(double flops) const {
@@ -186,6 +195,9 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 Scaling fit_families(Scaling families) {
   for (ScaledFamily& family : families) {
     fit_family(family);
+  }
+  for (std::size_t f = 1; f < families.size(); ++f) {
+    add_improvements(families[f], families.front());
   }
   for (std::size_t f = 1; f < families.size() && families.front().unfitted.empty(); ++f) {
     ScaledFamily& family = families[f];

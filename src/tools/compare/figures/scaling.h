@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "statistics.h"
+
 namespace headroom::compare {
 
 struct ComparedRun;
@@ -41,6 +43,10 @@ struct ScaledModel {
   std::vector<double> seconds = {};                 // training time of each seed; empty: unknown
   std::optional<Saving> saving = {}, speedup = {};  // of compute and of training time; not set for the first family
   std::size_t style = 0;                            // index of its run, whose colour it has in charts
+  // By how much the loss is lower than that of the first family's model of the same rank in compute, in nats, with its
+  // interval over the seeds (a single seed: low and high are the mean). Not set for the first family, nor for families
+  // with another number of models.
+  std::optional<Interval> improvement = {};
 };
 
 struct ScaledFamily {

@@ -195,6 +195,29 @@ draw::ScatterChart scaling_chart(const Scaling& scaling) {
   return chart;
 }
 
+// DCMHA, Figure 3 (bottom). Empty if no family has as many sizes as the first.
+std::string improvement_figure(const Scaling& scaling) {
+  draw::IntervalChart chart{.title = "Improvement by size", .rows = {}};
+  for (std::size_t f = 1; f < scaling.size(); ++f) {
+    for (const ScaledModel& model : scaling[f].models) {
+      if (const std::optional<Interval>& lower = model.improvement) {
+        const std::string mean = format_decimal(lower->mean, 3);
+        chart.rows.push_back(
+            {model.name, lower->mean, lower->low, lower->high,
+             lower->low == lower->high
+                 ? mean
+                 : fmt::format("{} [{}, {}]", mean, format_decimal(lower->low, 3), format_decimal(lower->high, 3)),
+             f});
+      }
+    }
+  }
+  return chart.rows.empty() ? ""
+                            : figure("Improvement by size",
+                                     "by how many nats the validation loss is lower than that of the first family's "
+                                     "model of the same rank in compute",
+                                     draw::interval_chart(chart));
+}
+
 Table scaling_table(const Scaling& scaling) {
   Table table{.columns = {{.name = "family", .words = true},
                           {.name = "model", .words = true},
@@ -230,7 +253,7 @@ std::string scaling_section(const CompareResult& result) {
                 "validation loss in nats and FLOPs of the whole training, both logarithmic; one line per family; at a "
                 "loss that both reach, the compute of the first family relative to the other",
                 draw::scatter_chart(scaling_chart(result.scaling))) +
-         "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
+         improvement_figure(result.scaling) + "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
          fmt::format(
              "<p class='note'>Last columns: the compute and the training time with which {} reaches the model's loss, "
              "divided "

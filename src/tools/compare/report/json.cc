@@ -105,6 +105,9 @@ Json as_json(const ScaledFamily& family) {
                               {"loss", model.loss()},
                               {"saving", as_json(model.saving)},
                               {"speedup", as_json(model.speedup)}});
+    const std::optional<Interval>& lower = model.improvement;
+    json["models"].back()["improvement"] =
+        lower ? Json{{"mean", lower->mean}, {"low", lower->low}, {"high", lower->high}} : Json();
   }
   const bool fitted = family.unfitted.empty();
   json["coefficient"] = fitted ? Json(family.law.coefficient) : Json();

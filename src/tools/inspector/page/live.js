@@ -59,12 +59,23 @@ async function ask(text, off, model) {
   if (!off.length) { parts.set('a', 0); parts.delete('b'); }
   for (const [name, value] of [['text', text], ['off', JSON.stringify(off)], ['model', model]]) parts.set(name, value);
   history.replaceState(null, '', '#' + parts);
-  const area = $('typed'), place = document.activeElement === area ? area.selectionStart : -1, scroll = scrollY;
+  const area = $('typed'), focused = document.activeElement === area, scroll = scrollY;
+  const selected = kSamples.includes(text) ? [0, text.length] : [area.selectionStart, area.selectionStart];
   document.open();
   document.write(html);
   document.close();
   scrollTo(0, scroll);
-  if (place >= 0 && $('typed')) { $('typed').focus(); $('typed').setSelectionRange(place, place); }
+  if (focused && $('typed')) { $('typed').focus(); $('typed').setSelectionRange(...selected); }
+}
+// The first text of the page, selected so that typing replaces it. The second is for models with a short context.
+const kSamples = ['The cat sat on the mat, and the dog sat on the rug.', 'The cat sat.'];
+async function showSample() {
+  if (!live.models.length) return;
+  const post = {method: 'POST', body: JSON.stringify({model: live.model, prompt: kSamples[0]})};
+  const long = await fromServer('/tokenize', post).then(answer => answer.json()).catch(() => null);
+  if ($('typed').value) return;
+  if (long) ask(kSamples[long.count <= long.max_model_len ? 0 : 1], [], live.model);
+  else $('said').textContent = 'Type a text.';  // the model reads no prose
 }
 function drawLive() {
   const area = make('textarea', {id: 'typed', value: live.text, spellcheck: false, placeholder: 'Type a text for the model.', ariaLabel: 'Text for the model'});
@@ -90,10 +101,10 @@ async function listModels() {
     $('said').textContent = error.message;
   }
 }
-// Requests the text and ablations in the address if they differ from this page's.
+// Requests the text and ablations in the address if they differ from this page's; without a text in either, a sample.
 function askForAddress() {
   const given = new URLSearchParams(location.hash.slice(1)), text = given.get('text');
-  if (!text) return;
+  if (!text) return live.text ? undefined : showSample();
   let off = [];
   try { off = JSON.parse(given.get('off') || '[]'); } catch (error) { off = null; }
   if (!Array.isArray(off) || !off.every(one => one && typeof one === 'object')) off = [];

@@ -91,6 +91,5 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
       table.append(row);
     });
     this.thumbs.replaceChildren(table);
-    this.ramp = plus;
   }
 }

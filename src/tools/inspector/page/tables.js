@@ -13,18 +13,17 @@ const Contributions = Base => class extends Base {
     const most = Math.max(1e-9, ...shownEntries.map(k => Math.abs(all.size[k])));
     const width = 4 + hasValue + hasOutput;
     const bar = size => signBar(size, most);
-    const line = (cells, name) => make('tr', {className: name}, ...cells);
     const cell = (content, name = '') => make('td', {className: name}, content);
     let sum = all.bias[t] + all.others[t];
     for (const k of shownEntries) {
       const entry = k - from, j = all.source[k];
       sum += all.size[k];
       const source = make('td', {className: 'source'}, `${j} `, tok(page.tokens[j]));
-      const cells = [source, cell(about.slots ? `${all.head[k]}` : String(all.head[k]), 'n')];
+      const cells = [source, cell(String(all.head[k]), 'n')];
       if (hasValue) cells.push(cell(expert(all.value[k]), 'n'));
       if (hasOutput) cells.push(cell(expert(all.output[k]), 'n'));
       cells.push(cell(percent(all.size[k]), 'n'), cell(bar(all.size[k])));
-      const row = line(cells, 'entry' + (entry === this.open ? ' open' : ''));
+      const row = make('tr', {className: 'entry' + (entry === this.open ? ' open' : '')}, ...cells);
       row.dataset.entry = entry;
       row.addEventListener('click', () => {
         this.open = entry === this.open ? -1 : entry;
@@ -35,7 +34,7 @@ const Contributions = Base => class extends Base {
         rows.push(make('tr', {className: 'detail'}, make('td', {colSpan: width}, ...(live ? [this.switchesOf(all, k, j)] : []), ...this.splitsOf(layer, all, k))));
       }
     }
-    const rest = (name, size, kind) => line([make('td', {colSpan: width - 2}, name), cell(percent(size), 'n'), cell(kind === 'sum' ? '' : bar(size))], kind);
+    const rest = (name, size, kind) => make('tr', {className: kind}, make('td', {colSpan: width - 2}, name), cell(percent(size), 'n'), cell(kind === 'sum' ? '' : bar(size)));
     if (Math.abs(all.others[t]) > 0) rows.push(rest('all others', all.others[t], 'quiet'));
     if (all.bias[t] !== 0) rows.push(rest('output bias', all.bias[t], 'quiet'));
     rows.push(rest('sum', sum, 'sum'));
@@ -44,7 +43,6 @@ const Contributions = Base => class extends Base {
                       ...(hasOutput ? [make('th', {className: 'n', title: about.slots ? 'routed head in this slot' : 'output expert'}, about.slots ? 'expert' : 'output')] : []),
                       make('th', {className: 'n'}, 'size'), make('th'));
     const error = all.residual[t];
-    this.residual = error;
     this.sources.replaceChildren(
         make('h2', {}, `Contributions to the attention output of layer ${l} at `, tok(page.tokens[t])),
         make('p', {className: 'note'}, `Size along the output, as a share of its length (${all.length[t].toPrecision(3)}). The sum of all contributions differs from the output by `,

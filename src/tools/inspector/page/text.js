@@ -1,6 +1,6 @@
 // Formatting of numbers, tokens and names; colours; and the strip of tokens at the top.
 const shown = text => text.replace(/\n/g, '⏎').replace(/\t/g, '⇥').replace(/ /g, '·') || '∅';
-const tok = (text, extra = '') => make('span', {className: 'tok', title: text}, shown(text) + extra);
+const tok = text => make('span', {className: 'tok', title: text}, shown(text));
 const word = id => page.vocabulary[id] ?? `#${id}`;
 const percent = (x, digits = x === 0 || Math.abs(x) >= 0.001 ? 1 : Math.abs(x) >= 0.00001 ? 3 : 5) => (x > 0 ? '+' : x < 0 ? '−' : '') + (100 * Math.abs(x)).toFixed(digits) + ' %';
 const signed = (x, digits = 2) => (x > 0 ? '+' : x < 0 ? '−' : '') + Math.abs(x).toFixed(digits);
