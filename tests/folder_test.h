@@ -1,4 +1,4 @@
-// What tests of readers share: a folder of their own, files, and errors that must be raised.
+// Shared by tests of readers: a temporary folder, and expected errors.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 
 namespace headroom {
 
-// The message of the UserError that `action` must throw.
+// Returns the message of the UserError that `action` must throw.
 template <class Action>
 std::string user_error_of(Action&& action) {
   try {
@@ -32,7 +32,7 @@ std::string user_error_of(Action&& action) {
   return {};
 }
 
-// A test with an empty folder that goes with it.
+// A test with a temporary folder.
 class FolderTest : public testing::Test {
  protected:
   FolderTest() {
@@ -57,7 +57,7 @@ class FolderTest : public testing::Test {
   }
   std::string at(const std::string& name) const { return (folder_ / name).string(); }
 
-  // The message of the UserError that `action` must throw, with paths relative to the folder.
+  // Returns the message of the UserError that `action` must throw, with paths relative to the folder.
   template <class Action>
   std::string refusal_of(Action&& action) const {
     std::string why = user_error_of(action);

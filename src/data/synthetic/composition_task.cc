@@ -148,26 +148,21 @@ std::string fact(Block block, int form, const std::string& person, const Value& 
   return {};
 }
 
-// Returns the words between the person (or "Who") and the answer, such as "has a kind of" or "does not have a kind of".
+// The words between the person (or "Who") and the answer, by block: "has a kind of", "does not have a kind of".
+struct Predicate {
+  const char *does, *does_not, *rest;
+};
+constexpr Predicate kPredicates[kBlocks] = {{"has", "does not have", " a kind of"},
+                                            {"owns", "does not own", ""},
+                                            {"longs for", "does not long for", " the city in"},
+                                            {"wants to visit", "does not want to visit", ""},
+                                            {"has", "does not have", " the thing that can"},
+                                            {"is", "is not", " the opposite of"},
+                                            {"arrived", "did not arrive", " the {} just before"}};
+
 std::string predicate(Block block, bool negated, const Value& value) {
-  const auto verb = [&](const char* does, const char* does_not) { return std::string(negated ? does_not : does); };
-  switch (block) {
-    case superclass:
-      return verb("has", "does not have") + " a kind of";
-    case object_copy:
-      return verb("owns", "does not own");
-    case country:
-      return verb("longs for", "does not long for") + " the city in";
-    case city_copy:
-      return verb("wants to visit", "does not want to visit");
-    case capability:
-      return verb("has", "does not have") + " the thing that can";
-    case opposite:
-      return verb("is", "is not") + " the opposite of";
-    case next:
-      return verb("arrived", "did not arrive") + fmt::format(" the {} just before", value.unit);
-  }
-  return {};
+  const Predicate& words = kPredicates[block];
+  return (negated ? words.does_not : words.does) + fmt::format(fmt::runtime(words.rest), value.unit);
 }
 
 // The text of an example up to its answer, and the answer.

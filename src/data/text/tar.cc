@@ -100,8 +100,13 @@ std::optional<TarMember> TarReader::read_header() {
 
 std::optional<TarMember> TarReader::next() {
   constexpr std::uint64_t kLongestName = std::uint64_t{1} << 16;
+  constexpr int kMostHeaders = 16;  // of one member
   std::string long_name;
-  while (std::optional<TarMember> member = read_header()) {
+  for (int headers = 0; std::optional<TarMember> member = read_header(); ++headers) {
+    if (headers == kMostHeaders) {
+      user_error("{}: is a damaged tar archive: more than {} headers of one member, up to byte {}", archive_,
+                 kMostHeaders, at_);
+    }
     if (member->type != 'x' && member->type != 'L' && member->type != 'g') {
       member->name = long_name.empty() ? member->name : without_control_characters(std::move(long_name));
       return member;

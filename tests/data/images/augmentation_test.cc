@@ -24,7 +24,7 @@ TEST(ImageCrops, KeepsWhatNeedsNoChange) {
 }
 
 TEST(ImageCrops, TakesTheMiddleAndAverages) {
-  // Left and right of the middle square all is white; in it, a checkerboard of single pixels.
+  // The central square is a checkerboard of single pixels; the rest is white.
   Image image{.width = 24, .height = 8, .channels = 1, .pixels = {}};
   for (int y = 0; y < 8; ++y) {
     for (int x = 0; x < 24; ++x) {
@@ -34,7 +34,7 @@ TEST(ImageCrops, TakesTheMiddleAndAverages) {
   for (const std::uint8_t pixel : square(image, 2)) {
     EXPECT_NEAR(pixel, 127.5, 1.0);
   }
-  // A smooth one keeps its slope, larger as well.
+  // A gradient stays a gradient when enlarged.
   const std::vector<std::uint8_t> larger = square(gradient(4, 4), 8);
   EXPECT_TRUE(std::is_sorted(larger.begin(), larger.begin() + 8));
   EXPECT_EQ(larger[0], 0);
@@ -75,14 +75,14 @@ TEST(ImageCrops, RandomOnesFitAndHaveTheirAreaAndShape) {
   EXPECT_LT(smallest, 0.21);
   EXPECT_GT(largest, 0.95);
   EXPECT_GT(places.size(), 150U);
-  // Nothing of such a shape: the middle of it.
+  // No crop fits: the largest central region.
   const Region strip = random_region(gradient(1000, 3), 1.0, random);
   EXPECT_EQ(strip.height, 3);
   EXPECT_EQ(strip.width, 4);
   EXPECT_EQ(strip.x, 498);
 }
 
-// Two channels would be no colours: one is grey, three are colours.
+// `channels`: 1 for grey, 3 for colours.
 Planes planes(std::int64_t channels, std::int64_t side, std::vector<std::uint8_t> pixels) {
   return {.channels = channels, .side = side, .pixels = std::move(pixels)};
 }
@@ -113,7 +113,7 @@ TEST(RandAugmentOperation, Shades) {
   EXPECT_EQ(after(Operation::contrast, 1.9, four), (Bytes{0, 66, 161, 255}));
 }
 
-// Pillow's rule, written out on an image whose histogram has steps.
+// Pillow's algorithm, computed by hand for an image with few shades.
 TEST(RandAugmentOperation, EqualizeMakesAllShadesAsFrequent) {
   Bytes pixels(32 * 32);
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -137,7 +137,7 @@ TEST(RandAugmentOperation, ColorGoesFromGreyToMore) {
             (Bytes{static_cast<std::uint8_t>(grey + 114), static_cast<std::uint8_t>(grey - 36),
                    static_cast<std::uint8_t>(grey - 111)}));
   EXPECT_EQ(after(Operation::color, 0.0, planes(1, 1, {7})), (Bytes{7}));
-  // The mean of contrast is that of the greys, one for all channels.
+  // Contrast uses the mean of the grey values for all channels.
   EXPECT_EQ(after(Operation::contrast, 0.0, one), (Bytes{124, 124, 124}));
 }
 
@@ -204,7 +204,7 @@ TEST(RandAugmentOperation, EveryOneIsDrawn) {
     EXPECT_EQ(changed.pixels, again.pixels);
     seen.insert(changed.pixels);
   }
-  // Eight have two sides, solarize and posterize one; the other four leave a smooth image of all shades as it is.
+  // Eight operations have two directions, solarize and posterize have one; the other four do not change this image.
   EXPECT_EQ(seen.size(), 2U * 8U + 2U + 1U);
 }
 

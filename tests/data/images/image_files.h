@@ -1,4 +1,4 @@
-// Good files of images, made here.
+// Builds image files.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@
 
 namespace headroom::data {
 
-// Red grows to the right, green downwards; blue is the same everywhere.
+// Red increases to the right, green downwards; blue is constant.
 inline Image gradient(std::int64_t width, std::int64_t height) {
   Image image{.width = width, .height = height, .channels = 3, .pixels = {}};
   for (std::int64_t y = 0; y < height; ++y) {

@@ -77,7 +77,7 @@ TEST_F(ImageFolderFiles, PngSamplesAreSrgbAndGreyIsTheirLuma) {
 }
 
 TEST_F(ImageFolderFiles, TurnsImagesAsExifSays) {
-  // Where the pixels 0 to 5 of a 3 x 2 image are seen, for the orientations 1 to 8.
+  // The order in which pixels 0 to 5 of a 3 x 2 image appear for the orientations 1 to 8.
   const std::vector<std::vector<std::uint8_t>> seen = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
                                                        {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
                                                        {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
@@ -124,7 +124,7 @@ TEST_F(ImageFolderFiles, RefusesDamage) {
   for (std::size_t length = 4; length + 2 < photo.size(); length += 11) {
     EXPECT_NE(complaint(photo.substr(0, length)).find("damaged JPEG"), std::string::npos) << length;
   }
-  // Four thousand million pixels that are not there.
+  // A header that claims four billion pixels.
   std::string huge = good;
   huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
   EXPECT_HAS(complaint(huge), "PNG");
@@ -153,7 +153,7 @@ TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   EXPECT_EQ(set->image(2).height, 4) << "each has its own size";
   reading.classes = {"dog", "cat"};
   EXPECT_EQ(labels_of(*open_images({at("set")}, reading)), (std::vector<std::int32_t>{1, 1, 0}));
-  // Two folders and a shard are one set, each part with its own.
+  // Folders and a shard are concatenated.
   reading.classes = {};
   write("one.tar", tar_member("x.ppm", ppm(gradient(3, 2))) + tar_member("x.cls", "1") + kTarEnd);
   const auto joined = open_images({at("set"), at("one.tar"), at("set")}, reading);
@@ -161,7 +161,7 @@ TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   EXPECT_EQ(joined->image(6).pixels, gradient(3, 2).pixels);
   EXPECT_EQ(joined->image(5).pixels, set->image(2).pixels);
   EXPECT_EQ(joined->file_sizes(), (std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1}));
-  // Damage shows when an image is asked for.
+  // A corrupt image is found when it is read.
   write("set/cat/notes.png", "no image");
   EXPECT_NE(open_images({at("set")}, reading)->identity(), set->identity());
   EXPECT_HAS(user_error_of([&] { open_images({at("set")}, reading)->image(2); }),

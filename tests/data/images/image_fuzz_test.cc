@@ -1,4 +1,4 @@
-// Damaged images: PNG, JPEG, idx and CIFAR files.
+// Corrupt images: PNG, JPEG, idx and CIFAR files.
 #include <zlib.h>
 
 #include "data/images/augmentation.h"
@@ -21,7 +21,7 @@ class ImageFuzz : public FolderTest {
     EXPECT_EQ(image.pixels.size(), static_cast<std::size_t>(image.width * image.height * 3));
     EXPECT_EQ(planes_of(image, middle(image, 1.0), 4).pixels.size(), 3U * 4U * 4U);
   }
-  // The sum is of all pixels, so that the sanitizers see each of them read.
+  // Sums all pixels, so that the sanitizers check each of them.
   static void use(const ImageDataset& set) {
     std::uint64_t sum = 0, pixels = 0;
     for (std::int64_t i = 0; i < set.size(); ++i) {
@@ -37,7 +37,7 @@ class ImageFuzz : public FolderTest {
   }
 };
 
-// Every chunk with the checksum that it must have.
+// Sets the checksum of every chunk.
 std::string with_checksums(std::string input) {
   for (std::size_t at = 8; at + 12 <= input.size();) {
     std::uint32_t length = 0;

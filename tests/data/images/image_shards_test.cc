@@ -104,7 +104,7 @@ TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
   EXPECT_EQ(complaint(gzip(good), "a.tar.gz"),
             "a.tar.gz: is compressed: images are read from any position of a shard, which must be a plain .tar");
   EXPECT_HAS(user_error_of([&] { open_images({at("none.tar")}, reading_); }), "none.tar: cannot be read: No such file");
-  // Seven GiB that are not there.
+  // A header that claims 8 GiB.
   std::string lying = tar_member("a.jpg", "");
   lying.replace(124, 11, "77777777777");
   EXPECT_HAS(complaint(with_tar_sum(lying.substr(0, 512)) + kTarEnd), "has 8589934591 bytes from byte 512 on");

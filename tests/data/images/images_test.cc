@@ -47,7 +47,7 @@ TEST_F(Images, ReadsCifar) {
   ASSERT_EQ(set.size(), 2);
   EXPECT_EQ(set.labels(), (std::vector<std::int32_t>{3, 7}));
   EXPECT_EQ(set.at(1)[3071], 70);
-  // CIFAR-100: a coarse label, then a fine one.
+  // CIFAR-100 has a coarse label, then a fine label.
   const std::string hundred = write("train.bin", std::string("\x05\x63", 2) + std::string(3072, '\1'));
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 100}).labels().front(), 99);
   EXPECT_EQ(read_images({hundred}, {.size = 32, .channels = 3, .n_classes = 20}).labels().front(), 5);
@@ -75,7 +75,7 @@ TEST_F(Images, RefusesFilesThatLie) {
             "long: holds more bytes after its last image, from byte 48 on");
   EXPECT_EQ(complaint({write("text", "hello, this is no image"), labels}),
             "text: must be an idx file of images, beginning with 0x00000803, got 0x68656c6c");
-  // Four thousand million images that are not there cost nothing.
+  // A header that claims four billion images allocates no memory.
   const std::string lying = big_endian(0x0803) + big_endian(0xffffffff) + big_endian(4) + big_endian(4);
   EXPECT_EQ(complaint({write("lying", lying), write("lying_labels", big_endian(0x0801) + big_endian(0xffffffff))}),
             "lying: ends at byte 16, where image 1 of 4294967295 must follow");

@@ -86,7 +86,7 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
   EXPECT_EQ(read_pairs({.source = {three}, .target = {hole}}, skip).size(), 2U);
 }
 
-// n pairs; every source twice, with different targets.
+// Returns n pairs, in which every source occurs twice with different targets.
 std::string many_pairs(int n) {
   std::string text;
   for (int i = 0; i < n; ++i) {
@@ -206,7 +206,7 @@ TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
     file.target(pair, ids);
     EXPECT_EQ(ids, targets.encode(pairs[static_cast<std::size_t>(pair)].target));
   }
-  // From files; a source tokenizer that is two in one already is refused.
+  // Tokenizers from files. A source tokenizer must not be a pair itself.
   tokenizers::save_tokenizer(sources, at("s.tokenizer"));
   tokenizers::save_tokenizer(targets, at("t.tokenizer"));
   tokenizers::save_tokenizer(*two.tokenizer, at("two.tokenizer"));

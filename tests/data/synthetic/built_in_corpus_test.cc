@@ -8,7 +8,7 @@ namespace built_in_corpus_test {
 
 namespace fs = std::filesystem;
 
-// A little folder in torch's place.
+// Uses a small folder instead of torch's.
 class BuiltInCorpusTest : public FolderTest {
  protected:
   BuiltInCorpusTest() {

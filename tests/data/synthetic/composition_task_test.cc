@@ -40,7 +40,7 @@ TEST(CompositionTask, SeventyFourTasksOfBlocksAndPatterns) {
   EXPECT_THROW(composition_subtask(74), Error);
 }
 
-// Every answer follows from the line that it stands in, and from nothing else in it.
+// Each answer is determined by its own line.
 TEST(CompositionTask, GeneratedAnswersAreTheOnesAskedFor) {
   std::map<int, std::map<std::size_t, int>> places;
   for (int task = 0; task < kCompositionSubtasks; ++task) {

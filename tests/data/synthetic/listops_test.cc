@@ -53,7 +53,7 @@ TEST(ListOps, SaysWhatIsWrongAndWhere) {
   EXPECT_THROW(evaluate(std::vector<std::uint16_t>{}), Error);
 }
 
-// Recursion would end the process.
+// A recursive parser would overflow the stack.
 TEST(ListOps, AMillionOpenBracketsCostNoStack) {
   constexpr int kDepth = 1'000'000;
   std::string text;
@@ -77,7 +77,7 @@ int depth(std::span<const std::uint16_t> symbols) {
   return most;
 }
 
-// Arguments of every operator, in the order in which they end.
+// Returns the number of arguments of each operator, in the order of their closing brackets.
 std::vector<int> arguments(std::span<const std::uint16_t> symbols) {
   std::vector<int> open, ended;
   for (const std::uint16_t symbol : symbols) {

@@ -1,4 +1,4 @@
-// Good tar archives, made here.
+// Builds tar archives.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace headroom::data {
 
-// A header of 512 bytes with the checksum that it must have.
+// Returns a header of 512 bytes with its checksum set.
 inline std::string with_tar_sum(std::string header) {
   header.replace(148, 8, "        ");
   unsigned sum = 0;
@@ -17,7 +17,7 @@ inline std::string with_tar_sum(std::string header) {
   return header.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
 }
 
-// A member of a tar archive, as POSIX has it.
+// Returns a member of a POSIX archive: header, content and padding.
 inline std::string tar_member(const std::string& name, const std::string& content, char type = '0') {
   std::string header(512, '\0');
   const auto put = [&](std::size_t at, const std::string& text) { header.replace(at, text.size(), text); };
@@ -28,7 +28,7 @@ inline std::string tar_member(const std::string& name, const std::string& conten
   return with_tar_sum(header) + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
-// A pax record, its own length in front.
+// Returns a pax header with one record, which begins with its own length.
 inline std::string pax(const std::string& record) {
   std::size_t length = record.size() + 3;
   while (std::to_string(length).size() + 1 + record.size() + 1 != length) {
@@ -37,7 +37,7 @@ inline std::string pax(const std::string& record) {
   return tar_member("PaxHeader", std::to_string(length) + " " + record + "\n", 'x');
 }
 
-// Blocks that may be headers get the checksum that they must have, so that what they say is looked at.
+// Sets the checksum of every block that may be a header, so that damaged headers are parsed.
 inline std::string with_tar_sums(std::string input) {
   constexpr std::size_t kBlock = 512;
   for (std::size_t at = 0; at + kBlock <= input.size(); at += kBlock) {

@@ -59,7 +59,12 @@ TEST_F(DocumentsTest, HostileArchivesAreRefused) {
   EXPECT_HAS(complaint(write("latin.tar", tar_member("a.jsonl", "caf\xe9\n") + kTarEnd)),
              "a.jsonl: is not valid UTF-8 from byte 3");
   EXPECT_HAS(complaint(write("zero.tar", tar_member("a.jsonl", std::string("a\0b", 3)) + kTarEnd)), "byte 1 is 0");
-  // A lying size: nothing of it is allocated before it is there.
+  std::string endless;
+  for (int i = 0; i < 17; ++i) {
+    endless += pax("mtime=1");
+  }
+  EXPECT_HAS(complaint(write("endless.tar", endless + good + kTarEnd)), "more than 16 headers of one member");
+  // A wrong size in a header allocates no memory.
   std::string huge = tar_member("a.jsonl", "");
   for (const char* size : {"77777777777", "00777777777", "-0000000001"}) {
     huge.replace(124, 11, size);

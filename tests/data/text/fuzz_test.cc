@@ -32,7 +32,7 @@ TEST_F(DataFuzz, TokenFiles) {
     write_token_file(*open_text({write("good.txt", "head room\nhead\n")}, {}), tokenizer, at("good.tokens"), 1);
     return read_bytes(at("good.tokens"));
   };
-  // A token file keeps room for its header: without it the mutations fall where something stands.
+  // Removes the reserved bytes after the header, which mutations would hit without effect.
   const auto compact = [&](const std::string& file) {
     const std::size_t end = file.find_last_not_of(' ', 65536 - 1) + 1;
     const std::uint64_t length = end - 8;

@@ -1,4 +1,4 @@
-// Public data sets in their own formats; absent, their tests are skipped.
+// Public data sets in their own formats. The tests are skipped if the data is missing.
 #include "data/synthetic/composition_task.h"
 #include "data/text/documents.h"
 #include "data/tokens/token_file.h"
@@ -37,7 +37,7 @@ TEST_F(PublicDataTest, WikiText2HasTheKnownNumberOfWords) {
   EXPECT_EQ(tokens("test"), 245569);
 }
 
-// As many as this tokenizer is known to give for this text.
+// The known number of tokens of this text.
 TEST_F(PublicDataTest, Gpt2SplitsTinyShakespeareIntoTheKnownNumberOfTokens) {
   const auto text = open_text({data("tinyshakespeare/input.txt.gz")}, {});
   const auto tokenizer = tokenizers::load_tokenizer(data("gpt2_bpe"));

@@ -1,4 +1,4 @@
-// What the tests of this room share: texts packed and read whole.
+// Shared by the tests of this room: compressed texts, and whole texts from their blocks.
 #pragma once
 
 #include <zlib.h>
@@ -35,7 +35,7 @@ inline std::string zstd(std::string_view text, int window_log = 0) {
   std::string packed(ZSTD_compressBound(text.size()) + 64, '\0');
   ZSTD_inBuffer in{text.data(), text.size(), 0};
   ZSTD_outBuffer out{packed.data(), packed.size(), 0};
-  for (const ZSTD_EndDirective what : {ZSTD_e_flush, ZSTD_e_end}) {  // its size is not known when it begins
+  for (const ZSTD_EndDirective what : {ZSTD_e_flush, ZSTD_e_end}) {  // the frame does not state its size
     EXPECT_EQ(ZSTD_compressStream2(stream, &out, &in, what), 0U);
   }
   ZSTD_freeCCtx(stream);

@@ -43,7 +43,7 @@ TEST_F(Table, NamesTheLineOfABadRow) {
   EXPECT_EQ(complaint("a.csv", ""), "a.csv: is empty");
 }
 
-// Rows are left out; a damaged file is not.
+// Bad rows are skipped; a corrupt file is an error.
 TEST_F(Table, SkipsBadRowsOnly) {
   Rows all;
   RowUse use{.header = {},

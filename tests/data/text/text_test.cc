@@ -12,7 +12,7 @@ std::string refusal(const std::string& path) {
   return user_error_of([&] { text_of({path}); });
 }
 
-// Lines of all lengths, some of several bytes a character.
+// Lines of different lengths, some with characters of several bytes.
 std::string sample_text(std::size_t size) {
   Random random(7);
   std::string text;
@@ -67,7 +67,7 @@ TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
              "b.jsonl: holds no text");
 }
 
-// Half a character at either end, as where a file was cut in two, and bytes that no UTF-8 has.
+// Incomplete characters at both ends, as in a part of a file, and bytes that never occur in UTF-8.
 TEST_F(TextTest, BytesNeedNoEncoding) {
   std::string bytes = "\x82\xac one\n\xff\xfe\n";
   bytes += std::string(std::size_t{5} << 20, '\x80') + "\xe2\x82";
@@ -219,7 +219,7 @@ TEST_F(TextTest, RefusesDamagedPackedFiles) {
   }
 }
 
-// Never silently short: whatever is missing, down to the checksum's last byte, is an error.
+// A truncated file is an error, even if only the last byte of its checksum is missing.
 TEST_F(TextTest, PackedFilesTruncatedAnywhereAreRefused) {
   std::string text;
   Random random(3);

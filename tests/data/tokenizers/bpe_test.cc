@@ -16,7 +16,7 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr std::int32_t kFirstMerge = 256;
 
-// Every byte, its id being its value, then these merges in their order.
+// The ids of bytes are their values; the results of these merges follow in order.
 std::vector<std::pair<std::string, std::string>> merges() {
   return {{"h", "e"}, {"l", "l"},  {"he", "ll"}, {"hell", "o"}, {"\xc4\xa0", "w"}, {"\xc3\x83", "\xc2\xa9"},
           {"a", "a"}, {"aa", "aa"}};
@@ -274,7 +274,7 @@ TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
   EXPECT_EQ(bpe->encode("h\xc3\xa9 \n"), bytes->encode("h\xc3\xa9 \n"));
 }
 
-// A text in stretches that may be encoded apart gives the ids of the whole.
+// Encoding the separable parts of a text gives the ids of the whole text.
 TEST_F(BpeTest, StretchesGiveTheIdsOfTheWhole) {
   constexpr const char* kPieces[] = {" ", "  ",  "\n", "\n\n",    "\r\n",     "\t",        "hello",    "a", "12345",
                                      ".", "...", "'s", "<|end|>", "\xc3\xa9", "e\xcc\x81", "\xc2\xa0", "(", "x"};
@@ -304,7 +304,7 @@ TEST_F(BpeTest, StretchesGiveTheIdsOfTheWhole) {
     EXPECT_EQ(apart, bpe->encode(text));
     EXPECT_GT(cuts, 500U);
   }
-  // An added token with a blank inside could be cut through.
+  // A cut could split an added token that contains a space.
   Json json = document();
   json["added_tokens"] = {added(264, "a b", false)};
   EXPECT_EQ(tokenizer(json)->separable("hello hello\n").end, 0U);

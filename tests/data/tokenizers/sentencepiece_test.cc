@@ -169,7 +169,7 @@ TEST_F(SentencePieceTest, SaysHowManyPiecesAreThere) {
             268);
 }
 
-// SentencePiece ends the process where it meets what it thinks impossible; no text may bring it there.
+// SentencePiece aborts the process if an internal check fails, so no text may cause that.
 TEST_F(SentencePieceTest, TrainsOnAnyText) {
   Random random(5);
   std::vector<std::string> texts = {"\n\n\n",
@@ -198,7 +198,7 @@ TEST_F(SentencePieceTest, TrainsOnAnyText) {
   }
 }
 
-// A number of a serialised message, seven bits a byte, and a field of bytes.
+// Serialises a varint, and a field of bytes, of a protocol buffer message.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) {
@@ -216,7 +216,7 @@ class Table {
  public:
   Table() { units[0x41] = 0x41 | kHasLeaf | 1U << 10, units[0x40] = kIsValue; }
 
-  // A model's settings with it.
+  // Returns the settings of a model with this table.
   std::string operator()(std::uint64_t normalizer) const {
     const auto* bytes = reinterpret_cast<const char*>(units.data());
     return field(normalizer, field(2, std::string("\0\4\0\0", 4) + std::string(bytes, 4 * units.size()) + strings));
@@ -292,7 +292,7 @@ TEST_F(SentencePieceFuzz, Models) {
   });
 }
 
-// A model from elsewhere is untrusted. Whatever becomes of it, the process goes on.
+// A corrupt model must not end the process.
 TEST_F(SentencePieceTest, DamagedModelsAreRefusedOrHarmless) {
   Random random(6);
   int refused = 0;

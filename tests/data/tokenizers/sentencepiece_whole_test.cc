@@ -1,4 +1,4 @@
-// SentencePiece models from elsewhere: the ids of SentencePiece itself, which is given each text as a whole.
+// Imported SentencePiece models give the ids that SentencePiece gives for the whole text.
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
@@ -32,7 +32,7 @@ class Corpus : public sentencepiece::SentenceIterator {
 
 using Settings = std::unordered_map<std::string, std::string>;
 
-// As LLaMA's, SentencePiece's defaults, T5's kind, and without the dummy blank.
+// LLaMA's settings, SentencePiece's defaults, T5's kind, no dummy prefix, and spaces as suffixes.
 const std::pair<const char*, Settings> kModels[] = {
     {"llama",
      {{"model_type", "bpe"},
@@ -195,7 +195,7 @@ TEST_F(SentencePieceFiles, SayHowLinesAreEncoded) {
   EXPECT_NE(whole->name(), by_line->name()) << "the same name would mean the same ids";
   EXPECT_FALSE(encodes_by_line(*whole));
   EXPECT_TRUE(encodes_by_line(*by_line));
-  // Line by line: what earlier versions made of the model.
+  // Earlier versions encoded the model line by line.
   Ids lines = by_line->encode("line");
   lines.push_back(by_line->id_of("<0x0A>"));
   for (const std::int32_t id : by_line->encode("end")) {

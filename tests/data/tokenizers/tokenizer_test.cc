@@ -17,7 +17,7 @@ class TokenizerTest : public FolderTest {
   std::string refusal(const config::TokenizerOptions& options, std::string_view text) const {
     return user_error_of([&] { train(options, text); });
   }
-  // Saved, loaded and still the same.
+  // Checks that saving and loading does not change a tokenizer.
   void expect_saved(const Tokenizer& tokenizer) const {
     save_tokenizer(tokenizer, at("saved.tokenizer"));
     const auto loaded = load_tokenizer(at("saved.tokenizer"));

@@ -18,7 +18,7 @@ Words cut(WordPattern pattern, std::string_view text) {
   return words;
 }
 
-// What a regular expression library makes of the patterns' texts.
+// The words that a regular expression library finds with the patterns.
 TEST(Words, AreThoseOfThePatterns) {
   const struct {
     const char* text;

@@ -14,7 +14,7 @@ namespace batches_test {
 
 class BatchesTest : public FolderTest {
  protected:
-  // Tokens 0, 1, 2, ...: every id says where it stood.
+  // Tokens 0, 1, 2, ..., so that an id is its position.
   std::shared_ptr<const TokenFile> counting(std::int64_t size) const {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(size));
     std::iota(ids.begin(), ids.end(), 0);
@@ -95,7 +95,7 @@ TEST(Shuffle, IsAPermutationWithoutRegularity) {
     }
     EXPECT_EQ(seen.size(), n);
   }
-  // Over many seeds every place gets every value alike: chi-squared of 25 degrees of freedom.
+  // Over many seeds, every position gets every value equally often (chi-squared, 25 degrees of freedom).
   constexpr std::uint64_t kN = 6, kRounds = 60000;
   std::map<std::pair<std::uint64_t, std::uint64_t>, double> counts;
   for (std::uint64_t seed = 0; seed < kRounds; ++seed) {

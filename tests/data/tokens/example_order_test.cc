@@ -73,7 +73,7 @@ TEST(ExampleOrder, GoesOnFromAnyPosition) {
   EXPECT_NE(order(true).next(), order(true, 1003, 8, 4).next()) << "another seed, another order";
 }
 
-// Files of 0 to 199 examples in a row.
+// Returns the order of a data set stored in files of 0 to 200 examples.
 ExampleOrder in_files(std::int64_t together, std::uint64_t seed = 3) {
   OrderOptions options{.examples = 1000, .batch = 8, .seed = seed};
   options.files = {.sizes = {150, 50, 0, 200, 100, 150, 150, 200}, .together = together};

@@ -16,7 +16,7 @@ constexpr std::int32_t kApart = 100000;  // ids of the nth file begin there, tim
 
 class MixtureTest : public FolderTest {
  protected:
-  // Files of so many tokens; every id says in which of them it stood, and where.
+  // Writes files of these sizes. An id encodes its file and its position.
   Mixture mixture(const std::vector<std::int64_t>& sizes, std::vector<double> weights) const {
     Mixture made{.files = {}, .weights = std::move(weights)};
     for (const std::int64_t size : sizes) {
@@ -32,7 +32,7 @@ std::int32_t token(const TokenBatch& batch, std::int64_t row, std::int64_t colum
   return batch.tokens[static_cast<std::size_t>(row * (batch.length + 1) + column)];
 }
 
-// Every row is a piece of the file that the batch says it is from.
+// Each row is a contiguous part of the file that the batch names.
 void expect_whole_rows(const TokenBatch& batch) {
   ASSERT_EQ(std::ssize(batch.corpora), batch.batch);
   for (std::int64_t row = 0; row < batch.batch; ++row) {
@@ -51,7 +51,7 @@ TEST_F(MixtureTest, SharesComeClosest) {
   EXPECT_EQ(shares_of({1000, 1}, 4), (Shares{4, 0}));
 }
 
-// A row's memory is always of what stood before it in the same file, but where its stream begins again.
+// Each row continues the previous batch's row in the same file, unless its stream starts again.
 TEST_F(MixtureTest, AStreamStaysWithItsRow) {
   const auto batches = mix_batches(mixture({400, 90}, {3, 1}), {.batch = 4, .length = 10}, Batching::streams, 1);
   TokenBatch before;
@@ -69,7 +69,7 @@ TEST_F(MixtureTest, AStreamStaysWithItsRow) {
     }
     before = batch;
   }
-  // Streams of 13 chunks of the first file, one of 8 of the second: each goes on at its own beginning.
+  // Three streams of 13 chunks of the first file and one of 8 chunks of the second, which start again when they end.
   EXPECT_EQ(restarts, (std::map<std::int64_t, int>{{0, 3}, {1, 3}, {2, 3}, {3, 4}}));
 }
 
@@ -98,8 +98,7 @@ TEST_F(MixtureTest, ChunksAreDealtByWeightAndAllOfThemComeBeforeAnyAgain) {
   for (std::int32_t corpus = 0; corpus < 3; ++corpus) {
     const std::vector<std::int32_t>& all = begins[corpus];
     EXPECT_EQ(std::ssize(all), shares[static_cast<std::size_t>(corpus)]);
-    // A row's number among those of its file follows from the deal, in another order than rows come: over the whole
-    // deal every chunk was used as often as any other, but for the last, unfinished round.
+    // Over the whole deal, every chunk of a file is used equally often, except in the last, incomplete pass.
     std::map<std::int32_t, std::int64_t> times;
     for (const std::int32_t begin : all) {
       ++times[begin];

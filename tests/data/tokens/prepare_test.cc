@@ -109,7 +109,7 @@ TEST_F(PrepareTest, ATokenFileAloneIsEnough) {
   EXPECT_EQ(train_of(prepared), at("made.tokens"));
   EXPECT_EQ(prepared.tokenizer->name(), tokenizer->name());
   EXPECT_EQ(ids_of(TokenFile(prepared.validation.file)), tokenizer->encode("c d\n"));
-  // The other way round the training text is encoded with the validation's tokenizer.
+  // Vice versa, the training text is encoded with the validation's tokenizer.
   EXPECT_EQ(prepare({.train = {text}, .validation = {at("made.tokens")}}, {}).tokenizer->name(), tokenizer->name());
 }
 
@@ -175,14 +175,14 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
     ASSERT_TRUE(held_out.unknown());
     EXPECT_EQ(held_out.unknown()->bytes, 0);
     EXPECT_HAS(prepared.validation.name, "a share of");
-    // The same again, and alone, as an evaluation asks for it.
+    // An evaluation prepares the same split alone.
     const config::DataOptions data{.train = {at("text.tokens")}, .validation_fraction = 0.1};
     EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
     EXPECT_THROW(train.copy(0, train.size() + 1, Ids(1000).data()), Error);
   }
 }
 
-// How long an unknown word was cannot be told from its token; blanks that were dropped count nowhere.
+// The length of an unknown word cannot be derived from its token, and dropped spaces are not counted.
 TEST_F(PrepareTest, BytesThatTokensDoNotTellAreNotClaimed) {
   const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
   const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.3}, {});
@@ -213,7 +213,7 @@ TEST_F(PrepareTest, AMixtureHasAPartForEachName) {
   const PreparedData named = prepare(data, {});
   EXPECT_EQ(text_of_part(named.train[1]), "c a\nb\na a\nc b\n");
   EXPECT_EQ(text_of_part(named.validation), "b a\n");
-  // Texts alone: the tokenizer is trained on all of them.
+  // If all corpora are texts, the tokenizer is trained on all of them.
   data.train = {write("one.txt", "x y\nx\n"), at("text.txt")};
   EXPECT_EQ(prepare(data).tokenizer->serialised(), "<unk>\n<eos>\na\nb\nc\nx\ny\n");
 }

@@ -35,7 +35,7 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_THROW(file.copy(INT64_MAX, INT64_MAX, middle.data()), Error);
 }
 
-// A byte that is still an id of the vocabulary: nothing but the checksum knows.
+// A changed id that is still valid is found by the checksum only.
 TEST_F(TokenFileTest, DamageShows) {
   write_words("a a a b b c\n", "a.tokens");
   std::string bytes = read_bytes(at("a.tokens"));
@@ -64,7 +64,7 @@ TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
   join_token_files({at("known.tokens"), at("other.tokens"), at("other.tokens")}, at("joined.tokens"));
   EXPECT_EQ(TokenFile(at("joined.tokens")).unknown()->bytes, 12);
 
-  // A file of an earlier version: words may be lost, and nobody counted.
+  // Files of earlier versions do not state how many words are unknown.
   const SafetensorsFile stored(at("other.tokens"));
   SafetensorsWriter writer;
   for (const auto& [name, tensor] : stored.tensors()) {
@@ -216,7 +216,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
   EXPECT_HAS(user_error_of([&] { ids_of(TokenFile(at("negative.tokens"))); }), "negative.tokens: is damaged");
 }
 
-// A file far larger than what is read of it costs only what is read.
+// Reading a part of a large file does not read the rest.
 TEST_F(TokenFileTest, AHugeFileIsReadWhereItIsAsked) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 30;  // 2 GiB, nearly all of them a hole in the file
   std::string metadata;

@@ -100,7 +100,7 @@ TEST(Terminal, CountsColumnsNotBytes) {
   EXPECT_EQ(detail::first_columns("ab", 5), "ab");
 }
 
-// The stderr of a child process; it is a terminal of this many columns, or a pipe if 0.
+// Returns the stderr of a child process, which is a terminal with this many columns, or a pipe if 0.
 std::string written_by(const std::function<void()>& work, unsigned short columns) {
   int reader = -1, pipe_ends[2] = {-1, -1};
   const struct winsize size = {24, columns, 0, 0};

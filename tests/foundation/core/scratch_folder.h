@@ -1,4 +1,4 @@
-// What tests of files share.
+// Shared by tests of files.
 #pragma once
 
 #include <iterator>
@@ -16,7 +16,7 @@ class ScratchFolder : public FolderTest {
   }
 };
 
-// The exception of `action`: "user error: ...", "error: ...", or "no error".
+// Returns the error that `action` throws: "user error: ...", "error: ...", or "no error".
 template <class Action>
 std::string complaint_of(Action action) {
   try {

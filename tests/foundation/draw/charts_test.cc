@@ -74,7 +74,7 @@ TEST(LineChart, LabelsOfEqualCurvesAreSpread) {
   }
 }
 
-// Labels have the order of the lines' ends, also where these are close together.
+// Labels are in the order of the lines' last values, even if these are close.
 TEST(LineChart, LabelsAreAlwaysInTheOrderOfTheEnds) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {

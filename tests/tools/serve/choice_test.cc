@@ -22,7 +22,7 @@ void add(const Delta& delta, Written& written) {
   }
 }
 
-// What becomes of the bytes of a text as tokens.
+// Passes the bytes of a text as tokens and returns the answer.
 Written write(const std::string& text, ChoiceOptions options) {
   const auto tokenizer = tiny::bytes_tokenizer();
   options.tokenizer = tokenizer.get();
@@ -68,7 +68,7 @@ TEST(Choice, WhatIsLeftOfACharacterIsReplacedByteByByte) {
   EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
 }
 
-// The text before the first stop string, with the text pushed in pieces of this many bytes.
+// Returns the text before the first stop string; the text is pushed in pieces of this many bytes.
 std::string cut_at_stop(const std::vector<std::string>& stops, const std::string& text, std::size_t piece) {
   StopStrings stop(stops);
   std::string out;

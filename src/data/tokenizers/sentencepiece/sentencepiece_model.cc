@@ -15,7 +15,31 @@ class Message {
 
   bool at_end() const { return rest_.empty(); }
   // Advances to the next field; false if the bytes are malformed.
-  bool next();
+  bool next() {
+    const std::optional<std::uint64_t> tag = read_varint();
+    if (!tag || *tag > UINT32_MAX) {
+      return false;
+    }
+    number_ = *tag >> 3;
+    type_ = *tag & 7;
+    switch (type_) {
+      case kVarint: {
+        const std::optional<std::uint64_t> value = read_varint();
+        varint_ = value.value_or(0);
+        return value.has_value();
+      }
+      case kFixed64:
+        return take(8);
+      case kFixed32:
+        return take(4);
+      case kBytes: {
+        const std::optional<std::uint64_t> size = read_varint();
+        return size && take(*size);
+      }
+      default:
+        return false;
+    }
+  }
 
   std::uint64_t number() const { return number_; }
   bool is_bytes(std::uint64_t number) const { return number_ == number && type_ == kBytes; }
@@ -27,8 +51,27 @@ class Message {
  private:
   static constexpr std::uint64_t kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5;
 
-  std::optional<std::uint64_t> read_varint();
-  bool take(std::uint64_t size);
+  std::optional<std::uint64_t> read_varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      const auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      value |= std::uint64_t{byte & 0x7fU} << shift;
+      if (byte < 0x80) {
+        return value;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool take(std::uint64_t size) {
+    if (size > rest_.size()) {
+      return false;
+    }
+    value_ = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return true;
+  }
 
   std::string_view rest_, value_;
   std::uint64_t number_ = 0, type_ = 0, varint_ = 0;
@@ -40,54 +83,6 @@ std::string serialised_varint(std::uint64_t value) {
     bytes += static_cast<char>(value | 0x80);
   }
   return bytes + static_cast<char>(value);
-}
-
-bool Message::next() {
-  const std::optional<std::uint64_t> tag = read_varint();
-  if (!tag || *tag > UINT32_MAX) {
-    return false;
-  }
-  number_ = *tag >> 3;
-  type_ = *tag & 7;
-  switch (type_) {
-    case kVarint: {
-      const std::optional<std::uint64_t> value = read_varint();
-      varint_ = value.value_or(0);
-      return value.has_value();
-    }
-    case kFixed64:
-      return take(8);
-    case kFixed32:
-      return take(4);
-    case kBytes: {
-      const std::optional<std::uint64_t> size = read_varint();
-      return size && take(*size);
-    }
-    default:
-      return false;
-  }
-}
-
-std::optional<std::uint64_t> Message::read_varint() {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(rest_.front());
-    rest_.remove_prefix(1);
-    value |= std::uint64_t{byte & 0x7fU} << shift;
-    if (byte < 0x80) {
-      return value;
-    }
-  }
-  return std::nullopt;
-}
-
-bool Message::take(std::uint64_t size) {
-  if (size > rest_.size()) {
-    return false;
-  }
-  value_ = rest_.substr(0, size);
-  rest_.remove_prefix(size);
-  return true;
 }
 
 // Serialises a field of type bytes.

@@ -148,17 +148,10 @@ void AtomicFile::refuse(const char* doing) const {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kPiece));
-    if (count < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      refuse("written");
-    }
-    size_ += static_cast<std::size_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  if (!write_all(descriptor_, {size_, bytes})) {
+    refuse("written");
   }
+  size_ += bytes.size();
 }
 
 void AtomicFile::write(std::string_view text) {

@@ -37,14 +37,63 @@ Json by_head(const decode::TokenRoute& route) {
 // Builds the response of POST /v1/completions: one document, or the events of a stream.
 class CompletionResponse {
  public:
-  explicit CompletionResponse(const Completion& completion);
+  explicit CompletionResponse(const Completion& completion)
+      : completion_(completion),
+        request_(completion.request()),
+        id_(new_id()),
+        created_(std::time(nullptr)),
+        answers_(static_cast<std::size_t>(completion.answers())) {
+    for (std::size_t i = 0; request_.echo && i < answers_.size(); ++i) {
+      set_echo(answers_[i], i / static_cast<std::size_t>(request_.n));
+    }
+  }
 
   // Without streaming: collects the deltas of all answers; document() returns the response once all are finished.
-  void add(const Delta& delta);
-  Json document();
+  void add(const Delta& delta) {
+    Answer& answer = answers_[delta.choice];
+    answer.text += delta.text;
+    for (const TokenDetails& token : delta.tokens) {
+      show(token, answer, answer.details);
+    }
+    if (!delta.finish_reason.empty()) {
+      answer.finish_reason = delta.finish_reason;
+    }
+  }
+
+  Json document() {
+    Json document = head();
+    document["choices"] = Json::array();
+    for (std::size_t i = 0; i < answers_.size(); ++i) {
+      Answer& answer = answers_[i];
+      document["choices"].push_back(
+          choice(i, answer.echo + answer.text, std::move(answer.details), answer.finish_reason));
+    }
+    document["usage"] = usage();
+    return document;
+  }
+
   // With streaming: the event for a delta, and the last event, which has the token counts.
-  Json chunk(const Delta& delta);
-  Json usage_chunk() const;
+  Json chunk(const Delta& delta) {
+    Answer& answer = answers_[delta.choice];
+    Details details;
+    for (const TokenDetails& token : delta.tokens) {
+      show(token, answer, details);
+    }
+    const std::string text = std::exchange(answer.begun, true) ? delta.text : answer.echo + delta.text;
+    Json document = head();
+    document["choices"] = Json::array({choice(delta.choice, text, std::move(details), delta.finish_reason)});
+    if (request_.include_usage) {
+      document["usage"] = nullptr;
+    }
+    return document;
+  }
+
+  Json usage_chunk() const {
+    Json document = head();
+    document["choices"] = Json::array();
+    document["usage"] = usage();
+    return document;
+  }
 
  private:
   // The lists of the API's "logprobs" and the routing, with one entry per reported token.
@@ -62,11 +111,82 @@ class CompletionResponse {
     bool begun = false;
   };
 
-  void set_echo(Answer& answer, std::size_t prompt) const;
-  void show(const TokenDetails& token, Answer& answer, Details& details) const;
-  Json choice(std::size_t index, const std::string& text, Details details, const std::string& reason) const;
-  Json head() const;
-  Json usage() const;
+  // A prompt given as text is echoed unchanged. Token offsets refer to its decoded tokens.
+  void set_echo(Answer& answer, std::size_t prompt) const {
+    const ServedModel& model = completion_.model();
+    decode::TextStream stream(model.tokenizer(), {});
+    std::string decoded;
+    std::int64_t before = 0;
+    for (const std::int64_t id : completion_.prompts()[prompt]) {
+      answer.offsets.push_back(before);
+      const std::string text = stream.push(static_cast<std::int32_t>(id));
+      before += static_cast<std::int64_t>(count_characters(text));
+      decoded += text;
+    }
+    decoded += stream.finish();
+    const auto* given = std::get_if<std::string>(&request_.prompts[prompt]);
+    answer.echo = given != nullptr ? *given : decoded;
+    answer.echoed = static_cast<std::int64_t>(count_characters(answer.echo));
+  }
+
+  void show(const TokenDetails& token, Answer& answer, Details& details) const {
+    const decode::TokenEvent& event = token.event;
+    const TokenText& spelled = completion_.model().token_text();
+    if (request_.logprobs >= 0) {
+      const std::int64_t begin =
+          event.is_prompt ? std::min(answer.offsets[std::min(answer.shown, answer.offsets.size() - 1)], answer.echoed)
+                          : answer.echoed + token.offset;
+      details.tokens.push_back(spelled.of(event.id));
+      details.token_logprobs.push_back(number(event.logprob));
+      details.text_offset.push_back(begin);
+      if (!std::isfinite(event.logprob)) {
+        details.top_logprobs.push_back(nullptr);
+      } else {
+        Json top = Json::object();
+        for (const decode::Alternative& alternative : event.top) {
+          top[spelled.of(alternative.id)] = number(alternative.logprob);
+        }
+        top[spelled.of(event.id)] = number(event.logprob);
+        details.top_logprobs.push_back(std::move(top));
+      }
+    }
+    if (request_.routing) {
+      Json routes = Json::object();
+      for (const decode::TokenRoute& route : event.routes) {
+        routes[route.name] = by_head(route);
+      }
+      details.routing.push_back(std::move(routes));
+    }
+    answer.shown += event.is_prompt ? 1 : 0;
+  }
+
+  Json choice(std::size_t index, const std::string& text, Details details, const std::string& reason) const {
+    Json choice = {{"text", text}, {"index", index}, {"logprobs", nullptr}};
+    if (request_.logprobs >= 0) {
+      choice["logprobs"] = {{"tokens", std::move(details.tokens)},
+                            {"token_logprobs", std::move(details.token_logprobs)},
+                            {"top_logprobs", std::move(details.top_logprobs)},
+                            {"text_offset", std::move(details.text_offset)}};
+    }
+    if (request_.routing) {
+      choice["routing"] = std::move(details.routing);
+    }
+    choice["finish_reason"] = reason.empty() ? Json() : Json(reason);
+    return choice;
+  }
+
+  Json head() const {
+    return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", completion_.model().name()}};
+  }
+
+  Json usage() const {
+    std::int64_t read = 0;
+    for (const TokenIds& prompt : completion_.prompts()) {
+      read += std::ssize(prompt);
+    }
+    const std::int64_t written = completion_.written();
+    return {{"prompt_tokens", read}, {"completion_tokens", written}, {"total_tokens", read + written}};
+  }
 
   const Completion& completion_;
   const CompletionRequest& request_;
@@ -74,140 +194,6 @@ class CompletionResponse {
   std::int64_t created_;
   std::vector<Answer> answers_;
 };
-
-CompletionResponse::CompletionResponse(const Completion& completion)
-    : completion_(completion),
-      request_(completion.request()),
-      id_(new_id()),
-      created_(std::time(nullptr)),
-      answers_(static_cast<std::size_t>(completion.answers())) {
-  for (std::size_t i = 0; request_.echo && i < answers_.size(); ++i) {
-    set_echo(answers_[i], i / static_cast<std::size_t>(request_.n));
-  }
-}
-
-// A prompt given as text is echoed unchanged. Token offsets refer to its decoded tokens.
-void CompletionResponse::set_echo(Answer& answer, std::size_t prompt) const {
-  const ServedModel& model = completion_.model();
-  decode::TextStream stream(model.tokenizer(), {});
-  std::string decoded;
-  std::int64_t before = 0;
-  for (const std::int64_t id : completion_.prompts()[prompt]) {
-    answer.offsets.push_back(before);
-    const std::string text = stream.push(static_cast<std::int32_t>(id));
-    before += static_cast<std::int64_t>(count_characters(text));
-    decoded += text;
-  }
-  decoded += stream.finish();
-  const auto* given = std::get_if<std::string>(&request_.prompts[prompt]);
-  answer.echo = given != nullptr ? *given : decoded;
-  answer.echoed = static_cast<std::int64_t>(count_characters(answer.echo));
-}
-
-void CompletionResponse::show(const TokenDetails& token, Answer& answer, Details& details) const {
-  const decode::TokenEvent& event = token.event;
-  const TokenText& spelled = completion_.model().token_text();
-  if (request_.logprobs >= 0) {
-    const std::int64_t begin =
-        event.is_prompt ? std::min(answer.offsets[std::min(answer.shown, answer.offsets.size() - 1)], answer.echoed)
-                        : answer.echoed + token.offset;
-    details.tokens.push_back(spelled.of(event.id));
-    details.token_logprobs.push_back(number(event.logprob));
-    details.text_offset.push_back(begin);
-    if (!std::isfinite(event.logprob)) {
-      details.top_logprobs.push_back(nullptr);
-    } else {
-      Json top = Json::object();
-      for (const decode::Alternative& alternative : event.top) {
-        top[spelled.of(alternative.id)] = number(alternative.logprob);
-      }
-      top[spelled.of(event.id)] = number(event.logprob);
-      details.top_logprobs.push_back(std::move(top));
-    }
-  }
-  if (request_.routing) {
-    Json routes = Json::object();
-    for (const decode::TokenRoute& route : event.routes) {
-      routes[route.name] = by_head(route);
-    }
-    details.routing.push_back(std::move(routes));
-  }
-  answer.shown += event.is_prompt ? 1 : 0;
-}
-
-void CompletionResponse::add(const Delta& delta) {
-  Answer& answer = answers_[delta.choice];
-  answer.text += delta.text;
-  for (const TokenDetails& token : delta.tokens) {
-    show(token, answer, answer.details);
-  }
-  if (!delta.finish_reason.empty()) {
-    answer.finish_reason = delta.finish_reason;
-  }
-}
-
-Json CompletionResponse::choice(std::size_t index, const std::string& text, Details details,
-                                const std::string& reason) const {
-  Json choice = {{"text", text}, {"index", index}, {"logprobs", nullptr}};
-  if (request_.logprobs >= 0) {
-    choice["logprobs"] = {{"tokens", std::move(details.tokens)},
-                          {"token_logprobs", std::move(details.token_logprobs)},
-                          {"top_logprobs", std::move(details.top_logprobs)},
-                          {"text_offset", std::move(details.text_offset)}};
-  }
-  if (request_.routing) {
-    choice["routing"] = std::move(details.routing);
-  }
-  choice["finish_reason"] = reason.empty() ? Json() : Json(reason);
-  return choice;
-}
-
-Json CompletionResponse::head() const {
-  return {{"id", id_}, {"object", "text_completion"}, {"created", created_}, {"model", completion_.model().name()}};
-}
-
-Json CompletionResponse::usage() const {
-  std::int64_t read = 0;
-  for (const TokenIds& prompt : completion_.prompts()) {
-    read += std::ssize(prompt);
-  }
-  const std::int64_t written = completion_.written();
-  return {{"prompt_tokens", read}, {"completion_tokens", written}, {"total_tokens", read + written}};
-}
-
-Json CompletionResponse::document() {
-  Json document = head();
-  document["choices"] = Json::array();
-  for (std::size_t i = 0; i < answers_.size(); ++i) {
-    Answer& answer = answers_[i];
-    document["choices"].push_back(
-        choice(i, answer.echo + answer.text, std::move(answer.details), answer.finish_reason));
-  }
-  document["usage"] = usage();
-  return document;
-}
-
-Json CompletionResponse::chunk(const Delta& delta) {
-  Answer& answer = answers_[delta.choice];
-  Details details;
-  for (const TokenDetails& token : delta.tokens) {
-    show(token, answer, details);
-  }
-  const std::string text = std::exchange(answer.begun, true) ? delta.text : answer.echo + delta.text;
-  Json document = head();
-  document["choices"] = Json::array({choice(delta.choice, text, std::move(details), delta.finish_reason)});
-  if (request_.include_usage) {
-    document["usage"] = nullptr;
-  }
-  return document;
-}
-
-Json CompletionResponse::usage_chunk() const {
-  Json document = head();
-  document["choices"] = Json::array();
-  document["usage"] = usage();
-  return document;
-}
 
 std::string server_sent_event(const Json& document) {
   return "data: " + to_json_line(document) + "\n\n";

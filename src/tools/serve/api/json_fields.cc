@@ -84,24 +84,18 @@ std::optional<double> JsonFields::number(const char* name, double low, double hi
 
 bool JsonFields::flag(const char* name, bool default_value) {
   const SortedJson* value = take(name);
-  if (value == nullptr) {
-    return default_value;
-  }
-  if (!value->is_boolean()) {
+  if (value != nullptr && !value->is_boolean()) {
     refuse_field(path(name), "must be true or false, got {}", describe(*value));
   }
-  return value->get<bool>();
+  return value == nullptr ? default_value : value->get<bool>();
 }
 
 std::optional<std::string> JsonFields::text(const char* name) {
   const SortedJson* value = take(name);
-  if (value == nullptr) {
-    return std::nullopt;
-  }
-  if (!value->is_string()) {
+  if (value != nullptr && !value->is_string()) {
     refuse_field(path(name), "must be a string, got {}", describe(*value));
   }
-  return value->get<std::string>();
+  return value == nullptr ? std::nullopt : std::optional(value->get<std::string>());
 }
 
 void JsonFields::finish(std::initializer_list<const char*> unsupported) const {
