@@ -172,14 +172,14 @@ def test_analyse_looks_into_a_classifier(headroom, listops):
     """Attention maps have rows that add up to 1, for a text, a file of labelled texts and the run's own data."""
     out = listops / "inside"
     (listops / "one.tsv").write_text("7\t[MAX 3 1 7 ]\n")
-    for source, tokens in ((["--text", "[MAX 2 9 [MIN 4 7 ] 0 ]"], 9), (["--data", listops / "one.tsv"], 5), ([], None)):
-        found = headroom.json("analyse", listops / "run", *source, "--out", out)["analyses"]
+    for source, tokens in ((["--text", "[MAX 2 9 [MIN 4 7 ] 0 ]"], 9), (["--file", listops / "one.tsv"], 5), ([], None)):
+        found = headroom.json("analyse", listops / "run", *source, "--out", out, "--force")["analyses"]
         assert {"maps", "rank", "diversity"} <= set(found)
         shape, weights = tensor(out / "analysis.safetensors", "maps.layer0.attention")
         assert len(shape) == 3 and shape[1] == shape[2] and (tokens is None or shape[1] == tokens)
         rows = [sum(weights[at:at + shape[2]]) for at in range(0, len(weights), shape[2])]
         assert rows == pytest.approx([1.0] * len(rows), abs=1e-4)
-    wrong = headroom.refusal("analyse", listops / "run", "--text", "[MAX 2 nine ]", "--out", out)
+    wrong = headroom.refusal("analyse", listops / "run", "--text", "[MAX 2 nine ]", "--out", listops / "other")
     assert "analyse: --text: line 1: column 8 must hold a digit" in wrong
 
 

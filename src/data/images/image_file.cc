@@ -54,8 +54,8 @@ std::optional<PnmHeader> pnm_header(const std::string& origin, std::string_view 
   }
   header.pixels = at + 1;
   if (header.highest < 1 || header.highest > kHighestValue) {
-    user_error("{}: is a PNM file with values up to {}, which must be from 1 to {}", origin, header.highest,
-               kHighestValue);
+    user_error("{}: the maximum value of a PNM file must be from 1 to {}, got {}", origin, kHighestValue,
+               header.highest);
   }
   return header;
 }

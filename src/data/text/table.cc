@@ -167,7 +167,7 @@ class FileRows {
       }
     }
     if (bad_ == rows_) {
-      user_error("{}: holds no row that can be used{}", path_, bad_ > 0 ? ": " + complaint_ : "");
+      user_error("{}: has no usable row{}", path_, bad_ > 0 ? ": " + complaint_ : "");
     }
     if (bad_ > 0) {
       log_warning("{}: {} of {} rows were left out; the first: {}", path_, bad_, rows_, complaint_);
