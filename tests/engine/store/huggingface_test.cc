@@ -339,7 +339,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_HAS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
   EXPECT_HAS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
   EXPECT_HAS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
-  EXPECT_HAS(says([](auto& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
+  EXPECT_HAS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");
   Checkpoint more = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   more.tensors["model.layer0.attention.w_more"] = at::zeros({1});

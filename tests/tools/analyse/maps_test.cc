@@ -90,8 +90,8 @@ TEST(Maps, OfLinearAttention) {
         std::pair(config::Normaliser::none, 2)}) {
     config::ModelOptions o = small_options();
     o.attention.score = "linear";
-    o.attention.normaliser = normaliser;
-    o.attention.keys = components == 1 ? config::Keys::single : config::Keys::own;
+    o.attention.of<config::LinearOptions>().normaliser = normaliser;
+    o.attention.of<config::MixtureOptions>().keys = components == 1 ? config::Keys::single : config::Keys::own;
     const store::OpenedModel opened = small_model(o);
     const at::Tensor weights = found(opened, "maps", kText).tensors.at("layer1.attention");
     EXPECT_TRUE(at::allclose(weights.sum(-1), at::ones({2, 10}), 1e-5, 1e-5));
