@@ -133,6 +133,8 @@ RECIPES = {
         "model.n_decoder_layers=1", "model.source_vocabulary_size=275", "train.cosine_period=steps"],
     "single_key_translation": PAIRS + attention(score="gaussian_mixture", keys="single", composition="static",
                                                 position="relative"),
+    "recall": attention(position="rope") + [
+        "data.synthetic=recall", "data.generated_validation=20", "model.initialisation_seeds=by_name"],
     "images": IMAGES + attention(composition="dynamic", compose_low_rank=["query"], compose_gates=["key"],
                                  position="sinusoidal") + [
         "model.d_head_hidden=24", "data.augment_shift=1", "data.augment_flip=true", "data.randaugment=2",
@@ -144,7 +146,8 @@ WAYS = {"fp32": ["train.precision=fp32"], "bf16": ["train.precision=bf16"],
         "reference": ["train.precision=fp32", "train.implementation=reference"]}
 
 # Choices that no recipe takes: too slow for a test, or equivalent to another choice.
-LEFT_OUT = {"data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
+LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "parity", "permutations"},
+            "data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
             "model.head_activation": {"gelu", "gelu_tanh", "silu"}}
 
 # Variables with these prefixes can change how the same CPU computes; programs run without them.

@@ -89,7 +89,7 @@ class MixtureAnalysis : public Analysis {
   // Returns [R, heads]; undefined without a prior. A prior shared by all heads is repeated; a per-position prior is
   // averaged.
   at::Tensor prior_of(const ModelRunner& runner, const std::string& layer) const {
-    if (!options_.of<config::MixtureOptions>().has_prior()) {
+    if (options_.key_components() == 1 || !options_.of<config::MixtureOptions>().has_prior()) {
       return {};
     }
     const std::int64_t heads = options_.computed_kv_heads(), r = options_.key_components();
