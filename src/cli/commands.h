@@ -239,7 +239,7 @@ struct Import {
 struct Convert {
   std::string run, to, out;
   std::vector<std::string> set, data;
-  std::int64_t tokens = 32768, fit = 300;
+  std::int64_t tokens = 0, fit = 300;  // tokens: 0: up to 32,768
   std::uint64_t seed = 1;
   bool force = false;  // overwrite parameters
 };

@@ -55,7 +55,8 @@ def test_refuses(headroom, dense):
 
 def test_training_with_a_teacher_resumes_exactly(headroom, dense):
     config = dense / "tiny.toml"
-    teacher = ["--set", f"train.teacher={dense / 'plain'}", "--set", "train.schedule=constant", "--set", "model.memory_length=0"]
+    teacher = ["--set", f"train.teacher={dense / 'plain'}", "--set", "train.schedule=constant", "--set", "train.warmup_steps=0",
+               "--set", "model.memory_length=0"]
     headroom("train", config, "--out", dense / "plain", "--set", "train.steps=4", "--set", "model.memory_length=0", "--quiet")
     whole = headroom.json("train", config, "--out", dense / "taught", *teacher, "--set", "train.steps=6")
     headroom("train", config, "--out", dense / "parts", *teacher, "--set", "train.steps=3", "--quiet")

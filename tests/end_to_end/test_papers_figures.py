@@ -35,7 +35,7 @@ class Runs:
         if not out.exists():
             data = self.pairs if "retrieval" in recipe else self.text
             shrunk = [f'data.train=["{data}"]', f'data.validation=["{data}"]', f"model.context_length={LENGTH}", "train.steps=2",
-                      "train.warmup_steps=0", "train.batch_size=2", "train.evaluate_every=0", "train.precision=fp32", *settings]
+                      "train.warmup_steps=0", "train.batch_size=2", "train.accumulate=1", "train.evaluate_every=0", "train.precision=fp32", *settings]
             if "retrieval" not in recipe:
                 shrunk += ["tokenizer.kind=bytes", "tokenizer.vocabulary_size=256", "model.vocabulary_size=256", "model.n_layers=2",
                            "model.d_model=32", "model.attention.d_head=8", "model.mlp.d_hidden=48"]

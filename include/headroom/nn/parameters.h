@@ -118,9 +118,9 @@ class Parameters {
   std::vector<CachedCopy> copies_;
 };
 
-// Creates parameters under a name prefix, with one random generator for the whole model. Initial values are drawn on the CPU
-// and copied to the device, so a seed gives the same model on every device. On the meta device nothing is drawn or
-// allocated.
+// Creates parameters under a name prefix, with one random generator for the whole model. Initial values are drawn on
+// the CPU and copied to the device, so a seed gives the same model on every device. On the meta device nothing is drawn
+// or allocated.
 class Builder {
  public:
   Builder(Parameters& parameters, const ParameterSource& source, Initialisation initialisation = {});

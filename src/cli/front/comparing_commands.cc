@@ -26,7 +26,8 @@ double parse_share(const std::string& text) {
 }
 
 void check_compared(const Compare& options) {
-  const int given = (options.configs.empty() ? 0 : 1) + (options.families.empty() ? 0 : 1) + (options.convert.empty() ? 0 : 1);
+  const int given =
+      (options.configs.empty() ? 0 : 1) + (options.families.empty() ? 0 : 1) + (options.convert.empty() ? 0 : 1);
   if (given == 0) {
     user_error("compare: either CONFIG or --family is required (headroom compare --help)");
   }
@@ -45,7 +46,8 @@ void add_conversions(CLI::App& command, Compare& options, std::vector<std::strin
   add_text(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to")
       ->delimiter(',')
       ->allow_extra_args(false);
-  add_text(command, "--tokens", shares, "SHARE,...", "--convert: tokens to train on, as shares of the run's (default: 5%)")
+  add_text(command, "--tokens", shares, "SHARE,...",
+           "--convert: tokens to train on, as shares of the run's (default: 5%)")
       ->delimiter(',')
       ->allow_extra_args(false);
 }
@@ -60,7 +62,7 @@ void add_compare(Program& program) {
       "headroom compare demo/dense_h8 demo/switchhead_h2 --out runs/pair --set train.steps=300\n"
       "  headroom compare a.toml b.toml --out runs/fair --seeds 3 --tune train.learning_rate=5e-4,1e-3,2e-3\n"
       "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes\n"
-      "  headroom compare --convert runs/dense --to zoo/switchhead,zoo/dcmha --tokens 5% --out runs/converted",
+      "  headroom compare --convert runs/dense --to zoo/switchhead --tokens 5% --out runs/converted",
       [&program, options] {
         check_compared(*options);
         for (const std::string& share : options->shares_text) {

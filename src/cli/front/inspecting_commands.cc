@@ -137,7 +137,7 @@ void add_convert(Program& program) {
   command.add_option("--data", options->data, "texts to compute activations on, as in data.train (default: the run's)")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  add_value(command, "--tokens", options->tokens, "N", whole_number(1), "tokens of it to use");
+  add_value(command, "--tokens", options->tokens, "N", whole_number(1), "tokens of it to use (default: up to 32,768)");
   add_value(command, "--fit", options->fit, "N", whole_number(0),
             "steps by which each layer is fitted to the source's");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");

@@ -127,11 +127,10 @@ double balance_coefficient(const config::ModelOptions& o, const std::string& kin
 }  // namespace
 
 nn::Builder make_builder(const config::ModelOptions& o, nn::Parameters& parameters, const nn::ParameterSource& source) {
-  nn::Initialisation initialisation{
-      .rule = o.initialisation,
-      .std = o.initialisation_std,
-      .embedding_std = o.embedding_std,
-      .seeds_by_name = o.initialisation_seeds == config::InitialisationSeeds::by_name};
+  nn::Initialisation initialisation{.rule = o.initialisation,
+                                    .std = o.initialisation_std,
+                                    .embedding_std = o.embedding_std,
+                                    .seeds_by_name = o.initialisation_seeds == config::InitialisationSeeds::by_name};
   if (o.initialisation == config::Initialisation::pythia) {
     const auto d = static_cast<double>(o.d_model);
     initialisation.std = std::sqrt(2.0 / (5.0 * d));

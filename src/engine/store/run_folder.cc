@@ -8,6 +8,7 @@
 #include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -89,8 +90,14 @@ fs::path first_run_in(const fs::path& folder) {
 std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
   std::error_code error;
   if (!fs::is_directory(run_or_checkpoint, error)) {
+    if (error == std::errc::permission_denied) {
+      user_error("{}: cannot be read, {}", run_or_checkpoint.string(), error.message());
+    }
     if (!fs::exists(run_or_checkpoint, error)) {
-      user_error("{}: no such run folder or checkpoint", run_or_checkpoint.string());
+      const std::string download = download_hint(run_or_checkpoint.string());
+      user_error(
+          "{}: no such run folder or checkpoint{}", run_or_checkpoint.string(),
+          download.empty() ? "; `headroom train` makes one, `headroom import` converts a downloaded model" : download);
     }
     if (run_or_checkpoint.extension() == ".toml") {
       user_error("{}: is a config; expected a run folder or a checkpoint (create one with `headroom train`)",

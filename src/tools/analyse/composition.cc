@@ -161,10 +161,11 @@ class CompositionAnalysis : public Analysis {
     if (!w1.defined()) {
       return {};
     }
-    const ops::HeadMapWeights weights{.w1 = {w1.to(at::kFloat)},
-                                      .w2 = {w2.to(at::kFloat)},
-                                      .gate = {},
-                                      .tanh_gelu = o.of<config::CompositionOptions>().compose_activation == config::ComposeActivation::gelu_tanh};
+    const ops::HeadMapWeights weights{
+        .w1 = {w1.to(at::kFloat)},
+        .w2 = {w2.to(at::kFloat)},
+        .gate = {},
+        .tanh_gelu = o.of<config::CompositionOptions>().compose_activation == config::ComposeActivation::gelu_tanh};
     const at::Tensor all =
         ops::head_map_factors(tokens, weights, config::Implementation::reference).t().to(at::kCPU).contiguous();
     const std::int64_t rows = o.of<config::CompositionOptions>().compose_rank * o.n_heads;
@@ -253,11 +254,12 @@ class CompositionAnalysis : public Analysis {
                         example.columns);
     for (const auto& [factor, values] : {std::pair("W_k1", example.keys.in), std::pair("W_k2", example.keys.out)}) {
       if (values.defined()) {
-        markup += small_map({.title = fmt::format("{}: {} of the key, by head", stage, factor),
-                             .row_label = "rank",
-                             .column_label = "head",
-                             .width = kTermMap},
-                            values.select(1, example.key).view({options_.attention.of<config::CompositionOptions>().compose_rank, -1}));
+        markup += small_map(
+            {.title = fmt::format("{}: {} of the key, by head", stage, factor),
+             .row_label = "rank",
+             .column_label = "head",
+             .width = kTermMap},
+            values.select(1, example.key).view({options_.attention.of<config::CompositionOptions>().compose_rank, -1}));
       }
     }
     return markup;

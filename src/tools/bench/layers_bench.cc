@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"

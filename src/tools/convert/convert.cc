@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kStepTokens = 2048;  // of a batch of the fit
+constexpr std::int64_t kStepTokens = 2048;   // of a batch of the fit
+constexpr std::int64_t kMostTokens = 32768;  // used unless the request says otherwise
 
 void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
   const config::AttentionOptions& a = model.attention;
@@ -85,42 +86,46 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   return result;
 }
 
-std::int64_t sequences_per_step(const ConvertRequest& request, std::int64_t length) {
-  return std::max<std::int64_t>(1, std::min(kStepTokens, request.tokens / 4) / length);
-}
-
 struct Batches {
   std::vector<models::Batch> fit, held_out;
+  std::int64_t sequences = 1;  // of a batch
 };
 
-Batches read_batches(const ConvertRequest& request, const config::Config& source) {
-  config::Config config = source;
-  if (!request.data.empty()) {
-    config.data.train = request.data;
-    config.data.validation.clear();
-  }
+// Reads batches of `tokens` tokens and half as many held-out ones; nullopt if the text has fewer.
+std::optional<Batches> read_batches(const ConvertRequest& request, config::Config config, std::int64_t tokens) {
   const std::int64_t length = config.model.context_length;
-  config.train.batch_size = sequences_per_step(request, length);
-  config.train.batch_tokens = 0;
-  config.train.accumulate = 1;
-  config.train.seed = static_cast<std::int64_t>(request.seed);
-  const tasks::Task& task = tasks::task_for(config, "convert");
-  const tasks::TaskData data =
-      train::open_data_with(task, config, store::find_checkpoint(request.source), request.cache);
-  const std::int64_t rows = config.train.batch_size * length;
-  const std::int64_t wanted = std::max<std::int64_t>(1, (request.tokens + rows - 1) / rows);
-  const std::int64_t held_out = (wanted + 1) / 2;
-  Batches batches;
+  Batches batches{
+      .fit = {}, .held_out = {}, .sequences = std::max<std::int64_t>(1, std::min(kStepTokens, tokens / 4) / length)};
+  config.train.batch_size = batches.sequences;
+  const tasks::TaskData data = train::open_data_with(tasks::task_for(config, "convert"), config,
+                                                     store::find_checkpoint(request.source), request.cache);
+  const std::int64_t rows = batches.sequences * length;
+  const std::int64_t wanted = std::max<std::int64_t>(1, (tokens + rows - 1) / rows), held_out = (wanted + 1) / 2;
   for (std::int64_t i = 0; i < wanted + held_out; ++i) {
     if (data.training->position().epoch > 0) {
-      user_error(
-          "convert: --data: has fewer than the {} tokens that --tokens {} and the held-out part need; give more "
-          "text or fewer tokens",
-          (wanted + held_out) * rows, request.tokens);
+      return std::nullopt;
     }
     (i < wanted ? batches.fit : batches.held_out).push_back(data.training->next());
   }
   return batches;
+}
+
+Batches read_batches(const ConvertRequest& request, config::Config config) {
+  if (!request.data.empty()) {
+    config.data.train = request.data;
+    config.data.validation.clear();
+  }
+  config.train.batch_tokens = 0;
+  config.train.accumulate = 1;
+  config.train.seed = static_cast<std::int64_t>(request.seed);
+  const std::int64_t least = request.tokens > 0 ? request.tokens : 4 * config.model.context_length;
+  for (std::int64_t tokens = request.tokens > 0 ? request.tokens : kMostTokens; tokens >= least; tokens /= 2) {
+    if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
+      return std::move(*batches);
+    }
+  }
+  user_error("convert: --data: the text has fewer than {} tokens and half as many held-out ones; give more text{}",
+             least, request.tokens > 0 ? ", or fewer --tokens" : "");
 }
 
 void require_finite(const nn::Parameters& parameters, const std::string& name) {
@@ -166,10 +171,10 @@ LayerError fit_layer(const ConvertRequest& request, const models::Model& source,
     }
   }
   const LayerActivations all = collect(source, batches.fit, place), held_out = collect(source, batches.held_out, place);
-  const std::int64_t sequences = sequences_per_step(request, source.options().context_length);
-  const FitErrors errors = fit(
-      attention, parameters, all, held_out,
-      {.steps = request.fit_steps, .sequences = sequences, .seed = request.seed + static_cast<std::uint64_t>(layer)});
+  const FitErrors errors = fit(attention, parameters, all, held_out,
+                               {.steps = request.fit_steps,
+                                .sequences = batches.sequences,
+                                .seed = request.seed + static_cast<std::uint64_t>(layer)});
   return {.layer = place, .start = errors.start, .fitted = errors.fitted};
 }
 

@@ -20,7 +20,7 @@ struct ConvertRequest {
   std::string to;                 // config whose [model.attention] the result has; for messages
   config::Config target;          // read from `to`
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
-  std::int64_t tokens = 32768;    // training tokens whose activations are used
+  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
   bool random_attention = false;  // attention starts from random parameters, for comparisons; use fit_steps = 0
   std::int64_t threads = 0;       // 0: the source's number of threads

@@ -29,7 +29,8 @@ struct Converted {
 // The source's config for more training, from the parameters in `start`.
 config::Config continued(const config::Config& source, const fs::path& start, double share, bool taught,
                          const StudyRequest& request) {
-  const config::ModelOptions model = store::read_checkpoint(store::find_checkpoint(start.string()), store::Check::shapes).config.model;
+  const config::ModelOptions model =
+      store::read_checkpoint(store::find_checkpoint(start.string()), store::Check::shapes).config.model;
   config::Config config = source;
   config.model = model;
   config::TrainOptions& train = config.train;
@@ -65,13 +66,15 @@ Conversion convert_once(const StudyRequest& request, const config::Config& sourc
 }  // namespace
 
 Study plan_study(const StudyRequest& request) {
-  const config::Config source = store::read_checkpoint(store::find_checkpoint(request.source), store::Check::shapes).config;
+  const config::Config source =
+      store::read_checkpoint(store::find_checkpoint(request.source), store::Check::shapes).config;
   make_folder(request.out / "converted");
   std::vector<Converted> targets;
   std::set<std::string> names = {"dense", "dense-taught"};
   Study study;
   for (const std::string& to : request.targets) {
-    Converted converted{.name = fs::path(to).stem().string(), .target = config::load_config(to), .file = {}, .random = {}};
+    Converted converted{
+        .name = fs::path(to).stem().string(), .target = config::load_config(to), .file = {}, .random = {}};
     if (!names.insert(converted.name).second) {
       user_error("compare: --to: two runs are named {}; give the configs different file names", converted.name);
     }
@@ -80,9 +83,9 @@ Study plan_study(const StudyRequest& request) {
     if (!fs::exists(converted.file) || !fs::exists(converted.random)) {
       const Conversion made = convert_once(request, source, converted, false);
       convert_once(request, source, converted, true);
-      study.before_training.push_back(fmt::format("Before training, {} has a loss of {} on held-out tokens, the source {}.",
-                                                  converted.name, format_decimal(made.loss_after, 4),
-                                                  format_decimal(made.loss_before, 4)));
+      study.before_training.push_back(
+          fmt::format("Before training, {} has a loss of {} on held-out tokens, the source {}.", converted.name,
+                      format_decimal(made.loss_after, 4), format_decimal(made.loss_before, 4)));
     }
     targets.push_back(std::move(converted));
   }

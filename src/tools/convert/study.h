@@ -10,11 +10,11 @@
 namespace headroom::convert {
 
 struct StudyRequest {
-  std::string source;                     // a run folder
-  std::vector<std::string> targets;       // configs, as ConvertRequest::to
-  std::vector<std::string> overrides;     // "key=value" for the continued runs
-  std::vector<double> shares = {0.05};    // tokens of each continued run, as a share of the source's
-  std::filesystem::path out, cache;       // converted checkpoints: out/converted/NAME.safetensors
+  std::string source;                   // a run folder
+  std::vector<std::string> targets;     // configs, as ConvertRequest::to
+  std::vector<std::string> overrides;   // "key=value" for the continued runs
+  std::vector<double> shares = {0.05};  // tokens of each continued run, as a share of the source's
+  std::filesystem::path out, cache;     // converted checkpoints: out/converted/NAME.safetensors
   std::string command;
 };
 
@@ -36,8 +36,8 @@ struct Study {
 //   NAME-random      the source with random attention of the target's kind, likewise
 //   NAME-scratch     the target from random parameters, on the source's tokens and this share
 //
-// Continued runs have a quarter of the source's learning rate, falling linearly to 0. Conversions that exist in `out` are
-// reused. Throws what convert() throws, and UserError for two targets of one name.
+// Continued runs have a quarter of the source's learning rate, falling linearly to 0. Conversions that exist in `out`
+// are reused. Throws what convert() throws, and UserError for two targets of one name.
 Study plan_study(const StudyRequest& request);
 
 }  // namespace headroom::convert

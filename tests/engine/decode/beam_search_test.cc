@@ -1,5 +1,5 @@
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/decode/beam_search.h"
+#include "headroom/config/attention/routing_options.h"
 
 #include <gtest/gtest.h>
 

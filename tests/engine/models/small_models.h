@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/score_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/models/decoding.h"
 #include "headroom/nn/parameters.h"
 #include "tiny/options.h"

@@ -323,8 +323,7 @@ TEST(Checkpoint, OpensSoftEPriorsWhoseCopiesWereSummed) {
       c.metadata.at("checksums") = to_json_line(sums);
     };
   };
-  const std::string prior = "model.layer1.attention.prior",
-                    other = "model.layer1.ffn.w_down";
+  const std::string prior = "model.layer1.attention.prior", other = "model.layer1.ffn.w_down";
   ASSERT_TRUE(good.tensors.contains(prior));
   for (const int ranks : {2, 3, 64}) {
     testing::internal::CaptureStderr();

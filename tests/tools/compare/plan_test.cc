@@ -163,8 +163,7 @@ TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
   EXPECT_EQ(first_difference(there, here), "train.precision is bf16 there, fp32 here");
   here = {};
   here.model.attention.of<config::ExpertOptions>().experts = {"o"};
-  EXPECT_EQ(first_difference(there, here),
-            "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
+  EXPECT_EQ(first_difference(there, here), "model.attention.experts is [\"v\", \"o\"] there, [\"o\"] here");
 }
 
 }  // namespace fairness_test

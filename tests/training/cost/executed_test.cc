@@ -60,14 +60,13 @@ TEST(Executed, LaterKeysHavePositionsToo) {
 TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
   const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
   const std::string shared = "attention.shared_selection=true ";
-  expect_added(
-      "attention.projection=experts attention.n_experts=6 attention.top_k=2",
-      {{"attention.experts=[\"v\",\"o\"]", kValues + kOutput + source + destination},
-       {shared + "attention.experts=[\"v\",\"o\"]", kValues + kOutput + source},
-       {shared + "attention.experts=[\"q\",\"o\"]", kQuery + kOutput + destination},
-       {"attention.experts=[\"q\",\"k\",\"v\",\"o\"] attention.top_k=3",
-        2 * (kQuery + kKeys + kValues + kOutput) + source + destination},
-       {"attention.experts=[]", 0}});
+  expect_added("attention.projection=experts attention.n_experts=6 attention.top_k=2",
+               {{"attention.experts=[\"v\",\"o\"]", kValues + kOutput + source + destination},
+                {shared + "attention.experts=[\"v\",\"o\"]", kValues + kOutput + source},
+                {shared + "attention.experts=[\"q\",\"o\"]", kQuery + kOutput + destination},
+                {"attention.experts=[\"q\",\"k\",\"v\",\"o\"] attention.top_k=3",
+                 2 * (kQuery + kKeys + kValues + kOutput) + source + destination},
+                {"attention.experts=[]", 0}});
 }
 
 TEST(Executed, GroupedRoutedAndGatedHeads) {
@@ -78,8 +77,7 @@ TEST(Executed, GroupedRoutedAndGatedHeads) {
       "attention.top_k=4";
   expect_added(moa, {{"", routed}, {"attention.position=relative", routed + kScores + 8 * 10 * 3}});
   const ExecutedCost plain = executed_cost(with(small(), moa), 3),
-                     noisy =
-                         executed_cost(with(small(), moa + " attention.noisy_routing=true"), 3);
+                     noisy = executed_cost(with(small(), moa + " attention.noisy_routing=true"), 3);
   EXPECT_EQ(noisy.attention_macs, plain.attention_macs) << "only training is noisy";
   EXPECT_EQ(noisy.step_macs, plain.step_macs + 3 * 3 * 2 * (5 * 10 * 6));
   expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 5 * 10 * 4}});
@@ -106,11 +104,9 @@ TEST(Executed, LinearAttentionTakesChunksOf64) {
   const std::int64_t remembering = (t + t + 128) * 3 * 3;  // every query reads the state; the memory is added to it
   const auto macs = [&](const char* assignments) { return executed_cost(with(m, assignments), 1).attention_macs; };
   EXPECT_EQ(macs("attention.keys=single"), projections + 4 * (inside + state));
-  EXPECT_EQ(macs("attention.keys=single memory_length=135"),
-            projections + 2 * single + 4 * (inside + remembering));
+  EXPECT_EQ(macs("attention.keys=single memory_length=135"), projections + 2 * single + 4 * (inside + remembering));
   EXPECT_EQ(macs("memory_length=135"), projections + 4 * single + 4 * (inside + remembering)) << "own keys are summed";
-  EXPECT_EQ(macs("attention.keys=single kind=masked_language_model"),
-            projections + 4 * 2 * t * 3 * 3);
+  EXPECT_EQ(macs("attention.keys=single kind=masked_language_model"), projections + 4 * 2 * t * 3 * 3);
 }
 
 TEST(Executed, Composition) {

@@ -122,16 +122,14 @@ TEST(Cache, LocalLayersForget) {
 TEST(Cache, MixturesAndCompositions) {
   expect_cached("attention.score=gaussian_mixture attention.n_mixtures=3",
                 {{"", 5 * (3 + 1) * kHeads}, {"attention.keys=shifted", 5 * 2 * kHeads}});
-  const std::string pre = "attention.compose=[\"pre\"] ",
-                    ungated = pre + "attention.compose_gates=[\"query\"] ";
+  const std::string pre = "attention.compose=[\"pre\"] ", ungated = pre + "attention.compose_gates=[\"query\"] ";
   const std::int64_t groups = 5 * 4, halves = 4 * 4;
-  expect_cached("attention.composition=dynamic",
-                {{"", 5 * (2 * kHeads + 2 * groups)},
-                 {pre, 5 * (2 * kHeads + groups)},
-                 {pre + "attention.compose_groups=2", 5 * (2 * kHeads + groups)},
-                 {ungated + "attention.compose_groups=2", 5 * (2 * kHeads + halves)},
-                 {ungated + "attention.compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
-                 {"attention.composition=static", 5 * 2 * kHeads}});
+  expect_cached("attention.composition=dynamic", {{"", 5 * (2 * kHeads + 2 * groups)},
+                                                  {pre, 5 * (2 * kHeads + groups)},
+                                                  {pre + "attention.compose_groups=2", 5 * (2 * kHeads + groups)},
+                                                  {ungated + "attention.compose_groups=2", 5 * (2 * kHeads + halves)},
+                                                  {ungated + "attention.compose_low_rank=[\"query\"]", 5 * 2 * kHeads},
+                                                  {"attention.composition=static", 5 * 2 * kHeads}});
 }
 
 TEST(Cache, LinearAttentionKeepsAState) {

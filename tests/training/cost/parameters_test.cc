@@ -47,17 +47,16 @@ TEST(Parameters, MlpKinds) {
 
 TEST(Parameters, BiasesGroupsPositionsScaleAndNorms) {
   const std::int64_t relative = 10 * 4 * 3, biases = 2 * 4 * 3;
-  expect_added(
-      "", {{"attention.bias=true", 2 * (3 * 4 * 3 + 10)},
-           {"attention.bias=true attention.n_kv_heads=2", 2 * (4 * 3 + 2 * (2 * 3) + 10 - 2 * (2 * 10 * 3))},
-           {"attention.n_kv_heads=1", -2 * (2 * 3 * 10 * 3)},
-           {"attention.position=learned", 5 * 10},
-           {"attention.position=rope", 0},
-           {"attention.position=sinusoidal", 0},
-           {"attention.position=relative", 2 * relative},
-           {"attention.position=relative attention.position_bias=true", 2 * (relative + biases)},
-           {"attention.scale=learned", 2 * 1},
-           {"attention.qk_norm=true", 2 * (2 * 3)}});
+  expect_added("", {{"attention.bias=true", 2 * (3 * 4 * 3 + 10)},
+                    {"attention.bias=true attention.n_kv_heads=2", 2 * (4 * 3 + 2 * (2 * 3) + 10 - 2 * (2 * 10 * 3))},
+                    {"attention.n_kv_heads=1", -2 * (2 * 3 * 10 * 3)},
+                    {"attention.position=learned", 5 * 10},
+                    {"attention.position=rope", 0},
+                    {"attention.position=sinusoidal", 0},
+                    {"attention.position=relative", 2 * relative},
+                    {"attention.position=relative attention.position_bias=true", 2 * (relative + biases)},
+                    {"attention.scale=learned", 2 * 1},
+                    {"attention.qk_norm=true", 2 * (2 * 3)}});
 }
 
 TEST(Parameters, ExpertsInEveryCombination) {
@@ -101,28 +100,22 @@ TEST(Parameters, RoutedAndGatedHeads) {
 TEST(Parameters, MixtureKeys) {
   const std::int64_t grouped = -2 * (2 * 2 * 10 * 3), more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;
-  const std::string position =
-      "attention.prior=head_position attention.keys=shifted memory_length=5 ";
+  const std::string position = "attention.prior=head_position attention.keys=shifted memory_length=5 ";
   expect_added(
       "attention.score=gaussian_mixture attention.n_mixtures=3 attention.n_kv_heads=2",
       {{"attention.prior=none", grouped + 2 * more_keys},
        {"attention.prior=layer", grouped + 2 * (more_keys + 3)},
        {"attention.prior=head", grouped + 2 * (more_keys + 3 * 2)},
        {"attention.prior=head_position", grouped + 2 * (more_keys + 3 * 2 * 5)},
-       {"attention.prior=head attention.keys=shifted",
-        grouped + 2 * (3 * 2 * 3 + 3 * 2)},
+       {"attention.prior=head attention.keys=shifted", grouped + 2 * (3 * 2 * 3 + 3 * 2)},
        {"attention.prior=head attention.keys=single", grouped},
        {position, grouped + 2 * (3 * 2 * 3 + 3 * 2 * 10)},
-       {position + "attention.prior_update=soft_e",
-        grouped + 2 * (3 * 2 * 3)},  // a state, not a parameter
-       {"attention.mixing=max attention.keys=shifted",
-        grouped + 2 * (3 * 2 * 3)},
-       {"attention.mixing=max attention.keys=shifted attention.bias=true",
-        grouped + 2 * (3 * 2 * 3 + biases + 2 * 3)},
+       {position + "attention.prior_update=soft_e", grouped + 2 * (3 * 2 * 3)},  // a state, not a parameter
+       {"attention.mixing=max attention.keys=shifted", grouped + 2 * (3 * 2 * 3)},
+       {"attention.mixing=max attention.keys=shifted attention.bias=true", grouped + 2 * (3 * 2 * 3 + biases + 2 * 3)},
        {"attention.mixing=max attention.bias=true",  // b_k [R,G,e]
         grouped + 2 * (more_keys + biases + 3 * 2 * 3)}});
-  expect_added("attention.score=linear",
-               {{"", 2 * (10 * 4 * 3 + 2 * 4)}, {"attention.keys=single", 0}});
+  expect_added("attention.score=linear", {{"", 2 * (10 * 4 * 3 + 2 * 4)}, {"attention.keys=single", 0}});
 }
 
 TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
@@ -132,8 +125,7 @@ TEST(Parameters, MixtureKeysOfExpertsAndRoutedHeads) {
       "attention.n_experts=5 attention.experts=[\"k\"]",
       {// w_k [R,H,E,d,e], one selection
        {"attention.projection=experts", 2 * ((2 * 5 - 1) * 10 * 4 * 3 + 10 * 4 * 5)},
-       {"attention.projection=experts attention.keys=shifted",
-        2 * ((5 - 1) * 10 * 4 * 3 + 2 * 4 * 3 + 10 * 4 * 5)},
+       {"attention.projection=experts attention.keys=shifted", 2 * ((5 - 1) * 10 * 4 * 3 + 2 * 4 * 3 + 10 * 4 * 5)},
        {"attention.projection=routed_heads attention.bias=true",
         2 * (routed + 5 * 3 + 2 * 3 + 3 + 5 * 10 - kAttention)}});
 }
@@ -142,8 +134,7 @@ TEST(Parameters, Composition) {
   const std::int64_t hidden = 2 * 3 * 2, gate = 10 * 4, fixed = 2 * 2 * 2;
   const std::int64_t low_rank = 2 * 10 * hidden + 2 * hidden * 2 * 3 * 2;  // w1 [2,d,I], w2 [2,I,2,3,2]
   const std::string dynamic = "attention.composition=dynamic attention.compose_rank=3 ",
-                    post = dynamic + "attention.compose=[\"post\"] ",
-                    keys = "attention.compose_gates=[\"key\"] ";
+                    post = dynamic + "attention.compose=[\"post\"] ", keys = "attention.compose_gates=[\"key\"] ";
   expect_added("attention.compose_groups=2",  // two heads each
                {{"attention.composition=static", 2 * 2 * fixed},
                 {dynamic, 2 * 2 * 2 * (low_rank + gate)},
@@ -172,8 +163,7 @@ TEST(Parameters, EncoderDecoder) {
   const std::int64_t encoder = kAttention + kMlp + 2 * kLayerNorm, decoder = 2 * kAttention + kMlp + 3 * kLayerNorm;
   const std::int64_t post = kEmbedding + 2 * encoder + 3 * decoder - kBase, pre = post + 2 * kLayerNorm;
   // Only self-attention has relative positions.
-  const std::string relative =
-      "n_decoder_layers=3 attention.position=relative attention.position_bias=true ";
+  const std::string relative = "n_decoder_layers=3 attention.position=relative attention.position_bias=true ";
   const std::int64_t positions = 5 * (10 * 4 * 3 + 2 * 4 * 3);
   expect_added("kind=encoder_decoder tied_embeddings=true head_bias=false",
                {{"norm_position=post", post - decoder},

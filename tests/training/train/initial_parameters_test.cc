@@ -117,8 +117,8 @@ TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
 
 TEST_F(StartTest, WhatTrainingDoesMayChange) {
   config::Config config = next_;
-  for (const char* assignment : {"model.dropout=0.0", "model.attention.expert_dropout=0.0",
-                                 "model.context_length=12", "model.memory_length=12", "train.optimizer=muon"}) {
+  for (const char* assignment : {"model.dropout=0.0", "model.attention.expert_dropout=0.0", "model.context_length=12",
+                                 "model.memory_length=12", "train.optimizer=muon"}) {
     config.given[config::set_key(config, assignment)] = "next.toml:7";
   }
   train(request(config, "after"));
@@ -136,8 +136,7 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
       {"model.d_model=32", {"next.toml:7: model.d_model must be 16, as in " + file + " (train.start_from), got 32"}},
       {"model.attention.projection=dense", {"model.attention.projection must be experts", "got dense"}},
       {"model.mlp.activation=relu", {"model.mlp.activation must be gelu", "got relu"}},
-      {"model.attention.experts=[\"v\"]",
-       {"model.attention.experts must be [\"v\", \"o\"]", "got [\"v\"]"}},
+      {"model.attention.experts=[\"v\"]", {"model.attention.experts must be [\"v\", \"o\"]", "got [\"v\"]"}},
       {"model.kind=masked_language_model", {"model.kind must be language_model", "got masked_language_model"}},
       {"tokenizer.kind=bytes", {"tokenizer.kind must be \"words\"", "got \"bytes\""}},
       {"tokenizer.vocabulary_size=500", {"tokenizer.vocabulary_size must be ", "got 500"}},

@@ -245,8 +245,7 @@ TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
   EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
   config_.model.attention.of<config::RoutingOptions>().n_experts = 4;
-  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"),
-            std::string::npos);
+  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
   config_ = tiny::config();
   config_.data.train = {(folder_ / "validation.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};

@@ -33,7 +33,8 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::string& text, std::int64_t min_size) {
   for (const auto& [ignored, name] : kPairs) {
     if (const fs::path merges = find_file(vocabulary.parent_path(), name); !merges.empty()) {
-      const std::string origin = vocabulary.string(), merges_text = read_unpacked(merges, kLargestTokenizer), merges_origin = merges.string();
+      const std::string origin = vocabulary.string(), merges_text = read_unpacked(merges, kLargestTokenizer),
+                        merges_origin = merges.string();
       return restore_bpe_pair(
           {.vocabulary = text, .origin = origin, .merges = merges_text, .merges_origin = merges_origin},
           read_pair_settings(vocabulary.parent_path()), min_size);

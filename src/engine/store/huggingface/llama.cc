@@ -66,8 +66,7 @@ class Llama : public Architecture {
          {o.norm != config::Norm::rms, "norm"},
          {o.arrangement != config::Arrangement::sequential, "arrangement"},
          {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-         {a.of<config::PositionOptions>().rope_fraction != 1.0,
-          "attention.rope_fraction"},
+         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"},
          {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }

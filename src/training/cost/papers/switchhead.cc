@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "headroom/config/attention/routing_options.h"
 #include "figures.h"
+#include "headroom/config/attention/routing_options.h"
 #include "training/cost/cost.h"
 
 namespace headroom::cost::detail {
@@ -55,7 +55,8 @@ std::string by_equation(const config::ModelOptions& m) {
   const Exact t = m.context_length, d = m.d_model, e = a.d_head, h = a.n_heads, s = t + m.memory_length;
   const Exact pairs = t * s * 2 * e, positions = s * 2 * e * d;
   if (a.projection.name() == "experts") {
-    const Exact macs = h * (t * 2 * e * d + t * 2 * a.of<config::RoutingOptions>().top_k * e * (d + 1) + pairs + positions);
+    const Exact macs =
+        h * (t * 2 * e * d + t * 2 * a.of<config::RoutingOptions>().top_k * e * (d + 1) + pairs + positions);
     return fmt::format("Eq. 13: {}", short_count(macs.value()));
   }
   if (a.projection.name() == "routed_heads") {

@@ -10,7 +10,13 @@ namespace headroom::train {
 Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device)
     : distillation_{.weight = config.train.teacher_weight, .temperature = config.train.teacher_temperature} {
   const std::string& name = config.train.teacher;
-  const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(name));
+  const store::Checkpoint checkpoint = [&] {
+    try {
+      return store::read_checkpoint(store::find_checkpoint(name));
+    } catch (const UserError& error) {
+      user_error("train.teacher: {}", error.what());
+    }
+  }();
   const config::ModelOptions& of = checkpoint.config.model;
   if (of.kind != config::ModelKind::language_model || of.memory_length > 0) {
     user_error(
