@@ -16,7 +16,7 @@
 #include "demand.h"
 #include "headroom/config/config.h"
 #include "timing.h"
-#include "training/train/loop/machine.h"
+#include "training/train/loop/train.h"
 #include "workload.h"
 
 namespace headroom::bench {

@@ -58,27 +58,13 @@ void add_appendix(Figures& figures) {
                           parameters("mgk/wt103_small_mgk_h4", {"model.attention.prior=head"})));
 }
 
-void add_models(Figures& figures) {
-  figures.push_back(count("WikiText-103, Softmax 8 heads (medium)", "parameters", "90M",
-                          count_parameters(model_of("mgk/wt103_medium_softmax_h8"))));
-  const std::string code =
-      "not printed in the paper: what its sizes make with 267,735 words and priors of each head and position";
-  for (const auto& [row, recipe, size] : {std::tuple("Softmax 8 heads (small)", "small_softmax_h8", "44.02M"),
-                                          std::tuple("Transformer-MGK 8 heads (small)", "small_mgk_h8", "44.35M"),
-                                          std::tuple("Transformer-MGK 4 heads (small)", "small_mgk_h4", "43.66M"),
-                                          std::tuple("Softmax 8 heads (medium)", "medium_softmax_h8", "89.83M")}) {
-    figures.push_back(because(count(fmt::format("WikiText-103, {}", row), "parameters", size,
-                                    count_parameters(model_of(fmt::format("mgk/wt103_{}", recipe)))),
-                              code));
-  }
-}
-
 }  // namespace
 
 Figures mgk_figures() {
   Figures figures;
   add_appendix(figures);
-  add_models(figures);
+  figures.push_back(count("WikiText-103, Softmax 8 heads (medium)", "parameters", "90M",
+                          count_parameters(model_of("mgk/wt103_medium_softmax_h8"))));
   // Table 6.
   const std::string measured = "measured on the authors' A100, with what their framework keeps besides";
   for (const auto& [row, memory, seconds] :

@@ -68,7 +68,6 @@ class Run {
   tasks::TaskData data_;
   parallel::GlooGroup& group_;
   std::unique_ptr<models::Model> model_;
-  Sharding sharding_;
   TrainState state_;
   std::unique_ptr<GradientReducer> reducer_;
   nn::Context context_;
