@@ -14,7 +14,7 @@
 #include "headroom/models/model.h"
 #include "tools/compare/run/checks.h"
 #include "training/tasks/task.h"
-#include "training/train/loop/machine.h"
+#include "training/train/loop/train.h"
 #include "training/train/record/folder.h"
 #include "training/train/step/state.h"
 #include "training/train/step/step.h"

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "timing.h"
-#include "training/train/loop/machine.h"
+#include "training/train/loop/matmul_rate.h"
 
 namespace headroom::bench {
 namespace {
@@ -33,7 +33,7 @@ const Limits& machine_limits(const std::string& precision, at::Device device) {
   }
   Limits limits;
   limits.product_gflops =
-      train::product_rate(precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32, device);
+      train::matmul_rate(precision == "bf16" ? config::Precision::bf16 : config::Precision::fp32, device);
   limits.bandwidth_gb = read_bandwidth(device);
   return known.emplace(name, limits).first->second;
 }
@@ -58,12 +58,12 @@ std::vector<Row> machine(const BenchOptions& options) {
       if (rates.contains(precision) && flops > kLongestProduct * rates[precision] * 1e9) {
         continue;
       }
-      rates[precision] = train::large_product_rate(n, precision, device);
+      rates[precision] = train::large_matmul_rate(n, precision, device);
       product(fmt::format("product {0}x{0}x{0} {1}", n, config::name_of(precision)), rates[precision], flops);
     }
   }
   if (device.is_cpu()) {
-    product(fmt::format("tiles 64x256x64 fp32 ({})", kernels::tile_product_target()), train::tile_product_rate(),
+    product(fmt::format("tiles 64x256x64 fp32 ({})", kernels::tile_product_target()), train::tile_matmul_rate(),
             2.0 * 64 * 256 * 64);
   }
   const double bandwidth = machine_limits(options).bandwidth_gb;

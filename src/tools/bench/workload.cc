@@ -70,10 +70,8 @@ TrainingStep::TrainingStep(const config::ModelOptions& options, const StepShape&
       batch_(model_->example(shape.batch, 1)),
       context_(context_for(shape.precision, shape.device)),
       options_(options_of(shape)),
-      sharding_(model_->parameters(), parallel::default_group().size(), options_.optimizer),
-      state_(train::initial_state(model_->parameters(), options_.optimizer,
-                                  train::OwnedShards(sharding_, parallel::default_group().rank()))),
-      reducer_(train::make_gradient_reducer(*model_, options_, parallel::default_group(), sharding_)) {}
+      state_(train::initial_state(model_->parameters(), options_.optimizer, parallel::default_group())),
+      reducer_(train::make_gradient_reducer(*model_, options_, parallel::default_group())) {}
 
 void TrainingStep::operator()() {
   train::train_step(*model_, batch_, state_, options_, context_, *reducer_);

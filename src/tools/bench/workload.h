@@ -60,7 +60,6 @@ class TrainingStep {
   models::Batch batch_;
   nn::Context context_;
   config::TrainOptions options_;
-  train::Sharding sharding_;
   train::TrainState state_;
   std::unique_ptr<train::GradientReducer> reducer_;
 };

@@ -175,8 +175,9 @@ QuestionSets read_choices(const std::vector<Document>& documents) {
 
 // Reads pairs of input and target, under the field names that are common in instruction data.
 QuestionSets read_targets(const std::vector<Document>& documents) {
+  constexpr std::string_view kInstruction = "instruction";  // may have an "input", the text to which it applies
   constexpr std::pair<const char*, const char*> kFields[] = {
-      {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {"instruction", "output"}};
+      {"inputs", "targets"}, {"input", "target"}, {"prompt", "completion"}, {kInstruction.data(), "output"}};
   QuestionSets sets;
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[subset_of(document, documents)];
@@ -190,10 +191,14 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
             "instruction, output)",
             where);
       }
-      const std::string input = text_in(row, fields->first, where);
-      const bool ends_blank = kBlanks.find(input.back()) != std::string_view::npos;
-      questions.push_back(
-          {.choices = {{input, (ends_blank ? "" : " ") + text_in(row, fields->second, where)}}, .where = where});
+      std::string input = text_in(row, fields->first, where);
+      if (fields->first == kInstruction && row.contains("input") && row["input"] != "") {
+        input += "\n" + text_in(row, "input", where);
+      }
+      const std::string target = text_in(row, fields->second, where);
+      const auto is_blank = [](char c) { return kBlanks.find(c) != std::string_view::npos; };
+      const bool separated = is_blank(input.back()) || is_blank(target.front());
+      questions.push_back({.choices = {{input, (separated ? "" : " ") + target}}, .where = where});
     });
   }
   return sets;

@@ -7,18 +7,6 @@ using namespace config;
 
 namespace {
 
-Exact mlp_macs(const MlpOptions& mlp, Exact td) {
-  switch (mlp.kind) {
-    case MlpKind::dense:
-      return td * 2 * mlp.d_hidden;
-    case MlpKind::gated:
-      return td * 3 * mlp.d_hidden;
-    case MlpKind::experts:
-      return td * mlp.n_experts + td * 2 * mlp.top_k * mlp.d_hidden;
-  }
-  user_error("cost: model.mlp.kind has no cost formula");
-}
-
 // MACs outside the blocks, per example.
 Exact outer_macs(const ModelOptions& model) {
   const Exact d = model.d_model, t = tokens_of(model);
@@ -59,7 +47,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
       positions += layers * products.positions;
       noise += layers * products.noise;
     }
-    mlp += layers * mlp_macs(model.mlp, stack.tokens * d);
+    mlp += layers * stack.tokens * mlp_parts(model.mlp, d).macs;
   }
   const Exact head = outer_macs(model);
   const Exact step = ((attention + noise + mlp + trained_head_macs(model, head)) * batch + positions) * 3;

@@ -20,24 +20,10 @@ struct Saved {
   Exact in_products = 0;  // in the compute type: operands and results of matrix multiplications
 };
 
-Exact mlp_elements(const MlpOptions& mlp) {
-  const Exact hidden = mlp.d_hidden;
-  const bool relu = mlp.activation == Activation::relu;
-  switch (mlp.kind) {
-    case MlpKind::dense:
-      return hidden * (relu ? 1 : 2);
-    case MlpKind::gated:
-      return hidden * 4;
-    case MlpKind::experts:
-      return hidden * mlp.top_k * (relu ? 1 : 2);
-  }
-  user_error("cost: model.mlp.kind has no memory formula");
-}
-
 // Elements saved per block and sequence.
 Saved block_elements(const ModelOptions& model, const Stack& stack) {
   const Exact d = model.d_model, norms = stack.norms * stack.tokens * d;
-  Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_elements(model.mlp)};
+  Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_parts(model.mlp, d).saved};
   for (std::size_t i = 0; i < stack.spans.size(); ++i) {
     const AttentionOptions& a = stack.attentions[i];
     const AttentionExtent& span = stack.spans[i];

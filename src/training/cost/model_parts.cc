@@ -41,6 +41,29 @@ Exact outer_norms(const ModelOptions& model) {
   }
 }
 
+MlpParts mlp_parts(const MlpOptions& mlp, Exact d) {
+  const Exact hidden = mlp.d_hidden, one = d * hidden;
+  const std::int64_t saved = mlp.activation == Activation::relu ? 1 : 2;  // relu: only its result
+  switch (mlp.kind) {
+    case MlpKind::dense:
+      return {.matrices = {one, one},
+              .others = mlp.bias ? Sizes{hidden, d} : Sizes(),
+              .macs = one * 2,
+              .saved = hidden * saved};
+    case MlpKind::gated:
+      return {.matrices = {one, one, one},
+              .others = mlp.bias ? Sizes{hidden, hidden, d} : Sizes(),
+              .macs = one * 3,
+              .saved = hidden * 4};
+    case MlpKind::experts:
+      return {.matrices = {one * mlp.n_experts, one * mlp.n_experts},
+              .others = {d * mlp.n_experts},
+              .macs = d * mlp.n_experts + one * 2 * mlp.top_k,
+              .saved = hidden * mlp.top_k * saved};
+  }
+  user_error("cost: model.mlp.kind has no cost formula");
+}
+
 AttentionProducts attention_products(const AttentionOptions& a, Exact d, const AttentionExtent& span) {
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;

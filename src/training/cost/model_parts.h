@@ -41,6 +41,15 @@ inline Exact features_of(const config::ModelOptions& model) {
   return Exact(model.d_model) * (model.paired ? 4 : 1);
 }
 
+// An MLP, by kind.
+struct MlpParts {
+  Sizes matrices;
+  Sizes others;     // biases, or the router
+  Exact macs = 0;   // per token
+  Exact saved = 0;  // elements per token that the backward pass needs (memory.h)
+};
+MlpParts mlp_parts(const config::MlpOptions& mlp, Exact d_model);
+
 // Multiply-accumulates of the matrix multiplications in an attention layer's forward pass (reference operators).
 struct AttentionProducts {
   Exact projections = 0;  // q, k, v, o

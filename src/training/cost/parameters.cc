@@ -7,35 +7,8 @@ using namespace config;
 
 namespace {
 
-Sizes mlp_matrices(const MlpOptions& mlp, Exact d) {
-  const Exact one = d * mlp.d_hidden;
-  switch (mlp.kind) {
-    case MlpKind::dense:
-      return {one, one};
-    case MlpKind::gated:
-      return {one, one, one};
-    case MlpKind::experts:
-      return {one * mlp.n_experts, one * mlp.n_experts};
-  }
-  user_error("cost: model.mlp.kind has no matrix formula");
-}
-
 Sizes with_bias(Exact in, Exact out, bool bias) {
   return bias ? Sizes{in * out, out} : Sizes{in * out};
-}
-
-// Sizes of an MLP's other tensors: biases, or the router.
-Sizes other_mlp_tensors(const MlpOptions& mlp, Exact d) {
-  const Exact hidden = mlp.d_hidden;
-  switch (mlp.kind) {
-    case MlpKind::dense:
-      return mlp.bias ? Sizes{hidden, d} : Sizes();
-    case MlpKind::gated:
-      return mlp.bias ? Sizes{hidden, hidden, d} : Sizes();
-    case MlpKind::experts:
-      return {d * mlp.n_experts};
-  }
-  user_error("cost: model.mlp.kind has no parameter formula");
 }
 
 Sizes embedding_tensors(const ModelOptions& model, Exact d) {
@@ -74,6 +47,7 @@ struct Group {
 std::vector<Group> groups_of(const ModelOptions& model) {
   const Exact d = model.d_model;
   const Sizes norm(model.norm == Norm::layer ? 2 : 1, d);
+  const MlpParts mlp = mlp_parts(model.mlp, d);
   std::vector<Group> groups = {
       {.times = 1, .sizes = embedding_tensors(model, d)},
       {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
@@ -82,8 +56,8 @@ std::vector<Group> groups_of(const ModelOptions& model) {
   for (const Stack& stack : stacks_of(model)) {
     groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});
     groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
-    groups.push_back({.times = stack.layers, .sizes = mlp_matrices(model.mlp, d), .hidden = true});
-    groups.push_back({.times = stack.layers, .sizes = other_mlp_tensors(model.mlp, d)});
+    groups.push_back({.times = stack.layers, .sizes = mlp.matrices, .hidden = true});
+    groups.push_back({.times = stack.layers, .sizes = mlp.others});
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       const AttentionOptions& a = stack.attentions[i];
       groups.push_back({.times = stack.layers, .sizes = a.projection->matrices(a, d), .hidden = true});

@@ -109,56 +109,40 @@ class GlooGroup::Connection {
   Traffic traffic;
 };
 
-class Transfer::Work {
- public:
-  Work(GlooGroup& group, int peer, c10::intrusive_ptr<c10d::Work> work)
-      : group_(group), peer_(peer), work_(std::move(work)) {}
-
-  void wait() {
-    try {
-      work_->wait(group_.timeout());
-    } catch (const std::exception& error) {
-      group_.report_failed_peer(peer_, reason_of(error));
-    }
-  }
-
- private:
-  GlooGroup& group_;
-  int peer_;
-  c10::intrusive_ptr<c10d::Work> work_;
-};
-
-void Transfer::wait() {
-  if (const std::shared_ptr<Work> work = std::move(work_)) {
-    work->wait();
-  }
-}
-
 GlooGroup::GlooGroup() = default;
 GlooGroup::~GlooGroup() = default;
 
-Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
-  std::vector<at::Tensor> one = {tensor.detach()};
+// `begin` returns the transfer's c10d::Work.
+template <class Begin>
+Transfer GlooGroup::start(int peer, const Begin& begin) {
   try {
     const std::lock_guard lock(connection_->mutex);
-    connection_->traffic.sent += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-    return Transfer(
-        std::make_shared<Transfer::Work>(*this, to, connection_->gloo->send(one, to, static_cast<int>(tag))));
+    return Transfer([this, peer, work = begin(*connection_)] {
+      try {
+        work->wait(timeout());
+      } catch (const std::exception& error) {
+        report_failed_peer(peer, reason_of(error));
+      }
+    });
   } catch (const std::exception& error) {
-    report_failed_peer(to, reason_of(error));
+    report_failed_peer(peer, reason_of(error));
   }
 }
 
+Transfer GlooGroup::send(const at::Tensor& tensor, int to, std::uint32_t tag) {
+  return start(to, [&](Connection& connection) {
+    std::vector<at::Tensor> one = {tensor.detach()};
+    connection.traffic.sent += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    return connection.gloo->send(one, to, static_cast<int>(tag));
+  });
+}
+
 Transfer GlooGroup::receive(at::Tensor tensor, int from, std::uint32_t tag) {
-  std::vector<at::Tensor> one = {tensor.detach()};
-  try {
-    const std::lock_guard lock(connection_->mutex);
-    connection_->traffic.received += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
-    return Transfer(
-        std::make_shared<Transfer::Work>(*this, from, connection_->gloo->recv(one, from, static_cast<int>(tag))));
-  } catch (const std::exception& error) {
-    report_failed_peer(from, reason_of(error));
-  }
+  return start(from, [&](Connection& connection) {
+    std::vector<at::Tensor> one = {tensor.detach()};
+    connection.traffic.received += tag < kFirstUncountedTag ? static_cast<std::int64_t>(tensor.nbytes()) : 0;
+    return connection.gloo->recv(one, from, static_cast<int>(tag));
+  });
 }
 
 void GlooGroup::add_traffic(const Traffic& more) {

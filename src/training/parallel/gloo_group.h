@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,13 +20,16 @@ namespace headroom::parallel {
 // A tensor in transit. Do not touch the tensor until wait() returns. wait() throws PeerError if the peer fails.
 class Transfer {
  public:
-  class Work;
   Transfer() = default;  // already complete
-  explicit Transfer(std::shared_ptr<Work> work) : work_(std::move(work)) {}
-  void wait();
+  explicit Transfer(std::function<void()> wait) : wait_(std::move(wait)) {}
+  void wait() {
+    if (const std::function<void()> wait = std::exchange(wait_, nullptr)) {
+      wait();
+    }
+  }
 
  private:
-  std::shared_ptr<Work> work_;
+  std::function<void()> wait_;
 };
 
 // Another rank has exited or does not answer.
@@ -71,8 +75,9 @@ class GlooGroup : public ProcessGroup {
  private:
   class Connection;
   friend void init_process_group();
-  friend class Transfer::Work;
   friend class SharedBuffer;
+  template <class Begin>
+  Transfer start(int peer, const Begin& begin);
   std::chrono::milliseconds timeout() const;
   // Throws PeerError. Names the failed rank at the end of a chain of waiting ranks, which may differ from `peer`.
   [[noreturn]] void report_failed_peer(int peer, const std::string& why);

@@ -2,8 +2,10 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -78,8 +80,7 @@ std::vector<Json> gather(ProcessGroup& group, const Json& mine, std::string_view
   return all;
 }
 
-Evaluation run_evaluation(const EvaluateOptions& options, const LoopOptions& loop,
-                          const std::function<std::optional<BatchEvaluation>(const nn::Context& context)>& next) {
+Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop) {
   const at::NoGradGuard no_grad;
   const auto start = std::chrono::steady_clock::now();
   std::optional<Progress> progress;
@@ -95,19 +96,16 @@ Evaluation run_evaluation(const EvaluateOptions& options, const LoopOptions& loo
   }
   RankResult own{.distributed = distributed, .complete = true, .batches = {}};
   Evaluation result;
-  for (std::int64_t i = 0; own.complete; ++i) {
-    const std::optional<BatchEvaluation> batch = next(context);
-    if (!batch) {
-      break;
-    }
+  for (std::int64_t i = 0, begin = 0, end = 0; begin < loop.units && own.complete; ++i, begin = end) {
+    end =
+        loop.end_of ? loop.end_of(begin) : std::min(begin + std::max<std::int64_t>(options.batch_size, 1), loop.units);
     if (!distributed || i % options.group->size() == options.group->rank()) {
-      own.batches.push_back(batch->sums());
+      own.batches.push_back(loop.evaluate(begin, end, context));
       add(result.sums, own.batches.back());
     }
     own.complete = !interrupted();
     if (progress) {
-      progress->update(batch->done,
-                       loop.shows_loss ? fmt::format("loss {:.4f}", mean(result.sums, kCrossEntropy)) : "");
+      progress->update(end, loop.shows_loss ? fmt::format("loss {:.4f}", mean(result.sums, kCrossEntropy)) : "");
     }
   }
   if (options.group->size() > 1) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,23 +12,21 @@
 
 namespace headroom::tasks {
 
-struct BatchEvaluation {
-  std::function<Sums()> sums;  // evaluates the batch; called only on the ranks to which it is assigned
-  std::int64_t done = 0;       // progress up to and including this batch, in LoopOptions::unit
-};
-
-struct LoopOptions {
+struct EvaluationLoop {
   std::string unit;
   std::int64_t units = 0;  // of all batches
+  // Returns the end of the batch that begins at this unit. Called for every batch, on all ranks. If not set: batches of
+  // EvaluateOptions::batch_size units.
+  std::function<std::int64_t(std::int64_t begin)> end_of = {};
+  // Evaluates units [begin, end); called only on the ranks to which the batch is assigned.
+  std::function<Sums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate;
   bool shows_loss = true;
   bool independent = true;  // batches can be evaluated in any order
 };
 
-// Calls `next`, without gradients and with the context for evaluation, until it returns nullopt or the user presses
-// Ctrl-C. With several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank
-// evaluates all batches.
-Evaluation run_evaluation(const EvaluateOptions& options, const LoopOptions& loop,
-                          const std::function<std::optional<BatchEvaluation>(const nn::Context& context)>& next);
+// Evaluates all batches, without gradients and with the context for evaluation, until the user presses Ctrl-C. With
+// several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank evaluates all.
+Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop);
 
 // Returns the sums of the model's losses on a CPU batch with this number of predictions.
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "headroom/config/attention/score_options.h"
 #include "small_model.h"
 #include "tools/analyse/measures.h"
 

@@ -341,6 +341,17 @@ TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
   EXPECT_NEAR(json["loss"].get<double>(), -both / 11, 1e-5);
   EXPECT_NEAR(std::log(json["perplexity"].get<double>()), -both / 11, 1e-5);
   EXPECT_EQ(json["questions"], 2);
+  // A blank is added only between texts that have none, and an instruction's input is read.
+  const std::pair<const char*, double> rows[] = {
+      {R"({"prompt": "every token", "completion": " rests"})", sum("every token", " rests")},
+      {R"({"inputs": "every", "targets": "\nroom"})", sum("every", "\nroom")},
+      {R"({"instruction": "the head:", "input": "every token", "output": "rests"})",
+       sum("the head:\nevery token", " rests")},
+      {R"({"instruction": "the head:", "input": "", "output": "rests"})", sum("the head:", " rests")}};
+  for (const auto& [row, expected] : rows) {
+    const Json one = to_json(run("target_loss", "one.jsonl", std::string(row) + "\n"));
+    EXPECT_NEAR(one["loss"].get<double>() * one["target_tokens"].get<double>(), -expected, 1e-4) << row;
+  }
   EXPECT_PRED2(contains, refusal("target_loss", "u.jsonl", "{\"inputs\": \"a\"}"), "u.jsonl:1: must have the fields");
 }
 

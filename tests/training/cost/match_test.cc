@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "folder_test.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -231,13 +232,9 @@ TEST(MatchByMacs, ALargerModelShrinksItsHeads) {
 }
 
 TEST(Match, OnlyModelsOfOneKind) {
-  config::Config classifier = recipe("small/listops_dense_h8");
-  try {
-    match(recipe("demo/dense_h2"), classifier, MatchBy::parameters);
-    FAIL() << "accepted";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("model.kind"), std::string::npos);
-  }
+  EXPECT_HAS(
+      user_error_of([] { match(recipe("demo/dense_h2"), recipe("small/listops_dense_h8"), MatchBy::parameters); }),
+      "model.kind");
 }
 
 }  // namespace match_test

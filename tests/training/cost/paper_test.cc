@@ -114,16 +114,9 @@ TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
 }
 
 TEST(PaperCost, ExpertsInKeysAndQueries) {
-  config::ModelOptions m;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.memory_length = 5;
-  m.attention.n_heads = 2;
-  m.attention.d_head = 3;
-  m.attention.position = "none";
-  m.attention.projection = "experts";
-  m.attention.of<config::RoutingOptions>().n_experts = 7;
-  m.attention.of<config::RoutingOptions>().top_k = 4;
+  config::ModelOptions m = with(small_model(),
+                                "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 "
+                                "attention.top_k=4");
   // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
   const auto macs = [&m](std::vector<std::string> experts) {
     m.attention.of<config::ExpertOptions>().experts = std::move(experts);
@@ -141,70 +134,30 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
 }
 
-TEST(PaperCost, GroupedKeysAndValues) {
-  config::ModelOptions m;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.attention.n_heads = 4;
-  m.attention.n_kv_heads = 2;
-  m.attention.d_head = 3;
-  EXPECT_EQ(paper_cost(m).attention_macs, 2 * (4 + 2) * 5 * 10 * 3 + 2 * 25 * 4 * 3);
-  EXPECT_EQ(paper_cost(m).attention_memory, 2 * (4 + 2) * 5 * 3 + 2 * 25 * 4);
+// The attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), less those of small_model().
+void expect_extra(const std::string& assignments, std::int64_t macs, std::int64_t memory) {
+  const PaperCost cost = paper_cost(with(small_model(), assignments)), base = paper_cost(small_model());
+  EXPECT_EQ(cost.attention_macs - base.attention_macs, macs) << assignments;
+  EXPECT_EQ(cost.attention_memory - base.attention_memory, memory) << assignments;
 }
 
-// d = 10, T = S = 5, H = 4, e = 3.
-config::ModelOptions tiny() {
-  config::ModelOptions m;
-  m.d_model = 10;
-  m.context_length = 5;
-  m.attention.n_heads = 4;
-  m.attention.d_head = 3;
-  m.attention.position = "none";
-  return m;
-}
-
-void expect_extra(const config::ModelOptions& model, std::int64_t macs, std::int64_t memory) {
-  const PaperCost cost = paper_cost(model), base = paper_cost(tiny());
-  EXPECT_EQ(cost.attention_macs - base.attention_macs, macs);
-  EXPECT_EQ(cost.attention_memory - base.attention_memory, memory);
-}
-
-TEST(PaperCost, MixturesScoreEveryKey) {
-  config::ModelOptions m = tiny();
-  m.attention.score = "gaussian_mixture";
-  m.attention.of<config::MixtureOptions>().n_mixtures = 3;
-  const std::int64_t key = 4 * 5 * 3, matrix = 4 * 25;
-  expect_extra(m, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
-  m.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
-  expect_extra(m, 2 * (matrix * 3), 2 * (key + matrix));
-  m.attention.of<config::MixtureOptions>().keys = config::Keys::single;
-  expect_extra(m, 0, 0);
-}
-
-TEST(PaperCost, LinearAttentionHasNoMatrices) {
-  config::ModelOptions m = tiny();
-  m.attention.score = "linear";
-  m.attention.of<config::MixtureOptions>().keys = config::Keys::single;
-  expect_extra(m, (5 + 5) * 4 * 9 - 2 * 25 * 4 * 3, (5 + 5) * 4 * 3 + 4 * 9 - 2 * 25 * 4);
-}
-
-TEST(PaperCost, Composition) {
-  config::ModelOptions m = tiny();
-  m.attention.of<config::CompositionOptions>().compose_groups = 2;
-  m.attention.composition = "static";
-  expect_extra(m, 2 * (25 * 4 * 2), 2 * (25 * 4));
-  m.attention.composition = "dynamic";
-  m.attention.of<config::CompositionOptions>().compose_low_rank = {"key"};
-  m.attention.of<config::CompositionOptions>().compose_gates = {"query"};
+TEST(PaperCost, OtherParts) {
+  const std::int64_t head = 5 * 3, key = 4 * head, matrix = 4 * 25;
+  expect_extra("attention.n_kv_heads=2", -2 * 2 * head * 10, -2 * 2 * head);
+  const std::string mixture = "attention.score=gaussian_mixture attention.n_mixtures=3 ";
+  expect_extra(mixture, 2 * (key * 10 + matrix * 3), 2 * (key + matrix));
+  expect_extra(mixture + "attention.keys=shifted", 2 * (matrix * 3), 2 * (key + matrix));
+  expect_extra(mixture + "attention.keys=single", 0, 0);
+  expect_extra("attention.score=linear attention.keys=single", (5 + 5) * 4 * 9 - 2 * matrix * 3,
+               (5 + 5) * 4 * 3 + 4 * 9 - 2 * matrix);
+  expect_extra("attention.composition=static attention.compose_groups=2", 2 * (matrix * 2), 2 * matrix);
   const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
-  expect_extra(m, 2 * (2 * 2 * 25 * 4 + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
-               2 * (25 * 4 + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
-}
-
-TEST(PaperCost, GatedHeads) {
-  config::ModelOptions m = tiny();
-  m.attention.projection = "gated_heads";
-  expect_extra(m, 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
+  expect_extra(
+      "attention.composition=dynamic attention.compose_groups=2 attention.compose_low_rank=[\"key\"] "
+      "attention.compose_gates=[\"query\"]",
+      2 * (2 * 2 * matrix + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
+      2 * (matrix + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
+  expect_extra("attention.projection=gated_heads", 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
 }
 
 TEST(Rounding, PrintedFigures) {

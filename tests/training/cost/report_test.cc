@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "folder_test.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
@@ -68,8 +69,8 @@ TEST_F(Report, PaperRowsSayWhetherTheyAgree) {
     EXPECT_EQ(row["agrees"], true) << row;
   }
   const std::string text = paper_table("switchhead");
-  EXPECT_NE(text.find("50 of 50 derivable figures agree"), std::string::npos);
-  EXPECT_NE(text.find("453,427,200     yes"), std::string::npos) << text;
+  EXPECT_HAS(text, "50 of 50 derivable figures agree");
+  EXPECT_HAS(text, "453,427,200     yes");
 }
 
 TEST_F(Report, MatchJsonHoldsAConfigThatCanBeRun) {
@@ -82,7 +83,7 @@ TEST_F(Report, MatchJsonHoldsAConfigThatCanBeRun) {
   EXPECT_EQ(count_parameters(config.model), 47'247'416);
   EXPECT_EQ(json["candidates"].size(), 3u);
   const std::string text = match_summary(result);
-  EXPECT_NE(text.find("47,247,416     170,364,928"), std::string::npos) << text;
+  EXPECT_HAS(text, "47,247,416     170,364,928");
 
   const Json macs =
       match_json(match(recipe("switchhead/c4_47m"), recipe("switchhead/wt103_47m_dense_h10"), MatchBy::macs));

@@ -9,7 +9,7 @@
 #include "small_classes.h"
 #include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/composition.h"
+#include "training/tasks/language/composition_answers.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
 #include "training/tasks/translation/translation.h"
@@ -97,7 +97,7 @@ TEST(Sums, TellTheStandardErrorOfAMean) {
   const Figures figures = loss_and_perplexity(of({1.0, 3.0, 5.0, 7.0}));
   EXPECT_NEAR(figure(figures, "loss_error"), std::sqrt(20.0 / 3.0) / 2.0, 1e-12);
   EXPECT_EQ(describe(figures, language_modelling().figures()), "loss 4.0000 \u00b1 1.3, perplexity 54.598");
-  EXPECT_NE(uncertainty(figures).find("the loss 4.0000 has a standard error of 1.3"), std::string::npos);
+  EXPECT_HAS(uncertainty(figures), "the loss 4.0000 has a standard error of 1.3");
   EXPECT_EQ(uncertainty({{"loss", 4.0}, {"loss_error", 0.009}}), "");
   EXPECT_EQ(uncertainty({{"loss", 4.0}}), "");
 }
@@ -187,14 +187,9 @@ TEST(Sums, OfTranslatedPartsAddUp) {
     pairs += fmt::format("{}\n", words[i % 7 % 4]);
   }
   const Shared files(folder, ".tsv", pairs);
-  config::Config config;
-  config.model = tiny::model(
-      {.vocabulary = 280, .n_layers = 1, .d_model = 24, .context_length = 24, .d_head = 12, .d_hidden = 48});
-  config.model.kind = config::ModelKind::encoder_decoder;
-  config.model.attention.position = "sinusoidal";
-  config.tokenizer.vocabulary_size = 280;
+  config::Config config = small_classes::translation_config();
+  config.model.context_length = 24;
   config.data.train = config.data.validation = {files.whole};
-  config.train.batch_size = 8;
   const TaskData data = translation().open(config, folder / "cache");
   const auto model = models::make_model(config.model, 5);
   {

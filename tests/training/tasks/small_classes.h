@@ -34,6 +34,21 @@ inline config::Config listops_config() {
   return config;
 }
 
+inline config::Config translation_config() {
+  config::Config config;
+  config.model.kind = config::ModelKind::encoder_decoder;
+  config.model.vocabulary_size = config.tokenizer.vocabulary_size = 280;
+  config.model.n_layers = 1;
+  config.model.d_model = 24;
+  config.model.context_length = 48;
+  config.model.attention.n_heads = 2;
+  config.model.attention.d_head = 12;
+  config.model.attention.position = "sinusoidal";
+  config.model.mlp.d_hidden = 48;
+  config.train.batch_size = 8;
+  return config;
+}
+
 inline config::Config images_config(const tiny::Folder& folder) {
   config::Config config = tiny::config();
   config.model.kind = config::ModelKind::vision;

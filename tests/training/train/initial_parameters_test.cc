@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/store/tiny.h"
+#include "folder_test.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
@@ -43,12 +45,7 @@ class StartTest : public ::testing::Test {
   std::string refusal(const std::string& assignment) const {
     config::Config config = next_;
     config.given[config::set_key(config, assignment)] = "next.toml:7";
-    try {
-      train(request(config, "refused"));
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no UserError";
+    return user_error_of([&] { train(request(config, "refused")); });
   }
 
   tiny::Folder folder_;
@@ -76,12 +73,7 @@ TEST_F(StartTest, TakesParametersModelAndTokenizer) {
   EXPECT_EQ(train(request(recorded, "again")).parameters_sha256, after.parameters_sha256);
   first_.train.steps = 9;
   train(request(first_, "before", true));
-  try {
-    train(request(recorded, "other"));
-    FAIL() << "no UserError";
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find(before_.parameters_sha256), std::string::npos) << error.what();
-  }
+  EXPECT_HAS(user_error_of([&] { train(request(recorded, "other")); }), before_.parameters_sha256);
 }
 
 TEST_F(StartTest, OptimizerAndPositionAreFresh) {
@@ -152,24 +144,19 @@ TEST_F(StartTest, AnotherModelOrTokenizerIsRefusedByKeyAndBothValues) {
   // A separate tokenizer file.
   tokenizers::save_tokenizer(*tiny::bytes_tokenizer(), folder_ / "bytes.tokenizer");
   const std::string message = refusal("tokenizer.model=" + (folder_ / "bytes.tokenizer").string());
-  EXPECT_NE(message.find("bytes-256-"), std::string::npos) << message;
-  EXPECT_NE(message.find(checkpoint("before").tokenizer->name()), std::string::npos) << message;
+  EXPECT_HAS(message, "bytes-256-");
+  EXPECT_HAS(message, checkpoint("before").tokenizer->name());
 }
 
 TEST_F(StartTest, TokensOfAnotherTokenizerAreRefusedByName) {
   config::Config config = next_;
   tiny::token_file(folder_, "bytes", tiny::text(500));
   config.data.train = config.data.validation = {(folder_ / "bytes.tokens").string()};
-  try {
-    train(request(config, "refused"));
-    FAIL() << "no UserError";
-  } catch (const UserError& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("train.start_from"), std::string::npos) << message;
-    EXPECT_EQ(message.find("tokenizer.model"), std::string::npos) << message;
-    EXPECT_NE(message.find("bytes-256-"), std::string::npos) << message;
-    EXPECT_NE(message.find(checkpoint("before").tokenizer->name()), std::string::npos) << message;
-  }
+  const std::string message = user_error_of([&] { train(request(config, "refused")); });
+  EXPECT_HAS(message, "train.start_from");
+  EXPECT_EQ(message.find("tokenizer.model"), std::string::npos) << message;
+  EXPECT_HAS(message, "bytes-256-");
+  EXPECT_HAS(message, checkpoint("before").tokenizer->name());
 }
 
 // Tables with a row for each position must fit.
@@ -181,8 +168,8 @@ TEST_F(StartTest, LearnedPositionsKeepTheirLength) {
   train(request(config, "learned"));
   next_.train.start_from = (folder_ / "learned").string();
   const std::string message = refusal("model.context_length=12");
-  EXPECT_NE(message.find("next.toml:7: model.context_length must be 8"), std::string::npos) << message;
-  EXPECT_NE(message.find("got 12"), std::string::npos) << message;
+  EXPECT_HAS(message, "next.toml:7: model.context_length must be 8");
+  EXPECT_HAS(message, "got 12");
 }
 
 TEST_F(StartTest, WithoutACheckpointAConfigStaysAsItIs) {

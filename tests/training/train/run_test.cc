@@ -32,15 +32,16 @@ class RunTest : public ::testing::Test {
              .resumed = resumed},
             group_};
   }
-  std::unique_ptr<Writer> writer(const train::Run& run) const {
+  TrainResult write(train::Run& run) const {
     fs::create_directories(folder_ / "run");
-    return make_writer({.folder = folder_ / "run",
-                        .title = "test",
-                        .step = run.state().step,
-                        .steps = config_.train.steps,
-                        .keep_checkpoints = 9,
-                        .samples = true},
-                       run.task().figures());
+    Writer writer({.folder = folder_ / "run",
+                   .title = "test",
+                   .step = run.state().step,
+                   .steps = config_.train.steps,
+                   .keep_checkpoints = 9,
+                   .samples = true},
+                  run.task().figures());
+    return run.finish(writer);
   }
 
   tiny::Folder folder_;
@@ -75,7 +76,7 @@ void expect_same(const History& a, const History& b) {
 TEST_F(RunTest, IsTheSameWhoeverWrites) {
   train::Run written = run(), silent = run();
   Writer nobody;
-  const TrainResult expected = written.finish(*writer(written)), got = silent.finish(nobody);
+  const TrainResult expected = write(written), got = silent.finish(nobody);
   EXPECT_EQ(got.parameters_sha256, expected.parameters_sha256);
   EXPECT_EQ(got.train_loss, expected.train_loss);
   EXPECT_EQ(expected.validation.size(), 4U);
@@ -98,7 +99,7 @@ TEST_F(RunTest, IsTheSameWhoeverWrites) {
 // A process that continues another one's checkpoint and metrics, without writing anything.
 TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
   train::Run whole = run();
-  whole.finish(*writer(whole));
+  write(whole);
   const fs::path file = folder_ / "run" / "checkpoints" / "step_14.safetensors";
   const ResumePoint resumed{file, store::read_checkpoint(file)};
   History history = read_history(folder_ / "run", 14, whole.task().figures());

@@ -17,21 +17,26 @@ nn::Parameters parameters_of(const std::vector<std::int64_t>& sizes) {
   return parameters;
 }
 
+struct RankOfThree : ProcessGroup {
+  explicit RankOfThree(int rank) {
+    rank_ = rank;
+    size_ = 3;
+  }
+};
+
 TEST(Sharding, is_even_and_covers_everything) {
   const nn::Parameters parameters = parameters_of({1000, 40, 900, 300, 300, 7, 512, 64, 64});
-  const Sharding sharding(parameters, 3, config::Optimizer::adamw);
-  std::vector<std::int64_t> elements(3, 0);
   std::size_t owned = 0;
   for (int rank = 0; rank < 3; ++rank) {
-    for (const Shard& shard : OwnedShards(sharding, rank).of(parameters)) {
-      elements[static_cast<std::size_t>(rank)] += shard.count();
+    std::int64_t elements = 0;
+    for (const Shard& shard : owned_shards(parameters, config::Optimizer::adamw, RankOfThree(rank))) {
+      elements += shard.count();
       ++owned;
     }
-    EXPECT_EQ(sharding.elements(rank), elements[static_cast<std::size_t>(rank)]);
-    EXPECT_NEAR(static_cast<double>(elements[static_cast<std::size_t>(rank)]), parameters.count() / 3.0, 80.0);
+    EXPECT_NEAR(static_cast<double>(elements), parameters.count() / 3.0, 80.0);
   }
-  EXPECT_EQ(owned, sharding.shards().size());
-  EXPECT_EQ(OwnedShards().of(parameters).size(), parameters.all().size());
+  EXPECT_EQ(owned, all_shards(parameters, config::Optimizer::adamw, 3).size());
+  EXPECT_EQ(owned_shards(parameters, config::Optimizer::adamw, alone()).size(), parameters.all().size());
 }
 
 TEST(Sharding, a_shard_is_a_flat_view) {
@@ -48,8 +53,7 @@ TEST(Layout, puts_every_shard_into_buckets_of_its_owner) {
   constexpr std::int64_t kUnit = cost::kShardUnit, kMost = cost::bucket_elements(3);
   const nn::Parameters parameters = parameters_of({3 * kMost + 5, 17, 40 * kUnit + 1, 200, kUnit, 0, 90 * kUnit, 3});
   for (const config::Optimizer optimizer : {config::Optimizer::adamw, config::Optimizer::muon}) {
-    const Sharding sharding(parameters, 3, optimizer);
-    const Layout layout(sharding.shards(), 3);
+    const Layout layout(all_shards(parameters, optimizer, 3), 3);
     std::int64_t end = 0;
     for (const Layout::Bucket& bucket : layout.buckets) {
       EXPECT_EQ(bucket.begin, end);

@@ -6,6 +6,8 @@
 #include <functional>
 #include <set>
 
+#include "engine/store/tiny.h"
+#include "folder_test.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
@@ -40,17 +42,18 @@ class Train : public ::testing::Test {
     }
     return lines;
   }
-  // A run resumed from each of these checkpoints of "whole" is bit-identical.
-  void expect_resumes(const TrainResult& whole, std::initializer_list<std::int64_t> steps) const {
-    for (const std::int64_t step : steps) {
-      const std::string name = fmt::format("from{}", step);
-      fs::create_directories(folder_ / name / "checkpoints");
-      fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
-               folder_ / name / "checkpoints");
-      const TrainResult rest = train(request(name, true));
-      EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
-      EXPECT_EQ(rest.figures(), whole.figures()) << step;
-    }
+  // A folder with this checkpoint of "whole" alone; returns its name.
+  std::string resumable(std::int64_t step) const {
+    const std::string name = fmt::format("from{}", step);
+    fs::remove_all(folder_ / name);
+    fs::create_directories(folder_ / name / "checkpoints");
+    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
+             folder_ / name / "checkpoints");
+    return name;
+  }
+  config::Config written(const std::string& name) const {
+    const std::string file = (folder_ / name / "config.toml").string();
+    return config::parse_config(read_text_file(file), file);
   }
   std::string refusal(const TrainRequest& request) const {
     try {
@@ -111,11 +114,8 @@ TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
   const TrainResult whole = train(request("whole"));
   const std::vector<Json> expected = metrics("whole");
   for (const std::int64_t step : {7, 14, 42, 49, 50}) {
-    const std::string name = fmt::format("from{}", step);
-    fs::create_directories(folder_ / name / "checkpoints");
+    const std::string name = resumable(step);
     fs::copy(folder_ / "whole" / "metrics.jsonl", folder_ / name);  // with lines of later steps
-    fs::copy(folder_ / "whole" / "checkpoints" / fmt::format("step_{}.safetensors", step),
-             folder_ / name / "checkpoints");
     const TrainResult rest = train(request(name, true));
     EXPECT_EQ(rest.parameters_sha256, whole.parameters_sha256) << step;
     EXPECT_EQ(rest.figures(), whole.figures()) << step;
@@ -130,65 +130,40 @@ TEST_F(Train, ResumedFromAnyStepIsTheSameRun) {
   }
 }
 
-TEST_F(Train, MaskedLanguageModelsResumeToo) {
-  config_.model.kind = config::ModelKind::masked_language_model;
-  config_.model.vocabulary_size = 258;
-  config_.model.memory_length = 0;
-  config_.model.context_length = 24;
-  config_.train.steps = 40;  // beyond the end of the first epoch
-  config_.train.checkpoint_every = 13;
-  config_.train.keep_checkpoints = 100;
-  const TrainResult whole = train(request("whole"));
-  EXPECT_LT(whole.figures().at("loss"), 5.0) << "5.5 is chance";
-  expect_resumes(whole, {13, 26});
-}
-
-TEST_F(Train, ChunksResumeToo) {
-  config_.data.batching = config::Batching::chunks;
-  config_.model.memory_length = 0;
-  config_.train.accumulate = 2;
-  config_.train.steps = 46;
-  config_.train.checkpoint_every = 20;
-  config_.train.keep_checkpoints = 9;
-  const TrainResult whole = train(request("whole"));
-  fs::create_directories(folder_ / "part" / "checkpoints");
-  fs::copy(folder_ / "whole" / "checkpoints" / "step_40.safetensors", folder_ / "part" / "checkpoints");
-  EXPECT_EQ(train(request("part", true)).parameters_sha256, whole.parameters_sha256);
-}
-
-TEST_F(Train, MuonLearnsAndResumesToo) {
-  config_.train.optimizer = config::Optimizer::muon;
-  config_.train.muon_learning_rate = 2e-2;
-  config_.train.weight_decay = 0.01;
-  config_.train.steps = 60;
-  config_.train.checkpoint_every = 25;
-  config_.train.keep_checkpoints = 9;
-  const TrainResult whole = train(request("whole"));
-  EXPECT_LT(whole.figures().at("loss"), 4.0) << "5.5 is chance";
-  expect_resumes(whole, {25, 50});
-}
-
-TEST_F(Train, ClassifiersResumeToo) {
-  config_.data = {};
-  config_.data.generator = config::Generator::listops;
-  config_.data.generated_train = 90;  // 22 steps an epoch
-  config_.data.generated_validation = 40;
-  config_.model.kind = config::ModelKind::classifier;
-  config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 16;
-  config_.model.context_length = 50;
-  config_.model.memory_length = 0;
-  config_.model.n_classes = 10;
-  config_.model.attention.position = "learned";
-  config_.train.steps = 30;
-  config_.train.accumulate = 2;
-  config_.train.checkpoint_every = 12;
-  config_.train.keep_checkpoints = 9;
-  const TrainResult whole = train(request("whole"));
-  EXPECT_GT(whole.figures().at("accuracy"), 0.0);
-  expect_resumes(whole, {12, 24});
+// Kinds of runs whose checkpoints hold more or other state, each beyond the end of its first epoch.
+TEST_F(Train, EveryKindOfRunLearnsAndResumes) {
+  const std::pair<std::string, std::vector<std::string>> kinds[] = {
+      {"hidden tokens", {"model.kind=masked_language_model", "model.vocabulary_size=258", "model.context_length=24"}},
+      {"chunks", {"data.batching=chunks", "train.accumulate=2", "train.steps=46"}},
+      {"muon", {"train.optimizer=muon", "train.muon_learning_rate=2e-2", "train.weight_decay=0.01"}},
+      {"classes",
+       {"data.train=[]", "data.validation=[]", "data.generator=listops", "data.generated_train=90",
+        "data.generated_validation=40", "model.kind=classifier", "model.vocabulary_size=16",
+        "tokenizer.vocabulary_size=16", "model.context_length=50", "model.n_classes=10",
+        "model.attention.position=learned", "train.accumulate=2"}}};
+  for (const auto& [name, assignments] : kinds) {
+    SCOPED_TRACE(name);
+    SetUp();
+    config_.model.memory_length = 0;
+    config_.train.steps = 60;
+    config_.train.checkpoint_every = 20;
+    config_.train.keep_checkpoints = 9;
+    for (const std::string& assignment : assignments) {
+      config::set_key(config_, assignment);
+    }
+    fs::remove_all(folder_ / "whole");
+    const TrainResult whole = train(request("whole"));
+    EXPECT_LT(whole.figures().at("loss"), 4.5) << "5.5 is chance; of classes 2.3";
+    for (const std::int64_t step : {20, 40}) {
+      const std::string rest = resumable(step);
+      const TrainResult resumed = train(request(rest, true));
+      EXPECT_EQ(resumed.parameters_sha256, whole.parameters_sha256) << step;
+      EXPECT_EQ(resumed.figures(), whole.figures()) << step;
+    }
+  }
   config_.data.generator_seed = 2;
-  config_.train.steps = 40;
-  EXPECT_NE(refusal(request("whole", true)).find("other data"), std::string::npos);
+  config_.train.steps = 70;
+  EXPECT_HAS(refusal(request("whole", true)), "other data");
 }
 
 TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
@@ -210,22 +185,22 @@ TEST_F(Train, GoesOnWithMoreSteps) {
     }
   }
   EXPECT_EQ(steps.size(), 12U);
-  EXPECT_NE(read_text_file(folder_ / "run" / "config.toml").find("steps = 12"), std::string::npos);
+  EXPECT_HAS(read_text_file(folder_ / "run" / "config.toml"), "steps = 12");
 }
 
 TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
   config_.data.train = {(folder_ / "nowhere.txt").string()};
-  EXPECT_NE(refusal(request("new")).find("nowhere.txt"), std::string::npos);
+  EXPECT_HAS(refusal(request("new")), "nowhere.txt");
   EXPECT_FALSE(fs::exists(folder_ / "new"));
   fs::create_directory(folder_ / "mine");
-  EXPECT_NE(refusal(request("mine")).find("nowhere.txt"), std::string::npos);
+  EXPECT_HAS(refusal(request("mine")), "nowhere.txt");
   EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
 }
 
 TEST_F(Train, APromptThatCannotBeContinuedBeginsNothing) {
   config_.train.sample_every = 1;
   config_.train.sample_prompt = "\xff";
-  EXPECT_NE(refusal(request("new")).find("train.sample_prompt: must be valid UTF-8"), std::string::npos);
+  EXPECT_HAS(refusal(request("new")), "train.sample_prompt: must be valid UTF-8");
   EXPECT_FALSE(fs::exists(folder_ / "new"));
 }
 
@@ -243,17 +218,17 @@ TEST_F(Train, DamagedMetricsDoNotMatter) {
 TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   train(request("run"));
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
-  EXPECT_NE(refusal(request("run")).find("already holds a run"), std::string::npos);
+  EXPECT_HAS(refusal(request("run")), "already holds a run");
   config_.model.attention.of<config::RoutingOptions>().n_experts = 4;
-  EXPECT_NE(refusal(request("run", true)).find("model.attention.n_experts"), std::string::npos);
+  EXPECT_HAS(refusal(request("run", true)), "model.attention.n_experts");
   config_ = tiny::config();
   config_.data.train = {(folder_ / "validation.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};
   config_.train.steps = 20;
-  EXPECT_NE(refusal(request("run", true)).find("other data"), std::string::npos);
+  EXPECT_HAS(refusal(request("run", true)), "other data");
   {
     const FolderLock lock(folder_ / "run");
-    EXPECT_NE(refusal(request("run", true)).find("run"), std::string::npos);
+    EXPECT_HAS(refusal(request("run", true)), "run");
   }
   EXPECT_EQ(read_text_file(folder_ / "run" / "metrics.jsonl"), before) << "nothing was touched";
 }
@@ -284,14 +259,13 @@ TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
   config_.train.keep_checkpoints = 1000;
   config_.train.log_every = 200;
   const TrainResult result = train(request("run"));
-  const std::string file = (folder_ / "run" / "config.toml").string();
-  const config::Config written = config::parse_config(read_text_file(file), file);
-  EXPECT_EQ(written.train.evaluate_every, 10) << "a twentieth: this validation is short";
+  const config::TrainOptions decided = written("run").train;
+  EXPECT_EQ(decided.evaluate_every, 10) << "a twentieth: this validation is short";
   EXPECT_EQ(result.validation.size(), 20U);
-  EXPECT_GE(written.train.checkpoint_every, 0) << "decided, from how long a step took";
-  EXPECT_TRUE(written.train.checkpoint_every == 0 || written.train.checkpoint_every >= 20);
+  EXPECT_GE(decided.checkpoint_every, 0) << "decided, from how long a step took";
+  EXPECT_TRUE(decided.checkpoint_every == 0 || decided.checkpoint_every >= 20);
   const store::Checkpoint last = store::read_checkpoint(store::find_checkpoint(folder_ / "run"));
-  EXPECT_EQ(last.config.train.checkpoint_every, written.train.checkpoint_every);
+  EXPECT_EQ(last.config.train.checkpoint_every, decided.checkpoint_every);
   EXPECT_EQ(last.config.train.evaluate_every, 10);
 
   // The parameters do not depend on it, and 0 still means only at the end.
@@ -310,17 +284,13 @@ TEST_F(Train, GoesOnWithWhatItDecided) {
   fs::remove(folder_ / "run" / "checkpoints" / "step_8.safetensors");
   config_.train.checkpoint_every = config_.train.evaluate_every = config::kAutomatic;
   EXPECT_EQ(train(request("run", /*resume=*/true)).validation.size(), 4U);
-  const auto written = [&] {
-    const std::string file = (folder_ / "run" / "config.toml").string();
-    return config::parse_config(read_text_file(file), file).train;
-  };
-  EXPECT_EQ(written().checkpoint_every, 3);
-  EXPECT_EQ(written().evaluate_every, 2);
+  EXPECT_EQ(written("run").train.checkpoint_every, 3);
+  EXPECT_EQ(written("run").train.evaluate_every, 2);
   // With more steps the interval is computed again.
   config_.train.steps = 11;
   train(request("run", /*resume=*/true));
-  EXPECT_EQ(written().evaluate_every, 0);
-  EXPECT_EQ(written().checkpoint_every, 0);
+  EXPECT_EQ(written("run").train.evaluate_every, 0);
+  EXPECT_EQ(written("run").train.checkpoint_every, 0);
 }
 
 // The loss is about 1000; its perplexity is not finite.
@@ -332,8 +302,8 @@ TEST_F(Train, AFinalFigureThatIsNotFiniteIsAFailedRun) {
   config_.train.clip_norm = 0.0;
   for (const bool resumed : {false, true}) {
     const std::string why = refusal(request("run", resumed));
-    EXPECT_NE(why.find("validation perplexity is inf after the last step, 4"), std::string::npos) << why;
-    EXPECT_NE(why.find("train.clip_norm = 0.25"), std::string::npos) << why;
+    EXPECT_HAS(why, "validation perplexity is inf after the last step, 4");
+    EXPECT_HAS(why, "train.clip_norm = 0.25");
     EXPECT_EQ(metrics("run").back()["step"], 4) << "it is in the record all the same";
   }
 }
@@ -343,9 +313,9 @@ TEST_F(Train, StopsWhenTheLossIsNotFinite) {
   config_.train.clip_norm = 0.0;
   config_.train.checkpoint_every = 1;
   const std::string why = refusal(request("run"));
-  EXPECT_NE(why.find("step 2"), std::string::npos) << why;
-  EXPECT_NE(why.find("step_1.safetensors"), std::string::npos) << why;
-  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_HAS(why, "step 2");
+  EXPECT_HAS(why, "step_1.safetensors");
+  EXPECT_HAS(why, "train.learning_rate");
   EXPECT_EQ(why.find("smaller train.clip_norm"), std::string::npos) << why;
 }
 
@@ -353,8 +323,8 @@ TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
   config_.train.learning_rate = 1e300;  // the first step overflows fp32
   config_.train.checkpoint_every = 1;
   const std::string why = refusal(request("run"));
-  EXPECT_NE(why.find("not finite"), std::string::npos) << why;
-  EXPECT_NE(why.find("train.learning_rate"), std::string::npos) << why;
+  EXPECT_HAS(why, "not finite");
+  EXPECT_HAS(why, "train.learning_rate");
   EXPECT_FALSE(store::has_checkpoints(folder_ / "run"));
 }
 
@@ -366,35 +336,33 @@ TEST_F(Train, GoesOnWhereverItIsAskedTo) {
   EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
   config_.train.device = "cuda:999";
   config_.train.steps = 6;
-  EXPECT_NE(refusal(request("run", /*resume=*/true)).find("device cuda:999"), std::string::npos);
+  EXPECT_HAS(refusal(request("run", /*resume=*/true)), "device cuda:999");
 }
 
 // A vocabulary size that is not given is that of the training text.
 TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.model.vocabulary_size = 8000;
-  EXPECT_NE(refusal(request("given")).find("vocabulary_size: must be "), std::string::npos);
+  EXPECT_HAS(refusal(request("given")), "vocabulary_size: must be ");
   config_.vocabulary_follows_tokenizer = true;
   config_.train.steps = 2;
   train(request("run"));
-  const std::string file = (folder_ / "run" / "config.toml").string();
-  const config::Config written = config::parse_config(read_text_file(file), file);
-  EXPECT_LT(written.model.vocabulary_size, 50);
-  EXPECT_FALSE(written.vocabulary_follows_tokenizer);
+  EXPECT_LT(written("run").model.vocabulary_size, 50);
+  EXPECT_FALSE(written("run").vocabulary_follows_tokenizer);
   config_.train.steps = 4;
   EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
 }
 
 TEST_F(Train, NamesWhatIsWrongWithTheData) {
   config_.model.vocabulary_size = 300;
-  EXPECT_NE(refusal(request("a")).find("vocabulary_size"), std::string::npos);
+  EXPECT_HAS(refusal(request("a")), "vocabulary_size");
   config_ = tiny::config();
   config_.data.train = {(folder_ / "absent.txt").string()};
   config_.data.validation = {(folder_ / "validation.txt").string()};
-  EXPECT_NE(refusal(request("b")).find("absent.txt"), std::string::npos);
+  EXPECT_HAS(refusal(request("b")), "absent.txt");
   write_text_file(folder_ / "short.txt", "too short");
   config_.data.train = {(folder_ / "short.txt").string()};
-  EXPECT_NE(refusal(request("c")).find("context_length"), std::string::npos);
+  EXPECT_HAS(refusal(request("c")), "context_length");
   for (const char* name : {"a", "b", "c"}) {
     EXPECT_FALSE(fs::exists(folder_ / name / "config.toml")) << "a refused run leaves the folder free";
   }

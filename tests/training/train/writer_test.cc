@@ -5,6 +5,8 @@
 #include <cmath>
 #include <fstream>
 
+#include "engine/store/tiny.h"
+#include "folder_test.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"
 #include "training/train/loop/history.h"
@@ -56,7 +58,7 @@ TEST(MetricsLog, NamesTheFileThatCannotBeWritten) {
     MetricsLog(folder / "absent" / "metrics.jsonl", 0);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("metrics.jsonl"), std::string::npos) << error.what();
+    EXPECT_HAS(std::string(error.what()), "metrics.jsonl");
   }
 }
 
@@ -89,7 +91,7 @@ TEST(Events, RecordsFrameTheirMessages) {
     at += 12 + length + 4;
   }
   ASSERT_EQ(messages.size(), 3U);
-  EXPECT_NE(messages[0].find("brain.Event:2"), std::string::npos);
+  EXPECT_HAS(messages[0], "brain.Event:2");
   // wall time (9 bytes), step 300 as varint, summary { value { tag "a/b", simple_value 0.5f } }
   EXPECT_EQ(messages[2].substr(9), std::string("\x10\xac\x02\x2a\x0c\x0a\x0a\x0a\x03"
                                                "a/b\x15\x00\x00\x00\x3f",

@@ -14,7 +14,7 @@
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "tools/compare/report/formatting.h"
-#include "training/train/loop/machine.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::compare {
 namespace {

@@ -81,21 +81,13 @@ class ClassEvaluation : public EvaluationData {
       fail("classification: the model is not a classifier");
     }
     const std::vector<std::int64_t> order = by_length(options.most_tokens);
-    const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(options.batch_size, 1));
-    std::size_t done = 0;
-    return run_evaluation(options, {.unit = "example", .units = std::ssize(order), .shows_loss = false},
-                          [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-                            if (done == order.size()) {
-                              return std::nullopt;
-                            }
-                            const auto examples = std::span(order).subspan(done, std::min(rows, order.size() - done));
-                            done += examples.size();
-                            const auto measure = [&, examples] {
-                              return score(*classifier, examples_->batch(examples).to(model.device()), context,
-                                           top_five_);
-                            };
-                            return BatchEvaluation{.sums = measure, .done = static_cast<std::int64_t>(done)};
-                          });
+    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+      const auto examples =
+          std::span(order).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      return score(*classifier, examples_->batch(examples).to(model.device()), context, top_five_);
+    };
+    return run_evaluation(options,
+                          {.unit = "example", .units = std::ssize(order), .evaluate = measure, .shows_loss = false});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     return static_cast<double>(count(most_tokens));
@@ -149,11 +141,6 @@ std::vector<FigureKind> class_figures(JudgedBy judged_by) {
            .better = Better::higher,
            .shown = loss ? Shown::table : Shown::headline,
            .decimals = 4}};
-}
-
-const std::vector<FigureKind>& ClassTask::figures() const {
-  static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::accuracy);
-  return kFigures;
 }
 
 Figures ClassTask::figures_of(const Sums& sums) const {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/text/labelled_text.h"
@@ -66,8 +67,12 @@ FigureKind top_five_kind();
 
 class ClassTask : public Task {
  public:
-  const std::vector<FigureKind>& figures() const override;
+  explicit ClassTask(std::vector<FigureKind> kinds) : kinds_(std::move(kinds)) {}
+  const std::vector<FigureKind>& figures() const override { return kinds_; }
   Figures figures_of(const Sums& sums) const override;
+
+ private:
+  std::vector<FigureKind> kinds_;
 };
 
 std::unique_ptr<TrainingData> train_on(std::shared_ptr<const ClassExamples> examples, const config::Config& config);

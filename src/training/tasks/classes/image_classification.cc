@@ -218,21 +218,20 @@ class Prefetched : public TrainingData {
   std::future<Prepared> pending_;  // last member: its destructor waits for the thread
 };
 
+std::vector<FigureKind> figures_with_top_five() {
+  std::vector<FigureKind> kinds = class_figures(JudgedBy::accuracy);
+  kinds.push_back(top_five_kind());
+  return kinds;
+}
+
 class ImageClassification : public ClassTask {
  public:
+  ImageClassification() : ClassTask(figures_with_top_five()) {}
   std::string_view name() const override { return "image classification"; }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the validation images whose likeliest class is the right one, top-5 accuracy "
            "the fraction whose right class is among the five likeliest; loss is their mean cross-entropy; validation "
            "images are not augmented";
-  }
-  const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = [] {
-      std::vector<FigureKind> kinds = class_figures(JudgedBy::accuracy);
-      kinds.push_back(top_five_kind());
-      return kinds;
-    }();
-    return kFigures;
   }
   TaskData open(const config::Config& config, const fs::path& /*cache*/) const override {
     TaskData opened;

@@ -99,6 +99,7 @@ const config::DataOptions& generator_of(const config::Config& config) {
 
 class SequenceClassification : public ClassTask {
  public:
+  explicit SequenceClassification(JudgedBy judged_by) : ClassTask(class_figures(judged_by)) {}
   std::string_view name() const override { return "classification"; }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the validation examples whose likeliest class is the right one; loss is their "
@@ -126,15 +127,6 @@ class SequenceClassification : public ClassTask {
 
   std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
     return evaluate_on(examples_of(evaluation_sequences(request), request.config));
-  }
-};
-
-// Models are compared by the loss, because accuracies over a few thousand expressions are often close or tied.
-class ListOps : public SequenceClassification {
- public:
-  const std::vector<FigureKind>& figures() const override {
-    static const std::vector<FigureKind> kFigures = class_figures(JudgedBy::loss);
-    return kFigures;
   }
 };
 
@@ -185,12 +177,13 @@ std::shared_ptr<const tokenizers::Tokenizer> sequence_tokenizer(const config::Co
 }
 
 const Task& sequence_classification() {
-  static const SequenceClassification kTask;
+  static const SequenceClassification kTask(JudgedBy::accuracy);
   return kTask;
 }
 
+// Models are compared by the loss, because accuracies over a few thousand expressions are often close or tied.
 const Task& listops() {
-  static const ListOps kTask;
+  static const SequenceClassification kTask(JudgedBy::loss);
   return kTask;
 }
 

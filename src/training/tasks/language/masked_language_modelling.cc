@@ -188,24 +188,14 @@ class MaskedEvaluation : public EvaluationData {
   explicit MaskedEvaluation(MaskedText text) : text_(std::move(text)) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
-    const std::int64_t rows = rows_to_read(options.most_tokens),
-                       at_once = std::max<std::int64_t>(options.batch_size, 1);
     models::Memory memory;
-    std::int64_t done = 0;
-    return run_evaluation(options, {.unit = "row", .units = rows},
-                          [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-                            std::vector<std::int64_t> now(static_cast<std::size_t>(std::min(at_once, rows - done)));
-                            if (now.empty()) {
-                              return std::nullopt;
-                            }
-                            std::iota(now.begin(), now.end(), done);
-                            done += std::ssize(now);
-                            const auto measure = [&, now] {
-                              const models::Batch batch = text_.batch(now, kValidationSeed);
-                              return cross_entropy(model, batch, batch.n_targets(), memory, context);
-                            };
-                            return BatchEvaluation{.sums = measure, .done = done};
-                          });
+    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+      std::vector<std::int64_t> now(static_cast<std::size_t>(end - begin));
+      std::iota(now.begin(), now.end(), begin);
+      const models::Batch batch = text_.batch(now, kValidationSeed);
+      return cross_entropy(model, batch, batch.n_targets(), memory, context);
+    };
+    return run_evaluation(options, {.unit = "row", .units = rows_to_read(options.most_tokens), .evaluate = measure});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     return static_cast<double>(rows_to_read(most_tokens));

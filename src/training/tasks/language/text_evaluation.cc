@@ -86,25 +86,13 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
                o.memory_length);
   }
   const Windows windows(tokens, o.context_length, options);
-  const std::int64_t at_once = std::max<std::int64_t>(options.batch_size, 1);
   models::Memory memory;
-  std::int64_t done = 0;
-  const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-    if (done == windows.count()) {
-      return std::nullopt;
-    }
-    const models::Batch batch = windows.batch(done, std::min(at_once, windows.count() - done));
-    done += batch.rows();
-    const auto measure = [&, batch]() -> Sums {
-      const models::Batch on_device = batch.to(model.device());
-      // score() computes logits only for targets that are not ignored.
-      const at::Tensor log_probability =
-          model.score(on_device.at("tokens"), on_device.at("targets"), memory, context).log_probability;
-      return sums_of_losses(-log_probability);
-    };
-    return BatchEvaluation{.sums = measure, .done = done};
+  const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+    const models::Batch batch = windows.batch(begin, end - begin).to(model.device());
+    // score() computes logits only for targets that are not ignored.
+    return sums_of_losses(-model.score(batch.at("tokens"), batch.at("targets"), memory, context).log_probability);
   };
-  return run_evaluation(options, {.unit = "window", .units = windows.count()}, next);
+  return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate = measure});
 }
 
 // Evaluates the text as parallel streams.
@@ -118,19 +106,22 @@ Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const da
                                                 .most_predictions = options.most_tokens});
   models::Memory memory;
   data::EvaluationBatch batch;
-  std::int64_t done = 0;
-  const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-    if (!pass.next(batch)) {
-      return std::nullopt;
-    }
+  const auto read = [&](std::int64_t begin) {
+    pass.next(batch);
     if (batch.resets_memory) {
       memory.reset();
     }
     memory = memory.narrow(0, batch.batch);
-    return BatchEvaluation{.sums = [&] { return cross_entropy(model, to_batch(batch), batch.valid, memory, context); },
-                           .done = ++done};
+    return begin + 1;
   };
-  return run_evaluation(options, {.unit = "batch", .units = pass.batches(), .independent = o.memory_length == 0}, next);
+  const auto measure = [&](std::int64_t /*begin*/, std::int64_t /*end*/, const nn::Context& context) {
+    return cross_entropy(model, to_batch(batch), batch.valid, memory, context);
+  };
+  return run_evaluation(options, {.unit = "batch",
+                                  .units = pass.batches(),
+                                  .end_of = read,
+                                  .evaluate = measure,
+                                  .independent = o.memory_length == 0});
 }
 
 }  // namespace

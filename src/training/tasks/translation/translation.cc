@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kTranslation = "translation";
+
 class PairTraining : public TrainingData {
  public:
   PairTraining(const fs::path& path, const tokenizers::Tokenizer& tokenizer, const config::Config& config)
@@ -141,8 +143,8 @@ class PairEvaluation : public EvaluationData {
   }
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
-    const models::EncoderDecoder& translator = models::as_encoder_decoder(model, "translation");
-    decode::require_tokenizer_of(model, *tokenizer_, "translation");
+    const models::EncoderDecoder& translator = models::as_encoder_decoder(model, kTranslation);
+    decode::require_tokenizer_of(model, *tokenizer_, kTranslation);
     const auto start = std::chrono::steady_clock::now();
     const std::size_t pairs = first_pairs(options.most_tokens);
     Evaluation result = measure_loss(model, pairs, options);
@@ -178,25 +180,20 @@ class PairEvaluation : public EvaluationData {
     const std::vector<std::size_t> order = fitting(pairs, model.options().context_length);
     const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
     const auto length = [&](std::size_t i) { return longer(order[i]); };
-    std::size_t done = 0;
-    const auto next = [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-      if (done == order.size()) {
-        return std::nullopt;
-      }
-      const std::size_t end = batch_end(done, order.size(), limits, length);
-      const auto measure = [&, begin = std::exchange(done, end), end] {
-        std::vector<Tokens> sources, targets;
-        for (std::size_t i = begin; i < end; ++i) {
-          sources.push_back(sources_[order[i]]);
-          targets.push_back(targets_[order[i]]);
-        }
-        const models::Batch batch = pair_batch(sources, targets, ends_);
-        models::Memory none;
-        return cross_entropy(model, batch, batch.n_targets(), none, context);
-      };
-      return BatchEvaluation{.sums = measure, .done = static_cast<std::int64_t>(done)};
+    const auto end_of = [&](std::int64_t begin) {
+      return static_cast<std::int64_t>(batch_end(static_cast<std::size_t>(begin), order.size(), limits, length));
     };
-    return run_evaluation(options, {.unit = "pair", .units = std::ssize(order)}, next);
+    const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+      std::vector<Tokens> sources, targets;
+      for (std::int64_t i = begin; i < end; ++i) {
+        sources.push_back(sources_[order[static_cast<std::size_t>(i)]]);
+        targets.push_back(targets_[order[static_cast<std::size_t>(i)]]);
+      }
+      const models::Batch batch = pair_batch(sources, targets, ends_);
+      models::Memory none;
+      return cross_entropy(model, batch, batch.n_targets(), none, context);
+    };
+    return run_evaluation(options, {.unit = "pair", .units = std::ssize(order), .end_of = end_of, .evaluate = measure});
   }
 
   // Returns those of the first `pairs` pairs whose sides both fit the context, sorted by length.
@@ -208,8 +205,8 @@ class PairEvaluation : public EvaluationData {
       }
     }
     if (order.empty()) {
-      user_error("translation: none of {} pairs has at most {} tokens on both sides (model.context_length - 1)", pairs,
-                 context_length - 1);
+      user_error("{}: none of {} pairs has at most {} tokens on both sides (model.context_length - 1)", kTranslation,
+                 pairs, context_length - 1);
     }
     if (order.size() < pairs) {
       log_info(
@@ -257,7 +254,7 @@ class PairEvaluation : public EvaluationData {
 
 class Translation : public Task {
  public:
-  std::string_view name() const override { return "translation"; }
+  std::string_view name() const override { return kTranslation; }
 
   const std::vector<FigureKind>& figures() const override {
     const auto score = [](const std::string& name, const std::string& words, Shown shown = Shown::files) {
@@ -299,7 +296,7 @@ class Translation : public Task {
 
   TaskData open(const config::Config& config, const fs::path& cache) const override {
     if (config.data.train.empty()) {
-      user_error("data.train: names no files; translation needs files of sentence pairs");
+      user_error("data.train: names no files; {} needs files of sentence pairs", kTranslation);
     }
     const data::PreparedPairs prepared =
         data::prepare_pairs(config.data, config.tokenizer, cache, config.model.source_vocabulary_size);
@@ -308,7 +305,7 @@ class Translation : public Task {
       user_error("model.vocabulary_size: must be {}, the size of tokenizer {}, got {}", tokenizer.vocabulary_size(),
                  tokenizer.name(), config.model.vocabulary_size);
     }
-    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, "translation");
+    tokenizers::require_source_vocabulary(tokenizer, config.model.source_vocabulary_size, kTranslation);
     TaskData data;
     data.tokenizer = prepared.tokenizer;
     data.training = std::make_unique<PairTraining>(prepared.train, tokenizer, config);

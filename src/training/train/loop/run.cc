@@ -31,10 +31,6 @@ std::unique_ptr<models::Model> model_of(const RunParts& parts) {
                                                        at::TensorOptions(at::kFloat).device(device));
 }
 
-OwnedShards owned_by(const Sharding& sharding, const parallel::GlooGroup& group) {
-  return group.size() == 1 ? OwnedShards() : OwnedShards(sharding, group.rank());
-}
-
 // Returns, by row of a batch, whether the row is in these ranges.
 std::vector<bool> rows_of(const config::TrainOptions& options, const std::vector<MicroBatchRange>& ranges) {
   const std::int64_t rows = options.batch_size / options.accumulate;  // of a micro-batch
@@ -65,12 +61,10 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       group_(group),
       model_(model_of(parts)),
       teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device())),
-      sharding_(model_->parameters(), group_.size(), config_.train.optimizer),
       state_(parts.resumed != nullptr
-                 ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(),
-                                   owned_by(sharding_, group_))
-                 : initial_state(model_->parameters(), config_.train.optimizer, owned_by(sharding_, group_))),
-      reducer_(make_gradient_reducer(*model_, config_.train, group_, sharding_)),
+                 ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(), group_)
+                 : initial_state(model_->parameters(), config_.train.optimizer, group_)),
+      reducer_(make_gradient_reducer(*model_, config_.train, group_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(parts.history)),
       checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
@@ -192,8 +186,7 @@ void Run::resolve_checkpoint_interval(Writer& writer) {
   std::string decision;
   if (group_.leads() && seconds > 0.0) {
     double bytes = 0.0;
-    const CheckpointParts parts{*model_, config_, data_.tokenizer, data_.training->identity(),
-                                owned_by(sharding_, group_)};
+    const CheckpointParts parts{*model_, config_, data_.tokenizer, data_.training->identity(), group_};
     for (const auto& [name, tensor] : to_checkpoint(state_, parts).tensors) {
       bytes += static_cast<double>(tensor.nbytes());
     }
@@ -287,7 +280,7 @@ void Run::write_state(const Write& write) const {
                                 .config = config_,
                                 .tokenizer = data_.tokenizer,
                                 .data = data_.training->identity(),
-                                .owned = owned_by(sharding_, group_),
+                                .group = group_,
                                 .special_tokens = data_.special_tokens}));
   } catch (const store::NotFiniteError& error) {
     throw_diverged(error.what(), state_.step);
@@ -306,8 +299,12 @@ TrainResult Run::result() const {
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
   if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1) {
-    log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes",
-              sharding_.elements(group_.rank()), traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
+    std::int64_t elements = 0;
+    for (const Shard& shard : reducer_->owned()) {
+      elements += shard.count();
+    }
+    log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes", elements,
+              traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
   }
   return {.steps = state_.step,
           .train_loss = history_.last_loss(),

@@ -69,7 +69,6 @@ class Run {
   parallel::GlooGroup& group_;
   std::unique_ptr<models::Model> model_;
   std::unique_ptr<Teacher> teacher_;  // null: none
-  Sharding sharding_;
   TrainState state_;
   std::unique_ptr<GradientReducer> reducer_;
   nn::Context context_;

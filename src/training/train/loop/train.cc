@@ -19,7 +19,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/store/huggingface.h"
 #include "initial_parameters.h"
-#include "machine.h"
+#include "matmul_rate.h"
 #include "resume.h"
 #include "run.h"
 #include "training/cost/cost.h"
@@ -156,7 +156,7 @@ Speed speed_of(const config::Config& config, const parallel::GlooGroup& group) {
     return {};
   }
   return {.step_gflop = 1e-9 * *flops,
-          .machine_gflops = group.size() * product_rate(config.train.precision, models::resolve(config.train.device))};
+          .machine_gflops = group.size() * matmul_rate(config.train.precision, models::resolve(config.train.device))};
 }
 
 // Reads the history of the run in this folder up to its checkpoint.
@@ -225,8 +225,8 @@ auto leader_first(parallel::GlooGroup& group, std::int64_t timeout, const Open& 
 }
 
 // Writes the config, logs the start of the run, and opens its other files.
-std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& run, const Speed& speed,
-                                      std::int64_t predictions, parallel::GlooGroup& group) {
+Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& speed, std::int64_t predictions,
+                     parallel::GlooGroup& group) {
   const config::Config& config = run.config();
   if (group.leads()) {
     write_config(config, request.out);
@@ -242,19 +242,47 @@ std::unique_ptr<Writer> begin_writing(const TrainRequest& request, const Run& ru
   }
   warn_of_no_data(config);
   warn_of_seen_data(config.data);
-  return make_writer({.folder = request.out,
-                      .title = request.title,
-                      .step = run.state().step,
-                      .steps = config.train.steps,
-                      .keep_checkpoints = config.train.keep_checkpoints,
-                      .samples = config.train.sample_every > 0,
-                      .step_gflop = speed.step_gflop,
-                      .machine_gflops = speed.machine_gflops,
-                      .group = &group},
-                     run.task().figures());
+  return {{.folder = request.out,
+           .title = request.title,
+           .step = run.state().step,
+           .steps = config.train.steps,
+           .keep_checkpoints = config.train.keep_checkpoints,
+           .samples = config.train.sample_every > 0,
+           .step_gflop = speed.step_gflop,
+           .machine_gflops = speed.machine_gflops,
+           .group = &group},
+          run.task().figures()};
 }
 
 }  // namespace
+
+void check_machine(const config::Config& config) {
+  const at::Device device = models::resolve(config.train.device);
+  if (!device.is_cpu()) {
+    return;
+  }
+  config::Config resolved = config;
+  resolved.train.precision = models::resolve(config.train.precision, device);
+  const cost::StepMemory needed = cost::step_memory(resolved);
+  const std::int64_t available = memory_limit_bytes();
+  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
+  if (available > 0 && needed.total > available) {
+    user_error(
+        "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
+        "only {} are available; try a smaller model or train.batch_size, or a larger train.accumulate",
+        text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),
+        text(needed.activations), text(available));
+  }
+}
+
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer) {
+  if (config.vocabulary_follows_tokenizer && tokenizer != nullptr) {
+    config.model.vocabulary_size = tokenizer->vocabulary_size() + config::n_special_tokens(config.model.kind);
+    config::check(config, "train");
+    check_machine(config);
+  }
+  return config;
+}
 
 TrainResult train(const TrainRequest& request) {
   parallel::GlooGroup& group = *request.group;
@@ -323,13 +351,13 @@ TrainResult train(const TrainRequest& request) {
   resumed.reset();  // the run has made its own copies
   initial.reset();
   group.gather("");  // all have read the folder
-  const std::unique_ptr<Writer> writer = begin_writing(request, run, speed, predictions, group);
+  Writer writer = begin_writing(request, run, speed, predictions, group);
   if (request.opened) {
     request.opened({.training = run.data().training->identity(),
                     .validation = run.data().validation->identity(),
                     .tokenizer = run.data().tokenizer ? run.data().tokenizer->name() : ""});
   }
-  TrainResult result = run.finish(*writer);
+  TrainResult result = run.finish(writer);
   group.use_long_timeout();
   if (request.finished) {
     request.finished(result);

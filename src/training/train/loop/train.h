@@ -11,6 +11,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/tokenizers/tokenizer.h"
 #include "history.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/figures.h"
@@ -64,5 +65,13 @@ struct TrainRequest {
 // DivergedError if the loss is not finite, with a message that names the step, the last good checkpoint and what to
 // try.
 TrainResult train(const TrainRequest& request);
+
+// Throws UserError if train.device does not exist, or if a step needs more memory than the system allows.
+void check_machine(const config::Config& config);
+
+// If the config leaves the vocabulary size to the tokenizer, returns the config with the tokenizer's size, after
+// checking it on this machine again. Otherwise returns the config unchanged. `tokenizer`: null if the task reads no
+// text.
+config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer);
 
 }  // namespace headroom::train

@@ -34,7 +34,9 @@ class LossSum {
 class LocalReducer : public GradientReducer {
  public:
   LocalReducer(models::Model& model, const config::TrainOptions& options)
-      : model_(model), accumulate_(options.accumulate), owned_(OwnedShards().of(model.parameters())) {}
+      : model_(model),
+        accumulate_(options.accumulate),
+        owned_(owned_shards(model.parameters(), options.optimizer, alone())) {}
 
   ReducedStep run(const StepPasses& passes) override {
     OwnPasses own(passes);
@@ -127,11 +129,10 @@ std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const confi
 }
 
 std::unique_ptr<GradientReducer> make_gradient_reducer(models::Model& model, const config::TrainOptions& options,
-                                                       parallel::GlooGroup& group, const Sharding& sharding) {
+                                                       parallel::GlooGroup& group) {
   const std::int64_t accumulators = accumulators_of(options);
   const bool as_autograd = accumulators == 1 || accumulators == options.accumulate;
-  return group.size() == 1 && as_autograd ? local_reducer(model, options)
-                                          : ordered_reducer(model, options, group, sharding);
+  return group.size() == 1 && as_autograd ? local_reducer(model, options) : ordered_reducer(model, options, group);
 }
 
 models::Memory own_rows(const models::Memory& all, const std::vector<MicroBatchRange>& ranges,

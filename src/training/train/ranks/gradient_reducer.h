@@ -67,11 +67,11 @@ class GradientReducer {
 // Returns local_reducer() for a single rank with one accumulator per step or one per micro-batch, where autograd's own
 // sums are bit-identical; otherwise ordered_reducer().
 std::unique_ptr<GradientReducer> make_gradient_reducer(models::Model& model, const config::TrainOptions& options,
-                                                       parallel::GlooGroup& group, const Sharding& sharding);
+                                                       parallel::GlooGroup& group);
 std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const config::TrainOptions& options);
-// Turns the model's parameters into views of one shared buffer. `group` and `sharding` must outlive the reducer.
+// Turns the model's parameters into views of one shared buffer. `group` must outlive the reducer.
 std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
-                                                 parallel::GlooGroup& group, const Sharding& sharding);
+                                                 parallel::GlooGroup& group);
 
 // Returns the number of gradient accumulators per step; each sums the same number of micro-batches.
 std::int64_t accumulators_of(const config::TrainOptions& options);

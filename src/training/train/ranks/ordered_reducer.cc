@@ -29,8 +29,7 @@ constexpr std::uint32_t kParametersTag = std::uint32_t{1} << 29, kMemoryTag = kP
 
 class OrderedReducer : public GradientReducer {
  public:
-  OrderedReducer(models::Model& model, const config::TrainOptions& options, parallel::GlooGroup& group,
-                 const Sharding& sharding)
+  OrderedReducer(models::Model& model, const config::TrainOptions& options, parallel::GlooGroup& group)
       : parameters_(model.parameters()),
         group_(group),
         options_(options),
@@ -38,7 +37,7 @@ class OrderedReducer : public GradientReducer {
         micro_batches_(options.accumulate / accumulators_),
         ranges_(ranges_of(options, group.rank(), group.size())),
         rounds_(std::ssize(ranges_)),
-        layout_(sharding.shards(), group.size()),
+        layout_(all_shards(parameters_, options.optimizer, group.size()), group.size()),
         own_index_(layout_.buckets.size()),
         missing_(layout_.buckets.size()),
         in_step_(parameters_.all().size()),
@@ -54,7 +53,7 @@ class OrderedReducer : public GradientReducer {
     }
     awaits_reduced_.resize(static_cast<std::size_t>(group.size()));
     move_into_buffers();
-    order_own_buckets(OwnedShards(sharding, group.rank()).of(parameters_));
+    order_own_buckets(owned_shards(parameters_, options.optimizer, group));
     receiver_ = std::make_unique<Receiver>(group, Receiver::Work{.gradients = gradients_,
                                                                  .reduced_tag = reduced_tag(),
                                                                  .buckets = own_buckets_,
@@ -398,8 +397,8 @@ class OrderedReducer : public GradientReducer {
 }  // namespace
 
 std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
-                                                 parallel::GlooGroup& group, const Sharding& sharding) {
-  return std::make_unique<OrderedReducer>(model, options, group, sharding);
+                                                 parallel::GlooGroup& group) {
+  return std::make_unique<OrderedReducer>(model, options, group);
 }
 
 }  // namespace headroom::train

@@ -6,20 +6,8 @@
 #include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
-namespace {
 
 static_assert(cost::kShardUnit % ops::kSquareBlock == 0, "the bits of the gradient norm would depend on the shards");
-
-std::vector<cost::ShardedTensor> tensors_of(const nn::Parameters& parameters, config::Optimizer optimizer) {
-  std::vector<cost::ShardedTensor> tensors;
-  for (const nn::Parameter& parameter : parameters.all()) {
-    tensors.push_back({.elements = parameter.tensor.numel(),
-                       .elementwise = config::is_elementwise(optimizer, parameter.hidden.has_value())});
-  }
-  return tensors;
-}
-
-}  // namespace
 
 bool is_whole(const Shard& shard, const at::Tensor& tensor) {
   return shard.count() == tensor.numel();
@@ -29,28 +17,23 @@ at::Tensor view_of(const at::Tensor& tensor, const Shard& shard) {
   return is_whole(shard, tensor) ? tensor : tensor.detach().view({-1}).narrow(0, shard.begin, shard.count());
 }
 
-Sharding::Sharding(const nn::Parameters& parameters, int ranks, config::Optimizer optimizer)
-    : shards_(cost::assign_shards(tensors_of(parameters, optimizer), ranks)),
-      elements_(static_cast<std::size_t>(ranks), 0) {
-  for (const Shard& shard : shards_) {
-    elements_[static_cast<std::size_t>(shard.owner)] += shard.count();
+std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks) {
+  std::vector<cost::ShardedTensor> tensors;
+  for (const nn::Parameter& parameter : parameters.all()) {
+    tensors.push_back({.elements = parameter.tensor.numel(),
+                       .elementwise = config::is_elementwise(optimizer, parameter.hidden.has_value())});
   }
+  return cost::assign_shards(tensors, ranks);
 }
 
-std::vector<Shard> OwnedShards::of(const nn::Parameters& parameters) const {
-  if (sharding_ == nullptr) {
-    return cost::assign_shards(tensors_of(parameters, config::Optimizer::adamw), 1);  // whole tensors
-  }
-  std::vector<Shard> own;
-  for (const Shard& shard : sharding_->shards()) {
-    if (shard.owner == rank_) {
-      own.push_back(shard);
-    }
-  }
-  return own;
+std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
+                                const ProcessGroup& group) {
+  std::vector<Shard> shards = all_shards(parameters, optimizer, group.size());
+  std::erase_if(shards, [&](const Shard& shard) { return shard.owner != group.rank(); });
+  return shards;
 }
 
-Layout::Layout(std::vector<Shard> all_shards, int ranks) : shards(std::move(all_shards)) {
+Layout::Layout(std::vector<Shard> of_all, int ranks) : shards(std::move(of_all)) {
   std::vector<std::size_t> first;  // index of each parameter's first shard, and the end
   for (std::size_t k = 0; k < shards.size(); ++k) {
     if (first.size() == shards[k].tensor) {

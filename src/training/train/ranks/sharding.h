@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "headroom/config/run_options.h"
+#include "headroom/core/process_group.h"
 #include "headroom/nn/parameters.h"
 #include "training/cost/ranks.h"
 
@@ -20,30 +21,12 @@ using cost::Shard;  // Shard::tensor is the parameter's index
 at::Tensor view_of(const at::Tensor& tensor, const Shard& shard);
 bool is_whole(const Shard& shard, const at::Tensor& tensor);
 
-// The assignment of all parameters to ranks; identical on all ranks.
-class Sharding {
- public:
-  Sharding(const nn::Parameters& parameters, int ranks, config::Optimizer optimizer);
-  const std::vector<Shard>& shards() const { return shards_; }  // of all ranks, in the order of the parameters
-  std::int64_t elements(int rank) const { return elements_[static_cast<std::size_t>(rank)]; }
-
- private:
-  std::vector<Shard> shards_;
-  std::vector<std::int64_t> elements_;  // by rank
-};
-
-// The shards of one rank. A default-constructed object owns all parameters, uncut.
-class OwnedShards {
- public:
-  OwnedShards() = default;
-  OwnedShards(const Sharding& sharding, int rank) : sharding_(&sharding), rank_(rank) {}
-  std::vector<Shard> of(const nn::Parameters& parameters) const;
-  bool leads() const { return rank_ == 0; }
-
- private:
-  const Sharding* sharding_ = nullptr;
-  int rank_ = 0;
-};
+// Returns the shards of all parameters, in order, assigned to this number of ranks (cost::assign_shards). A single rank
+// owns all parameters, uncut. Identical on all ranks.
+std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks);
+// Returns those that this process owns.
+std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
+                                const ProcessGroup& group);
 
 // Offsets in the shared buffers. Uncut parameters come first, grouped by owner and from last to first within an owner,
 // which is the order in which backward passes reach them. Parameters that are cut into shards follow.
@@ -63,8 +46,7 @@ struct Layout {
     std::int64_t begin = 0, end = 0;
   };
 
-  // `all_shards`: the shards of all parameters, in order.
-  Layout(std::vector<Shard> all_shards, int ranks);
+  Layout(std::vector<Shard> of_all, int ranks);  // all_shards() for this number of ranks
 
   // Returns the bucket of this parameter that contains this element of the buffer.
   std::size_t bucket_at(std::size_t parameter, std::int64_t element) const;

@@ -1,4 +1,4 @@
-// Identifies the contents of an --out folder: a run, a comparison of runs, advice, or none of these.
+// Identifies the contents of an --out folder: a run, a comparison of runs, or advice.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 
 namespace headroom::train {
 
-enum class FolderKind { neither, run, comparison, advice };
+enum class FolderKind { run, comparison, advice };
 
 // Files that identify a comparison (or sweep) and advice.
 inline constexpr const char* kComparisonFile = "comparison.json";

@@ -40,73 +40,21 @@ void require_finite(const store::Checkpoint& checkpoint) {
   }
 }
 
-class FolderWriter : public Writer {
+}  // namespace
+
+class Writer::Files {
  public:
-  FolderWriter(const WriterOptions& options, std::vector<tasks::FigureKind> kinds)
-      : options_(options),
-        kinds_(std::move(kinds)),
-        metrics_(options.folder / "metrics.jsonl", options.step),
-        events_(options.folder, options.step + 1),
-        progress_(options.title, options.steps, "step") {
-    progress_.start_at(options.step);
+  Files(const WriterOptions& options, std::vector<tasks::FigureKind> figure_kinds)
+      : kinds(std::move(figure_kinds)),
+        metrics(options.folder / "metrics.jsonl", options.step),
+        events(options.folder, options.step + 1),
+        progress(options.title, options.steps, "step") {
+    progress.start_at(options.step);
     if (options.samples) {
-      samples_.emplace(options.folder / "samples.jsonl", options.step);
+      samples.emplace(options.folder / "samples.jsonl", options.step);
     }
   }
 
-  bool writes() const override { return true; }
-
-  void step(std::int64_t step, double loss, const LogInterval& interval) override {
-    note_ = fmt::format("loss {:.3f}, {}", loss, speed(interval));
-    progress_.update(step, note_);
-  }
-
-  void note(std::int64_t step, std::string_view what) override { progress_.update(step, what); }
-
-  void training(const TrainingPoint& point) override { write(point.step, "train", to_json(point)); }
-
-  void validation(const ValidationPoint& point) override {
-    write(point.step, "validation", to_json(point, kinds_));
-    progress_.update(point.step, note_);  // no longer "validating"
-    const std::string part =
-        point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction")) : "";
-    log_info("step {}: validation {}{}", point.step, tasks::describe(point.figures, kinds_), part);
-  }
-
-  void sample(std::int64_t step, const std::string& prompt, const std::string& text) override {
-    constexpr std::size_t kLongest = 600;
-    samples_->append({{"step", step}, {"prompt", prompt}, {"text", text}});
-    log_info("step {}: {}", step, printable(prompt + text, kLongest));
-  }
-
-  void warning(const std::string& text) override { log_warning("{}", text); }
-  void config(const config::Config& config) override { write_config(config, options_.folder); }
-  void checkpoints_every(std::int64_t steps, double step_seconds) override {
-    if (steps > 0) {
-      log_info("a checkpoint every {} (about {} of training)", steps == 1 ? "step" : fmt::format("{} steps", steps),
-               format_duration(step_seconds * static_cast<double>(steps)));
-    } else {
-      log_info("a checkpoint at the end only: training takes about {}",
-               format_duration(step_seconds * static_cast<double>(options_.steps)));
-    }
-  }
-
-  fs::path checkpoint(const store::Checkpoint& checkpoint) override {
-    metrics_.sync();
-    if (samples_) {
-      samples_->sync();
-    }
-    return store::write_checkpoint(checkpoint, options_.folder / "checkpoints", options_.keep_checkpoints,
-                                   *options_.group);
-  }
-
-  void best(const store::Checkpoint& checkpoint) override {
-    const fs::path file = best_file(options_.folder);
-    make_folder(file.parent_path());
-    store::save_checkpoint(checkpoint, file, *options_.group);
-  }
-
- private:
   void write(std::int64_t step, const char* group, const Json& line) {
     std::vector<std::pair<std::string, double>> named;
     for (const auto& [key, value] : line.items()) {
@@ -118,59 +66,117 @@ class FolderWriter : public Writer {
     for (const auto& [tag, value] : named) {
       scalars.push_back({tag, value});
     }
-    events_.write(step, scalars);
-    metrics_.append(line);
+    events.write(step, scalars);
+    metrics.append(line);
   }
 
-  std::string speed(const LogInterval& interval) const {
-    const std::string tokens = format_count(per_second(interval.tokens, interval.seconds)) + " tokens/s";
-    const double gflops = options_.step_gflop * per_second(interval.steps, interval.seconds);
-    return gflops > 0.0 ? fmt::format("{}, {:.3g} GFLOP/s ({:.0f}% of the machine's)", tokens, gflops,
-                                      100.0 * gflops / options_.machine_gflops)
-                        : tokens;
-  }
-
-  WriterOptions options_;
-  std::vector<tasks::FigureKind> kinds_;
-  MetricsLog metrics_;
-  std::optional<MetricsLog> samples_;
-  EventWriter events_;
-  std::string note_;  // of the last step
-  Progress progress_;
+  std::vector<tasks::FigureKind> kinds;
+  MetricsLog metrics;
+  std::optional<MetricsLog> samples;
+  EventWriter events;
+  std::string note;  // of the last step
+  Progress progress;
 };
 
-// The writer of all ranks but the leading one: writes only this rank's shards of checkpoints.
-class ShardWriter : public Writer {
- public:
-  explicit ShardWriter(const WriterOptions& options) : options_(options) {}
-  fs::path checkpoint(const store::Checkpoint& checkpoint) override {
-    return store::write_checkpoint(checkpoint, options_.folder / "checkpoints", options_.keep_checkpoints,
-                                   *options_.group);
-  }
-  void best(const store::Checkpoint& checkpoint) override {
-    store::save_checkpoint(checkpoint, best_file(options_.folder), *options_.group);
-  }
+Writer::Writer() = default;
+Writer::~Writer() = default;
 
- private:
-  WriterOptions options_;
-};
+Writer::Writer(const WriterOptions& options, std::vector<tasks::FigureKind> kinds)
+    : options_(options),
+      files_(options.group->leads() ? std::make_unique<Files>(options, std::move(kinds)) : nullptr) {}
 
-}  // namespace
+void Writer::step(std::int64_t step, double loss, const LogInterval& interval) {
+  if (files_ == nullptr) {
+    return;
+  }
+  files_->note =
+      fmt::format("loss {:.3f}, {} tokens/s", loss, format_count(per_second(interval.tokens, interval.seconds)));
+  if (const double gflops = options_.step_gflop * per_second(interval.steps, interval.seconds); gflops > 0.0) {
+    files_->note +=
+        fmt::format(", {:.3g} GFLOP/s ({:.0f}% of the machine's)", gflops, 100.0 * gflops / options_.machine_gflops);
+  }
+  files_->progress.update(step, files_->note);
+}
+
+void Writer::note(std::int64_t step, std::string_view what) {
+  if (files_ != nullptr) {
+    files_->progress.update(step, what);
+  }
+}
+
+void Writer::training(const TrainingPoint& point) {
+  if (files_ != nullptr) {
+    files_->write(point.step, "train", to_json(point));
+  }
+}
+
+void Writer::validation(const ValidationPoint& point) {
+  if (files_ == nullptr) {
+    return;
+  }
+  files_->write(point.step, "validation", to_json(point, files_->kinds));
+  files_->progress.update(point.step, files_->note);  // no longer "validating"
+  const std::string part =
+      point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction")) : "";
+  log_info("step {}: validation {}{}", point.step, tasks::describe(point.figures, files_->kinds), part);
+}
+
+void Writer::sample(std::int64_t step, const std::string& prompt, const std::string& text) {
+  constexpr std::size_t kLongest = 600;
+  files_->samples->append({{"step", step}, {"prompt", prompt}, {"text", text}});
+  log_info("step {}: {}", step, printable(prompt + text, kLongest));
+}
+
+void Writer::warning(const std::string& text) {
+  if (files_ != nullptr) {
+    log_warning("{}", text);
+  }
+}
+
+void Writer::config(const config::Config& config) {
+  if (files_ != nullptr) {
+    write_config(config, options_.folder);
+  }
+}
+
+void Writer::checkpoints_every(std::int64_t steps, double step_seconds) {
+  if (files_ == nullptr) {
+    return;
+  }
+  const std::string pause = format_duration(step_seconds * static_cast<double>(steps > 0 ? steps : options_.steps));
+  if (steps > 0) {
+    log_info("a checkpoint every {} (about {} of training)", steps == 1 ? "step" : fmt::format("{} steps", steps),
+             pause);
+  } else {
+    log_info("a checkpoint at the end only: training takes about {}", pause);
+  }
+}
 
 fs::path Writer::checkpoint(const store::Checkpoint& checkpoint) {
-  require_finite(checkpoint);
-  return {};
+  if (options_.folder.empty()) {
+    require_finite(checkpoint);
+    return {};
+  }
+  if (files_ != nullptr) {
+    files_->metrics.sync();
+    if (files_->samples) {
+      files_->samples->sync();
+    }
+  }
+  return store::write_checkpoint(checkpoint, options_.folder / "checkpoints", options_.keep_checkpoints,
+                                 *options_.group);
 }
 
 void Writer::best(const store::Checkpoint& checkpoint) {
-  require_finite(checkpoint);
-}
-
-std::unique_ptr<Writer> make_writer(const WriterOptions& options, const std::vector<tasks::FigureKind>& kinds) {
-  if (!options.group->leads()) {
-    return std::make_unique<ShardWriter>(options);
+  if (options_.folder.empty()) {
+    require_finite(checkpoint);
+    return;
   }
-  return std::make_unique<FolderWriter>(options, kinds);
+  const fs::path file = best_file(options_.folder);
+  if (files_ != nullptr) {
+    make_folder(file.parent_path());
+  }
+  store::save_checkpoint(checkpoint, file, *options_.group);
 }
 
 void write_config(const config::Config& config, const fs::path& folder) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headroom/config/config.h"
 #include "headroom/store/checkpoint.h"
@@ -13,30 +14,6 @@
 #include "training/train/step/state.h"
 
 namespace headroom::train {
-
-// Receives the events of a run. This base class writes nothing.
-class Writer {
- public:
-  virtual ~Writer() = default;
-  virtual bool writes() const { return false; }
-
-  // Called after each step. `interval` covers the steps since the last logged step.
-  virtual void step(std::int64_t /*step*/, double /*loss*/, const LogInterval& /*interval*/) {}
-  virtual void note(std::int64_t /*step*/, std::string_view /*what*/) {}  // shown in place of the loss
-
-  virtual void training(const TrainingPoint& /*point*/) {}
-  virtual void validation(const ValidationPoint& /*point*/) {}
-  virtual void sample(std::int64_t /*step*/, const std::string& /*prompt*/, const std::string& /*text*/) {}
-  virtual void warning(const std::string& /*text*/) {}
-  virtual void config(const config::Config& /*config*/) {}  // called when the config has changed
-  // The resolved train.checkpoint_every; 0: only at the end.
-  virtual void checkpoints_every(std::int64_t /*steps*/, double /*step_seconds*/) {}
-
-  // Save the newest and the best checkpoint. Both throw store::NotFiniteError if parameters or moments are not finite,
-  // even in a writer that writes nothing. checkpoint() returns the file.
-  virtual std::filesystem::path checkpoint(const store::Checkpoint& checkpoint);
-  virtual void best(const store::Checkpoint& checkpoint);
-};
 
 struct WriterOptions {
   std::filesystem::path folder;
@@ -50,9 +27,39 @@ struct WriterOptions {
   ProcessGroup* group = &alone();
 };
 
-// Creates the writer of metrics.jsonl, samples.jsonl, TensorBoard events, checkpoints/ and the progress bar. Removes
-// lines of steps after options.step from existing files. `kinds`: the figures that validations of the run report.
-std::unique_ptr<Writer> make_writer(const WriterOptions& options, const std::vector<tasks::FigureKind>& kinds);
+// Receives the events of a run, and writes metrics.jsonl, samples.jsonl, TensorBoard events, checkpoints/ and the
+// progress bar.
+class Writer {
+ public:
+  Writer();  // writes nothing
+  // Removes lines of steps after options.step from existing files. `kinds`: the figures that validations of the run
+  // report.
+  Writer(const WriterOptions& options, std::vector<tasks::FigureKind> kinds);
+  ~Writer();
+
+  bool writes() const { return files_ != nullptr; }
+
+  // Called after each step. `interval` covers the steps since the last logged step.
+  void step(std::int64_t step, double loss, const LogInterval& interval);
+  void note(std::int64_t step, std::string_view what);  // shown in place of the loss
+  void training(const TrainingPoint& point);
+  void validation(const ValidationPoint& point);
+  void sample(std::int64_t step, const std::string& prompt, const std::string& text);
+  void warning(const std::string& text);
+  void config(const config::Config& config);  // called when the config has changed
+  // The resolved train.checkpoint_every; 0: only at the end.
+  void checkpoints_every(std::int64_t steps, double step_seconds);
+
+  // Save the newest and the best checkpoint. Both throw store::NotFiniteError if parameters or moments are not finite,
+  // even in a writer that writes nothing. checkpoint() returns the file.
+  std::filesystem::path checkpoint(const store::Checkpoint& checkpoint);
+  void best(const store::Checkpoint& checkpoint);
+
+ private:
+  class Files;
+  WriterOptions options_;
+  std::unique_ptr<Files> files_;  // of the leading rank; null on the others, and if nothing is written
+};
 
 // Writes the resolved config to the run's config.toml, with the origin of each value.
 void write_config(const config::Config& config, const std::filesystem::path& folder);

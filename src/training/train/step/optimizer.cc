@@ -2,30 +2,26 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "headroom/core/error.h"
 #include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
 namespace {
 
-class AdamW : public Optimizer {
- public:
-  void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
-            const config::TrainOptions& options, const nn::Context& /*context*/) const override {
-    std::vector<at::Tensor> tensors;
-    for (const nn::Parameter& parameter : parameters) {
-      tensors.push_back(parameter.tensor);
-    }
-    ops::adamw_step(tensors, update.gradients, moments.m, moments.v, update.step,
-                    {.learning_rate = update.learning_rate,
-                     .beta1 = options.betas[0],
-                     .beta2 = options.betas[1],
-                     .epsilon = options.epsilon,
-                     .weight_decay = options.weight_decay,
-                     .gradient_scale = update.gradient_scale,
-                     .implementation = options.implementation});
+void adamw_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
+                const config::TrainOptions& options) {
+  std::vector<at::Tensor> tensors;
+  for (const nn::Parameter& parameter : parameters) {
+    tensors.push_back(parameter.tensor);
   }
-};
+  ops::adamw_step(tensors, update.gradients, moments.m, moments.v, update.step,
+                  {.learning_rate = update.learning_rate,
+                   .beta1 = options.betas[0],
+                   .beta2 = options.betas[1],
+                   .epsilon = options.epsilon,
+                   .weight_decay = options.weight_decay,
+                   .gradient_scale = update.gradient_scale,
+                   .implementation = options.implementation});
+}
 
 // Reshapes the tensor to [batch, rows, columns].
 at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
@@ -39,53 +35,48 @@ at::Tensor as_matrices(const at::Tensor& tensor, nn::MatrixAxes axes) {
 // Uses Muon for matrices that map hidden vectors to hidden vectors (nn::Parameter::hidden: projections and MLPs, one
 // matrix per expert); AdamW for all others: embeddings, the output layer, biases, norms, routers, positions, maps
 // between heads.
-class Muon : public Optimizer {
- public:
-  void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
-            const config::TrainOptions& options, const nn::Context& context) const override {
-    const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> matrices, gradients, m;
-    std::vector<nn::Parameter> others;
-    Moments moments_of_others;
-    Update rest = update;
-    rest.gradients.clear();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (const std::optional<nn::MatrixAxes> axes = parameters[i].hidden) {
-        matrices.push_back(as_matrices(parameters[i].tensor, *axes));
-        gradients.push_back(as_matrices(update.gradients[i].contiguous(), *axes));
-        m.push_back(as_matrices(moments.m[i], *axes));
-      } else {
-        others.push_back(parameters[i]);
-        rest.gradients.push_back(update.gradients[i]);
-        moments_of_others.m.push_back(moments.m[i]);
-        moments_of_others.v.push_back(moments.v[i]);
-      }
+void muon_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
+               const config::TrainOptions& options, const nn::Context& context) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> matrices, gradients, m;
+  std::vector<nn::Parameter> others;
+  Moments moments_of_others;
+  Update rest = update;
+  rest.gradients.clear();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (const std::optional<nn::MatrixAxes> axes = parameters[i].hidden) {
+      matrices.push_back(as_matrices(parameters[i].tensor, *axes));
+      gradients.push_back(as_matrices(update.gradients[i].contiguous(), *axes));
+      m.push_back(as_matrices(moments.m[i], *axes));
+    } else {
+      others.push_back(parameters[i]);
+      rest.gradients.push_back(update.gradients[i]);
+      moments_of_others.m.push_back(moments.m[i]);
+      moments_of_others.v.push_back(moments.v[i]);
     }
-    const bool has_own_rate = options.muon_learning_rate > 0.0;
-    ops::muon_step(matrices, gradients, m,
-                   {.learning_rate = update.learning_rate *
-                                     (has_own_rate ? options.muon_learning_rate / options.learning_rate : 1.0),
-                    .momentum = options.muon_momentum,
-                    .weight_decay = options.weight_decay,
-                    .gradient_scale = update.gradient_scale,
-                    .bfloat16 = context.compute_dtype == at::kBFloat16,
-                    .implementation = options.implementation});
-    AdamW().step(others, moments_of_others, rest, options, context);
   }
-};
+  const bool has_own_rate = options.muon_learning_rate > 0.0;
+  ops::muon_step(matrices, gradients, m,
+                 {.learning_rate =
+                      update.learning_rate * (has_own_rate ? options.muon_learning_rate / options.learning_rate : 1.0),
+                  .momentum = options.muon_momentum,
+                  .weight_decay = options.weight_decay,
+                  .gradient_scale = update.gradient_scale,
+                  .bfloat16 = context.compute_dtype == at::kBFloat16,
+                  .implementation = options.implementation});
+  adamw_step(others, moments_of_others, rest, options);
+}
 
 }  // namespace
 
-const Optimizer& optimizer_named(config::Optimizer name) {
-  static const AdamW kAdamW;
-  static const Muon kMuon;
-  switch (name) {
+void optimizer_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
+                    const config::TrainOptions& options, const nn::Context& context) {
+  switch (options.optimizer) {
     case config::Optimizer::adamw:
-      return kAdamW;
+      return adamw_step(parameters, moments, update, options);
     case config::Optimizer::muon:
-      return kMuon;
+      return muon_step(parameters, moments, update, options, context);
   }
-  fail("train.optimizer: {}: no such optimizer", config::name_of(name));
 }
 
 }  // namespace headroom::train

@@ -1,4 +1,4 @@
-// Optimizers: how a step updates parameters from their gradients.
+// Updates parameters from their gradients.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -24,14 +24,8 @@ struct Update {
   std::vector<at::Tensor> gradients;  // one per parameter; may be overwritten
 };
 
-class Optimizer {
- public:
-  virtual ~Optimizer() = default;
-  // Updates parameters and moments. `context` sets the precision of matrix multiplications.
-  virtual void step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
-                    const config::TrainOptions& options, const nn::Context& context) const = 0;
-};
-
-const Optimizer& optimizer_named(config::Optimizer name);
+// Updates parameters and moments with options.optimizer. `context` sets the precision of matrix multiplications.
+void optimizer_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
+                    const config::TrainOptions& options, const nn::Context& context);
 
 }  // namespace headroom::train

@@ -138,9 +138,9 @@ std::string memory_name(std::size_t layer) {
   return fmt::format("memory.layer{}", layer);
 }
 
-TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer, const OwnedShards& owned) {
+TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer, const ProcessGroup& group) {
   TrainState state;
-  for (const Shard& shard : owned.of(parameters)) {
+  for (const Shard& shard : owned_shards(parameters, optimizer, group)) {
     const nn::Parameter& parameter = parameters.all()[shard.tensor];
     const bool squares = config::has_second_moment(optimizer, parameter.hidden.has_value());
     const at::Tensor own = view_of(parameter.tensor, shard);
@@ -166,7 +166,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
       checkpoint.tensors.emplace("optimizer.v." + parameter.name, shape_of(parameter.tensor));
     }
   }
-  const std::vector<Shard> shards = parts.owned.of(parameters);
+  const std::vector<Shard> shards = owned_shards(parameters, config.train.optimizer, parts.group);
   for (std::size_t k = 0; k < shards.size(); ++k) {
     const nn::Parameter& parameter = parameters.all()[shards[k].tensor];
     const auto add = [&](const std::string& key, const at::Tensor& tensor) {
@@ -184,7 +184,7 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
   }
   for (const nn::Parameter& stored : parameters.stored()) {
     // Buffers are identical on all ranks. (Parameters have been added above.)
-    checkpoint.tensors.emplace("model." + stored.name, parts.owned.leads() ? stored.tensor : shape_of(stored.tensor));
+    checkpoint.tensors.emplace("model." + stored.name, parts.group.leads() ? stored.tensor : shape_of(stored.tensor));
   }
   for (std::size_t layer = 0; layer < state.memory.layers.size(); ++layer) {
     checkpoint.tensors.emplace(memory_name(layer), state.memory.layers[layer]);
@@ -198,13 +198,13 @@ store::Checkpoint to_checkpoint(const TrainState& state, const CheckpointParts& 
 }
 
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
-                           const OwnedShards& owned) {
+                           const ProcessGroup& group) {
   const at::NoGradGuard no_grad;
   TrainState state;
   state.step = checkpoint.step;
   from_json(parse_json(metadata_at(checkpoint, kStateKey, origin), origin), origin, state);
   const config::Optimizer optimizer = checkpoint.config.train.optimizer;
-  for (const Shard& shard : owned.of(model.parameters())) {
+  for (const Shard& shard : owned_shards(model.parameters(), optimizer, group)) {
     const nn::Parameter& parameter = model.parameters().all()[shard.tensor];
     const auto copy = [&](const char* kind) {
       return copy_of(checkpoint, kind + parameter.name, shard, parameter.tensor, origin);

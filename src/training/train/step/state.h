@@ -36,9 +36,9 @@ struct TrainState {
   LogInterval interval;
 };
 
-// Returns the state before the first step.
+// Returns the state before the first step, with the moments of the shards that this rank of the group owns.
 TrainState initial_state(const nn::Parameters& parameters, config::Optimizer optimizer = config::Optimizer::adamw,
-                         const OwnedShards& owned = {});
+                         const ProcessGroup& group = alone());
 
 // The contents of a checkpoint other than the state.
 struct CheckpointParts {
@@ -46,7 +46,7 @@ struct CheckpointParts {
   const config::Config& config;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::string data;  // identity of the training data: a run never continues with other data
-  OwnedShards owned = {};
+  const ProcessGroup& group = alone();
   std::string special_tokens = {};  // store::kSpecialTokens; empty: none
 };
 
@@ -57,7 +57,7 @@ std::string memory_name(std::size_t layer);  // name of a layer's Transformer-XL
 
 // Throws UserError naming `origin` if something is missing or has another shape.
 TrainState from_checkpoint(const store::Checkpoint& checkpoint, const models::Model& model, const std::string& origin,
-                           const OwnedShards& owned = {});
+                           const ProcessGroup& group = alone());
 
 // Throws UserError if the checkpoint's training data has a different identity.
 void check_data(const store::Checkpoint& checkpoint, const std::string& identity, const std::string& origin);

@@ -60,13 +60,12 @@ void update_parameters(const std::vector<nn::Parameter>& parameters, TrainState&
     own.back().tensor = view_of(own.back().tensor, shard);
   }
   const bool clip = options.clip_norm > 0.0 && outcome.gradient_norm > options.clip_norm;
-  optimizer_named(options.optimizer)
-      .step(own, state.moments,
-            {.step = state.step + 1,
-             .learning_rate = outcome.learning_rate,
-             .gradient_scale = clip ? options.clip_norm / outcome.gradient_norm : 1.0,
-             .gradients = reducer.gradients()},
-            options, context);
+  optimizer_step(own, state.moments,
+                 {.step = state.step + 1,
+                  .learning_rate = outcome.learning_rate,
+                  .gradient_scale = clip ? options.clip_norm / outcome.gradient_norm : 1.0,
+                  .gradients = reducer.gradients()},
+                 options, context);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "training/train/loop/machine.h"
+#include "training/train/loop/matmul_rate.h"
 
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@ Chosen at_speed(double speed, std::int64_t largest) {
   return chosen;
 }
 
-TEST(ProductRate, NothingLargerThanWhatTakesLongIsMultiplied) {
+TEST(MatmulRate, NothingLargerThanWhatTakesLongIsMultiplied) {
   const Chosen slow = at_speed(1e9, 8192);  // 4 ms at 128, 34 ms at 256
   EXPECT_EQ(slow.size, 256);
   EXPECT_EQ(slow.largest_tried, 256);
   EXPECT_EQ(at_speed(1e8, 8192).size, 128);
 }
 
-TEST(ProductRate, AFastDeviceMultipliesTheLargest) {
+TEST(MatmulRate, AFastDeviceMultipliesTheLargest) {
   const Chosen fast = at_speed(5e14, 8192);
   EXPECT_EQ(fast.size, 8192);
   EXPECT_EQ(fast.largest_tried, 4096);

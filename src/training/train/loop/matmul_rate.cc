@@ -1,4 +1,4 @@
-#include "machine.h"
+#include "matmul_rate.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,13 +9,7 @@
 #include <tuple>
 
 #include "engine/kernels/cpu/matmul/tile_product.h"
-
-#include "foundation/core/machine/log.h"
-#include "foundation/core/machine/system.h"
-#include "foundation/core/text/format.h"
-#include "headroom/core/error.h"
 #include "headroom/models/compute.h"
-#include "training/cost/memory.h"
 
 namespace headroom::train {
 namespace {
@@ -45,7 +39,7 @@ at::Tensor random_matrix(std::int64_t n, config::Precision precision, at::Device
 }
 
 // Returns the duration of one matrix multiplication, in seconds.
-double product_seconds(std::int64_t n, config::Precision precision, at::Device device) {
+double matmul_seconds(std::int64_t n, config::Precision precision, at::Device device) {
   const at::Tensor a = random_matrix(n, precision, device);
   a.mm(a);  // warms up
   models::synchronize(device);
@@ -57,34 +51,6 @@ double product_seconds(std::int64_t n, config::Precision precision, at::Device d
 
 }  // namespace
 
-void check_machine(const config::Config& config) {
-  const at::Device device = models::resolve(config.train.device);
-  if (!device.is_cpu()) {
-    return;
-  }
-  config::Config resolved = config;
-  resolved.train.precision = models::resolve(config.train.precision, device);
-  const cost::StepMemory needed = cost::step_memory(resolved);
-  const std::int64_t available = memory_limit_bytes();
-  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
-  if (available > 0 && needed.total > available) {
-    user_error(
-        "train: a step needs at least {} of memory (parameters {}, gradients {}, optimizer {}, activations {}), but "
-        "only {} are available; try a smaller model or train.batch_size, or a larger train.accumulate",
-        text(needed.total), text(needed.parameters), text(needed.gradients), text(needed.moments),
-        text(needed.activations), text(available));
-  }
-}
-
-config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer) {
-  if (config.vocabulary_follows_tokenizer && tokenizer != nullptr) {
-    config.model.vocabulary_size = tokenizer->vocabulary_size() + config::n_special_tokens(config.model.kind);
-    config::check(config, "train");
-    check_machine(config);
-  }
-  return config;
-}
-
 std::int64_t detail::large_enough(std::int64_t largest, const std::function<double(std::int64_t)>& seconds) {
   constexpr std::int64_t kSmallest = 128;
   constexpr double kLongEnough = 0.005;
@@ -95,13 +61,13 @@ std::int64_t detail::large_enough(std::int64_t largest, const std::function<doub
   return n;
 }
 
-double large_product_rate(std::int64_t n, config::Precision precision, at::Device device) {
+double large_matmul_rate(std::int64_t n, config::Precision precision, at::Device device) {
   const at::Tensor a = random_matrix(n, precision, device), b = random_matrix(n, precision, device);
   at::Tensor c = at::empty_like(a);
   return best_rate(2.0 * static_cast<double>(n * n * n), device, [&] { at::mm_out(c, a, b); });
 }
 
-double tile_product_rate() {
+double tile_matmul_rate() {
   constexpr std::int64_t kM = 64, kN = 256, kK = 64, kTimes = 500;
   const int threads = at::get_num_threads();
   const at::Tensor a = at::randn({threads, kM, kK}), b = at::randn({threads, kK, kN}), c = at::zeros({threads, kM, kN});
@@ -118,18 +84,18 @@ double tile_product_rate() {
   });
 }
 
-double product_rate(config::Precision precision, at::Device device) {
+double matmul_rate(config::Precision precision, at::Device device) {
   static std::map<std::tuple<config::Precision, std::string, int>, double> known;
   precision = models::resolve(precision, device);
   const auto [entry, unknown] = known.try_emplace({precision, device.str(), at::get_num_threads()});
   if (unknown) {
     constexpr std::int64_t kOfCpus = 1024, kOfGpus = 8192;
     const std::int64_t n = detail::large_enough(device.is_cpu() ? kOfCpus : kOfGpus, [&](std::int64_t size) {
-      return product_seconds(size, precision, device);
+      return matmul_seconds(size, precision, device);
     });
-    entry->second = large_product_rate(n, precision, device);
+    entry->second = large_matmul_rate(n, precision, device);
     if (device.is_cpu() && precision == config::Precision::fp32) {
-      entry->second = std::max(entry->second, tile_product_rate());
+      entry->second = std::max(entry->second, tile_matmul_rate());
     }
   }
   return entry->second;

@@ -1,4 +1,4 @@
-// Checks whether this machine can train a config, and measures its matrix multiplication rate.
+// Measures the matrix multiplication rate of this machine.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -6,28 +6,19 @@
 #include <cstdint>
 #include <functional>
 
-#include "headroom/config/config.h"
-#include "headroom/tokenizers/tokenizer.h"
+#include "headroom/config/run_options.h"
 
 namespace headroom::train {
-
-// Throws UserError if train.device does not exist, or if a step needs more memory than the system allows.
-void check_machine(const config::Config& config);
-
-// If the config leaves the vocabulary size to the tokenizer, returns the config with the tokenizer's size, after
-// checking it on this machine again. Otherwise returns the config unchanged. `tokenizer`: null if the task reads no
-// text.
-config::Config with_vocabulary_of(config::Config config, const tokenizers::Tokenizer* tokenizer);
 
 // Returns the peak matmul rate in this precision on the device, with the current number of threads, in GFLOP/s (two
 // operations per multiply-accumulate): the higher of torch's rate for large matrices and, for fp32 on a CPU, the rate
 // for tiles that stay in cache. The first call measures it, in about 0.2 s; later calls return the cached value.
-double product_rate(config::Precision precision, at::Device device);
+double matmul_rate(config::Precision precision, at::Device device);
 
 // Return the rate in GFLOP/s of torch's matmul of two n x n matrices, and of float32 tiles on the CPU. Every call
 // measures.
-double large_product_rate(std::int64_t n, config::Precision precision, at::Device device);
-double tile_product_rate();
+double large_matmul_rate(std::int64_t n, config::Precision precision, at::Device device);
+double tile_matmul_rate();
 
 namespace detail {
 

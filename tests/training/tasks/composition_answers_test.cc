@@ -1,4 +1,4 @@
-#include "training/tasks/language/composition.h"
+#include "training/tasks/language/composition_answers.h"
 
 #include <gtest/gtest.h>
 

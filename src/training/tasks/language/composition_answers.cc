@@ -1,4 +1,4 @@
-#include "composition.h"
+#include "composition_answers.h"
 
 #include <algorithm>
 #include <chrono>
@@ -79,6 +79,7 @@ class AnswerRows {
   std::vector<std::vector<Sequence>> rows_;
 };
 
+constexpr std::string_view kComposition = "composition";
 constexpr const char *kRightAnswers = "right_answers", *kAnswerLogProbability = "answer_log_probability";
 
 Sums to_sums(const Scores& scores) {
@@ -105,7 +106,7 @@ class AnswerEvaluation : public EvaluationData {
     const auto start = std::chrono::steady_clock::now();
     EvaluateOptions for_answers = options;
     for_answers.context.usage = nullptr;  // count expert usage on the text only
-    const Scores scores = score(models::as_language_model(model, "composition"), rows_.within(options.most_tokens),
+    const Scores scores = score(models::as_language_model(model, kComposition), rows_.within(options.most_tokens),
                                 for_answers, "answers");
     result.complete = scores.complete;
     if (scores.complete) {
@@ -153,7 +154,7 @@ std::vector<FigureKind> kinds() {
 
 class Composition : public Task {
  public:
-  std::string_view name() const override { return "composition"; }
+  std::string_view name() const override { return kComposition; }
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = kinds();
     return kFigures;
