@@ -91,6 +91,9 @@ enum class Scale { inv_sqrt, learned };
 template <>
 inline constexpr EnumNames kEnumNames<Scale> = {"inv_sqrt", "learned"};
 
+// Queries per chunk of causal linear attention, for its costs: ops::kLinearChunk.
+inline constexpr std::int64_t kLinearChunk = 64;
+
 struct AttentionOptions {
   std::int64_t n_heads = 8;
   std::int64_t d_head = 32;
