@@ -1,7 +1,6 @@
-// Definitions shared by operators and configs: operator implementations, and the chunk length of linear attention.
+// The implementations of an operator, by their names in configs.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <utility>
 
@@ -15,9 +14,5 @@ constexpr std::pair<Implementation, std::string_view> kImplementationNames[] = {
     {Implementation::automatic, "automatic"},
     {Implementation::reference, "reference"},
     {Implementation::fused, "fused"}};
-
-// Causal linear attention processes queries in chunks of this length. Within a chunk, queries and keys are compared
-// directly; earlier keys contribute through the state. Shared by the operator and the cost model.
-constexpr std::int64_t kLinearChunk = 64;
 
 }  // namespace headroom

@@ -16,6 +16,10 @@
 
 namespace headroom::ops {
 
+// Causal attention processes queries in chunks of this length. Within a chunk, queries and keys are compared directly;
+// earlier keys contribute through the state.
+constexpr std::int64_t kLinearChunk = 64;
+
 struct LinearAttentionInputs {
   at::Tensor q;                          // [B, H, T, e]
   at::Tensor k, v;                       // [B, G, S, e], [B, G, S, w]

@@ -6,7 +6,6 @@
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
-#include "headroom/core/implementation.h"
 #include "linear_attention_operator.h"
 
 namespace headroom::ops {

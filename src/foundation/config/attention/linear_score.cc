@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "foundation/config/checker.h"
-#include "headroom/core/implementation.h"
 #include "shared.h"
 
 namespace headroom::config {
