@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
+#include "headroom/core/json.h"
+#include "headroom/store/open_model.h"
 
 namespace headroom::cli {
 
@@ -38,6 +41,29 @@ std::vector<std::string> overrides(const std::vector<std::string>& set, const En
 // "evaluate: --items: a.txt exists and <difference>".
 void require_replaceable_file(const std::string& path, std::string_view option, std::string_view begins,
                               std::string_view difference);
+
+// An option that applies to only one kind of model.
+struct GivenOption {
+  const char* name;
+  bool given;
+  config::ModelKind kind;
+};
+
+struct Opening {
+  const ModelChoice& choice;
+  std::initializer_list<GivenOption> options;  // options of the command
+  bool writes = false;                         // store::OpenOptions::writes
+};
+
+// Opens the model with the request's threads and copies the decoding settings into its config. Throws UserError if one
+// of the options is given and the model is of another kind; Error if a parameter is not finite.
+store::OpenedModel open_model(const Opening& opening, const EngineRequest& request);
+
+// Returns the models; with `--checkpoints all`, every checkpoint of every run, oldest first.
+std::vector<ModelChoice> choices_of(const SeveralModels& models);
+
+// Adds "threads" and "precision" (fp32 or bf16) to a document.
+void add_computation(Json& document, const store::OpenedModel& opened);
 
 // Joins the process group if torchrun started this process, and calls `run`. An error on any rank is printed once, with
 // the rank, and stops all ranks; torchrun does not retry an error that would recur. With one rank, throws what `run`

@@ -10,7 +10,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
-#include "run_model.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"

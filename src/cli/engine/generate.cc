@@ -9,7 +9,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
-#include "run_model.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::cli {

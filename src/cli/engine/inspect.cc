@@ -9,7 +9,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "run_model.h"
 #include "tools/analyse/analyse.h"
 #include "tools/analyse/model_runner.h"
 #include "tools/inspector/inspector.h"

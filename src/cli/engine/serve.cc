@@ -5,7 +5,6 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
-#include "run_model.h"
 #include "training/parallel/gloo_group.h"
 
 namespace headroom::cli {

@@ -85,11 +85,10 @@ void add_bench(Program& program) {
 }
 
 void add_doctor(Program& program) {
-  auto options = std::make_shared<Doctor>();
-  CLI::App& command =
-      program.add(program.root(), "doctor",
-                  "Show versions, CPU features, devices, threads, and which operators of a config run fused.",
-                  "headroom doctor dcmha/405m_dcformer_pp", [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<Doctor>(
+      program.root(), "doctor",
+      "Show versions, CPU features, devices, threads, and which operators of a config run fused.",
+      "headroom doctor dcmha/405m_dcformer_pp");
   command.add_option("CONFIG", options->config, "TOML file or recipe whose operators are shown")
       ->capture_default_str()
       ->type_name("");

@@ -96,12 +96,10 @@ void add_compare(Program& program) {
 }
 
 void add_sweep(Program& program) {
-  auto options = std::make_shared<Sweep>();
-  CLI::App& command =
-      program.add(program.root(), "sweep",
-                  "Train a config with every combination of values; print a table, best first, and write a page.",
-                  "headroom sweep demo/dense_h8 --vary train.learning_rate=3e-4,1e-3,3e-3 --out runs/rates",
-                  [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<Sweep>(
+      program.root(), "sweep",
+      "Train a config with every combination of values; print a table, best first, and write a page.",
+      "headroom sweep demo/dense_h8 --vary train.learning_rate=3e-4,1e-3,3e-3 --out runs/rates");
   command.add_option("CONFIG", options->config, "TOML file or recipe")->required()->type_name("");
   command.add_option("--vary", options->vary, "a key and its values; repeatable: every combination is trained")
       ->required()
@@ -223,10 +221,9 @@ void add_list(Program& program) {
 }
 
 void add_demo(Program& program) {
-  auto options = std::make_shared<Demo>();
-  CLI::App& command = program.add(
+  const auto [command, options] = program.add_engine<Demo>(
       program.root(), "demo", "Compare SwitchHead with dense Transformers of its size, on the built-in corpus.",
-      "headroom demo --out runs/demo", [&program, options] { return program.engine(*options); });
+      "headroom demo --out runs/demo");
   add_text(command, "--out", options->out, "DIR", "folder for the runs and the report");
   add_set(command, options->set);
   add_seeds(command, options->seeds);

@@ -1,5 +1,4 @@
 // The commands analyse, inspect, checkpoint and import, which examine models and exchange their parameters.
-#include <memory>
 
 #include "program.h"
 
@@ -23,13 +22,11 @@ void add_text_or_file(CLI::App& command, std::string& text, const std::string& a
 }
 
 void add_analyse(Program& program) {
-  auto options = std::make_shared<Analyse>();
-  CLI::App& command =
-      program.add(program.root(), "analyse",
-                  "Analyse trained models: attention maps, experts, heads; writes figures and an HTML page.",
-                  "headroom analyse runs/first --out runs/inside\n"
-                  "  headroom analyse runs/dense runs/mine --file held_out.txt --what maps,experts --out runs/both",
-                  [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<Analyse>(
+      program.root(), "analyse",
+      "Analyse trained models: attention maps, experts, heads; writes figures and an HTML page.",
+      "headroom analyse runs/first --out runs/inside\n"
+      "  headroom analyse runs/dense runs/mine --file held_out.txt --what maps,experts --out runs/both");
   add_runs(command, options->models.runs, "run folders or checkpoint files");
   add_text_or_file(command, options->text,
                    "text to read; for a translation model a source and its translation, separated by a tab; for a "
@@ -63,13 +60,11 @@ void add_analyse(Program& program) {
 }
 
 void add_inspect(Program& program) {
-  auto options = std::make_shared<Inspect>();
-  CLI::App& command = program.add(
+  const auto [command, options] = program.add_engine<Inspect>(
       program.root(), "inspect",
       "Write an interactive page about trained models: attention maps, and what each layer's output consists of.",
       "headroom inspect runs/first --file poem.txt --out inside.html\n"
-      "  headroom inspect runs/dense runs/switchhead --out both.html",
-      [&program, options] { return program.engine(*options); });
+      "  headroom inspect runs/dense runs/switchhead --out both.html");
   add_runs(command, options->models.runs,
            "run folders or checkpoint files of language models or classifiers with one tokenizer");
   add_text_or_file(command, options->text, "text to read, no longer than the models' context", "--file", options->file,
@@ -83,20 +78,17 @@ void add_inspect(Program& program) {
 }
 
 void add_info(Program& program, CLI::App& group) {
-  auto options = std::make_shared<CheckpointInfo>();
-  CLI::App& command =
-      program.add(group, "info", "Show what a checkpoint holds: parameters, config, tokenizer, tensors.",
-                  "headroom checkpoint info runs/first", [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<CheckpointInfo>(
+      group, "info", "Show what a checkpoint holds: parameters, config, tokenizer, tensors.",
+      "headroom checkpoint info runs/first");
   add_run(command, options->run);
 }
 
 void add_export(Program& program, CLI::App& group) {
-  auto options = std::make_shared<CheckpointExport>();
-  CLI::App& command = program.add(
+  const auto [command, options] = program.add_engine<CheckpointExport>(
       group, "export", "Write the parameters without the training state, as a checkpoint or a Hugging Face folder.",
       "headroom checkpoint export runs/first --out first.safetensors\n"
-      "  headroom checkpoint export runs/first --format huggingface --out first_hf",
-      [&program, options] { return program.engine(*options); });
+      "  headroom checkpoint export runs/first --format huggingface --out first_hf");
   add_run(command, options->run);
   add_out(command, options->out, "file to write; with --format huggingface a folder", "FILE");
   add_force(command, options->force, "an export");
@@ -105,12 +97,10 @@ void add_export(Program& program, CLI::App& group) {
 }
 
 void add_import(Program& program) {
-  auto options = std::make_shared<Import>();
-  CLI::App& command = program.add(program.root(), "import",
-                                  "Convert a Hugging Face model (GPT-2, GPT-NeoX, LLaMA kinds) to a checkpoint.",
-                                  "headroom import pythia-70m --out pythia.safetensors\n"
-                                  "  headroom generate pythia.safetensors --prompt \"Once upon a time\"",
-                                  [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<Import>(
+      program.root(), "import", "Convert a Hugging Face model (GPT-2, GPT-NeoX, LLaMA kinds) to a checkpoint.",
+      "headroom import pythia-70m --out pythia.safetensors\n"
+      "  headroom generate pythia.safetensors --prompt \"Once upon a time\"");
   command
       .add_option("FOLDER", options->folder,
                   "folder with config.json, safetensors and tokenizer.json (or vocab.json and merges.txt)")

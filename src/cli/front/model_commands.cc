@@ -93,12 +93,10 @@ void add_sampling(CLI::App& command, Sampling& sampling) {
 }
 
 void add_generate(Program& program) {
-  auto options = std::make_shared<Generate>();
-  CLI::App& command =
-      program.add(program.root(), "generate", "Continue a text, or translate it with a translation model.",
-                  "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
-                  "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4",
-                  [&program, options] { return program.engine(*options); });
+  const auto [command, options] = program.add_engine<Generate>(
+      program.root(), "generate", "Continue a text, or translate it with a translation model.",
+      "headroom generate runs/first --prompt \"def forward(\" --tokens 80 --temperature 0.8\n"
+      "  headroom generate runs/de-en --prompt \"Wo ist der Bahnhof?\" --beam 4");
   add_run(command, options->model.run);
   command.add_option("--prompt", options->prompt, "text to continue, or sentences to translate, one per line")
       ->required()
@@ -162,11 +160,9 @@ void add_train(Program& program) {
 }
 
 void add_serve(Program& program) {
-  auto options = std::make_shared<Serve>();
-  CLI::App& command = program.add(
+  const auto [command, options] = program.add_engine<Serve>(
       program.root(), "serve", "Serve trained language models over HTTP, with OpenAI's completions API.",
-      "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt",
-      [&program, options] { return program.engine(*options); });
+      "headroom serve runs/first\n  headroom serve runs/first runs/second --port 9000 --api-key-file key.txt");
   add_runs(command, options->runs, "run folders or checkpoint files; a model is named after the last part of its path");
   add_address(command, *options);
   add_limits(command, *options);

@@ -5,9 +5,11 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cli/commands.h"
@@ -26,6 +28,13 @@ class Program {
   // Adds a command below `parent`, with an example for its help. `run` is called if the command line names the command.
   CLI::App& add(CLI::App& parent, const std::string& name, const std::string& about, const std::string& example,
                 std::function<int()> run);
+  // Adds a command that runs in the engine with the returned options.
+  template <class Options>
+  std::pair<CLI::App&, std::shared_ptr<Options>> add_engine(CLI::App& parent, const std::string& name,
+                                                            const std::string& about, const std::string& example) {
+    auto options = std::make_shared<Options>();
+    return {add(parent, name, about, example, [this, options] { return engine(*options); }), options};
+  }
   // Adds a command that has only subcommands.
   CLI::App& add_group(const std::string& name, const std::string& about, const std::string& example);
   CLI::App& root() { return app_; }

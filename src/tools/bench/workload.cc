@@ -18,7 +18,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "timing.h"
-#include "training/train/loop/machine.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::bench {
 

@@ -7,7 +7,6 @@
 #include <numbers>
 #include <set>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "tiny/files.h"
 #include "training/tasks/classes/classification.h"

@@ -4,7 +4,6 @@
 
 #include <functional>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"

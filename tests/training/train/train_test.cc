@@ -6,7 +6,6 @@
 #include <functional>
 #include <set>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"

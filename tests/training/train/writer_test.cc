@@ -5,7 +5,6 @@
 #include <cmath>
 #include <fstream>
 
-#include "engine/store/tiny.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "tiny/files.h"

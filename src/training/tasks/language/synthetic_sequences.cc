@@ -72,19 +72,11 @@ class SyntheticEvaluation : public EvaluationData {
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
-    const std::int64_t batch_size = std::max<std::int64_t>(1, options.batch_size);
-    const std::int64_t rows = rows_within(options.most_tokens);
-    std::int64_t next = 0;
-    return run_evaluation(
-        options, {.unit = "row", .units = rows}, [&](const nn::Context& context) -> std::optional<BatchEvaluation> {
-          if (next == rows) {
-            return std::nullopt;
-          }
-          const std::int64_t first = next, count = std::min(batch_size, rows - first);
-          next += count;
-          return BatchEvaluation{
-              [this, &reader, context, first, count] { return sums_of(reader, first, count, context); }, next};
-        });
+    return run_evaluation(options, {.unit = "row",
+                                    .units = rows_within(options.most_tokens),
+                                    .evaluate = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+                                      return sums_of(reader, begin, end - begin, context);
+                                    }});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     return static_cast<double>(rows_within(most_tokens));
