@@ -1,5 +1,6 @@
 #include "writer.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
