@@ -245,12 +245,12 @@ TEST(GroupedProduct, CombinesPlacedRows) {
     for (const std::int64_t n : kSizes) {
       const at::Tensor block = at::randn({5, n}), weight = at::randn({3}), x = at::randn({n}), y = at::empty({n});
       const std::int64_t place[] = {4, 0, 3};
-      const PlacedRows<float> rows{block.const_data_ptr<float>(), n, place, weight.const_data_ptr<float>(), 3};
-      combine_rows(rows, y.mutable_data_ptr<float>());
+      const PlacedRows rows{{block.const_data_ptr<float>(), n}, n, place, weight.const_data_ptr<float>(), 3};
+      combine_rows(rows, {y.mutable_data_ptr<float>(), n});
       const at::Tensor placed = block.index({at::tensor({4, 0, 3}, at::kLong)}).to(at::kDouble);
       EXPECT_LE((y - weight.to(at::kDouble).matmul(placed)).abs().max().item<double>(), 2e-6) << n;
       float dots[3];
-      dot_rows(rows, x.const_data_ptr<float>(), dots);
+      dot_rows(rows, {x.const_data_ptr<float>(), n}, dots);
       for (int j = 0; j < 3; ++j) {
         EXPECT_NEAR(dots[j], placed[j].dot(x.to(at::kDouble)).item<double>(), 1e-6 * static_cast<double>(n + 3)) << n;
       }

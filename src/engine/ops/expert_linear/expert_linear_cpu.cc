@@ -236,9 +236,9 @@ at::Tensor forward(const ExpertLinearInputs& in, bool batch_invariant) {
   at::parallel_for(0, in.sum_heads ? n : n * heads, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t first = row * per_row;
-      kernels::combine_rows<T>(
-          {from, d_out, &routing.place[first], weight == nullptr ? nullptr : weight + first, per_row},
-          to + row * d_out);
+      kernels::combine_rows(
+          {{from, d_out}, d_out, &routing.place[first], weight == nullptr ? nullptr : weight + first, per_row},
+          {to + row * d_out, d_out});
     }
   });
   return y;
@@ -265,11 +265,11 @@ ExpertGradients backward(const at::Tensor& grad_in, const ExpertLinearInputs& in
   at::parallel_for(0, rows.size(0), kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t first = row * per_row;
-      const kernels::PlacedRows<T> placed{from, d_in, &routing.place[first],
-                                          weight == nullptr ? nullptr : weight + first, per_row};
-      kernels::combine_rows<T>(placed, to + row * d_in);
+      const kernels::PlacedRows placed{
+          {from, d_in}, d_in, &routing.place[first], weight == nullptr ? nullptr : weight + first, per_row};
+      kernels::combine_rows(placed, {to + row * d_in, d_in});
       if (dots != nullptr) {
-        kernels::dot_rows<T>(placed, x + row * d_in, dots + first);
+        kernels::dot_rows(placed, {x + row * d_in, d_in}, dots + first);
       }
     }
   });

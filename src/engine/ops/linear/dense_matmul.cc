@@ -44,10 +44,11 @@ std::string_view cpu_vendor() {
 // `headroom bench products` measures a row of the table. In bfloat16, torch uses oneDNN on every kind that has the
 // instructions (AVX-512 BF16, AMX); they do not matter in float32.
 constexpr MatmulChoice kChoices[] = {
-    // MKL uses AVX-512 on Intel's CPUs only: at half of oneDNN's rate.
+    // On CPUs of other vendors than Intel, MKL does not use AVX-512 and reaches half of oneDNN's rate.
     {"AMD", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, "Zen 5"},
     {"Intel", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
-    // oneDNN needs a copy of the transposed operand of weight gradients, and is slower without AVX-512 anyway.
+    // MKL is at least as fast, and reads the transposed operand of a weight gradient in place, which oneDNN does for
+    // torch with AVX-512 only.
     {"AMD", false, MatmulLibrary::torch, MatmulLibrary::torch, "Zen 3"},
     {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr},
     // Others, such as ARM, where torch itself chooses among several libraries.
@@ -70,20 +71,6 @@ const std::optional<c10::TypedOperatorHandle<OneDnnLinear>>& one_dnn_linear() {
     }
   }();
   return kFound;
-}
-
-// oneDNN needs a row-major left operand. Multi-threaded, unlike torch's copy of a transposed matrix.
-at::Tensor by_rows(const at::Tensor& a) {
-  if (a.stride(1) == 1 || a.stride(0) != 1 || a.numel() < 4096) {
-    return a.contiguous();
-  }
-  const at::Tensor copy = at::empty(a.sizes(), a.options());
-  const float* from = a.const_data_ptr<float>();
-  float* to = copy.mutable_data_ptr<float>();
-  at::parallel_for(0, a.size(0), 64, [&](std::int64_t begin, std::int64_t end) {
-    kernels::transpose({from + begin, a.stride(1)}, a.size(1), end - begin, {to + begin * a.size(1), a.size(1)});
-  });
-  return copy;
 }
 
 // Contiguous, transposed or not: for anything else (the expanded gradient of a sum, part of a wider matrix) oneDNN
@@ -222,7 +209,7 @@ at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::option
 
 at::Tensor one_dnn_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const std::optional<at::Tensor> dense_bias = bias ? std::optional(bias->contiguous()) : std::nullopt;
-  return one_dnn_linear()->call(by_rows(a), without_gaps(b).t(), dense_bias, "none",
+  return one_dnn_linear()->call(a.contiguous(), without_gaps(b).t(), dense_bias, "none",
                                 c10::List<std::optional<at::Scalar>>(), "");
 }
 

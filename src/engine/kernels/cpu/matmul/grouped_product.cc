@@ -19,37 +19,32 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void Combine(const PlacedRows<T>& rows, T* to) {
+HWY_INLINE void CombineOf(const PlacedRows& rows, const T* block, T* to) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   for (std::int64_t c = 0; c < rows.width; c += lanes) {
     const std::int64_t left = rows.width - c;
     Vector sum = hn::Zero(d);
     for (std::int64_t j = 0; j < rows.n; ++j) {
-      const Vector row = load_part(rows.block + rows.place[j] * rows.width + c, left);
+      const Vector row = load_part(block + rows.place[j] * rows.width + c, left);
       sum = rows.weight == nullptr ? hn::Add(sum, row) : hn::MulAdd(hn::Set(d, rows.weight[j]), row, sum);
     }
     store_part(sum, left, to + c);
   }
 }
 
-void CombineSingle(const PlacedRows<float>& rows, float* to) {
-  Combine(rows, to);
+void Combine(const PlacedRows& rows, const RowsOut& to) {
+  rows.block.bf16 == nullptr ? CombineOf(rows, rows.block.f32, to.f32) : CombineOf(rows, rows.block.bf16, to.bf16);
 }
-void CombineHalf(const PlacedRows<c10::BFloat16>& rows, c10::BFloat16* to) {
-  Combine(rows, to);
-}
-void DotsHalf(const PlacedRows<c10::BFloat16>& rows, const c10::BFloat16* x, float* dots) {
+
+float HalfDot(const c10::BFloat16* row, const c10::BFloat16* x, std::int64_t n) {
   const Tag d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  for (std::int64_t j = 0; j < rows.n; ++j) {
-    const c10::BFloat16* row = rows.block + rows.place[j] * rows.width;
-    Vector sum = hn::Zero(d);
-    for (std::int64_t c = 0; c < rows.width; c += lanes) {
-      sum = hn::MulAdd(load_part(row + c, rows.width - c), load_part(x + c, rows.width - c), sum);
-    }
-    dots[j] = hn::GetLane(hn::SumOfLanes(d, sum));
+  Vector sum = hn::Zero(d);
+  for (std::int64_t c = 0; c < n; c += lanes) {
+    sum = hn::MulAdd(load_part(row + c, n - c), load_part(x + c, n - c), sum);
   }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 }  // namespace headroom::kernels::HWY_NAMESPACE
@@ -58,9 +53,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headroom::kernels {
 
-HWY_EXPORT(CombineSingle);
-HWY_EXPORT(CombineHalf);
-HWY_EXPORT(DotsHalf);
+HWY_EXPORT(Combine);
+HWY_EXPORT(HalfDot);
 
 namespace {
 
@@ -210,23 +204,16 @@ template void grouped_outer_product(const OuterProduct<float>&, const Assignment
 template void grouped_outer_product(const OuterProduct<BFloat16>&, const Assignments&, Strided<float>,
                                     GroupedWorkspace&);
 
-template <>
-void combine_rows(const PlacedRows<float>& rows, float* to) {
-  HWY_DYNAMIC_DISPATCH(CombineSingle)(rows, to);
+void combine_rows(const PlacedRows& rows, const RowsOut& to) {
+  HWY_DYNAMIC_DISPATCH(Combine)(rows, to);
 }
-template <>
-void combine_rows(const PlacedRows<BFloat16>& rows, BFloat16* to) {
-  HWY_DYNAMIC_DISPATCH(CombineHalf)(rows, to);
-}
-template <>
-void dot_rows(const PlacedRows<float>& rows, const float* x, float* dots) {
+
+void dot_rows(const PlacedRows& rows, const Rows& x, float* dots) {
   for (std::int64_t j = 0; j < rows.n; ++j) {
-    dots[j] = dot(rows.block + rows.place[j] * rows.width, x, rows.width);
+    const Rows row = rows.block.ahead(rows.place[j] * rows.width);
+    dots[j] =
+        row.bf16 == nullptr ? dot(row, x, rows.width) : HWY_DYNAMIC_DISPATCH(HalfDot)(row.bf16, x.bf16, rows.width);
   }
-}
-template <>
-void dot_rows(const PlacedRows<BFloat16>& rows, const BFloat16* x, float* dots) {
-  HWY_DYNAMIC_DISPATCH(DotsHalf)(rows, x, dots);
 }
 
 }  // namespace headroom::kernels

@@ -71,21 +71,18 @@ void grouped_outer_product(const OuterProduct<T>& product, const Assignments& as
                            GroupedWorkspace& work);
 
 // Rows place[j], j < n, of a block with rows of `width` elements without gaps, each times weight[j] (null: all 1).
-template <class T>
 struct PlacedRows {
-  const T* block;
+  Rows block;
   std::int64_t width;
   const std::int64_t* place;
   const float* weight;
   std::int64_t n;
 };
 
-// to = the weighted sum of the rows, rounded to T once.
-template <class T>
-void combine_rows(const PlacedRows<T>& rows, T* to);
+// to = the weighted sum of the rows, rounded to its type once, which is that of the block.
+void combine_rows(const PlacedRows& rows, const RowsOut& to);
 
-// dots[j] = (row place[j]) . x, without the weights.
-template <class T>
-void dot_rows(const PlacedRows<T>& rows, const T* x, float* dots);
+// dots[j] = (row place[j]) . x, without the weights. x has the block's type.
+void dot_rows(const PlacedRows& rows, const Rows& x, float* dots);
 
 }  // namespace headroom::kernels
