@@ -132,7 +132,8 @@ PairSettings read_pair_settings(const fs::path& folder) {
     return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();
   };
   std::map<std::int32_t, AddedToken> added;
-  for (const auto& [token, id] : object_in(added_file).items()) {
+  const SortedJson ids = object_in(added_file);
+  for (const auto& [token, id] : ids.items()) {
     const std::int32_t number = id_of(id, fmt::format("{}: {}", added_file.string(), token));
     added[number] = {.id = number, .content = token, .normalised = !is_special(token), .special = is_special(token)};
   }
