@@ -72,7 +72,7 @@ p.lead { font-size: 1.15rem; } .lead li + li, .warn li + li { margin-top: .35rem
 .lead li:first-child { font-size: 1.2rem; font-weight: 600; line-height: 1.35; }
 .warn { border-left-color: var(--faint); font-size: .92rem; }
 .note { color: var(--faint); font-size: .875rem; max-width: 90ch; }
-.card + .note, .grid + .note { margin-top: .7rem; } .card + .card.whole { margin-top: 1rem; }
+.card + .note, .grid + .note { margin-top: .7rem; } .card + .card.whole, .grid + .card { margin-top: 1rem; }
 .card { background: var(--card); border: 1px solid var(--rule); border-radius: 10px; padding: 1rem 1.1rem; margin: 0;
   min-width: 0; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 480px), 1fr)); gap: 1rem; }

@@ -356,8 +356,7 @@ void Adviser::finish() {
   std::string remark = fmt::format("# Advised by {} for a budget of {}: {}\n", compare::program_version(),
                                    format_duration(request_.budget), printable(request_.command));
   write_advised(config_, request_.config, remark, advice_.file);
-  advice_.sentences.push_back(
-      fmt::format("Train it with: headroom train {} --out {}", advice_.file.string(), (request_.out / "run").string()));
+  advice_.sentences.push_back("Train it with: " + train_command(advice_));
   advice_.report = request_.out / "report.html";
   write_text_file(advice_.report, render_report(advice_));
 }

@@ -47,7 +47,8 @@ std::string model_sentence(const Advice& advice, const FitSummary& fit) {
                   model.mlp.d_hidden, format_count(static_cast<double>(advice.parameters)));
   const double per_parameter = advice.tokens / fit.macs;
   const std::string fits =
-      fmt::format("{:.2g} tokens per active parameter{}", per_parameter,
+      fmt::format("{} tokens per active parameter{}",
+                  per_parameter < 10.0 ? fmt::format("{:.2g}", per_parameter) : fmt::format("{:.0f}", per_parameter),
                   advice.epochs > 2.0 ? ", because repeated text teaches less"
                                       : fmt::format("; about {:.0f} are compute-optimal", kTokensPerParameter));
   if (fit.size_kept) {
@@ -132,6 +133,10 @@ std::string noise_sentence(const Advice& advice) {
 double tokens_per_second(const Candidate& candidate) {
   const auto tokens = static_cast<double>(candidate.config.train.batch_size * candidate.config.model.context_length);
   return tokens / candidate.step_seconds;
+}
+
+std::string train_command(const Advice& advice) {
+  return fmt::format("headroom train {} --out {}", advice.file.string(), (advice.file.parent_path() / "run").string());
 }
 
 std::string score_text(const Round& round) {

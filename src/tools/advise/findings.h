@@ -27,6 +27,9 @@ struct FitSummary {
 };
 std::vector<std::string> advice_sentences(const Advice& advice, const FitSummary& fit);
 
+// Returns the command that trains the advised config.
+std::string train_command(const Advice& advice);
+
 // Measured before the pilot runs.
 double tokens_per_second(const Candidate& candidate);
 

@@ -172,6 +172,7 @@ std::string points(const Advice& advice) {
 
 std::string method_section(const Advice& advice) {
   return "<h2>How it was found</h2><div class='card'><dl>" + compare::html_command("Command", advice.command) +
+         compare::html_command("Train it with", train_command(advice)) +
          compare::html_entry("Machine", advice.machine) +
          compare::html_entry("Budget", fmt::format("{}, of which measurements and pilot runs took {}",
                                                    format_duration(advice.budget), format_duration(advice.spent))) +

@@ -103,6 +103,28 @@ TEST(LineChart, SaysWhereLinesEnd) {
   EXPECT_NE(svg.find(">12.00</text>"), std::string::npos) << "without a name the value stands alone";
 }
 
+TEST(LineChart, HasDotsOnlyAtMeasurements) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
+  EXPECT_EQ(numbers_after(line_chart(chart), "r='(?=2.6)").size(), 2u);
+  chart.lines[0].dots = false;
+  EXPECT_EQ(line_chart(chart).find("class='end"), std::string::npos);
+  chart.lines[0] = chart_of({std::vector<Point>(100, {1, 8})}).lines[0];
+  EXPECT_EQ(numbers_after(line_chart(chart), "r='(?=2.6)").size(), 0u) << "so many would hide the line";
+}
+
+TEST(LineChart, ShowsTheValuesOfAllLinesUnderThePointer) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}, {{1000, 12}}});
+  chart.lines[1].faint = true;
+  const std::string svg = line_chart(chart);
+  EXPECT_NE(svg.find("<title>1.00 k steps\nrun0: 8.00\nrun1: 12.00 (thin line)</title>"), std::string::npos) << svg;
+}
+
+TEST(LineChart, ANeutralLineHasNoColourOfARun) {
+  LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
+  chart.lines[0].style = kNeutral + 2;
+  EXPECT_NE(line_chart(chart).find("class='line s2 neutral'"), std::string::npos);
+}
+
 TEST(LineChart, LeavesTheRoomThatItsLabelsNeed) {
   LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
   const auto right = [&] { return numbers_after(line_chart(chart), "<circle class='end s0' cx='").at(0); };

@@ -28,6 +28,12 @@ std::vector<Cost> costs_of(const ComparedRun& run, const ComparedRun& other) {
           {"parameters", number(run.result().parameters), number(other.result().parameters)}};
 }
 
+// Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
+std::string_view two_seeds_caveat(std::size_t seeds) {
+  return seeds == 2 ? " Intervals of two seeds are very wide: 12.7 standard errors to each side, with three seeds 4.3."
+                    : "";
+}
+
 }  // namespace
 
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other) {
@@ -59,11 +65,6 @@ std::string headline_comparison(const ComparedRun& run, const ComparedRun& other
   const bool tiny = std::abs(percent) < 0.05;
   return fmt::format("{} {} than {}", tiny ? "less than 0.1%" : fmt::format("{:.1f}%", std::abs(percent)), direction,
                      than);
-}
-
-std::string_view two_seeds_caveat(std::size_t seeds) {
-  return seeds == 2 ? " Intervals of two seeds are very wide: 12.7 standard errors to each side, with three seeds 4.3."
-                    : "";
 }
 
 std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what) {
@@ -232,22 +233,21 @@ std::size_t fewest_seeds(const Scaling& scaling) {
   return seeds;
 }
 
-// Returns "For a validation loss of 4.021, dense needs 1.32 [1.21, 1.44] times the compute of dcmha. In training time
-// as measured, that is 1.10 [0.98, 1.23] times, an interval that includes 1."
+constexpr const char* kShowsNothing = "; the interval includes 1, so no difference is shown";
+
+// Returns "For a validation loss of 4.021, dense needs 1.32 [1.21, 1.44] times the compute of dcmha."
 std::string sentence_of(const ScaledFamily& family, const ScaledFamily& first) {
   const Saving& saving = *family.saving;
-  std::string text = fmt::format("For a validation loss of {}, {} needs {} times the compute of {}",
-                                 format_decimal(saving.loss, 3), first.name, saving_text(saving), family.name);
-  if (saving.low && !saving.excludes_one()) {
-    text += "; the interval includes 1, so no difference is shown";
-  }
-  text += saving.extrapolated ? "; this is extrapolated, because no loss is reached by both." : ".";
-  return !family.speedup
-             ? text
-             : text + fmt::format(" In training time as measured, that is {} times{}.", saving_text(*family.speedup),
-                                  family.speedup->low && !family.speedup->excludes_one()
-                                      ? ", an interval that includes 1"
-                                      : "");
+  return fmt::format("For a validation loss of {}, {} needs {} times the compute of {}{}{}",
+                     format_decimal(saving.loss, 3), first.name, saving_text(saving), family.name,
+                     saving.includes_one() ? kShowsNothing : "",
+                     saving.extrapolated ? "; this is extrapolated, because no loss is reached by both." : ".");
+}
+
+// Returns "Trained for that loss at the measured speeds, dense takes 1.10 [1.03, 1.18] times as long as dcmha."
+std::string speed_sentence(const ScaledFamily& family, const ScaledFamily& first) {
+  return fmt::format("Trained for that loss at the measured speeds, {} takes {} times as long as {}{}.", first.name,
+                     saving_text(*family.speedup), family.name, family.speedup->includes_one() ? kShowsNothing : "");
 }
 
 // Returns "To match the models of dcmha, dense needs 1.25 (small) and 1.40 (large, extrapolated) times their compute."
@@ -303,6 +303,9 @@ Conclusion conclude_scaling(const Scaling& scaling) {
   for (const ScaledFamily& family : scaling) {
     if (family.saving) {
       points.push_back(sentence_of(family, scaling.front()));
+      if (family.speedup) {
+        points.push_back(speed_sentence(family, scaling.front()));
+      }
     }
   }
   for (const ScaledFamily& family : scaling) {

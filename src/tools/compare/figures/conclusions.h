@@ -25,9 +25,6 @@ std::optional<Interval> headline_difference(const ComparedRun& run, const Compar
 // different from ..." if the interval includes zero. `called` replaces the other's name.
 std::string headline_comparison(const ComparedRun& run, const ComparedRun& other, std::string_view called = {});
 
-// Returns a warning to append to a sentence if the number of seeds is too small for a useful interval; else empty.
-std::string_view two_seeds_caveat(std::size_t seeds);
-
 // Returns the final sentences of a conclusion about several runs: the number of seeds and what it means. Empty for one
 // run.
 std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view what = "model");

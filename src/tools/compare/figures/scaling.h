@@ -32,7 +32,7 @@ struct Saving {
   double ratio = 0.0;                         // geometric mean over the seeds; above 1: the first family needs more
   std::optional<double> low = {}, high = {};  // 95% interval by Student's t; not set with fewer than two seeds
   bool extrapolated = false;                  // the loss lies outside the range of the fitted models' losses
-  bool excludes_one() const { return low && (*low > 1.0 || *high < 1.0); }
+  bool includes_one() const { return low && *low <= 1.0 && 1.0 <= *high; }
 };
 
 struct ScaledModel {

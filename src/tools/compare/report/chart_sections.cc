@@ -223,14 +223,14 @@ Table scaling_table(const Scaling& scaling) {
                           {.name = "model", .words = true},
                           {.above = "training", .name = "FLOPs"},
                           {.above = "validation", .name = "loss"},
-                          {.above = "times that", .name = shorten(scaling.front().name, 24) + " needs"},
-                          {.above = "times the", .name = "time"}},
+                          {.above = "times the compute", .name = shorten(scaling.front().name, 24) + " needs"},
+                          {.above = "times the time", .name = shorten(scaling.front().name, 24) + " needs"}},
               .rows = {}};
   for (const ScaledFamily& family : scaling) {
     for (const ScaledModel& model : family.models) {
       table.rows.push_back(
-          {{.text = shorten(family.name, 24), .style = model.style},
-           {.text = shorten(model.name, 24)},
+          {{.text = shorten(family.name, 24)},
+           {.text = shorten(model.name, 24), .style = model.style},
            {.text = short_number(model.flops)},
            {.text = format_decimal(model.loss(), 3)},
            {.text = model.saving ? saving_text(*model.saving) : "",
