@@ -59,15 +59,14 @@ Layer parse(const std::string& text) {
 }  // namespace
 
 nn::AttentionPlace Layer::place() const {
-  const std::vector<std::int64_t> windows = config::layer_windows(model);
-  if (index < 0 || index >= std::ssize(windows)) {
-    user_error("{}: layer must be in [0, n_layers={}), got {}", kind, windows.size(), index);
+  if (index < 0 || index >= model.n_layers) {
+    user_error("{}: layer must be in [0, n_layers={}), got {}", kind, model.n_layers, index);
   }
   return {.d_model = model.d_model,
           .n_layers = model.n_layers,
           .causal = causal,
           .cross = cross && kind == "attention",
-          .window = causal ? windows[static_cast<std::size_t>(index)] : 0,
+          .window = causal ? model.of_layer(index).attention.window : 0,
           .context_length = model.context_length,
           .memory_length = model.memory_length};
 }
@@ -195,13 +194,13 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
 }
 
 void make_attention(const Layer& layer, const nn::Builder& build) {
-  const nn::Attention attention(layer.model.attention, layer.place(), build);
+  const nn::Attention attention(layer.own().attention, layer.place(), build);
 }
 
 std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                       const nn::Context& context) {
   check(layer, in, build, context);
-  const nn::Attention attention(layer.model.attention, layer.place(), build);
+  const nn::Attention attention(layer.own().attention, layer.place(), build);
   nn::AttentionInput input;
   input.x = nn::to_compute(in.x, context);
   input.source = nn::to_compute(in.memory ? at::cat({*in.memory, in.x}, 1) : in.source.value_or(in.x), context);
@@ -214,15 +213,15 @@ std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, cons
 }
 
 void make_mlp(const Layer& layer, const nn::Builder& build) {
-  nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  nn::make_mlp(layer.own().mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
 }
 
 std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                 const nn::Context& context) {
   check(layer, in, build, context);
   const auto mlp =
-      nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
-  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context))};
+      nn::make_mlp(layer.own().mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.own().hidden_dropout(), context))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {
@@ -240,8 +239,8 @@ std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn:
 }
 
 models::Block block_of(const Layer& layer, const nn::Builder& build) {
-  return layer.cross ? models::Block::with_cross_attention(layer.model, layer.place(), build)
-                     : models::Block(layer.model, layer.place(), build);
+  return layer.cross ? models::Block::with_cross_attention(layer.own(), layer.place(), build)
+                     : models::Block(layer.own(), layer.place(), build);
 }
 
 void make_block(const Layer& layer, const nn::Builder& build) {

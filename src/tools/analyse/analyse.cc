@@ -129,6 +129,7 @@ std::vector<std::string> names_of_all() {
 // Returns the requested analyses in the order of the page; if `what` is empty, all that apply to the model.
 std::vector<const AnalysisKind*> select_analyses(const std::vector<std::string>& what, const config::ModelOptions& o,
                                                  const std::string& model) {
+  o.require_no_pattern(model);
   std::vector<const AnalysisKind*> all;
   for (const std::string& name : what) {
     const auto found = analysis_kinds().find(name);

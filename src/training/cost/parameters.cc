@@ -79,11 +79,13 @@ std::vector<Group> groups_of(const ModelOptions& model) {
       {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
       {.times = outer_norms(model), .sizes = norm}};
   const bool learns_positions = model.attention.position->added_vectors() == AddedVectors::learned;
+  if (learns_positions) {
+    groups.push_back({.times = model.kind == ModelKind::encoder_decoder ? 2 : 1, .sizes = {d * tokens_of(model)}});
+  }
   for (const Stack& stack : stacks_of(model)) {
-    groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});
     groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
-    groups.push_back({.times = stack.layers, .sizes = mlp_matrices(model.mlp, d), .hidden = true});
-    groups.push_back({.times = stack.layers, .sizes = other_mlp_tensors(model.mlp, d)});
+    groups.push_back({.times = stack.layers, .sizes = mlp_matrices(stack.mlp, d), .hidden = true});
+    groups.push_back({.times = stack.layers, .sizes = other_mlp_tensors(stack.mlp, d)});
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       const AttentionOptions& a = stack.attentions[i];
       groups.push_back({.times = stack.layers, .sizes = a.projection->matrices(a, d), .hidden = true});
