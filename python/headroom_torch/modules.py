@@ -16,6 +16,14 @@ from .observing import observed, run, show
 __all__ = ["Attention", "Block", "MLP", "Norm"]
 
 
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
 def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
     """Keywords as settings of the engine, "key=value"; a dict is a TOML table."""
     settings = []
@@ -23,7 +31,7 @@ def _settings(prefix: str, options: dict[str, Any]) -> list[str]:
         if isinstance(value, dict):
             settings += _settings(f"{prefix}{key}.", value)
         else:
-            settings.append(f"{prefix}{key}={json.dumps(value)}")
+            settings.append(f"{prefix}{key}={_toml(value)}")
     return settings
 
 
@@ -200,11 +208,11 @@ class MLP(Layer):
         MLP(d_model=64, kind="experts", d_hidden=32, n_experts=8, top_k=2)
 
     Keywords are the keys of [model.mlp], and d_model, n_layers and dropout (of the hidden layer) of [model]. Experts:
-    SwitchHead, section 2.3.
+    SwitchHead, section 2.3. layer: the index of the layer in a model whose layers differ.
     """
 
-    def __init__(self, source: Optional[str] = None, *, device=None, dtype=None, **options):
-        description = _describe("mlp", "MLP", source, _of_part("mlp", options))
+    def __init__(self, source: Optional[str] = None, *, layer: int = 0, device=None, dtype=None, **options):
+        description = _describe("mlp", "MLP", source, _of_part("mlp", options), layer=layer)
         super().__init__(description, initial_values(description, None, device, dtype))
 
     def forward(self, x: Tensor, *, balance: bool = False, implementation: str = "automatic",

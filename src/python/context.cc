@@ -11,9 +11,21 @@
 
 namespace headroom::python {
 
+namespace {
+
+bool trains_by_soft_e(const config::ModelOptions& model) {
+  for (const auto& [layer, count] : model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers()))) {
+    if (layer.attention.of<config::MixtureOptions>().prior_update == config::PriorUpdate::soft_e) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 nn::Context context_of(const Layer& layer, at::Device device, bool training, const std::string& implementation) {
-  const config::AttentionOptions& attention = layer.model.attention;
-  if (training && attention.of<config::MixtureOptions>().prior_update == config::PriorUpdate::soft_e) {
+  if (training && trains_by_soft_e(layer.model)) {
     user_error(
         "model.attention.prior_update: soft_e can be trained only with the command headroom, got training=True in "
         "Python");

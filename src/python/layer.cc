@@ -59,15 +59,14 @@ Layer parse(const std::string& text) {
 }  // namespace
 
 nn::AttentionPlace Layer::place() const {
-  const std::vector<std::int64_t> windows = config::layer_windows(model);
-  if (index < 0 || index >= std::ssize(windows)) {
-    user_error("{}: layer must be in [0, n_layers={}), got {}", kind, windows.size(), index);
+  if (index < 0 || index >= model.n_layers) {
+    user_error("{}: layer must be in [0, n_layers={}), got {}", kind, model.n_layers, index);
   }
   return {.d_model = model.d_model,
           .n_layers = model.n_layers,
           .causal = causal,
           .cross = cross && kind == "attention",
-          .window = causal ? windows[static_cast<std::size_t>(index)] : 0,
+          .window = causal ? model.of_layer(index).attention.window : 0,
           .context_length = model.context_length,
           .memory_length = model.memory_length};
 }
@@ -197,7 +196,7 @@ at::Tensor or_undefined(const std::optional<at::Tensor>& t) {
 }
 
 nn::Attention attention_of(const Layer& layer, const nn::Builder& build) {
-  return nn::Attention(layer.model.attention, layer.place(), build);
+  return nn::Attention(layer.own().attention, layer.place(), build);
 }
 
 std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, const nn::Builder& build,
@@ -216,14 +215,14 @@ std::vector<at::Tensor> run_attention(const Layer& layer, const Inputs& in, cons
 }
 
 std::unique_ptr<nn::Mlp> mlp_of(const Layer& layer, const nn::Builder& build) {
-  return nn::make_mlp(layer.model.mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
+  return nn::make_mlp(layer.own().mlp, {.d_model = layer.model.d_model, .n_layers = layer.model.n_layers}, build);
 }
 
 std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::Builder& build,
                                 const nn::Context& context) {
   check(layer, in, build, context);
   const auto mlp = mlp_of(layer, build);
-  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.model.hidden_dropout(), context))};
+  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.own().hidden_dropout(), context))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {
@@ -237,8 +236,8 @@ std::vector<at::Tensor> run_norm(const Layer& layer, const Inputs& in, const nn:
 }
 
 models::Block block_of(const Layer& layer, const nn::Builder& build) {
-  return layer.cross ? models::Block::with_cross_attention(layer.model, layer.place(), build)
-                     : models::Block(layer.model, layer.place(), build);
+  return layer.cross ? models::Block::with_cross_attention(layer.own(), layer.place(), build)
+                     : models::Block(layer.own(), layer.place(), build);
 }
 
 std::vector<at::Tensor> run_block(const Layer& layer, const Inputs& in, const nn::Builder& build,

@@ -23,6 +23,8 @@ struct Layer {
 
   // Throws UserError if the index is out of range.
   nn::AttentionPlace place() const;
+  // Returns the options of a model whose layers are all like this one.
+  config::ModelOptions own() const { return model.of_layer(index); }
   // Returns the options of a model; for `ends`, with no layers.
   config::ModelOptions built() const;
 };

@@ -1,6 +1,7 @@
 // Layers and models as operators of torch's dispatcher. They are composites of differentiable operators, which makes
 // them differentiable, compilable and exportable.
 #include <torch/library.h>
+#include <algorithm>
 
 #include "context.h"
 #include "engine/models/block.h"
@@ -178,14 +179,8 @@ std::string options_of(const std::string& text) {
 // Whether the layer or model has balance losses.
 bool balances(const std::string& text) {
   const config::ModelOptions& o = layer_of(text).model;
-  for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
-    for (const config::BalanceLoss& loss : losses) {
-      if (loss.coefficient != 0.0) {
-        return true;
-      }
-    }
-  }
-  return false;
+  const std::vector<config::BalanceLoss> losses = o.balance_losses();
+  return std::any_of(losses.begin(), losses.end(), [](const auto& loss) { return loss.coefficient != 0.0; });
 }
 
 // Returns the name, shape and kind of each parameter as JSON, in creation order.
@@ -215,12 +210,13 @@ using Children = std::vector<std::pair<std::string, Layer>>;
 
 // In the order in which a block creates its parameters.
 Children children_of_block(const Layer& block) {
-  const Layer norm{.kind = "norm", .model = block.model}, mlp{.kind = "mlp", .model = block.model};
+  const Layer norm{.kind = "norm", .model = block.model},
+      mlp{.kind = "mlp", .index = block.index, .model = block.model};
   const Layer attention{.kind = "attention", .causal = block.causal, .index = block.index, .model = block.model};
   Children children = {{"norm_1", norm}, {"attention", attention}, {"norm_2", norm}, {"ffn", mlp}};
   if (block.cross) {
-    Layer across{.kind = "attention", .causal = false, .cross = true, .model = block.model};
-    across.model.attention = block.model.attention.across_sequences();
+    Layer across{.kind = "attention", .causal = false, .cross = true, .model = block.own()};
+    across.model.attention = across.model.attention.across_sequences();
     children.emplace_back("norm_cross", norm);
     children.emplace_back("cross", across);
   }

@@ -249,7 +249,11 @@ def test_memory_makes_chunks_one_text():
     torch.testing.assert_close(decoder.read(text), second[:, -1], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True), dict(adaptive_cutoffs=[10, 30])])
+MIXED = dict(layers=[dict(attention=dict(window=3, composition="dynamic", projection="dense"), mlp=dict(kind="dense")),
+                     dict(attention=dict(n_heads=3))])
+
+
+@pytest.mark.parametrize("options", [dict(), dict(tied_embeddings=True), dict(adaptive_cutoffs=[10, 30]), MIXED])
 def test_decoding_equals_the_whole_pass(options):
     model = tiny_model(**options).eval()
     text = tokens(2, 12)
@@ -304,6 +308,16 @@ def test_options_from_recipes_and_files(tmp_path):
     (tmp_path / "my.toml").write_text("[model]\nd_model = 48\n[model.attention]\nn_heads = 3\nd_head = 4\n")
     assert ht.Attention(tmp_path / "my.toml", d_head=6).w_q.shape == (48, 3, 6)
     assert ht.Block(str(tmp_path / "my.toml")).attention.w_q.shape == (48, 3, 4)
+
+
+def test_layers_that_differ():
+    model = tiny_model(**MIXED)
+    text = tokens(2, 12)
+    whole = model(text)
+    assert model.layer0.attention.w_q.shape[1] == 2 and model.layer1.attention.w_q.shape[1] == 3
+    assert not hasattr(model.layer0.ffn, "select") and hasattr(model.layer1.ffn, "select")
+    model.layer1.register_forward_hook(lambda *_: None)  # computes layer by layer
+    torch.testing.assert_close(model(text), whole, atol=1e-5, rtol=1e-4)
 
 
 REFUSALS = {

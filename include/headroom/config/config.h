@@ -107,7 +107,4 @@ std::string help_text(const std::string& name = "");
 // Returns the dotted key that `wrong`, a name without tables, probably means ("lr": train.learning_rate), or "".
 std::string suggest_key(std::string_view wrong);
 
-// Returns the attention window of each layer, from window and window_pattern ("local:global"); 0: unlimited.
-std::vector<std::int64_t> layer_windows(const ModelOptions& model);
-
 }  // namespace headroom::config

@@ -94,10 +94,12 @@ struct Choice {
 // The value of an integer that the config sets to "auto".
 inline constexpr std::int64_t kAutomatic = -1;
 
+struct LayerOptions;  // model_options.h
+
 struct Field {
   std::string key;
   std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::int64_t>*, std::vector<double>*,
-               std::vector<std::string>*, Choice>
+               std::vector<std::string>*, Choice, std::vector<LayerOptions>*>
       slot;
   Interval range;                    // for a number, or for each element of a list of numbers
   std::vector<std::string> choices;  // permitted elements of a list of strings; empty: any string
@@ -190,6 +192,9 @@ class Fields {
     choice.get = [&value] { return std::string(name_of(value)); };
     choice.set = [&value](const std::string& text) { value = value_named<Enum>(text).value_or(value); };
     return add(std::move(key), std::move(choice), std::move(about));
+  }
+  Field& add(std::string key, std::vector<LayerOptions>& value, std::string about) {
+    return push(std::move(key), &value, std::move(about));
   }
   Field& add(std::string key, Choice choice, std::string about) {
     return push(std::move(key), std::move(choice), std::move(about));

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/config/attention_options.h"
@@ -59,6 +62,14 @@ struct MlpOptions {
   std::vector<BalanceLoss> balance_losses() const;
 };
 
+// An entry of model.layers: `repeat` layers in a row, which differ from model.attention and model.mlp in the given
+// keys.
+struct LayerOptions {
+  using Keys = std::map<std::string, std::string, std::less<>>;  // values are TOML: {"window", "256"}
+  std::int64_t repeat = 1;
+  Keys attention, mlp;
+};
+
 struct ModelOptions {
   ModelKind kind = ModelKind::language_model;
   std::int64_t vocabulary_size = 8000;
@@ -92,6 +103,21 @@ struct ModelOptions {
   std::int64_t image_channels = 3;
   AttentionOptions attention;
   MlpOptions mlp;
+  // The pattern of the layers, repeated to the number of layers. Empty: layers differ in their windows at most
+  // (AttentionOptions::window_pattern).
+  std::vector<LayerOptions> layers;
+
+  // Returns the options of a model all of whose layers are like layer `index`: its `attention` and `mlp` are those of
+  // the layer, without a pattern. Throws UserError for an invalid pattern.
+  ModelOptions of_layer(std::int64_t index) const;
+  // Returns the different layers among the first `n` as of_layer() does, each with the number of such layers.
+  std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
+  // Throws UserError "<what>: ..." if model.layers is set; for what treats all layers alike.
+  void require_no_pattern(std::string_view what) const;
+  // Returns the balance losses of a layer with `attention` and `mlp`.
+  std::vector<BalanceLoss> layer_balance_losses() const;
+  // Returns the balance losses of all layers, each name once.
+  std::vector<BalanceLoss> balance_losses() const;
 
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
   std::int64_t vocabulary_of_sources() const {

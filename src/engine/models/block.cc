@@ -116,7 +116,7 @@ Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Build
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
     const nn::AttentionPlace place{
         .d_model = o.d_model, .n_layers = o.n_layers, .causal = false, .context_length = o.context_length};
-    blocks_.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+    blocks_.emplace_back(o.of_layer(layer), place, build.in(fmt::format("layer{}", layer)));
   }
   if (final_norm) {
     norm_f_.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));

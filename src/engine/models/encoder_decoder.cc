@@ -119,14 +119,14 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Paramete
   p.target.emplace(o, matrix, decoder);
   config::ModelOptions layers = o;
   layers.n_layers = o.decoder_layers();
-  for (const std::int64_t window : config::layer_windows(layers)) {
+  for (std::int64_t layer = 0; layer < layers.n_layers; ++layer) {
+    const config::ModelOptions own = layers.of_layer(layer);
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = layers.n_layers,
                                    .causal = true,
-                                   .window = window,
+                                   .window = own.attention.window,
                                    .context_length = o.context_length};
-    p.decoder.push_back(
-        Block::with_cross_attention(layers, place, decoder.in(fmt::format("layer{}", p.decoder.size()))));
+    p.decoder.push_back(Block::with_cross_attention(own, place, decoder.in(fmt::format("layer{}", layer))));
   }
   if (has_final_norm) {
     p.decoder_norm.emplace(o.norm, o.norm_epsilon, o.d_model, decoder.in("norm_f"));

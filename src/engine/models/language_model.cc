@@ -170,15 +170,15 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterS
   auto& p = static_cast<Layers&>(*parts_);
   const nn::Builder build = make_builder(o, p.parameters, source);
   p.embedding.emplace(o, build);
-  const std::vector<std::int64_t> windows = config::layer_windows(o);
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    const config::ModelOptions own = o.of_layer(layer);
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
                                    .causal = true,
-                                   .window = windows[static_cast<std::size_t>(layer)],
+                                   .window = own.attention.window,
                                    .context_length = o.context_length,
                                    .memory_length = o.memory_length};
-    p.blocks.emplace_back(o, place, build.in(fmt::format("layer{}", layer)));
+    p.blocks.emplace_back(own, place, build.in(fmt::format("layer{}", layer)));
   }
   p.norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
   p.head.emplace(o, p.embedding->matrix(), build.in("head"));

@@ -114,11 +114,9 @@ std::unique_ptr<Model> make_model(const config::ModelOptions& options, const nn:
 namespace {
 
 double balance_coefficient(const config::ModelOptions& o, const std::string& kind) {
-  for (const auto& losses : {o.attention.projection->balance_losses(o.attention), o.mlp.balance_losses()}) {
-    for (const config::BalanceLoss& loss : losses) {
-      if (kind == loss.name) {
-        return loss.coefficient;
-      }
+  for (const config::BalanceLoss& loss : o.balance_losses()) {
+    if (kind == loss.name) {
+      return loss.coefficient;
     }
   }
   fail("balance loss {}: has no coefficient", kind);

@@ -188,9 +188,6 @@ void check_kind(const Checker& here, const ModelOptions& m) {
   only_with(!m.paired, m.kind == ModelKind::classifier, "paired", "\"classifier\"");
   only_with(m.image_size == 0, vision, "image_size", kVision);
   only_with(m.patch_size == 0, vision, "patch_size", kVision);
-  const bool causal = m.kind == ModelKind::language_model || m.kind == ModelKind::encoder_decoder;
-  here.require(m.attention.window == 0 || causal, "attention.window",
-               "must be 0 with {}, whose attention is not causal", kind);
   here.require(!m.has_classes() || m.n_classes >= 2, "n_classes", "must be at least 2 with {}, got {}", kind,
                m.n_classes);
   here.require(!m.has_classes() || !m.tied_embeddings, "tied_embeddings",
@@ -206,19 +203,14 @@ void check_kind(const Checker& here, const ModelOptions& m) {
 }
 
 void check_model(const ModelOptions& model, Origin origin) {
-  const Checker here(origin, "model"), mlp(origin, "model.mlp");
+  const Checker here(origin, "model");
   here.require(model.memory_length == 0 || model.memory_length == model.context_length, "memory_length",
                "must be 0 or context_length = {}, got {}", model.context_length, model.memory_length);
   here.require(model.memory_length == 0 || model.kind == ModelKind::language_model, "memory_length",
                "must be 0 with {}: only language models have memory", detail::setting("kind", model.kind));
   check_cutoffs(here, model);
   check_kind(here, model);
-  detail::check_attention(model, origin);
-  mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.top_k <= model.mlp.n_experts, "top_k",
-              "must be at most n_experts = {}, got {}", model.mlp.n_experts, model.mlp.top_k);
-  mlp.require(model.mlp.kind != MlpKind::experts || model.mlp.dropout <= 0.0, "dropout",
-              "must be at most 0 with {}, whose hidden layers have no dropout, got {}",
-              detail::setting("kind", model.mlp.kind), model.mlp.dropout);
+  detail::check_layers(model, origin);
 }
 
 }  // namespace

@@ -20,10 +20,14 @@ struct Origin {
   const GivenKeys* given = nullptr;
 
   std::string_view of(const std::string& key) const {
-    if (given != nullptr && given->contains(key)) {
-      return given->at(key);
+    if (given == nullptr) {
+      return config;
     }
-    return config;
+    auto at = given->find(key);
+    if (at == given->end() && key.starts_with("model.layers.")) {
+      at = given->find("model.layers");
+    }
+    return at == given->end() ? config : std::string_view(at->second);
   }
 };
 
@@ -56,6 +60,7 @@ std::string setting(std::string_view key, Enum value) {
   return fmt::format("{} = \"{}\"", key, name_of(value));
 }
 
-void check_attention(const ModelOptions& model, Origin origin);
+// Checks model.attention, model.mlp and model.layers.
+void check_layers(const ModelOptions& model, Origin origin);
 
 }  // namespace headroom::config::detail

@@ -1,4 +1,6 @@
 #include "headroom/config/model_options.h"
+#include <algorithm>
+
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -75,6 +77,10 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("patch_size", o.patch_size, between(0, 1 << 16),
              "vision: side length of a patch in pixels; each patch is a token");
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: channels of an image");
+  fields.add(
+      "layers", o.layers,
+      "layers that differ from [model.attention] and [model.mlp], a table each: repeat, attention, mlp; the pattern "
+      "is repeated to n_layers");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP after every attention layer");
 }
@@ -86,8 +92,12 @@ std::vector<BalanceLoss> MlpOptions::balance_losses() const {
 
 bool ModelOptions::routes() const {
   constexpr AttentionExtent kOneToken{.queries = 1, .sources = 1};
-  return mlp.kind == MlpKind::experts ||
-         attention.projection->products(attention, d_model, kOneToken).selection.value() > 0;
+  const auto kinds = kinds_of_layers(std::max(n_layers, decoder_layers()));
+  return std::any_of(kinds.begin(), kinds.end(), [&](const auto& layer) {
+    const AttentionOptions& a = layer.first.attention;
+    return layer.first.mlp.kind == MlpKind::experts ||
+           a.projection->products(a, d_model, kOneToken).selection.value() > 0;
+  });
 }
 
 std::int64_t ModelOptions::patches() const {

@@ -3,9 +3,11 @@
 #include <optional>
 #include <string>
 
+#include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "layers.h"
 #include "parse.h"
 #include "toml_value.h"
 
@@ -59,6 +61,33 @@ toml::array bare_list(std::string_view text) {
   return list;
 }
 
+// Returns the value that `text` means: TOML, a list without quotes, or a string.
+toml::table value_of(std::string_view text, bool wants_text) {
+  std::optional<toml::table> table = as_toml(text);
+  if (table && (!wants_text || (*table)["value"].is_string())) {
+    return std::move(*table);
+  }
+  if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
+    return toml::table{{"value", bare_list(text)}};
+  }
+  return toml::table{{"value", std::string(text)}};
+}
+
+constexpr std::string_view kLayers = "model.layers.";
+
+// Sets "model.layers.1.attention.window".
+void set_layer_key(std::vector<LayerOptions>& layers, const std::string& key, std::string_view text,
+                   const std::string& place) {
+  const std::size_t begin = kLayers.size(), dot = std::min(key.find('.', begin), key.size());
+  const auto index = whole_number(std::string_view(key).substr(begin, dot - begin));
+  if (!index || *index >= std::ssize(layers) || dot == key.size()) {
+    user_error("{}{}: must be model.layers.N.KEY, where N is an entry of model.layers, of which there {} {}", place,
+               key, layers.size() == 1 ? "is" : "are", layers.size());
+  }
+  detail::assign_layer_key(layers[static_cast<std::size_t>(*index)], key.substr(dot + 1),
+                           *value_of(text, false).get("value"), place, key.substr(0, dot));
+}
+
 // Returns the end of a value: the next comma outside brackets and quotes, or the end of the text.
 std::size_t value_end(std::string_view text, std::size_t at) {
   int depth = 0;
@@ -91,19 +120,16 @@ std::string set_key(Config& config, std::string_view assignment, std::string_vie
   if (!is_utf8(text)) {
     user_error("{}{}: the value is not valid UTF-8", place, written);
   }
+  std::string key = detail::current_name(written);
+  if (key.starts_with(kLayers)) {
+    set_layer_key(config.model.layers, key, text, place);
+    return key;
+  }
   Fields fields;
   describe(fields, config);
-  std::string key = detail::current_name(written);
   const Field& field = find_field(fields.root(), key, place);
-  const std::optional<toml::table> table = as_toml(text);
-  const bool wants_text = std::holds_alternative<std::string*>(field.slot);
-  if (table && (!wants_text || (*table)["value"].is_string())) {
-    detail::assign(field, *table->get("value"), place, written);
-  } else if (!wants_text && text.starts_with('[') && text.ends_with(']') && text.size() >= 2) {
-    detail::assign(field, bare_list(text), place, written);
-  } else {
-    detail::assign(field, toml::value<std::string>(std::string(text)), place, written);
-  }
+  const toml::table value = value_of(text, std::holds_alternative<std::string*>(field.slot));
+  detail::assign(field, *value.get("value"), place, written);
   GivenKeys given = config.given;
   given[key] = origin;
   detail::resolve_model(config.model, given);

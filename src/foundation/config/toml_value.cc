@@ -10,6 +10,7 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
+#include "layers.h"
 
 namespace headroom::config::detail {
 namespace {
@@ -109,6 +110,7 @@ struct Assigner {
     }
     *slot = std::move(texts);
   }
+  void operator()(std::vector<LayerOptions>* /*slot*/) const { throw Refused(); }  // assign_layers() sets it
   void operator()(const Choice& choice) const {
     const std::string& text = to_text(value);
     if (std::find(choice.names.begin(), choice.names.end(), text) == choice.names.end()) {
@@ -184,6 +186,8 @@ std::string expected(const Field& field) {
           return field.choices.empty()
                      ? std::string("a list of strings")
                      : fmt::format("a list of strings out of \"{}\"", fmt::join(field.choices, "\", \""));
+        } else if constexpr (std::is_same_v<Slot, std::vector<LayerOptions>*>) {
+          return "a list of tables";
         } else {
           return slot.names.size() == 1 ? fmt::format("\"{}\"", slot.names[0])
                                         : fmt::format("one of \"{}\"", fmt::join(slot.names, "\", \""));
@@ -265,7 +269,7 @@ std::string spelled(const Field& field) {
           return in_quotes(slot.get());
         } else if constexpr (std::is_same_v<Slot, std::string*>) {
           return in_quotes(*slot);
-        } else if constexpr (std::is_same_v<Slot, double*>) {
+        } else if constexpr (std::is_same_v<Slot, double*> || std::is_same_v<Slot, std::vector<LayerOptions>*>) {
           return spelled(*slot);
         } else if constexpr (std::is_same_v<Slot, std::vector<std::int64_t>*>) {
           return list_text(*slot, [](std::int64_t number) { return fmt::format("{}", number); });
@@ -291,6 +295,10 @@ std::string shown(const toml::node& value) {
 }
 
 void assign(const Field& field, const toml::node& value, const std::string& prefix, const std::string& dotted) {
+  if (auto* const* const layers = std::get_if<std::vector<LayerOptions>*>(&field.slot)) {
+    assign_layers(**layers, value, prefix, dotted);
+    return;
+  }
   try {
     std::visit(Assigner{field, value}, field.slot);
   } catch (const Refused&) {

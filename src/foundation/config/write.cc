@@ -11,6 +11,7 @@
 #include "base_name.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
+#include "layers.h"
 #include "toml_value.h"
 
 namespace headroom::config {
@@ -46,7 +47,10 @@ void write(const Config& config, const Comment& comment, std::string& text) {
 
 std::string to_toml(const Config& config, bool sources) {
   std::string text;
-  const auto source_of = [&](const std::string& key, const std::string& /*value*/) -> std::optional<std::string> {
+  const auto source_of = [&](const std::string& key, const std::string& value) -> std::optional<std::string> {
+    if (key == "model.layers" && value == "[]") {
+      return std::nullopt;
+    }
     const auto source = config.given.find(key);
     return !sources || source == config.given.end() ? "" : source->second;
   };
@@ -89,8 +93,11 @@ std::vector<std::pair<std::string, std::string>> flatten(const Config& config) {
   fields.root().for_each([&values](const std::string& key, const Field& field) {
     values.emplace_back(key, std::visit(
                                  [](const auto& slot) -> std::string {
-                                   if constexpr (std::is_same_v<std::decay_t<decltype(slot)>, Choice>) {
+                                   using Slot = std::decay_t<decltype(slot)>;
+                                   if constexpr (std::is_same_v<Slot, Choice>) {
                                      return slot.get();
+                                   } else if constexpr (std::is_same_v<Slot, std::vector<LayerOptions>*>) {
+                                     return detail::spelled(*slot);
                                    } else {
                                      return fmt::format("{}", *slot);
                                    }

@@ -378,6 +378,7 @@ Advice Adviser::advise() {
 
 Advice advise(const AdviseRequest& request) {
   config::Config asked = config::load_config(request.config, request.overrides);
+  asked.model.require_no_pattern("advise");
   const tasks::Task& task = tasks::task_for(asked, "advise");
   const auto& figures = task.figures();
   if (std::none_of(figures.begin(), figures.end(), [](const auto& kind) { return kind.name == "bits_per_byte"; })) {

@@ -131,6 +131,7 @@ std::vector<std::string> names_of_all() {
 // Returns the requested analyses in the order of the page; if none is requested, all that are useful for the model.
 std::vector<const AnalysisKind*> select_analyses(const AnalyseRequest& request, const config::ModelOptions& o,
                                                  const std::string& model) {
+  o.require_no_pattern(model);
   std::vector<const AnalysisKind*> all;
   for (const std::string& name : request.what) {
     const auto found = analysis_kinds().find(name);

@@ -32,6 +32,8 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
     user_error("convert: {}: model.kind is {}; expected a language_model or masked_language_model", request.source,
                config::name_of(model.kind));
   }
+  model.require_no_pattern("convert: " + request.source);
+  request.target.model.require_no_pattern("convert: " + request.to);
   if (a.projection != "dense" || a.score != "dot" || a.composition != "none" || a.gate_output != "none") {
     user_error(
         "convert: {}: its attention has projection {}, score {}, composition {} and gate_output {}; expected a dense "
@@ -141,7 +143,7 @@ nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t laye
           .n_layers = model.n_layers,
           .causal = model.kind == config::ModelKind::language_model,
           .cross = false,
-          .window = config::layer_windows(model)[static_cast<std::size_t>(layer)],
+          .window = model.of_layer(layer).attention.window,
           .context_length = model.context_length,
           .memory_length = model.memory_length};
 }

@@ -198,6 +198,8 @@ void set_field(const config::Field& field, const Json& value) {
             refuse_value(field.key, value);
           }
           slot.set(name);
+        } else if constexpr (std::is_same_v<Slot, std::vector<config::LayerOptions>*>) {
+          refuse_value(field.key, value);
         } else {
           *slot = value.get<std::remove_pointer_t<Slot>>();
         }

@@ -137,7 +137,7 @@ class Inspector {
                                              .parameters = model_.parameters(),
                                              .scope = scope,
                                              .causal = causal(),
-                                             .window = windows_[static_cast<std::size_t>(layer)]});
+                                             .window = options_.of_layer(layer).attention.window});
     const bool composed = a.post.has_value();
     const std::int64_t heads = a.weights.size(0), n_maps = heads * (composed ? 2 : 1);
     n_heads_ = heads;
@@ -160,7 +160,7 @@ class Inspector {
     pack(fmt::format("contributions.{}", layer), packed.bytes);
     layers_.push_back(packed.about);
     layers_.back().update({{"composed", composed},
-                           {"window", windows_[static_cast<std::size_t>(layer)]},
+                           {"window", options_.of_layer(layer).attention.window},
                            {"choices", pack_routing(layer, values)}});
     if (progress_) {
       progress_->update(layer + 1);
@@ -272,7 +272,6 @@ class Inspector {
   const config::ModelOptions& options_;
   at::Tensor ids_;
   InspectLimits limits_;
-  std::vector<std::int64_t> windows_ = config::layer_windows(options_);
   Predictions predictions_;
   Inspection result_;
   Json layers_ = Json::array();
@@ -288,6 +287,7 @@ void require_inspectable(const config::ModelOptions& options) {
   if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
     user_error("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
   }
+  options.require_no_pattern("inspect");
   if (options.kind == config::ModelKind::classifier && options.paired) {
     user_error("inspect: model.paired: must be false, the page shows single texts; use `headroom analyse` for pairs");
   }

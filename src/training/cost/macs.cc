@@ -47,7 +47,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
       positions += layers * products.positions;
       noise += layers * products.noise;
     }
-    mlp += layers * stack.tokens * mlp_parts(model.mlp, d).macs;
+    mlp += layers * stack.tokens * mlp_parts(stack.mlp, d).macs;
   }
   const Exact head = outer_macs(model);
   const Exact step = ((attention + noise + mlp + trained_head_macs(model, head)) * batch + positions) * 3;
@@ -70,12 +70,17 @@ std::optional<double> training_flops(const config::Config& config) {
 }
 
 PaperCost paper_cost(const ModelOptions& model) {
-  const AttentionOptions& a = model.attention;
   const Exact tokens = tokens_of(model);
   const PaperSizes sizes{.t = tokens, .s = tokens + model.memory_length, .d = model.d_model};
-  const PaperTerms terms = a.projection->paper(a, sizes) + a.score->paper(a, sizes) + a.composition->paper(a, sizes) +
-                           a.position->paper(a, sizes) + paper_output_gate(a, sizes);
-  return {.attention_macs = terms.macs.value(), .attention_memory = terms.memory.value()};
+  PaperTerms sum;  // of all layers
+  for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
+    const AttentionOptions& a = layer.attention;
+    const PaperTerms terms = a.projection->paper(a, sizes) + a.score->paper(a, sizes) + a.composition->paper(a, sizes) +
+                             a.position->paper(a, sizes) + paper_output_gate(a, sizes);
+    sum.macs += terms.macs * count;
+    sum.memory += terms.memory * count;
+  }
+  return {.attention_macs = sum.macs.value() / model.n_layers, .attention_memory = sum.memory.value() / model.n_layers};
 }
 
 }  // namespace headroom::cost

@@ -23,7 +23,7 @@ struct Saved {
 // Elements saved per block and sequence.
 Saved block_elements(const ModelOptions& model, const Stack& stack) {
   const Exact d = model.d_model, norms = stack.norms * stack.tokens * d;
-  Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_parts(model.mlp, d).saved};
+  Saved saved{.wide = norms, .in_products = norms + stack.tokens * mlp_parts(stack.mlp, d).saved};
   for (std::size_t i = 0; i < stack.spans.size(); ++i) {
     const AttentionOptions& a = stack.attentions[i];
     const AttentionExtent& span = stack.spans[i];
@@ -99,14 +99,12 @@ std::int64_t decoding_cache_elements(const ModelOptions& model) {
   if (model.kind != ModelKind::language_model && !translates) {
     return 0;
   }
-  const AttentionOptions& a = model.attention;
   const std::int64_t tokens = (Exact(model.context_length) + model.memory_length).value();
-  ModelOptions layers = model;
-  layers.n_layers = translates ? model.decoder_layers() : model.n_layers;
   Exact n = 0;
-  for (const std::int64_t window : layer_windows(layers)) {
-    n += cached_elements(a, window > 0 ? std::min(window, tokens) : tokens, model.memory_length > 0);
-    n += translates ? cached_elements(a, model.context_length, false) : 0;
+  for (const auto& [layer, count] : model.kinds_of_layers(translates ? model.decoder_layers() : model.n_layers)) {
+    const AttentionOptions& a = layer.attention;
+    n += cached_elements(a, a.window > 0 ? std::min(a.window, tokens) : tokens, model.memory_length > 0) * count;
+    n += translates ? cached_elements(a, model.context_length, false) * count : 0;
   }
   return n.value();
 }

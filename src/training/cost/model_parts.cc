@@ -13,19 +13,25 @@ Exact patch_elements(const ModelOptions& model) {
 }
 
 std::vector<Stack> stacks_of(const ModelOptions& model) {
-  const AttentionOptions& a = model.attention;
   const Exact t = tokens_of(model);
   const bool decodes = model.kind == ModelKind::language_model;
   const AttentionExtent own{.queries = t, .sources = t + model.memory_length, .causal = decodes, .self = true};
-  std::vector<Stack> stacks = {{.layers = model.n_layers, .tokens = t, .spans = {own}, .attentions = {a}, .norms = 2}};
+  std::vector<Stack> stacks;
+  for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
+    stacks.push_back(
+        {.layers = count, .tokens = t, .spans = {own}, .attentions = {layer.attention}, .mlp = layer.mlp, .norms = 2});
+  }
   if (model.kind == ModelKind::encoder_decoder) {
     const AttentionExtent past{.queries = t, .sources = t, .causal = true, .self = true};
     const AttentionExtent other{.queries = t, .sources = t, .causal = false, .self = false};
-    stacks.push_back({.layers = model.decoder_layers(),
-                      .tokens = t,
-                      .spans = {past, other},
-                      .attentions = {a, a.across_sequences()},
-                      .norms = 3});
+    for (const auto& [layer, count] : model.kinds_of_layers(model.decoder_layers())) {
+      stacks.push_back({.layers = count,
+                        .tokens = t,
+                        .spans = {past, other},
+                        .attentions = {layer.attention, layer.attention.across_sequences()},
+                        .mlp = layer.mlp,
+                        .norms = 3});
+    }
   }
   return stacks;
 }

@@ -9,16 +9,17 @@
 
 namespace headroom::cost {
 
-// A sequence of identical blocks.
+// Identical blocks of one stack, wherever they are in it.
 struct Stack {
   Exact layers = 0;
   Exact tokens = 0;                            // tokens per sequence that a layer reads
   std::vector<config::AttentionExtent> spans;  // one per attention layer of a block
   std::vector<config::AttentionOptions> attentions;
+  config::MlpOptions mlp;
   Exact norms = 0;  // per block
 };
 
-// Returns the stacks of the model: encoder, decoder, or both.
+// Returns the kinds of blocks of the model: of its encoder, its decoder, or both.
 std::vector<Stack> stacks_of(const config::ModelOptions& model);
 
 // Returns the number of norms outside the blocks.

@@ -47,15 +47,17 @@ struct Group {
 std::vector<Group> groups_of(const ModelOptions& model) {
   const Exact d = model.d_model;
   const Sizes norm(model.norm == Norm::layer ? 2 : 1, d);
-  const MlpParts mlp = mlp_parts(model.mlp, d);
   std::vector<Group> groups = {
       {.times = 1, .sizes = embedding_tensors(model, d)},
       {.times = 1, .sizes = model.has_classes() ? class_head(model) : vocabulary_head(model, d)},
       {.times = outer_norms(model), .sizes = norm}};
   const bool learns_positions = model.attention.position->added_vectors() == AddedVectors::learned;
+  if (learns_positions) {
+    groups.push_back({.times = model.kind == ModelKind::encoder_decoder ? 2 : 1, .sizes = {d * tokens_of(model)}});
+  }
   for (const Stack& stack : stacks_of(model)) {
-    groups.push_back({.times = learns_positions ? 1 : 0, .sizes = {d * stack.tokens}});
     groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
+    const MlpParts mlp = mlp_parts(stack.mlp, d);
     groups.push_back({.times = stack.layers, .sizes = mlp.matrices, .hidden = true});
     groups.push_back({.times = stack.layers, .sizes = mlp.others});
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {

@@ -150,7 +150,7 @@ TEST(Decoding, GoingBackIsNotHavingRead) {
         EXPECT_TRUE(each[2].equal(model.decode({&row, 1}, {})[0])) << name << ", back from " << read << " at " << at;
       }
     }
-    EXPECT_EQ(went_back > 0, options.attention.score != "linear" || options.memory_length > 0) << name;
+    EXPECT_EQ(went_back > 0, options.of_layer(0).attention.score != "linear" || options.memory_length > 0) << name;
   }
 }
 

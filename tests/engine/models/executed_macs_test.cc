@@ -101,6 +101,14 @@ TEST(ExecutedMacs, OfOutputGates) {
   }
 }
 
+TEST(ExecutedMacs, OfLayersThatDiffer) {
+  const auto models = testing::two_layer_models();
+  EXPECT_GT(models.size(), 300U);
+  for (const auto& [name, m] : models) {
+    EXPECT_EQ(executed(m), claimed(m)) << name;
+  }
+}
+
 TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {
   config::ModelOptions m = testing::small_model();
   m.context_length = 150;  // more than two chunks of linear attention

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/ops/gradients.h"
@@ -20,7 +21,11 @@ using testing::language_models;
 using testing::relative_error;
 
 bool has_balance_loss(const ModelOptions& o) {
-  return o.mlp.kind == config::MlpKind::experts || o.attention.projection == "routed_heads";
+  const auto kinds = o.kinds_of_layers(o.n_layers);
+  return std::any_of(kinds.begin(), kinds.end(), [](const auto& kind) {
+    const ModelOptions& layer = kind.first;
+    return layer.mlp.kind == config::MlpKind::experts || layer.attention.projection == "routed_heads";
+  });
 }
 
 at::Tensor random_tokens(std::int64_t batch, std::int64_t n, std::int64_t vocabulary) {

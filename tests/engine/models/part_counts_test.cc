@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/nn/combinations.h"
+#include "engine/ops/gradients.h"
 #include "headroom/models/language_model.h"
 #include "one_thread.h"
 #include "small_models.h"
@@ -13,8 +14,7 @@ namespace part_counts_test {
 
 using testing::Choice;
 
-void expect_counts(config::ModelOptions m, const std::string& name) {
-  m.n_layers = 1;
+void expect_counts(const config::ModelOptions& m, const std::string& name) {
   const at::NoGradGuard no_grad;
   const LanguageModel model(m, 1, at::kFloat);
   std::int64_t hidden = 0;
@@ -43,6 +43,7 @@ int count_all(const std::vector<std::vector<Choice>>& axes) {
         m.attention.bias = bias;
         if (testing::refusal(m).empty()) {
           ++legal;
+          m.n_layers = 1;
           expect_counts(m, name + (bias ? " / bias" : ""));
         }
       }
@@ -64,6 +65,24 @@ TEST(PartCounts, AreThoseOfBuiltModels) {
 
 TEST(PartCounts, WithOutputGates) {
   EXPECT_GE(count_all({testing::gated_projections(), testing::masks()}), 6);
+}
+
+TEST(PartCounts, OfLayersThatDiffer) {
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, m] : testing::two_layer_models()) {
+    expect_counts(m, name);
+    const LanguageModel model(m, 1, at::kDouble);
+    at::manual_seed(1);
+    const at::Tensor tokens = at::randint(m.vocabulary_size, {1, m.context_length}, at::kLong);
+    std::vector<DecodeState> states = {model.start_decoding()};
+    testing::decode(model, tokens.narrow(1, 0, 2), states);
+    at::Tensor last;
+    for (std::int64_t i = 2; i < m.context_length; ++i) {
+      last = testing::decode(model, tokens.narrow(1, i, 1), states);
+    }
+    Memory memory;
+    EXPECT_LE(testing::relative_error(last[0], model.logits(tokens, memory, {})[0][-1]), 1e-10) << name;
+  }
 }
 
 }  // namespace part_counts_test

@@ -109,6 +109,22 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.of<config::DotOptions>().sink = true;
   o.memory_length = 8;
   all.emplace_back("gated switchhead xl with a sink", o);
+  o = three_experts();
+  o.n_layers = 3;
+  o.layers = {{.repeat = 1, .attention = {{"window", "3"}, {"composition", "\"dynamic\""}}, .mlp = {}},
+              {.repeat = 1,
+               .attention = {{"projection", "\"experts\""}, {"n_heads", "3"}},
+               .mlp = {{"kind", "\"experts\""}, {"d_hidden", "5"}}}};
+  all.emplace_back("composed windows and switchall", o);
+  o.layers = {{.repeat = 2, .attention = {{"score", "\"linear\""}, {"keys", "\"single\""}}, .mlp = {}},
+              {.repeat = 1,
+               .attention = {{"projection", "\"latent\""}, {"kv_rank", "5"}, {"position", "\"none\""}},
+               .mlp = {}}};
+  all.emplace_back("linear and latent", o);
+  o.memory_length = 8;
+  o.layers = {{.repeat = 1, .attention = {{"position", "\"relative\""}}, .mlp = {{"kind", "\"gated\""}}},
+              {.repeat = 1, .attention = {{"projection", "\"routed_heads\""}, {"n_experts", "5"}}, .mlp = {}}};
+  all.emplace_back("xl and moa", o);
   return all;
 }
 

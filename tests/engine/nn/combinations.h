@@ -1,8 +1,10 @@
 // Every combination of the parts of an attention layer, small enough to check each.
 #pragma once
 
+#include <cctype>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/config/attention/composition_options.h"
@@ -109,6 +111,43 @@ inline std::string refusal(const config::ModelOptions& model) {
     return sentence.substr(sentence.find("model."));
   }
   return {};
+}
+
+// The attention options that a choice changes, as an entry of model.layers.
+inline config::LayerOptions entry_of(const Choice& choice) {
+  config::Config before, after;
+  before.model = after.model = small_model();
+  choice.set(after.model);
+  const auto was = config::flatten(before), is = config::flatten(after);
+  config::LayerOptions entry;
+  for (std::size_t i = 0; i < is.size(); ++i) {
+    constexpr std::string_view kTable = "model.attention.";
+    const std::string& value = is[i].second;
+    if (value != was[i].second && is[i].first.starts_with(kTable)) {
+      const bool word = std::isalpha(value.front()) != 0 && value != "true" && value != "false";
+      entry.attention[is[i].first.substr(kTable.size())] = word ? '"' + value + '"' : value;
+    }
+  }
+  return entry;
+}
+
+// Models of two layers, for all legal pairs of settings of single parts.
+inline std::vector<std::pair<std::string, config::ModelOptions>> two_layer_models() {
+  std::vector<Choice> choices;
+  for (const auto& axis : {projections(), scores(), compositions(), positions(), output_gates()}) {
+    choices.insert(choices.end(), axis.begin(), axis.end());
+  }
+  std::vector<std::pair<std::string, config::ModelOptions>> all;
+  for (const Choice& first : choices) {
+    for (const Choice& second : choices) {
+      config::ModelOptions m = small_model();
+      m.layers = {entry_of(first), entry_of(second)};
+      if (refusal(m).empty()) {
+        all.emplace_back(first.name + " + " + second.name, m);
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace headroom::testing

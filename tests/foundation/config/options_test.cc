@@ -107,13 +107,21 @@ TEST(AttentionOptionsTest, NoDistancesAcrossSequences) {
   EXPECT_EQ(options.across_sequences().position, "learned");
 }
 
-TEST(LayerWindows, FollowThePattern) {
+std::vector<std::int64_t> windows_of(const ModelOptions& model) {
+  std::vector<std::int64_t> windows;
+  for (std::int64_t layer = 0; layer < model.n_layers; ++layer) {
+    windows.push_back(model.of_layer(layer).attention.window);
+  }
+  return windows;
+}
+
+TEST(Layers, FollowTheWindowPattern) {
   const auto windows = [](const char* pattern, std::int64_t n_layers) {
     ModelOptions model;
     model.n_layers = n_layers;
     model.attention.window = 256;
     model.attention.window_pattern = pattern;
-    return layer_windows(model);
+    return windows_of(model);
   };
   using Windows = std::vector<std::int64_t>;
   EXPECT_EQ(windows("1:0", 3), (Windows{256, 256, 256}));
@@ -122,9 +130,30 @@ TEST(LayerWindows, FollowThePattern) {
   EXPECT_EQ(windows("3:1", 8), (Windows{256, 0, 256, 256, 256, 0, 256, 256}));
   EXPECT_EQ(windows("7:1", 10), (Windows{256, 0, 256, 256, 256, 256, 256, 256, 256, 0}));
   EXPECT_EQ(windows("2:2", 5), (Windows{256, 0, 0, 256, 256}));
-  EXPECT_EQ(layer_windows(ModelOptions()), Windows(4, 0));
+  EXPECT_EQ(windows_of(ModelOptions()), Windows(4, 0));
   EXPECT_EQ(complaint_of([&] { windows("x", 1); }),
             "model.attention.window_pattern: must be local:global such as 1:1 or 3:1, got \"x\"");
+}
+
+TEST(Layers, DifferInTheKeysOfTheirEntry) {
+  ModelOptions model;
+  model.n_layers = 7;
+  model.attention.window = 9;
+  model.layers = {{.repeat = 2, .attention = {{"window", "256"}}, .mlp = {}},
+                  {.repeat = 1, .attention = {{"projection", "\"experts\""}}, .mlp = {{"kind", "\"experts\""}}},
+                  {.repeat = 1, .attention = {{"window", "256"}}, .mlp = {}}};
+  EXPECT_EQ(windows_of(model), (std::vector<std::int64_t>{256, 256, 9, 256, 256, 256, 9}));
+  EXPECT_EQ(model.of_layer(2).attention.projection, "experts");
+  EXPECT_EQ(model.of_layer(2).mlp.kind, MlpKind::experts);
+  EXPECT_EQ(model.of_layer(3).attention.projection, "dense");
+  EXPECT_TRUE(model.of_layer(2).layers.empty());
+  const auto kinds = model.kinds_of_layers(7);
+  ASSERT_EQ(kinds.size(), 2U);  // the first and the last entry are alike
+  EXPECT_EQ(kinds[0].second, 5);
+  EXPECT_EQ(kinds[1].second, 2);
+  EXPECT_TRUE(model.routes());
+  EXPECT_EQ(model.balance_losses().size(), 1U);
+  EXPECT_EQ(complaint_of([&] { model.require_no_pattern("x"); }).substr(0, 16), "x: model.layers:");
 }
 
 }  // namespace options_test

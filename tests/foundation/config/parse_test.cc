@@ -138,6 +138,82 @@ TEST(ParseConfig, WrongTypesAndRanges) {
   }
 }
 
+constexpr std::string_view kPattern = R"(
+[model]
+n_layers = 8
+[model.attention]
+n_experts = 4
+[[model.layers]]
+repeat = 3
+attention = { window = 256 }
+[[model.layers]]
+attention = { projection = "experts", experts = ["v", "o"], top_k = 3 }
+mlp = { kind = "experts" }
+)";
+
+TEST(ParseConfig, LayersThatDiffer) {
+  Config config = parse_config(kPattern, "x");
+  check(config, "x");
+  EXPECT_EQ(config.model.of_layer(6).attention.window, 256);
+  EXPECT_EQ(config.model.of_layer(7).attention.of<RoutingOptions>().top_k, 3);
+  const std::string text = to_toml(config);
+  EXPECT_NE(text.find("\nlayers = [{repeat = 3, attention = {window = 256}}, {attention = {experts = [\"v\", \"o\"], "
+                      "projection = \"experts\", top_k = 3}, mlp = {kind = \"experts\"}}]\n"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(to_toml(parse_config(text, "again")), text);
+  EXPECT_EQ(to_toml(Config()).find("layers = ["), std::string::npos);
+  set_key(config, "model.layers.0.attention.window=128");
+  set_key(config, "model.layers.1.repeat=5");
+  set_key(config, "model.layers.1.mlp={kind=\"gated\"}");
+  EXPECT_EQ(config.model.of_layer(2).attention.window, 128);
+  EXPECT_EQ(config.model.of_layer(7).mlp.kind, MlpKind::gated);
+  EXPECT_EQ(unused_keys(config).size(), 0U);
+  set_key(config, "model.layers=[]");
+  EXPECT_EQ(config.model.of_layer(0).attention.window, 0);
+}
+
+TEST(ParseConfig, MistakesInLayersNameTheLayer) {
+  const auto wrong = [](std::string_view assignment) {
+    return complaint_of([&] {
+      Config config = parse_config(kPattern, "x");
+      set_key(config, assignment);
+      check(config, "x");
+    });
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"model.layers=3", "--set: model.layers: must be a list of tables, got 3"},
+      {"model.layers=[3]", "--set: model.layers.0: must be a table, got 3"},
+      {"model.layers=[{attention=3}]", "--set: model.layers.0.attention: must be a table, got 3"},
+      {"model.layers=[{atention={}}]", "--set: model.layers.0.atention: unknown key; must be repeat, attention or mlp"},
+      {"model.layers=[{attention={n_head=2}}]",
+       "--set: model.layers.0.attention.n_head: unknown key, did you mean n_heads?"},
+      {"model.layers.1.attention.window=-1",
+       "--set: model.layers.1.attention.window: must be an integer from 0 to 1073741824, got -1"},
+      {"model.layers.2.repeat=2",
+       "--set: model.layers.2.repeat: must be model.layers.N.KEY, where N is an entry of model.layers, of which there "
+       "are "
+       "2"},
+      {"model.layers.0.repeat=0", "--set: model.layers.0.repeat: must be an integer from 1 to 65536, got 0"},
+      {"model.layers.0.repeat=8",
+       "x: model.layers: the pattern must have at most 8 layers, as many as the model, got 9"},
+      {"model.layers.1.attention.top_k=5", "x: model.layers.1.attention.top_k: must be at most n_experts = 4, got 5"},
+      {"model.layers.0.attention.position=learned",
+       "x: model.layers.0.attention.position: must be \"rope\" as in model.attention, or both must add no vectors to "
+       "the "
+       "embeddings, got \"learned\""},
+      {"model.layers.0.attention.sink=true", "no error"},
+      {"model.layers.0.attention.kv_rank=3",
+       "x: model.layers.0.attention.kv_rank: needs projection = \"latent\", not \"dense\""},
+      {"model.layers.0.attention.window_pattern=1:1",
+       "--set: model.layers.0.attention.window_pattern: must not be set for some of the layers; set window"},
+      {"model.attention.window_pattern=1:1",
+       "x: model.attention.window_pattern: must not be set with model.layers, whose entries set window"}};
+  for (const auto& [assignment, expected] : cases) {
+    EXPECT_EQ(wrong(assignment), expected) << assignment;
+  }
+}
+
 TEST(ParseConfig, LongValuesAreShortened) {
   const std::string text = complaint("model.norm = \"" + std::string(5000, 'x') + "\"");
   EXPECT_TRUE(text.ends_with("xxx..."));

@@ -90,6 +90,13 @@ struct Randomiser {
       x = field.choices.empty() ? text() : field.choices[random.below(field.choices.size())];
     }
   }
+  void operator()(std::vector<LayerOptions>* slot) const {
+    slot->assign(random.below(3), {});
+    for (LayerOptions& layer : *slot) {
+      layer.repeat = static_cast<std::int64_t>(1 + random.below(9));
+      layer.attention["dropout"] = fmt::format("0.{}", 1 + random.below(9));
+    }
+  }
   void operator()(const Choice& choice) const { choice.set(choice.names[random.below(choice.names.size())]); }
 };
 

@@ -39,6 +39,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {o.head_bias, "head_bias"},
                    {o.scaled_embeddings, "scaled_embeddings"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
+                   {!o.layers.empty(), "layers"},
                    {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
                    {a.projection != plain.projection, "attention.projection"},
                    {a.score != plain.score, "attention.score"},

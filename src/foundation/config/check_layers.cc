@@ -1,0 +1,199 @@
+// Checks attention layers and MLPs, and finds keys that have no effect with the selected parts.
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "checker.h"
+#include "headroom/config/attention_part.h"
+#include "layers.h"
+#include "parse.h"
+#include "toml_value.h"
+
+namespace headroom::config {
+namespace {
+
+using detail::Checker;
+
+// A key with a non-default value that has no effect with the current choices.
+struct UnusedKey {
+  std::string table, key, value;       // "model.attention.", "n_experts", "8"
+  std::string choice, chosen, needed;  // the key that decides, its value, and the values that give the key an effect
+  bool refuse;                         // Field::refuse_unused
+};
+
+std::string list_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + detail::in_quotes(names[i]);
+  }
+  return text;
+}
+
+// `defaults` describes another object of the same type with its default values.
+void add_unused(const std::string& path, const Table& table, const Table& defaults, std::vector<UnusedKey>& unused) {
+  for (std::size_t i = 0; i < table.fields.size(); ++i) {
+    const Field& field = table.fields[i];
+    if (field.readers.empty()) {
+      continue;
+    }
+    const std::string value = detail::spelled(field), chosen = std::get<Choice>(table.find(field.choice)->slot).get();
+    const bool read = std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
+    if (!read && value != detail::spelled(defaults.fields[i])) {
+      unused.push_back({path, field.key, value, field.choice, chosen, list_of(field.readers), field.refuse_unused});
+    }
+  }
+  for (std::size_t i = 0; i < table.tables.size(); ++i) {
+    add_unused(path + table.tables[i].key + ".", table.tables[i], defaults.tables[i], unused);
+  }
+}
+
+std::vector<UnusedKey> unused_by_one(ModelOptions model) {
+  ModelOptions usual;
+  Fields fields, defaults;
+  describe(fields, model);
+  describe(defaults, usual);
+  std::vector<UnusedKey> unused;
+  add_unused("model.", fields.root(), defaults.root(), unused);
+  return unused;
+}
+
+// Returns the keys of model.attention and model.mlp that no layer reads, and those of each entry of model.layers that
+// its layers do not read.
+std::vector<UnusedKey> unused_in(const ModelOptions& model) {
+  if (model.layers.empty()) {
+    return unused_by_one(model);
+  }
+  std::vector<UnusedKey> all;
+  std::map<std::string, std::size_t> inherited;  // the number of entries that inherit the key and do not read it
+  for (std::size_t entry = 0; entry < model.layers.size(); ++entry) {
+    for (UnusedKey& key : unused_by_one(detail::of_entry(model, entry))) {
+      const LayerOptions& layer = model.layers[entry];
+      if ((key.table == "model.mlp." ? layer.mlp : layer.attention).contains(key.key)) {
+        key.table.replace(0, std::string_view("model").size(), detail::entry_name(entry));
+        all.push_back(std::move(key));
+      } else if (++inherited[key.table + key.key] == model.layers.size()) {
+        all.push_back(std::move(key));
+      }
+    }
+  }
+  return all;
+}
+
+// Returns whether a value set at `place` is meant for the current choice. A value from a base file that made another
+// choice is not.
+bool is_meant(const GivenKeys& given, std::string_view place, const UnusedKey& unused) {
+  const auto file_of = [](std::string_view at) { return at.substr(0, at.rfind(':')); };  // strips the line number
+  const auto chosen = given.find(unused.table + unused.choice);
+  return chosen == given.end() || detail::is_option(place) || file_of(chosen->second) == file_of(place);
+}
+
+void check_scores(const Checker& check, const ModelOptions& model) {
+  const AttentionOptions& a = model.attention;
+  const bool causal = model.kind == ModelKind::language_model || model.kind == ModelKind::encoder_decoder;
+  check.require(a.window == 0 || causal, "window", "must be 0 with {}, whose attention is not causal",
+                detail::setting("kind", model.kind));
+  check.require(a.window == 0 || a.score->has_scores(), "window", "must be 0 with {}, which sums over all keys",
+                detail::setting("score", a.score));
+  check.require(a.dropout == 0.0 || a.score->has_scores(), "dropout",
+                "must be 0 with {}, which has no attention weights", detail::setting("score", a.score));
+  check.require(detail::is_window_pattern(a.window_pattern), "window_pattern",
+                "must be local:global layers such as \"1:0\", \"1:1\" or \"3:1\", got \"{}\"", a.window_pattern);
+  check.require(a.window > 0 || a.window_pattern == AttentionOptions().window_pattern, "window",
+                "must be above 0 for the local layers of window_pattern = \"{}\"", a.window_pattern);
+}
+
+void check_parts(const ModelOptions& model, const std::string& name, detail::Origin origin) {
+  const std::string table = name + ".attention";
+  const Checker check(origin, table);
+  const AttentionOptions& a = model.attention;
+  a.projection->check(check, model);
+  a.score->check(check, model);
+  a.composition->check(check, model);
+  a.position->check(check, model);
+  a.gate_output->check(check, model);
+}
+
+void check_unused(const ModelOptions& model, detail::Origin origin) {
+  for (const UnusedKey& unused : unused_in(model)) {
+    const std::string_view table = std::string_view(unused.table).substr(0, unused.table.size() - 1);
+    Checker(origin, table)
+        .require(!unused.refuse, unused.key, "needs {} = {}, not \"{}\"", unused.choice, unused.needed, unused.chosen);
+  }
+}
+
+void check_rest(const ModelOptions& model, const std::string& name, detail::Origin origin) {
+  const std::string of_attention = name + ".attention", of_mlp = name + ".mlp";
+  check_scores(Checker(origin, of_attention), model);
+  const Checker mlp(origin, of_mlp);
+  const bool experts = model.mlp.kind == MlpKind::experts;
+  mlp.require(!experts || model.mlp.top_k <= model.mlp.n_experts, "top_k", "must be at most n_experts = {}, got {}",
+              model.mlp.n_experts, model.mlp.top_k);
+  mlp.require(!experts || model.mlp.dropout <= 0.0, "dropout",
+              "must be at most 0 with {}, whose hidden layers have no dropout, got {}",
+              detail::setting("kind", model.mlp.kind), model.mlp.dropout);
+}
+
+// Checks what a layer must have in common with model.attention and the other layers.
+void check_together(const ModelOptions& model, const std::vector<BalanceLoss>& losses, const ModelOptions& layer,
+                    const std::string& name, detail::Origin origin) {
+  const std::string of_attention = name + ".attention";
+  const Checker check(origin, of_attention);
+  const auto added = [](const ModelOptions& m) { return m.attention.position->added_vectors(); };
+  check.require(added(layer) == added(model), "position",
+                "must be \"{}\" as in model.attention, or both must add no vectors to the embeddings, got \"{}\"",
+                name_of(model.attention.position), name_of(layer.attention.position));
+  for (const BalanceLoss& loss : layer.layer_balance_losses()) {
+    for (const BalanceLoss& other : losses) {
+      check.require(loss.name != other.name || loss.coefficient == other.coefficient, "projection",
+                    "has the balance loss \"{}\" with another coefficient than other layers, {} instead of {}",
+                    loss.name, loss.coefficient, other.coefficient);
+    }
+  }
+}
+
+}  // namespace
+
+namespace detail {
+
+void check_layers(const ModelOptions& model, Origin origin) {
+  if (model.layers.empty()) {
+    check_parts(model, "model", origin);
+    check_unused(model, origin);
+    check_rest(model, "model", origin);
+    return;
+  }
+  const Checker here(origin, "model"), attention(origin, "model.attention");
+  const std::int64_t period = period_of(model.layers), least = std::min(model.n_layers, model.decoder_layers());
+  here.require(period <= least, "layers", "the pattern must have at most {} layers, as many as the model, got {}",
+               least, period);
+  attention.require(model.attention.window_pattern == AttentionOptions().window_pattern, "window_pattern",
+                    "must not be set with model.layers, whose entries set window");
+  const std::vector<BalanceLoss> losses = model.balance_losses();
+  for (std::size_t entry = 0; entry < model.layers.size(); ++entry) {
+    const ModelOptions layer = of_entry(model, entry);
+    check_parts(layer, entry_name(entry), origin);
+    check_rest(layer, entry_name(entry), origin);
+    check_together(model, losses, layer, entry_name(entry), origin);
+  }
+  check_unused(model, origin);
+}
+
+}  // namespace detail
+
+std::vector<std::string> unused_keys(const Config& config) {
+  std::vector<std::string> warnings;
+  for (const UnusedKey& unused : unused_in(config.model)) {
+    auto given = config.given.find(unused.table + unused.key);
+    if (given == config.given.end() && unused.table.starts_with("model.layers.")) {
+      given = config.given.find("model.layers");
+    }
+    if (given != config.given.end() && is_meant(config.given, given->second, unused)) {
+      warnings.push_back(fmt::format("{}: {} = {} has no effect with {} = \"{}\", only with {}", given->second,
+                                     unused.table + unused.key, unused.value, unused.choice, unused.chosen,
+                                     unused.needed));
+    }
+  }
+  return warnings;
+}
+
+}  // namespace headroom::config
