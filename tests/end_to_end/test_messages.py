@@ -79,7 +79,7 @@ def test_a_final_figure_that_is_not_finite_is_a_failed_run(headroom, folder):
 
 def test_the_first_lines_say_how_a_run_is_protected(headroom, folder):
     stderr = (folder / "run.stderr").read_text()
-    assert re.search(r"\b25 steps.*train.evaluate_every.*checkpoint every (1 )?step\b", stderr)
+    assert re.search(r"\b25 steps.*train.evaluate_every.*checkpoint after every step\b", stderr)
     stderr = run_of(headroom, folder, "automatic", "--set", "train.steps=40", "--set", "train.evaluate_every=auto", "--set",
                   "train.checkpoint_every=auto").stderr
     assert re.search(r"^a checkpoint (every \d+ steps|at the end)", stderr, re.MULTILINE), stderr

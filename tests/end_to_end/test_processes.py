@@ -110,7 +110,7 @@ def test_fewer_parts_than_processes_are_raised(config, tmp_path):
     more = [*SHARED, *settings("train.batch_size=8", "train.accumulate=8", "train.gradient_accumulators=2", "train.schedule=constant")]
     ended = processes.Group(3, config.parent, "train", config, "--out", tmp_path / "run", "--json", *more).finish()
     assert [status for status, _, _ in ended] == [0, 0, 0], ended
-    assert "train.gradient_accumulators: " in ended[0][2]
+    assert "train.gradient_accumulators" in ended[0][2]
     longer = settings("train.steps=9")
     resumed = train_runs.run(config, tmp_path / "run", "--resume", *more, *longer)
     alone = train_runs.run(config, tmp_path / "alone", *more, *longer, *settings("train.gradient_accumulators=4"))

@@ -162,8 +162,8 @@ std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full
   return draw::heat_map(map);
 }
 
-std::string small_map(const draw::HeatMap& map, const at::Tensor& values) {
-  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), heat_map_of(map, values));
+std::string small_map(const draw::HeatMap& map, const at::Tensor& values, double full) {
+  return fmt::format("<div><p class='name'>{}</p>{}</div>\n", draw::escape(map.title), heat_map_of(map, values, full));
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {

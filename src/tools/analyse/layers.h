@@ -77,7 +77,7 @@ std::string display_text(std::string_view token);
 // Draws a matrix. The colour scale ends at `full`; 0: at the largest absolute value.
 std::string heat_map_of(draw::HeatMap map, const at::Tensor& values, double full = 0.0);
 // The same under its title, for a grid of maps.
-std::string small_map(const draw::HeatMap& map, const at::Tensor& values);
+std::string small_map(const draw::HeatMap& map, const at::Tensor& values, double full = 0.0);
 // An HTML table. Cells are markup; numeric columns are right-aligned.
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 

@@ -34,6 +34,7 @@ namespace {
 
 constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
 constexpr std::size_t kStripedHeads = 4;  // heads shown
+constexpr double kStripeShades = 4.0;     // the darkest shade of a striped head, in mean weights of its stripe
 
 class MapsAnalysis : public Analysis {
  public:
@@ -142,14 +143,15 @@ class MapsAnalysis : public Analysis {
                            .row_label = "query",
                            .column_label = "key",
                            .width = kSmallMap},
-                          maps_.at(one.layer->name)[one.head]);
+                          maps_.at(one.layer->name)[one.head], kStripeShades * one.weight);
     }
-    return Figure{.caption = "vertical stripes",
-                  .remark =
-                      "the heads that give one key, other than the first, the largest mean weight over the "
-                      "queries after it, relative to equal weights on all visible keys",
-                  .markup = markup + "</div>",
-                  .full_width = true};
+    return Figure{
+        .caption = "vertical stripes",
+        .remark =
+            "the heads that give one key, other than the first, the largest mean weight over the "
+            "queries after it, relative to equal weights on all visible keys; shades end at four times this weight",
+        .markup = markup + "</div>",
+        .full_width = true};
   }
 
   TextSide side_of(const AttentionLayer& layer, bool queries) const {

@@ -114,9 +114,10 @@ TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
 }
 
 TEST(PaperCost, ExpertsInKeysAndQueries) {
-  config::ModelOptions m = with(small_model(),
-                                "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 "
-                                "attention.top_k=4");
+  config::ModelOptions m =
+      with(small_model(),
+           "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 "
+           "attention.top_k=4");
   // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
   const auto macs = [&m](std::vector<std::string> experts) {
     m.attention.of<config::ExpertOptions>().experts = std::move(experts);
@@ -134,7 +135,8 @@ TEST(PaperCost, ExpertsInKeysAndQueries) {
   EXPECT_EQ(macs({}), 600 + 4 * 300 + 2 * 2 * 2 * 5 * 3 * 10);
 }
 
-// The attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), less those of small_model().
+// The attention costs of small_model() with these changes (d = 10, T = S = 5, H = 4, e = 3), less those of
+// small_model().
 void expect_extra(const std::string& assignments, std::int64_t macs, std::int64_t memory) {
   const PaperCost cost = paper_cost(with(small_model(), assignments)), base = paper_cost(small_model());
   EXPECT_EQ(cost.attention_macs - base.attention_macs, macs) << assignments;
