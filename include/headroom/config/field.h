@@ -207,13 +207,14 @@ class Fields {
   template <class Slot>
   Field& push(std::string key, Slot slot, std::string about, Interval range = {},
               std::vector<std::string> choices = {}) {
-    return push(Field{.key = std::move(key),
-                      .slot = std::move(slot),
-                      .range = range,
-                      .choices = std::move(choices),
-                      .about = std::move(about),
-                      .choice = choice_,
-                      .readers = {}});
+    Field added;
+    added.key = std::move(key);
+    added.slot = std::move(slot);
+    added.range = range;
+    added.choices = std::move(choices);
+    added.about = std::move(about);
+    added.choice = choice_;
+    return push(std::move(added));
   }
   Field& push(Field added) {
     const auto known = std::find_if(root_.fields.begin(), root_.fields.end(),

@@ -75,7 +75,7 @@ void apply(const LayerOptions::Keys& keys, Options& options, const std::string& 
   describe(fields, options);
   for (const auto& [key, text] : keys) {
     const toml::table value = detail::parse_toml("value = " + text, dotted);
-    detail::assign(field_of(fields, key, "", dotted), *value.get("value"), "", dotted + "." + key);
+    detail::assign(field_of(fields, key, "", dotted), *value.get("value"), "", fmt::format("{}.{}", dotted, key));
   }
 }
 

@@ -22,7 +22,7 @@ class JsonModel {
     const SortedJson& model = at(document_, "model");
     for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"}) {
       const SortedJson& value = at(model, key);
-      if (!value.is_null() && value != "" && value != false && value != 0) {
+      if (!value.is_null() && value != SortedJson("") && value != false && value != 0) {
         refuse(std::string("model.") + key, "is set, which is not supported with byte_fallback");
       }
     }
@@ -90,7 +90,7 @@ class JsonModel {
   void read_added(const SortedJson& added) {
     for (const SortedJson& token : added) {
       const SortedJson &content = at(token, "content"), &special = at(token, "special");
-      if (!content.is_string() || content == "" || special != true) {
+      if (!content.is_string() || content == SortedJson("") || special != true) {
         refuse("added_tokens", "must be special tokens with a content, since byte_fallback is set");
       }
       VocabularyPiece& own = piece(at(token, "id"), "added_tokens");
