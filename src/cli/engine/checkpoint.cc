@@ -6,6 +6,7 @@
 
 #include "engine.h"
 #include "engine/store/checkpoint_reader.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"

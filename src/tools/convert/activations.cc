@@ -1,5 +1,7 @@
 #include "activations.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <utility>
 
 #include "headroom/nn/observer.h"

@@ -1,5 +1,6 @@
 #include "convert.h"
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>

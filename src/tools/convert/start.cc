@@ -1,5 +1,7 @@
 #include "start.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>

@@ -1,5 +1,7 @@
 #include "teacher.h"
 
+#include <ATen/core/grad_mode.h>
+
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"

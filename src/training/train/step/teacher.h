@@ -1,11 +1,15 @@
 // A trained model whose predictions a run learns as well (train.teacher).
 #pragma once
 
+#include <ATen/ATen.h>
+
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "headroom/config/config.h"
 #include "headroom/models/language_model.h"
+#include "headroom/tokenizers/tokenizer.h"
 
 namespace headroom::train {
 
