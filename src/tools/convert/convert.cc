@@ -162,16 +162,14 @@ void copy_rest(const nn::Parameters& source, const nn::Parameters& target) {
 LayerError fit_layer(const ConvertRequest& request, const models::Model& source, const models::Model& target,
                      const Batches& batches, std::int64_t layer) {
   const std::string place = fmt::format("layer{}.attention", layer);
-  nn::Parameters own;
+  nn::Parameters own;  // the layer's part of the target's, as shared handles
   const auto find = [&](const nn::Parameter& wanted) { return target.parameters().at(wanted.name); };
   const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
   const nn::Builder build(own, values);
   const nn::Attention attention(target.options().attention, place_of(target.options(), layer), build.in(place));
   std::vector<at::Tensor> parameters;
-  for (const nn::Parameter& parameter : target.parameters().all()) {
-    if (parameter.name.starts_with(place + ".")) {
-      parameters.push_back(parameter.tensor);
-    }
+  for (const nn::Parameter& parameter : own.all()) {
+    parameters.push_back(parameter.tensor);
   }
   const LayerActivations all = collect(source, batches.fit, place), held_out = collect(source, batches.held_out, place);
   const FitErrors errors = fit(attention, parameters, all, held_out,

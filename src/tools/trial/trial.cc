@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kFirstBaseRuns = 3;
+constexpr std::size_t kLongestName = 60;  // of a config in a folder's name, bytes
 constexpr const char* kRecordFile = "trials.jsonl";
 
 // Neither a run that diverged nor one without a validation has a figure.
@@ -77,16 +78,6 @@ std::vector<std::string> changed_keys(const config::Config& base, const config::
   return changed;
 }
 
-// Returns the name with characters that a shell or a file system treats specially replaced.
-std::string folder_part(std::string name) {
-  constexpr std::size_t kLongest = 60;
-  for (char& c : name) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    c = plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
-  }
-  return name.substr(0, kLongest);
-}
-
 // One side of a trial.
 struct Side {
   compare::NamedConfig named;
@@ -96,8 +87,10 @@ struct Side {
   compare::PlannedRun run(std::int64_t seed, const fs::path& out) const {
     compare::PlannedRun planned{.values = {}, .config = named.config, .folder = {}};
     planned.config.train.seed = seed;
-    planned.folder = out / "runs" / fmt::format("{}-{}", folder_part(named.name), content_hash(named.config)) /
-                     fmt::format("seed_{}", seed);
+    planned.folder =
+        out / "runs" /
+        fmt::format("{}-{}", compare::plain_name(named.name).substr(0, kLongestName), content_hash(named.config)) /
+        fmt::format("seed_{}", seed);
     return planned;
   }
 };
@@ -287,6 +280,7 @@ Trial run_trial(const TrialRequest& request) {
   trial.figure = trainer.figure_kind();
   Side base{.named = request.base, .first_seed = request.base.config.train.seed};
   Side change{.named = request.change, .first_seed = request.change_seed.value_or(base.first_seed)};
+  std::vector<const compare::TrainedRun*> base_runs;  // owned by `trainer`
   std::vector<double> base_figures;
   try {
     if (request.tune) {
@@ -295,22 +289,24 @@ Trial run_trial(const TrialRequest& request) {
       ++base.first_seed;  // a seed that has selected a learning rate does not judge it
       ++change.first_seed;
     }
-    const auto base_figure = [&](int n) {
-      while (static_cast<int>(base_figures.size()) <= n) {
-        const std::int64_t seed = base.first_seed + static_cast<std::int64_t>(base_figures.size());
+    const auto base_run = [&](int n) -> const compare::TrainedRun& {
+      while (static_cast<int>(base_runs.size()) <= n) {
+        const std::int64_t seed = base.first_seed + static_cast<std::int64_t>(base_runs.size());
         const compare::TrainedRun& run = trainer.train(base, seed);
-        if (!std::isfinite(figure_of(run, trial.figure))) {
+        base_figures.push_back(figure_of(run, trial.figure));
+        if (!std::isfinite(base_figures.back())) {
           user_error("try: {}: the base has no figure with seed {}{}; nothing can be compared with it", trial.base,
                      seed, run.diverged.empty() ? "" : ", it diverged");
         }
-        base_figures.push_back(figure_of(run, trial.figure));
+        base_runs.push_back(&run);
       }
-      return base_figures[static_cast<std::size_t>(n)];
+      return *base_runs[static_cast<std::size_t>(n)];
     };
-    base_figure(std::min(kFirstBaseRuns, request.test.pairs) - 1);
+    base_run(std::min(kFirstBaseRuns, request.test.pairs) - 1);
     for (int n = 0; n < request.test.pairs && trial.decision == Decision::undecided; ++n) {
-      Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n, .base = base_figure(n)};
-      pair.base_sha256 = trainer.train(base, pair.base_seed).result.parameters_sha256;
+      Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n};
+      pair.base_sha256 = base_run(n).result.parameters_sha256;
+      pair.base = base_figures[static_cast<std::size_t>(n)];
       const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
       pair.change = figure_of(changed, trial.figure);
       pair.change_sha256 = changed.result.parameters_sha256;

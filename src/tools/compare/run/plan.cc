@@ -106,17 +106,21 @@ std::string describe(const Values& values) {
   return text;
 }
 
+std::string plain_name(std::string text) {
+  for (char& c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    c = plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
+  }
+  return text;
+}
+
 std::string folder_name(Values values) {
   std::sort(values.begin(), values.end());
-  std::string exact, name;
+  std::string exact;
   for (const auto& [key, value] : values) {
     exact += fmt::format("{}{}={}", exact.empty() ? "" : ",", key, value);
   }
-  for (const char c : exact) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    name += plain || std::string_view("._=,+-").find(c) != std::string_view::npos ? c : '_';
-  }
-  name = name.substr(0, kLongestName);
+  std::string name = plain_name(exact).substr(0, kLongestName);
   if (name != exact) {
     Sha256 sum;
     sum.update(exact);

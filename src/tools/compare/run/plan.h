@@ -62,6 +62,9 @@ std::vector<std::string> keys_of(const std::vector<Variation>& variations);
 // Returns "learning_rate 0.001, n_heads 2".
 std::string describe(const Values& values);
 
+// Returns the text with characters that a shell or a file system treats specially replaced by "_".
+std::string plain_name(std::string text);
+
 // Returns "learning_rate=0.001,...": a folder name that is unique for the values.
 std::string folder_name(Values values);
 
