@@ -177,7 +177,7 @@ def test_cost(headroom):
     dense, sparse = headroom.json("cost", "switchhead/wt103_47m_dense_h10", "switchhead/wt103_47m")
     for row in dense, sparse:
         assert all(isinstance(row[key], int) for key in ["parameters", "attention_macs", "attention_memory"])
-        assert set(row["executed"]) == {"attention_macs", "mlp_macs", "head_macs", "step_macs"}
+        assert set(row["executed"]) == {"attention_macs", "mlp_macs", "head_macs", "step_macs", "visible_macs"}
     assert dense["name"] == "switchhead/wt103_47m_dense_h10"
     assert sparse["attention_macs"] < dense["attention_macs"]
     shorter, = headroom.json("cost", "switchhead/wt103_47m", "--set", "model.n_layers=8")

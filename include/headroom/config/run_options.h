@@ -96,6 +96,7 @@ struct DataOptions {
 
 struct TrainOptions {
   std::int64_t steps = 1000;
+  double seconds = 0.0;          // 0: train.steps; else as many steps as this time allows
   std::int64_t batch_size = 16;  // sequences per step, over all micro-batches
   double learning_rate = 1e-3;
   Schedule schedule = Schedule::cosine;

@@ -14,6 +14,19 @@ namespace headroom::cli {
 
 namespace {
 
+// Prints the tables, notes and sentences.
+void print_findings(const compare::CompareResult& result, const Output& output) {
+  output.text(compare::render_table(result) + "\n");
+  if (!result.scaling.empty()) {
+    output.text(compare::render_scaling(result) + "\n");
+  }
+  for (const std::vector<std::string>* sentences : {&result.notes, &result.conclusion}) {
+    for (const std::string& sentence : *sentences) {
+      output.text(sentence + "\n");
+    }
+  }
+}
+
 int print(const compare::CompareResult& result, const Output& output) {
   if (!parallel::default_group().leads()) {
     return result.interrupted ? interrupt_status() : 0;
@@ -23,14 +36,12 @@ int print(const compare::CompareResult& result, const Output& output) {
     log_info("interrupted: repeat the command to continue");
     return interrupt_status();
   }
-  output.text(compare::render_table(result) + "\n");
-  if (!result.scaling.empty()) {
-    output.text(compare::render_scaling(result) + "\n");
+  print_findings(result, output);
+  for (const compare::CompareResult& further : result.further) {
+    output.text(fmt::format("\n{}. {}\n\n", further.title, further.about));
+    print_findings(further, output);
   }
-  for (const std::string& note : result.notes) {
-    output.text(note + "\n");
-  }
-  output.text(fmt::format("{}\n{}\n", fmt::join(result.conclusion, "\n"), result.report.string()));
+  output.text(result.report.string() + "\n");
   if (!result.failure.empty()) {
     fail("{}", result.failure);
   }

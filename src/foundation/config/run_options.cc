@@ -134,6 +134,9 @@ namespace {
 
 void describe_schedule(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
+  fields.add("seconds", o.seconds, between(0, 1e9),
+             "training time: the run first measures its step and sets steps, with warmup_steps in proportion; a resumed "
+             "run keeps its number of steps; 0: steps as given");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences per step, over all micro-batches and ranks");
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "maximum learning rate of the schedule");
   fields.add(

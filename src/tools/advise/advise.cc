@@ -236,7 +236,7 @@ double Adviser::validation_tokens(const config::Config& config, double unit) {
 
 // Returns the seconds that a pilot run of kFewestSteps takes, in a first round of `unit` seconds.
 double Adviser::shortest_pilot(const config::Config& config, double unit) {
-  const Measured speed = budget_.measure(config, measuring());
+  const train::StepTime speed = budget_.measure(config, measuring());
   constexpr double kForward = 1.0 / 3.0;  // share of a training step's time
   return speed.start_seconds + static_cast<double>(kFewestSteps) * speed.step_seconds +
          kForward * validation_tokens(config, unit) / rate(config);
@@ -324,7 +324,7 @@ void Adviser::set_run_length() {
   const double affordable = advice_.tokens_per_second * kRunShare * request_.budget;
   const double tokens = std::min(affordable, kMostEpochs * static_cast<double>(text_.training));
   const std::int64_t steps = std::max<std::int64_t>(1, rounded_down(tokens / step_tokens(config_)));
-  set_steps(config_, steps);
+  train::set_steps(config_.train, steps, kWarmupShare);
   advice_.tokens = static_cast<double>(steps) * step_tokens(config_);
   advice_.epochs = advice_.tokens / static_cast<double>(text_.training);
   if (advice_.epochs > kEpochsWithoutDropout && config_.model.dropout == 0.0) {

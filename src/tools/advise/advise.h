@@ -12,6 +12,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "tools/compare/figures/result.h"
+#include "training/train/loop/step_time.h"
 
 namespace headroom::advise {
 
@@ -19,12 +20,6 @@ namespace headroom::advise {
 inline constexpr const char* kKeepSize = "size";
 inline constexpr const char* kKeepBatch = "batch";
 inline constexpr const char* kKeepVocabulary = "vocabulary";
-
-// The speed of training with a config on this machine.
-struct Measured {
-  double step_seconds = 0.0;   // first quartile of the timed steps, since interference can only slow steps down
-  double start_seconds = 0.0;  // until the first step: opening the data, creating the model
-};
 
 struct AdviseRequest {
   std::string config;                  // path of a TOML file, or name of a recipe
@@ -36,7 +31,7 @@ struct AdviseRequest {
   std::filesystem::path out, cache;
   std::string command;  // the command line, shown on the page
   // Optional replacement for timing steps on this machine; makes the lengths of pilot runs reproducible.
-  std::function<Measured(const config::Config&)> measure;
+  std::function<train::StepTime(const config::Config&)> measure;
 };
 
 // All seeds of one candidate, trained for the same number of steps.

@@ -23,7 +23,7 @@ class Budget {
 
   // Returns the config's training speed, which is measured for about `seconds` unless it is already stored. Throws
   // UserError for unusable data or too little memory, InterruptedError on Ctrl-C.
-  Measured measure(const config::Config& config, double seconds);
+  train::StepTime measure(const config::Config& config, double seconds);
   void spend(double seconds);
   double spent() const { return spent_; }
 
@@ -32,10 +32,10 @@ class Budget {
   void write() const;
 
   std::filesystem::path file_, cache_;
-  std::function<Measured(const config::Config&)> measure_;  // replaces timing steps, if set
+  std::function<train::StepTime(const config::Config&)> measure_;  // replaces timing steps, if set
   Json request_;
   double spent_ = 0.0;
-  std::map<std::string, Measured> measured_;  // by a hash of the keys that the speed depends on
+  std::map<std::string, train::StepTime> measured_;  // by a hash of the keys that the speed depends on
 };
 
 }  // namespace headroom::advise

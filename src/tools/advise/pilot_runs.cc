@@ -77,9 +77,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The share of the steps used for warm-up if the config has none.
-constexpr double kWarmupShare = 0.1;
-
 double bits_per_byte(const compare::TrainedRun& run) {
   return tasks::figure(run.result.figures(), "bits_per_byte");
 }
@@ -141,15 +138,6 @@ TextSize text_size(const config::Config& config, const fs::path& cache) {
   return size;
 }
 
-void set_steps(config::Config& config, std::int64_t steps) {
-  config::TrainOptions& train = config.train;
-  const double share = train.warmup_steps > 0 && train.steps > 0
-                           ? static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps)
-                           : kWarmupShare;
-  train.steps = steps;
-  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(share * static_cast<double>(steps)));
-}
-
 const TextSize& PilotRuns::text_of(const config::Config& config) {
   const auto [entry, is_new] = texts_.try_emplace(config.tokenizer.vocabulary_size);
   if (is_new) {
@@ -181,7 +169,7 @@ double PilotRuns::overhead(const Candidate& candidate) {
 void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t seed_index) {
   const std::int64_t steps = candidate.rounds.back().steps;
   compare::PlannedRun run{.values = {}, .config = candidate.config, .folder = {}};
-  set_steps(run.config, steps);
+  train::set_steps(run.config.train, steps, kWarmupShare);
   config::TrainOptions& train = run.config.train;
   train.evaluate_tokens = options_.validation_fraction < 1.0 ? validation_tokens(candidate) : 0;
   train.evaluate_every = train.checkpoint_every = train.sample_every = 0;

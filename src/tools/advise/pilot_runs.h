@@ -48,8 +48,7 @@ struct TextSize {
 };
 TextSize text_size(const config::Config& config, const std::filesystem::path& cache);
 
-// Sets train.steps, and scales the warm-up steps in proportion.
-void set_steps(config::Config& config, std::int64_t steps);
+inline constexpr double kWarmupShare = 0.1;  // of the steps, for a config without warm-up
 
 class PilotRuns {
  public:

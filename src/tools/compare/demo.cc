@@ -3,15 +3,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/report/formatting.h"
+#include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/match.h"
+#include "training/train/loop/step_time.h"
 
 namespace headroom::compare {
 namespace {
@@ -51,7 +56,7 @@ std::string effect_of_heads(const ComparedRun& many, const ComparedRun& few) {
                        difference ? fmt::format(" (paired difference {})", interval_text(*difference)) : "");
   }
   return fmt::format(
-      " The demo is too small to show what fewer heads cost a dense model ({} with {}, {} with {}{}); at 47 M "
+      " These models are too small to show what fewer heads cost a dense model ({} with {}, {} with {}{}); at 47 M "
       "parameters the paper reports 12.73 with 2 and 12.31 with 10.",
       plain_number(few.headline()), few.config.model.attention.n_heads, plain_number(many.headline()),
       many.config.model.attention.n_heads,
@@ -83,14 +88,98 @@ Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
           cost_comparison(switchhead, many)};
 }
 
+namespace {
+
+// The overrides that concern the computation, which the look-ups follow too.
+std::vector<std::string> shared_overrides(const std::vector<std::string>& overrides) {
+  std::vector<std::string> shared;
+  for (const std::string& text : overrides) {
+    const std::string key = text.substr(0, text.find('='));
+    if (key == "train.threads" || key == "train.precision" || key == "train.device" || key == "train.implementation" ||
+        key == "train.steps") {
+      shared.push_back(text);
+    }
+  }
+  return shared;
+}
+
+CompareRequest lookup_request(const CompareRequest& demo, const std::vector<std::string>& overrides) {
+  constexpr std::int64_t kSeeds = 3;
+  CompareRequest request = demo;
+  request.configs = load_configs({"small/lookup_dense_h8", "small/lookup_dense_h2", "small/lookup_switchhead_h4"},
+                                 shared_overrides(overrides));
+  request.seeds = std::max(kSeeds, demo.seeds);
+  request.out = demo.out / kLookupFolder;
+  request.title = "What a head is worth";
+  request.about =
+      "One layer reads random tokens; the answer at each is one bit of each of four earlier tokens, so it needs four "
+      "positions at the same time. Guessing gives 0.063.";
+  request.kind = Kind::comparison;
+  return request;
+}
+
+// The seconds that training these configs with all seeds takes on this machine.
+double training_seconds(const CompareRequest& request) {
+  constexpr double kMeasuring = 2.0;
+  double seconds = 0.0;
+  for (const NamedConfig& named : request.configs) {
+    const train::StepTime time = train::measure_step_time(named.config, request.cache, kMeasuring, "demo");
+    seconds += time.step_seconds * static_cast<double>(named.config.train.steps * request.seeds);
+  }
+  return seconds;
+}
+
+// Sets the steps of the language models; an unfinished demo keeps those that it has begun with.
+void set_length(CompareRequest& request, const CompareRequest& lookups) {
+  constexpr double kWhole = 570.0, kFurther = 1.05;  // seconds; validations, checkpoints and samples
+  constexpr std::int64_t kLeast = 300;
+  const std::filesystem::path begun = request.out / request.configs.front().name / "config.toml";
+  std::int64_t steps = request.configs.front().config.train.steps;
+  if (std::filesystem::exists(begun)) {
+    steps = read_run_config(begun.parent_path()).train.steps;
+  } else {
+    const double seconds = training_seconds(request), others = training_seconds(lookups);
+    const double share = (kWhole / kFurther - others) / seconds;
+    steps = std::clamp(static_cast<std::int64_t>(share * static_cast<double>(steps)), std::min(kLeast, steps), steps);
+    const double needed =
+        seconds * static_cast<double>(steps) / static_cast<double>(request.configs.front().config.train.steps);
+    log_info("{} of training for each of {} language models; about {} in all on this machine", counted(steps, "step"),
+             request.configs.size(), format_duration(kFurther * (needed + others)));
+  }
+  for (NamedConfig& named : request.configs) {
+    train::set_steps(named.config.train, steps);
+  }
+}
+
+bool sets_steps(const std::vector<std::string>& overrides) {
+  return std::any_of(overrides.begin(), overrides.end(),
+                     [](const std::string& text) { return text.starts_with("train.steps="); });
+}
+
+}  // namespace
+
 CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides) {
   request.configs = demo_configs(overrides);
+  const CompareRequest lookups = lookup_request(request, overrides);
   request.prompts = kPrompts;
   request.title = "Fewer attention matrices: SwitchHead and dense Transformer-XL";
   request.about = describe_sizes(request.configs);
   request.kind = Kind::demo;
   log_info("{}", request.about);
-  return compare(request);
+  if (!sets_steps(overrides) && request.group->size() == 1) {
+    set_length(request, lookups);
+  }
+  CompareResult result = compare(request);
+  if (!result.interrupted && result.failure.empty()) {
+    CompareResult further = compare(lookups);
+    result.interrupted = further.interrupted;
+    result.failure = further.failure;
+    result.further.push_back(std::move(further));
+    if (!result.interrupted) {
+      write_page(result, request.out / kPageFile);
+    }
+  }
+  return result;
 }
 
 }  // namespace headroom::compare

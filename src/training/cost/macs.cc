@@ -37,7 +37,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
     user_error("cost: the batch must be at least 1 sequence, got {}", batch);
   }
   const Exact d = model.d_model;
-  Exact attention = 0, positions = 0, noise = 0, mlp = 0;
+  Exact attention = 0, positions = 0, noise = 0, mlp = 0, masked = 0;
   for (const Stack& stack : stacks_of(model)) {
     const Exact layers = stack.layers * sequences_of(model);
     for (std::size_t i = 0; i < stack.spans.size(); ++i) {
@@ -46,6 +46,7 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
                              products.composition);
       positions += layers * products.positions;
       noise += layers * products.noise;
+      masked += layers * masked_macs(stack.attentions[i], d, stack.spans[i]);
     }
     mlp += layers * stack.tokens * mlp_parts(stack.mlp, d).macs;
   }
@@ -54,14 +55,28 @@ ExecutedCost executed_cost(const ModelOptions& model, std::int64_t batch) {
   return {.attention_macs = (attention + positions).value(),
           .mlp_macs = mlp.value(),
           .head_macs = head.value(),
-          .step_macs = step.value()};
+          .step_macs = step.value(),
+          .visible_macs = step.value() - (masked * batch * 3).value()};
 }
 
-std::optional<double> step_flops(const config::Config& config) {
+namespace {
+
+// Twice the MACs of a step; nullopt if sentences differ in length.
+std::optional<double> flops_of(const config::Config& config, std::int64_t ExecutedCost::*macs) {
   if (config.model.kind == ModelKind::encoder_decoder || config.model.kind == ModelKind::classifier) {
     return std::nullopt;
   }
-  return 2.0 * static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
+  return 2.0 * static_cast<double>(executed_cost(config.model, config.whole_sequences()).*macs);
+}
+
+}  // namespace
+
+std::optional<double> step_flops(const config::Config& config) {
+  return flops_of(config, &ExecutedCost::step_macs);
+}
+
+std::optional<double> visible_step_flops(const config::Config& config) {
+  return flops_of(config, &ExecutedCost::visible_macs);
 }
 
 std::optional<double> training_flops(const config::Config& config) {

@@ -1,5 +1,7 @@
 #include "model_parts.h"
 
+#include <algorithm>
+
 namespace headroom::cost {
 
 using namespace config;
@@ -80,6 +82,38 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
           .composition = a.composition->products(a, d, span),
           .positions = offsets * d * a.projection->position_heads(a),
           .noise = projected.noise};
+}
+
+namespace {
+
+// Returns the number of pairs of a query and a key that it sees: its own position and those before it, `window` at most.
+Exact visible_pairs(const AttentionExtent& span, std::int64_t window) {
+  if (!span.causal) {
+    return span.queries * span.sources;
+  }
+  const std::int64_t t = span.queries.value(), s = span.sources.value(), w = window > 0 ? std::min(window, s) : s;
+  const std::int64_t growing = std::max<std::int64_t>(0, w - (s - t));  // queries that see fewer than w keys, or just w
+  const std::int64_t triangle = (Exact(growing) * (growing + 1)).value() / 2;
+  return Exact(growing) * (s - t) + triangle + Exact(t - growing) * w;
+}
+
+}  // namespace
+
+Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& span) {
+  if (!a.score->has_scores()) {
+    return 0;
+  }
+  const auto products = [&](std::int64_t queries, std::int64_t sources) {
+    AttentionExtent pairs = span;
+    pairs.queries = queries;
+    pairs.sources = sources;
+    return (a.score->products(a, pairs) + a.composition->products(a, d, pairs)).value();
+  };
+  // Terms per pair are what remains of the products after those per query and per key.
+  const std::int64_t per_pair = products(2, 2) - products(2, 1) - products(1, 2) + products(1, 1);
+  const std::int64_t pairs = visible_pairs(span, a.window).value(), all = (span.queries * span.sources).value();
+  const std::int64_t offsets = (span.queries * a.position->offsets(span)).value();
+  return Exact(all - pairs) * per_pair + Exact(std::max<std::int64_t>(0, offsets - pairs)) * a.d_head * a.n_heads;
 }
 
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {

@@ -64,6 +64,10 @@ struct AttentionProducts {
 AttentionProducts attention_products(const config::AttentionOptions& attention, Exact d_model,
                                      const config::AttentionExtent& span);
 
+// Returns how many of these multiply-accumulates (scores and composition) belong to pairs of a query and a key that the
+// causal mask or the window hides. Padding is not counted as hidden.
+Exact masked_macs(const config::AttentionOptions& attention, Exact d_model, const config::AttentionExtent& span);
+
 // Returns the cost of the gate on the head outputs in paper accounting. MACs: d_model per gate, and one per gated
 // value. Memory: the gates and the ungated head outputs.
 config::PaperTerms paper_output_gate(const config::AttentionOptions& attention, const config::PaperSizes& sizes);

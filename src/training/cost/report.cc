@@ -59,7 +59,8 @@ Json cost_json(std::string_view name, const config::Config& config) {
            {{"attention_macs", costs.executed.attention_macs},
             {"mlp_macs", costs.executed.mlp_macs},
             {"head_macs", costs.executed.head_macs},
-            {"step_macs", costs.executed.step_macs}}},
+            {"step_macs", costs.executed.step_macs},
+            {"visible_macs", costs.executed.visible_macs}}},
           {"decoding_cache_numbers", costs.cache},
           {"step_memory",
            {{"parameters", costs.memory.parameters},
@@ -71,20 +72,21 @@ Json cost_json(std::string_view name, const config::Config& config) {
 
 std::string cost_table(const std::vector<NamedConfig>& configs) {
   std::vector<Cells> rows = {
-      {"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "cache", "GiB"}};
+      {"model", "parameters", "MACs", "floats", "attention", "MLP", "head", "step", "visible", "cache", "GiB"}};
   for (const auto& [name, config] : configs) {
     const Costs costs = costs_of(config);
     rows.push_back({name, grouped(costs.parameters), short_count(costs.paper.attention_macs),
                     short_count(costs.paper.attention_memory), short_count(costs.executed.attention_macs),
                     short_count(costs.executed.mlp_macs), short_count(costs.executed.head_macs),
-                    short_count(costs.executed.step_macs), short_count(costs.cache), gibibytes(costs.memory.total)});
+                    short_count(costs.executed.step_macs), short_count(costs.executed.visible_macs),
+                    short_count(costs.cache), gibibytes(costs.memory.total)});
   }
   return text_table(rows, {true}) +
          "\nMACs, floats: attention in the papers' accounting, per layer and sequence.\n"
          "attention, MLP, head: MACs of the whole model per sequence, forward;\n"
          "attention counts every pair of tokens, also those hidden by a mask or a\n"
          "window. step: a training step of train.batch_size sequences, or of as many\n"
-         "as fit train.batch_tokens. cache: elements cached per sequence while\n"
+         "as fit train.batch_tokens; visible: without the hidden pairs. cache: elements cached per sequence while\n"
          "decoding. GiB: the least memory of such a step: parameters, gradients,\n"
          "optimizer and activations.\n";
 }

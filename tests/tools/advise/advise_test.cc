@@ -61,7 +61,7 @@ AdviseRequest asked_in(const fs::path& folder, const char* out) {
   r.out = folder / out;
   r.cache = folder / "cache";
   r.command = "headroom advise tiny.toml";
-  r.measure = [](const config::Config&) { return Measured{.step_seconds = 1e-3, .start_seconds = 1e-2}; };
+  r.measure = [](const config::Config&) { return train::StepTime{.step_seconds = 1e-3, .start_seconds = 1e-2}; };
   return r;
 }
 
@@ -224,7 +224,7 @@ TEST_F(AdviseTest, AShortBudgetGetsASmallerModel) {
   r.budget = 25.0;
   r.overrides = {"model.d_model=64", "model.attention.d_head=16"};
   r.measure = [](const config::Config& config) {
-    return Measured{.step_seconds = 1e-7 * static_cast<double>(cost::count_parameters(config.model)),
+    return train::StepTime{.step_seconds = 1e-7 * static_cast<double>(cost::count_parameters(config.model)),
                     .start_seconds = 1e-2};
   };
   const Advice advice = advise::advise(r);

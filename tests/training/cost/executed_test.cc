@@ -41,6 +41,25 @@ TEST(Executed, DenseModel) {
   EXPECT_EQ(cost.step_macs, 3 * 6 * (2 * kDense + 2 * kMlp + kHead));
 }
 
+// 5 queries see 4 to 8 of the 8 keys: 30 pairs of 40 are visible; with a window of 6, 4 + 5 + 6 + 6 + 6 = 27.
+TEST(Executed, VisiblePairs) {
+  const auto hidden = [](const std::string& assignments, std::int64_t batch = 1) {
+    const ExecutedCost cost = executed_cost(with(small(), assignments), batch);
+    return cost.step_macs - cost.visible_macs;
+  };
+  constexpr std::int64_t kPair = 3 * 2 * (4 * 3 * 2);  // of a step: 2 layers, 4 heads, score and value of width 3
+  EXPECT_EQ(hidden(""), 10 * kPair);
+  EXPECT_EQ(hidden("", 6), 6 * 10 * kPair);
+  EXPECT_EQ(hidden("attention.window=6"), 13 * kPair);
+  EXPECT_EQ(hidden("attention.window=6 attention.window_pattern=1:1"), (13 + 10) * kPair / 2);
+  EXPECT_EQ(hidden("attention.window=2"), (40 - 10) * kPair);
+  EXPECT_EQ(hidden("attention.position=relative"), 10 * kPair * 3 / 2);
+  EXPECT_EQ(hidden("attention.composition=static"), 10 * (kPair + 3 * 2 * (2 * 4 * 4)));
+  EXPECT_EQ(hidden("attention.score=linear attention.position=none"), 0);
+  const auto bidirectional = executed_cost(with(small_model(), "kind=masked_language_model"), 1);
+  EXPECT_EQ(bidirectional.visible_macs, bidirectional.step_macs);
+}
+
 TEST(Executed, PositionsAreProjectedOnceForABatch) {
   const std::int64_t projection = 8 * 10 * 12;
   const ExecutedCost cost = executed_cost(with(small(), "attention.position=relative"), 6);

@@ -109,6 +109,7 @@ struct CompareResult {
   std::vector<std::string> notes;  // sentences on how the runs' conditions differ
   Scaling scaling;                 // empty without families
   Conclusion conclusion;
+  std::vector<CompareResult> further;  // comparisons shown below this one: the demo's look-ups
   std::filesystem::path report;
   int refresh_seconds = 0;   // reload interval of a watched page; 0: the page does not reload
   std::string failure;       // name and error of the first run that diverged, tuning aside; empty: none

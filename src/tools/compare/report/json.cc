@@ -134,6 +134,9 @@ Json to_json(const CompareResult& result) {
   for (const ScaledFamily& family : result.scaling) {
     json["scaling"].push_back(as_json(family));
   }
+  for (const CompareResult& further : result.further) {
+    json["further"].push_back(to_json(further));
+  }
   return json;
 }
 

@@ -210,6 +210,16 @@ std::string points(const char* style, const std::vector<std::string>& sentences)
   return items.empty() ? "" : fmt::format("<ul class='{}'>{}</ul>\n", style, items);
 }
 
+// The comparisons shown below this one: title, sentences, table.
+std::string further_sections(const CompareResult& result) {
+  std::string html;
+  for (const CompareResult& other : result.further) {
+    html += fmt::format("<h2>{}</h2><p class='note'>{}</p>{}{}", draw::escape(other.title), draw::escape(other.about),
+                        points("lead", other.conclusion), result_section(other));
+  }
+  return html;
+}
+
 // Makes a watched page reload itself.
 std::string refresh(int seconds) {
   return seconds > 0 ? fmt::format("<meta http-equiv='refresh' content='{}'>", seconds) : "";
@@ -224,7 +234,7 @@ std::string render_report(const CompareResult& result) {
                      draw::page_beginning(result.title, "", refresh(result.refresh_seconds)),
                      result.refresh_seconds > 0 ? " \u00b7 updated during training" : "", draw::escape(result.title),
                      points("lead", result.conclusion), about + points("warn", result.notes)) +
-         result_section(result) + scaling_section(result) + value_section(result) + learning_section(result) +
+         result_section(result) + further_sections(result) + scaling_section(result) + value_section(result) + learning_section(result) +
          cost_section(result) + continuations(result) + samples_during_training(result.runs) +
          configuration_section(result) + method_section(result) + "</main></body></html>\n";
 }

@@ -51,6 +51,9 @@ CompareResult load_result(const fs::path& folder) {
     Runs runs(task, {});
     result = make_result(record, runs);
   }
+  if (record.kind == Kind::demo && fs::exists(folder / kLookupFolder / kRecordFile)) {
+    result.further.push_back(load_result(folder / kLookupFolder));
+  }
   if (result.runs.empty()) {
     user_error("report: {}: no run has finished yet", folder.string());
   }

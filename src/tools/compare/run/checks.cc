@@ -107,7 +107,8 @@ std::string first_difference(const config::Config& there, const config::Config& 
   for (std::size_t i = 0; i < new_keys.size(); ++i) {
     const auto& [key, value] = new_keys[i];
     const bool filled_in = (key == "train.precision" && here.train.precision == config::Precision::automatic) ||
-                           (key == "train.threads" && here.train.threads == 0);
+                           (key == "train.threads" && here.train.threads == 0) ||
+                           ((key == "train.steps" || key == "train.warmup_steps") && here.train.seconds > 0.0);
     if (!filled_in && !is_bookkeeping(key) && old_keys[i].second != value) {
       return fmt::format("{} is {} there, {} here", key, old_keys[i].second, value);
     }

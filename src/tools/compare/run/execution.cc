@@ -12,6 +12,7 @@
 #include "checks.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "run_folder.h"
 #include "tools/compare/report/formatting.h"
@@ -150,12 +151,19 @@ class RunQueue {
     bool waiting = false;
     while (!queue_.empty()) {
       std::vector<Entry> taken;
-      for (const Entry& entry : queue_) {
+      for (std::size_t i = 0; i < queue_.size(); ++i) {
+        const Entry& entry = queue_[i];
+        log_time_left(queue_.size() - i);
+        const auto start = std::chrono::steady_clock::now();
+        const bool known = runs_.find(entry.run) != nullptr;
         const TrainedRun* run = runs_.train(entry.run, entry.title);
         if (run == nullptr) {
           taken.push_back(entry);
         } else if (run->result.interrupted) {
           return false;
+        } else if (!known) {
+          ++trained_;
+          seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         }
       }
       if (taken.size() == queue_.size()) {
@@ -192,10 +200,19 @@ class RunQueue {
     std::string title;
   };
 
+  // Logs the time that the runs trained so far predict for these runs.
+  void log_time_left(std::size_t runs) const {
+    if (trained_ > 0) {
+      log_info("{} left, about {}", counted(runs, "run"),
+               format_duration(seconds_ / static_cast<double>(trained_) * static_cast<double>(runs)));
+    }
+  }
+
   const Plan& plan_;
   Runs& runs_;
   std::vector<Entry> queue_;
-  std::size_t added_ = 0, total_ = 0;
+  std::size_t added_ = 0, total_ = 0, trained_ = 0;
+  double seconds_ = 0.0;  // of the trained runs
   std::string failure_;
 };
 

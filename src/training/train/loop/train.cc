@@ -22,6 +22,7 @@
 #include "matmul_rate.h"
 #include "resume.h"
 #include "run.h"
+#include "step_time.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
 #include "training/tasks/task.h"
@@ -31,6 +32,14 @@
 
 namespace headroom::train {
 namespace {
+
+// A run whose length the clock has chosen keeps its steps when it is resumed.
+void keep_steps(const config::TrainOptions& past, config::TrainOptions& options) {
+  if (options.seconds > 0.0 && options.seconds == past.seconds) {
+    options.steps = past.steps;
+    options.warmup_steps = past.warmup_steps;
+  }
+}
 
 // If the request has "auto", keeps the resumed run's intervals for validations and checkpoints. They are recomputed if
 // the number of steps has changed.
@@ -106,7 +115,9 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   precision = models::resolve(precision, models::resolve(config.train.device));
   resolve_accumulators(config.train, resumed, group);
   if (resumed) {
-    keep_intervals(resumed->checkpoint.config.train, config.train);
+    const config::TrainOptions& past = resumed->checkpoint.config.train;
+    keep_steps(past, config.train);
+    keep_intervals(past, config.train);
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;
     }
@@ -145,13 +156,13 @@ void warn_of_seen_data(const config::DataOptions& data) {
   }
 }
 
-// GFLOP per step in executed accounting, and the peak GFLOP/s of all ranks together; both zero if batch sizes vary.
+// GFLOP per step without pairs that a mask hides, and the peak GFLOP/s of all ranks together; both zero if batch sizes vary.
 struct Speed {
   double step_gflop = 0.0, machine_gflops = 0.0;
 };
 
 Speed speed_of(const config::Config& config, const parallel::GlooGroup& group) {
-  const std::optional<double> flops = cost::step_flops(config);
+  const std::optional<double> flops = cost::visible_step_flops(config);
   if (!flops) {
     return {};
   }
@@ -316,6 +327,11 @@ TrainResult train(const TrainRequest& request) {
   if (resumed) {
     check_data(resumed->checkpoint, data.training->identity(), resumed->file.string());
   }
+  models::set_threads(config.train.threads);
+  catch_interrupts();
+  if (config.train.seconds > 0.0 && !resumed) {
+    choose_steps(config, data, group);
+  }
   const Validations planned =
       request.config.train.evaluate_every == config::kAutomatic
           ? plan_validations(config,
@@ -329,13 +345,11 @@ TrainResult train(const TrainRequest& request) {
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }
-  models::set_threads(config.train.threads);
   if (group.size() > 1) {
     describe_ranks(request.config.train, config.train, group.size());
     require_same_setup(config, data.training->identity(), group);
   }
   const Speed speed = group.leads() ? speed_of(config, group) : Speed();  // before reset_peak_memory()
-  catch_interrupts();
   reset_peak_memory();
   if (initial) {
     log_info("{}: starts with the parameters of {} (step {}, {})", request.title, initial->file.string(),

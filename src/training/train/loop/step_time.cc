@@ -1,0 +1,113 @@
+#include "step_time.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "foundation/core/machine/log.h"
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
+#include "headroom/core/error.h"
+#include "headroom/models/compute.h"
+#include "headroom/models/model.h"
+#include "train.h"
+#include "training/train/ranks/gradient_reducer.h"
+#include "training/train/step/state.h"
+#include "training/train/step/step.h"
+#include "training/train/step/teacher.h"
+
+namespace headroom::train {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, double seconds, const char* what,
+                           parallel::GlooGroup& group) {
+  constexpr std::size_t kWarming = 2, kLeast = 3, kMost = 100;
+  const auto start = std::chrono::steady_clock::now();
+  const at::Device device = models::resolve(config.train.device);
+  const std::unique_ptr<models::Model> model = models::make_model(
+      config.model, static_cast<std::uint64_t>(config.train.seed), at::TensorOptions(at::kFloat).device(device));
+  const std::unique_ptr<Teacher> teacher = open_teacher(config, data.tokenizer.get(), device);
+  TrainState state = initial_state(model->parameters(), config.train.optimizer, group);
+  const std::unique_ptr<GradientReducer> reducer = make_gradient_reducer(*model, config.train, group);
+  const nn::Context context = models::make_context(config.train, device);
+  StepTime time{.start_seconds = seconds_since(start)};
+  std::vector<double> steps;
+  double spent = 0.0;
+  bool goes_on = true;
+  for (std::size_t done = 0; goes_on; ++done) {
+    if (interrupted()) {
+      throw InterruptedError(fmt::format("{}: interrupted while the time of a step was measured", what));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const models::Batch batch = data.training->next();
+    if (batch.resets_memory) {
+      state.memory.reset();
+    }
+    train_step({*model, teacher.get()}, batch.to(device), state, config.train, context, *reducer);
+    const double taken = seconds_since(begin);
+    spent += taken;
+    if (done >= kWarming) {
+      steps.push_back(taken);
+    }
+    goes_on = steps.size() < kLeast || (spent < seconds && done + 1 < kMost);
+    if (group.size() > 1) {
+      goes_on = group.gather(goes_on ? "1" : "0").front() == "1";
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  time.step_seconds = steps[steps.size() / 4];
+  if (group.size() > 1) {
+    time.step_seconds = std::stod(group.gather(fmt::format("{}", time.step_seconds)).front());
+  }
+  return time;
+}
+
+StepTime measure_step_time(const config::Config& asked, const std::filesystem::path& cache, double seconds,
+                           const char* what) {
+  config::Config config = asked;
+  config.train.precision = models::resolve(config.train.precision, models::resolve(config.train.device));
+  check_machine(config);
+  const auto start = std::chrono::steady_clock::now();
+  tasks::TaskData data = tasks::task_for(config, what).open(config, cache);
+  config = with_vocabulary_of(std::move(config), data.tokenizer.get());
+  models::set_threads(config.train.threads);
+  const double opened = seconds_since(start);
+  StepTime time = measure_step_time(config, data, seconds, what);
+  time.start_seconds += opened;
+  return time;
+}
+
+void set_steps(config::TrainOptions& train, std::int64_t steps, double warmup_share) {
+  if (train.warmup_steps > 0 && train.steps > 0) {
+    warmup_share = static_cast<double>(train.warmup_steps) / static_cast<double>(train.steps);
+  }
+  train.steps = steps;
+  train.warmup_steps = std::min<std::int64_t>(steps, std::lround(warmup_share * static_cast<double>(steps)));
+}
+
+void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooGroup& group) {
+  constexpr double kMeasuring = 0.03;  // at most this share of the time
+  config::TrainOptions& train = config.train;
+  const auto start = std::chrono::steady_clock::now();
+  const double step_seconds =
+      measure_step_time(config, data, kMeasuring * train.seconds, "train", group).step_seconds;
+  const std::string spent = group.gather(fmt::format("{}", seconds_since(start))).front();
+  const double steps = std::floor((train.seconds - std::stod(spent)) / step_seconds);
+  if (steps < 1.0) {
+    user_error("train.seconds: must be longer than it takes to measure a step and to train one, got {}; a step takes {}",
+               train.seconds, format_duration(step_seconds));
+  }
+  set_steps(train, static_cast<std::int64_t>(std::min(steps, 1e12)));
+  log_info("train.seconds: {} in {}, {:.1f} ms each", counted(train.steps, "step"), format_duration(train.seconds),
+           1e3 * step_seconds);
+}
+
+}  // namespace headroom::train
