@@ -33,6 +33,10 @@ struct Config {
   GivenKeys given;       // keys set in files and overrides; filled in by load_config()
   std::string made_for;  // name of the data that the recipe or its base is meant for if it names no files; else empty
 
+  // Mean training losses near 5, 10, 25, 50 and 100% of the steps, from the comment "# losses: ..." of the file itself,
+  // not of its bases. Empty without such a comment, and if an override changes what is computed.
+  std::vector<double> recorded_losses;
+
   // Returns the maximum number of sequences of context_length tokens per step: batch_size, or fewer if batch_tokens is
   // the tighter limit.
   std::int64_t whole_sequences() const {

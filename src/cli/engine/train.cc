@@ -19,6 +19,7 @@ int run(const Train& command, const EngineRequest& request) {
                           .out = out,
                           .resume = command.resume,
                           .cache = cache_folder()};
+  job.recorded_losses = job.config.recorded_losses;
   catch_interrupts();
   const compare::TrainedRun run = compare::train_run(job, request.command_line);
   if (!run.diverged.empty()) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -72,6 +74,7 @@ struct Layer {
   Source source;
   toml::table values;
   std::string made_for;
+  std::vector<double> recorded_losses;
 };
 
 // Returns the data set that a recipe was made for: "the files of C4" if its text has the comment "Set data.train and
@@ -84,6 +87,31 @@ std::string made_for(std::string_view text) {
   }
   text.remove_prefix(at + kRemark.size());
   return std::string(text.substr(0, std::min(text.find_first_of(";\n"), text.size())));
+}
+
+// Returns the figures of the comment "# losses: 5.1 4.2 ..."; empty without one, or if it holds anything else.
+std::vector<double> recorded_losses(std::string_view text) {
+  constexpr std::string_view kRemark = "\n# losses: ";
+  const std::size_t at = text.find(kRemark);
+  if (at == std::string_view::npos) {
+    return {};
+  }
+  text.remove_prefix(at + kRemark.size());
+  std::istringstream line{std::string(text.substr(0, text.find('\n')))};
+  std::vector<double> losses{std::istream_iterator<double>(line), {}};
+  return line.eof() ? losses : std::vector<double>();
+}
+
+// Whether the key changes only the record of a run, or its results by rounding or chance.
+bool keeps_losses(std::string_view key) {
+  constexpr std::string_view kKeys[] = {"accumulate",       "checkpoint_every",      "device",           "evaluate_every",
+                                        "evaluate_tokens",  "gradient_accumulators", "implementation",   "keep_best",
+                                        "keep_checkpoints", "log_every",             "precision",        "sample_every",
+                                        "sample_prompt",    "seed",                  "threads",          "timeout",
+                                        "verify_every"};
+  constexpr std::string_view kTrain = "train.";
+  return key.starts_with(kTrain) &&
+         std::find(std::begin(kKeys), std::end(kKeys), key.substr(kTrain.size())) != std::end(kKeys);
 }
 
 // Removes the key `base` from the values and returns the config that it names; nullopt if there is no such key.
@@ -136,7 +164,8 @@ std::vector<Layer> read_layers(const Source& first) {
       user_error("{}: base: circular inheritance: {}", first.path.string(), fmt::join(chain, " -> "));
     }
     auto [values, text] = read_file(next->path);
-    layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text)});
+    layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text),
+                      .recorded_losses = recorded_losses(text)});
     next = take_base(layers.back());
   }
   std::reverse(layers.begin(), layers.end());
@@ -212,6 +241,7 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
     if (!layer.made_for.empty()) {
       config.made_for = layer.made_for;
     }
+    config.recorded_losses = layer.recorded_losses;
   }
   change(config, overrides, "--set");
   check(config, source.path.string());
@@ -220,7 +250,11 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
 
 void change(Config& config, const std::vector<std::string>& assignments, const std::string& option) {
   for (const std::string& assignment : assignments) {
-    config.given[set_key(config, assignment, option)] = option;
+    const std::string key = set_key(config, assignment, option);
+    config.given[key] = option;
+    if (!keeps_losses(key)) {
+      config.recorded_losses.clear();
+    }
   }
   detail::resolve(config, config.given);
   shorten_warmup(config.train, config.given);

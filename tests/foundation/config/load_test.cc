@@ -177,6 +177,17 @@ TEST_F(LoadConfig, KnowsWhatDataARecipeIsFor) {
   EXPECT_EQ(load_config("demo/of_another").made_for, "the Pile.");
 }
 
+TEST_F(LoadConfig, RecordedLossesAreTheFilesOwnAndEndWithAnOverride) {
+  put("here/losses.toml", "# about: x\n# losses: 5 4.5 4 3.5 3\n[train]\nsteps = 40\n");
+  put("here/heir.toml", "base = \"losses.toml\"\n");
+  put("here/wrong.toml", "# about: x\n# losses: 5 4.5 four\n");
+  EXPECT_EQ(load_config("losses.toml").recorded_losses, (std::vector<double>{5, 4.5, 4, 3.5, 3}));
+  EXPECT_EQ(load_config("losses.toml", {"train.seed=2", "train.threads=1"}).recorded_losses.size(), 5u);
+  EXPECT_TRUE(load_config("losses.toml", {"train.learning_rate=0.1"}).recorded_losses.empty());
+  EXPECT_TRUE(load_config("heir.toml").recorded_losses.empty());
+  EXPECT_TRUE(load_config("wrong.toml").recorded_losses.empty());
+}
+
 TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
   const auto read_back = [&](const std::string& base, const std::vector<std::string>& sets) {
     const Config changed = load_config(base, sets);

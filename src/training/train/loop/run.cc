@@ -12,6 +12,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
+#include "recorded_losses.h"
 
 namespace headroom::train {
 namespace {
@@ -67,6 +68,7 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       reducer_(make_gradient_reducer(*model_, config_.train, group_)),
       context_(models::make_context(config_.train, model_->device())),
       history_(std::move(parts.history)),
+      recorded_losses_(std::move(parts.recorded_losses)),
       checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
   if (teacher_) {
     config_.train.teacher_sha256 = teacher_->parameters_sha256();
@@ -120,6 +122,7 @@ TrainResult Run::finish(Writer& writer) {
     if (const std::string remark = plan_.remark(history_); !remark.empty()) {
       writer.warning(remark);
     }
+    log_debug("{}", recorded_comment(history_, config_.train.steps));
   }
   return result();
 }
@@ -219,6 +222,12 @@ void Run::log(const StepOutcome& outcome, Writer& writer) {
        .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0,
        .peak_memory_bytes = peak_memory_bytes()});
   writer.training(history_.training.back());
+  if (writer.writes()) {
+    if (const std::string found = compare_with_recorded(recorded_losses_, history_, config_.train.steps);
+        !found.empty()) {
+      log_info("{}", found);
+    }
+  }
 }
 
 void Run::validate(Writer& writer) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headroom/config/config.h"
 #include "headroom/models/model.h"
@@ -24,7 +25,8 @@ struct RunParts {
   config::Config config;  // with all keys resolved that depend on the machine or on earlier processes
   tasks::TaskData data;
   History history = {};
-  std::int64_t predictions = 0;  // Validations::predictions
+  std::int64_t predictions = 0;               // Validations::predictions
+  std::vector<double> recorded_losses = {};   // TrainRequest::recorded_losses
   // The run continues from `resumed`, or starts from `initial`, or from random parameters. Used by the constructor
   // only.
   const ResumePoint* resumed = nullptr;
@@ -73,6 +75,7 @@ class Run {
   std::unique_ptr<GradientReducer> reducer_;
   nn::Context context_;
   History history_;
+  std::vector<double> recorded_losses_;
   std::string sample_prompt_;         // used by train.sample_every
   std::filesystem::path checkpoint_;  // last checkpoint; empty if there is none
   // Counts for this process only, which may have resumed the run.

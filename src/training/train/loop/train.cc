@@ -359,6 +359,7 @@ TrainResult train(const TrainRequest& request) {
            .data = std::move(data),
            .history = history_of(request.out, resumed, task.figures()),
            .predictions = predictions,
+           .recorded_losses = request.recorded_losses,
            .resumed = resumed ? &*resumed : nullptr,
            .initial = initial ? &*initial : nullptr},
           group);

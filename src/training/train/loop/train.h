@@ -50,6 +50,8 @@ struct TrainRequest {
   bool resume = false;          // continue from the newest checkpoint in `out`, if there is one
   std::filesystem::path cache;  // prepared data
   std::string title = "train";  // in front of the progress bar
+  // config::Config::recorded_losses, if the run's losses are to be compared with them.
+  std::vector<double> recorded_losses = {};
   // The ranks that train together, all with the same request. With fixed train.accumulate,
   // train.gradient_accumulators and train.threads, the trained parameters do not depend on the number of ranks.
   parallel::GlooGroup* group = &parallel::default_group();

@@ -1,0 +1,83 @@
+// Training records that anyone can verify: a config, seeds, the kind of CPU, logs and the hashes of the trained
+// parameters. docs/records.md has the rules of the two tracks.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+#include "tools/compare/compare.h"
+
+namespace headroom::trial {
+
+enum class Track {
+  time,   // the least training time to a given bits per byte of the built-in corpus' validation text
+  tokens  // the lowest bits per byte after at most kMostTokens training tokens
+};
+inline constexpr std::int64_t kMostTokens = 10'000'000;
+
+struct LogPoint {
+  std::int64_t step = 0;
+  double seconds = 0.0, loss = 0.0;
+};
+
+// One trained run of a record.
+struct RecordRun {
+  std::int64_t seed = 0, steps = 0, tokens = 0;
+  double seconds = 0.0, bits_per_byte = 0.0;
+  std::string parameters_sha256;
+  std::vector<LogPoint> log;
+};
+
+struct Record {
+  Track track = Track::time;
+  double target = 0.0;          // Track::time: bits per byte
+  std::string name, config;     // config: TOML, with all keys
+  std::string machine, kind;    // as described by the run; the kind of CPU, equal where results are equal to the bit
+  std::string training_data, program, finished;
+  std::vector<RecordRun> runs;  // one a seed
+};
+
+struct RecordRequest {
+  std::filesystem::path folder;  // of the runs
+  std::filesystem::path cache;
+  std::int64_t seeds = 3;
+  std::string command;
+};
+
+// Trains the config with its seed, its seed + 1, ... on the built-in corpus. Throws UserError for other data and for
+// a config that the track does not admit, Error if a run misses the target.
+Record make_record(const compare::NamedConfig& config, Track track, double target, const RecordRequest& request);
+
+// Reads a record. Throws UserError naming the file if it is none.
+Record read_record(const std::filesystem::path& file);
+Json to_json(const Record& record);
+
+// A record's runs, trained again.
+struct Verification {
+  std::vector<RecordRun> runs;   // in the record's order, request.seeds of them at most
+  bool same_kind = false;        // this machine is of the record's kind of CPU, so the parameters must be equal
+  bool verified = false;
+  std::string sentence;
+};
+
+// Trains the record's config again. On its kind of CPU the hashes must be equal; on another, bits per byte within 1%,
+// because rounding differs. Times are reported, not compared. Throws UserError if request.folder holds a finished run,
+// because that would be read instead of trained.
+Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request);
+
+// Compares two records of one track, time or bits per byte, by Welch's one-sided t-test over the seeds, with the degrees
+// of freedom rounded down.
+struct Succession {
+  double difference = 0.0;  // mean of the new record minus that of the old
+  double p = 1.0;           // of a difference at least as low if the two were equal
+  bool replaces = false;    // p < 0.01
+  std::string sentence;
+};
+// Throws UserError for different tracks or targets, or fewer than two seeds.
+Succession compare_records(const Record& next, const Record& before);
+
+}  // namespace headroom::trial

@@ -1,0 +1,105 @@
+"""Training records: made, verified by training again, and compared with an older one."""
+
+import json
+
+import pytest
+
+CONFIG = """
+[model]
+n_layers = 1
+d_model = 16
+context_length = 16
+[model.attention]
+n_heads = 2
+d_head = 8
+[model.mlp]
+d_hidden = 32
+[tokenizer]
+kind = "bytes"
+[train]
+steps = 30
+batch_size = 4
+learning_rate = 3e-3
+threads = 1
+precision = "fp32"
+evaluate_tokens = 2000
+"""
+
+
+@pytest.fixture(scope="module")
+def record(headroom, tmp_path_factory):
+    """A record with two seeds, its config beside it."""
+    folder = tmp_path_factory.mktemp("record")
+    (folder / "tiny.toml").write_text(CONFIG)
+    made = headroom.json("record", "make", folder / "tiny.toml", "--target", 8, "--seeds", 2, "--out", folder / "record.json",
+                         "--runs", folder / "runs")
+    assert made == json.loads((folder / "record.json").read_text())
+    return folder / "record.json"
+
+
+def changed(record, path, **values):
+    document = json.loads(record.read_text())
+    for key, value in values.items():
+        document[key] = value(document[key])
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_record_holds_what_verifying_needs(record):
+    document = json.loads(record.read_text())
+    assert document["track"] == "time" and document["target"] == 8
+    assert "steps = 30" in document["config"] and document["machine"] and document["training_data"]
+    for run, seed in zip(document["runs"], [1, 2], strict=True):
+        assert run["seed"] == seed and run["steps"] == 30 and run["tokens"] == 30 * 4 * 16
+        assert len(run["parameters_sha256"]) == 64 and 0 < run["bits_per_byte"] < 8
+        assert run["log"][-1]["step"] == 30
+
+
+def test_verifying_trains_again(headroom, record, tmp_path):
+    verify = ["record", "verify", record, "--seeds", 2, "--runs", tmp_path / "runs"]
+    found = headroom.json(*verify)
+    assert found["verified"] and found["same_kind"]
+    assert [run["parameters_sha256"] for run in found["runs"]] == [
+        run["parameters_sha256"] for run in json.loads(record.read_text())["runs"]]
+    assert "--runs" in headroom.refusal(*verify)  # these runs would be read, not trained
+
+
+def test_other_parameters_are_found(headroom, record, tmp_path):
+    def forge(runs):
+        return [{**runs[0], "parameters_sha256": "0" * 64}, runs[1]]
+    forged = changed(record, tmp_path / "forged.json", runs=forge)
+    found = headroom.json("record", "verify", forged, "--runs", tmp_path / "runs", status=1)
+    assert not found["verified"]
+
+
+def test_another_kind_of_cpu_compares_bits_per_byte(headroom, record, tmp_path):
+    elsewhere = changed(record, tmp_path / "elsewhere.json", kind=lambda _: "another machine")
+    assert headroom.json("record", "verify", elsewhere, "--runs", tmp_path / "a")["verified"]
+    worse = changed(elsewhere, tmp_path / "worse.json",
+                    runs=lambda runs: [{**runs[0], "bits_per_byte": 0.9 * runs[0]["bits_per_byte"]}, runs[1]])
+    assert not headroom.json("record", "verify", worse, "--runs", tmp_path / "b", status=1)["verified"]
+
+
+@pytest.mark.parametrize("faster, replaces", [(0.001, True), (1.0, False)])
+def test_a_successor_must_be_better_beyond_chance(headroom, record, tmp_path, faster, replaces):
+    slower = changed(record, tmp_path / "slower.json",
+                     runs=lambda runs: [{**run, "seconds": seconds} for run, seconds in zip(runs, [100.0, 100.1])])
+    new = changed(record, tmp_path / "new.json",
+                  runs=lambda runs: [{**run, "seconds": faster * seconds} for run, seconds in zip(runs, [100.0, 100.1])])
+    found = headroom.json("record", "verify", new, "--against", slower, "--runs", tmp_path / "runs")
+    assert found["against"]["replaces"] is replaces and found["against"]["difference"] <= 0
+
+
+def test_what_breaks_the_rules_is_refused(headroom, record, tmp_path):
+    make = ["record", "make", record.parent / "tiny.toml", "--seeds", 1]
+    missed = headroom(*make, "--target", 0.5, "--out", tmp_path / "a.json", "--runs", tmp_path / "a", status=1)
+    assert "target" in missed.stderr.splitlines()[-1] and not (tmp_path / "a.json").exists()
+    assert "--target" in headroom.refusal(*make, "--out", tmp_path / "b.json")
+    assert "--out" in headroom.refusal(*make, "--target", 8, "--out", record)
+    assert "built-in corpus" in headroom.refusal("record", "make", "small/lookup_dense_h2", "--target", 8, "--out",
+                                                 tmp_path / "c.json")
+    long = ["--set", "train.steps=200000", "--set", "train.batch_size=4"]
+    assert "10000000" in headroom.refusal(*make, "--track", "tokens", *long, "--out", tmp_path / "d.json", "--runs",
+                                          tmp_path / "d")
+    (tmp_path / "broken.json").write_text("{}")
+    assert "broken.json" in headroom.refusal("record", "verify", tmp_path / "broken.json")

@@ -1,0 +1,48 @@
+#include "training/train/loop/recorded_losses.h"
+
+#include <gtest/gtest.h>
+
+namespace headroom::train {
+namespace recorded_losses_test {
+
+// A run of 200 steps, logged every 10, whose loss at step s is 10 - s / 50.
+History history_until(std::int64_t step) {
+  History history;
+  for (std::int64_t s = 10; s <= step; s += 10) {
+    history.training.push_back({.step = s, .loss = 10.0 - static_cast<double>(s) / 50.0});
+  }
+  return history;
+}
+
+TEST(RecordedLosses, AreComparedAtTheRecordedSharesOnly) {
+  const std::vector<double> recorded = {9.8, 9.6, 9.0, 8.0, 6.0};
+  for (std::int64_t step = 10; step <= 200; step += 10) {
+    const bool marked = step == 10 || step == 20 || step == 50 || step == 100 || step == 200;
+    EXPECT_EQ(compare_with_recorded(recorded, history_until(step), 200).empty(), !marked) << step;
+  }
+  EXPECT_EQ(compare_with_recorded({}, history_until(10), 200), "");
+}
+
+TEST(RecordedLosses, SayByHowMuchARunDiffers) {
+  EXPECT_EQ(compare_with_recorded({9.8, 9.6, 9.2, 8.0, 6.0}, history_until(50), 200),
+            "step 50 (25%): training loss 9, as recorded (9.2)");
+  EXPECT_EQ(compare_with_recorded({9.8, 9.6, 9.5, 8.0, 6.0}, history_until(50), 200),
+            "step 50 (25%): training loss 9, 0.5 below the recorded 9.5; check the data and the settings");
+}
+
+TEST(RecordedLosses, TheCommentHoldsWhatARunOfItIsComparedWith) {
+  EXPECT_EQ(recorded_comment(history_until(200), 200), "# losses: 9.8 9.6 9 8 6");
+  EXPECT_EQ(recorded_comment(history_until(100), 200), "");
+}
+
+// Shorter runs log less often than every twentieth: the nearest later line counts.
+TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
+  History history;
+  for (const std::int64_t step : {30, 60, 90, 120, 150, 180, 200}) {
+    history.training.push_back({.step = step, .loss = 5.0});
+  }
+  EXPECT_EQ(recorded_comment(history, 200), "") << "5 and 10% fall on one line";
+}
+
+}  // namespace recorded_losses_test
+}  // namespace headroom::train
