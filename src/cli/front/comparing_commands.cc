@@ -154,7 +154,7 @@ void add_try(Program& program) {
       program.root(), "try",
       "Is a change better? Trains both with the same seeds until it is clear. Exit status: 0 keep, 3 discard, 4 "
       "undecided.",
-      "headroom try small/dense_h8 --set model.attention.gate_output=head --budget 20m\n"
+      "headroom try demo/dense_h8 --set model.attention.gate_output=head --budget 20m\n"
       "  headroom try zoo/dense zoo/switchhead --both train.steps=300 --tune",
       [&program, options] {
         if (options->change.empty() && options->set.empty()) {
