@@ -36,9 +36,9 @@ def config(tmp_path):
     return file
 
 
-@pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "parity", "permutations"])
+@pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "needles", "parity", "permutations"])
 def test_every_task_trains_and_reports_its_chance_level(headroom, config, tmp_path, task):
-    sets = ["--set", f"data.synthetic={task}", "--set", f"data.synthetic_items={4 if task in ('lookup', 'recall', 'copying') else 0}"]
+    sets = ["--set", f"data.synthetic={task}", "--set", f"data.synthetic_items={4 if task in ('lookup', 'recall', 'copying', 'needles') else 0}"]
     trained = headroom.json("train", config, "--out", tmp_path / "run", *sets)
     assert 0 <= trained["validation_accuracy"] <= 1 and 0 < trained["chance_accuracy"] < 1
     found = headroom.json("evaluate", tmp_path / "run")

@@ -21,10 +21,10 @@ enum class Generator { none, listops, listops_long, composition };  // generator
 template <>
 inline constexpr EnumNames kEnumNames<Generator> = {"none", "listops", "listops_long", "composition"};
 // Sequences of tokens that measure recall and state (data/synthetic/sequences.h).
-enum class Synthetic { none, lookup, recall, copying, induction, parity, permutations };
+enum class Synthetic { none, lookup, recall, copying, induction, needles, parity, permutations };
 template <>
-inline constexpr EnumNames kEnumNames<Synthetic> = {"none",      "lookup", "recall",      "copying",
-                                                    "induction", "parity", "permutations"};
+inline constexpr EnumNames kEnumNames<Synthetic> = {"none",      "lookup",  "recall", "copying",
+                                                    "induction", "needles", "parity", "permutations"};
 enum class Schedule { constant, cosine, linear, inverse_sqrt, one_cycle };
 template <>
 inline constexpr EnumNames kEnumNames<Schedule> = {"constant", "cosine", "linear", "inverse_sqrt", "one_cycle"};

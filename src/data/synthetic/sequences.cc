@@ -19,6 +19,9 @@ constexpr std::int32_t kNoise = 128, kMarker = 129;  // neither
 constexpr std::int32_t kCopied = 16;                 // different tokens that are copied
 constexpr std::int32_t kPermutations = 120;          // of five elements
 constexpr std::int64_t kOffsetStep = 3;
+// needles: tokens below 128 are text.
+constexpr std::int32_t kAscii = 128, kNeedleKeys = 16, kFirstNeedleKey = 130;
+constexpr std::int32_t kFirstNeedleValue = kFirstNeedleKey + kNeedleKeys;
 
 // One row in the making.
 struct Maker {
@@ -106,6 +109,35 @@ void make_induction(Maker& m, std::int64_t gap) {
   m.target(last) = m.token(first + 1);
 }
 
+// Two keys, each with `items` values, hidden in a text as pairs of tokens. Then the marker and one of the keys: its
+// values are asked for, in their order.
+void make_needles(Maker& m, std::int64_t items, std::string_view text) {
+  const std::size_t start = m.random.below(text.size() - static_cast<std::size_t>(m.length) + 1);
+  for (std::int64_t i = 0; i < m.length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[start + static_cast<std::size_t>(i)]);
+    m.token(i) = byte < kAscii ? byte : ' ';
+  }
+  const std::int64_t question = m.length - items - 1;
+  const std::vector<std::int32_t> keys = m.distinct(2, kNeedleKeys), values = m.distinct(2 * items, kValues);
+  std::vector<std::int32_t> places = m.distinct(2 * items, question / 2), whose = m.distinct(2 * items, 2 * items);
+  std::sort(places.begin(), places.end());
+  m.token(question) = kMarker;
+  m.token(question + 1) = kFirstNeedleKey + keys[0];
+  std::int64_t answered = 0;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const bool asked = whose[i] < items;
+    const std::int32_t value = kFirstNeedleValue + values[i];
+    m.token(2 * places[i]) = kFirstNeedleKey + keys[asked ? 0 : 1];
+    m.token(2 * places[i] + 1) = value;
+    if (asked) {
+      m.target(question + 1 + answered) = value;
+      if (++answered < items) {
+        m.token(question + 1 + answered) = value;
+      }
+    }
+  }
+}
+
 // The parity of the bits so far.
 void make_parity(Maker& m) {
   std::int32_t parity = 0;
@@ -159,6 +191,8 @@ Limits limits_of(const config::DataOptions& options) {
       return {8, kKeys, gap > 0 ? 2 * items(8) + gap : 4 * items(8)};
     case Synthetic::copying:
       return {8, 256, 2 * items(8) + 1};
+    case Synthetic::needles:
+      return {4, kValues / 2, 5 * items(4) + 1};
     case Synthetic::induction:
       return {1, 1, std::max<std::int64_t>(4, gap + 2)};
     default:
@@ -193,7 +227,26 @@ void check_synthetic(const config::DataOptions& options, std::int64_t length) {
   }
 }
 
-SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length) {
+std::string synthetic_text(const config::DataOptions& options, Split split, std::int64_t length) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  std::string text;
+  if (options.synthetic == Synthetic::needles) {
+    const auto source = open_built_in_corpus(split);
+    const std::size_t wanted = std::max(kBytes, static_cast<std::size_t>(length));
+    for (std::string block; text.size() < wanted && source->next(block);) {
+      text += block;
+    }
+    if (text.size() < static_cast<std::size_t>(length)) {
+      user_error("model.context_length: must be at most the {} bytes of the text that hides needles, got {}",
+                 text.size(), length);
+    }
+    text.resize(std::min(text.size(), wanted));
+  }
+  return text;
+}
+
+SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length,
+                           std::string_view text) {
   const std::uint64_t seed =
       mix(mix(static_cast<std::uint64_t>(options.generator_seed), config::name_of(options.synthetic)),
           split == Split::train ? "train" : "validation");
@@ -211,6 +264,9 @@ SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std:
       break;
     case Synthetic::induction:
       make_induction(maker, options.synthetic_gap);
+      break;
+    case Synthetic::needles:
+      make_needles(maker, items, text);
       break;
     case Synthetic::parity:
       make_parity(maker);
@@ -230,6 +286,8 @@ double chance_level(const config::DataOptions& options) {
       return std::pow(0.5, static_cast<double>(synthetic_items(options)));
     case Synthetic::recall:
       return 1.0 / static_cast<double>(synthetic_items(options));
+    case Synthetic::needles:
+      return 0.5 / static_cast<double>(synthetic_items(options));
     case Synthetic::copying:
       return 1.0 / kCopied;
     case Synthetic::induction:

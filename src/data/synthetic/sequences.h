@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/text/text.h"
@@ -23,8 +25,13 @@ std::int64_t synthetic_items(const config::DataOptions& options);
 // Throws UserError naming the key if rows of this length cannot hold the task.
 void check_synthetic(const config::DataOptions& options, std::int64_t length);
 
-// Generates a row of `length` tokens; check_synthetic() has passed.
-SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length);
+// The text that rows of the task are hidden in: the first bytes of the built-in corpus, longer than any row of `length`
+// tokens; empty for tasks without text. Throws what open_built_in_corpus() throws.
+std::string synthetic_text(const config::DataOptions& options, Split split, std::int64_t length);
+
+// Generates a row of `length` tokens; check_synthetic() has passed. `text`: synthetic_text().
+SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length,
+                           std::string_view text = {});
 
 // The accuracy of a model that knows the task and which answers occur in the row, but not which is asked for.
 double chance_level(const config::DataOptions& options);

@@ -107,9 +107,10 @@ void describe(Fields& fields, DataOptions& o) {
       "synthetic", o.synthetic,
       "language_model: instead of text, generated sequences of which the model predicts the answers; lookup: one "
       "bit of each of several earlier tokens; recall: the values of keys; copying: tokens among noise, in their "
-      "order; induction: what followed a token before; parity, permutations: the product of all tokens so far");
+      "order; induction: what followed a token before; needles: the values of a key that are hidden in the built-in "
+      "corpus; parity, permutations: the product of all tokens so far");
   fields.add("synthetic_items", o.synthetic_items, between(0, 256),
-             "synthetic: tokens to look up (lookup), pairs (recall), or tokens to copy; 0: 4, 8, 8");
+             "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: 4, 8, 8, 4");
   fields.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
              "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
   fields.add(

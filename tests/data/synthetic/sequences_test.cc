@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "headroom/core/error.h"
 
@@ -90,6 +92,38 @@ TEST(SyntheticSequencesTest, InductionAsksForWhatFollowedTheMarker) {
   }
 }
 
+TEST(SyntheticSequencesTest, NeedlesAsksForTheValuesOfOneOfTwoKeys) {
+  const config::DataOptions o = options(Synthetic::needles, 3);
+  check_synthetic(o, 60);
+  std::string text;
+  for (int i = 0; i < 500; ++i) {
+    text += static_cast<char>('a' + i % 26);
+  }
+  text += "\xc3\xa9";  // not ASCII
+  const SyntheticRow r = synthetic_row(o, Split::train, 5, 60, text);
+  const std::int32_t key = r.tokens[57];
+  EXPECT_EQ(r.tokens[56], 129);
+  std::vector<std::int32_t> values, asked;
+  std::map<std::int32_t, int> keys;
+  for (std::size_t i = 0; i < 56; ++i) {
+    if (r.tokens[i] >= 130) {
+      ++keys[r.tokens[i]];
+      if (r.tokens[i] == key) {
+        values.push_back(r.tokens[i + 1]);
+      }
+      ++i;  // the value
+    } else {
+      EXPECT_TRUE(r.tokens[i] == ' ' || (r.tokens[i] >= 'a' && r.tokens[i] <= 'z'));
+    }
+  }
+  EXPECT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[key], 3);
+  EXPECT_EQ(answers(r), 3);
+  EXPECT_EQ(std::vector<std::int32_t>(r.targets.begin() + 57, r.targets.end()), values);
+  EXPECT_EQ(std::vector<std::int32_t>(r.tokens.begin() + 58, r.tokens.end()),
+            std::vector<std::int32_t>(values.begin(), values.end() - 1));
+}
+
 TEST(SyntheticSequencesTest, StateTasksAskForTheProductSoFar) {
   const SyntheticRow bits = row(options(Synthetic::parity));
   std::int32_t parity = 0;
@@ -124,6 +158,7 @@ TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
   };
   refused(options(Synthetic::recall, 8), 31, "model.context_length");
   refused(options(Synthetic::lookup, 9), 64, "data.synthetic_items");
+  refused(options(Synthetic::needles, 8), 40, "model.context_length");
   refused(options(Synthetic::parity, 2), 64, "data.synthetic_items");
   refused(options(Synthetic::copying, 8, 5), 64, "data.synthetic_gap");
   refused(options(Synthetic::recall, 8, 5), 64, "data.synthetic_gap");
@@ -133,6 +168,7 @@ TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
 TEST(SyntheticSequencesTest, ChanceIsTheGuessAmongPossibleAnswers) {
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::lookup, 3)), 1.0 / 8.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::recall, 5)), 1.0 / 5.0);
+  EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::needles, 5)), 1.0 / 10.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::parity)), 0.5);
 }
 

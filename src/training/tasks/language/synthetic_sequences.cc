@@ -5,6 +5,7 @@
 
 #include "data/synthetic/sequences.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
 #include "training/tasks/evaluation_loop.h"
 
@@ -14,14 +15,22 @@ namespace {
 constexpr std::int64_t kValidationRows = 512;
 constexpr const char *kRight = "right_answers", *kChance = "chance_level";
 
+// A split and the text that its rows are hidden in, if any.
+struct SplitText {
+  SplitText(const config::Config& config, data::Split of)
+      : split(of), text(data::synthetic_text(config.data, of, config.model.context_length)) {}
+  data::Split split;
+  std::string text;
+};
+
 // Rows [first, first + count) of a split, on the CPU. Row numbers wrap at `size`.
-models::Batch rows_of(const config::Config& config, data::Split split, std::int64_t first, std::int64_t count,
+models::Batch rows_of(const config::Config& config, const SplitText& from, std::int64_t first, std::int64_t count,
                       std::int64_t size) {
   const std::int64_t length = config.model.context_length;
   models::Batch batch;
   at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty({count, length}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) {
-    const data::SyntheticRow row = data::synthetic_row(config.data, split, (first + i) % size, length);
+    const data::SyntheticRow row = data::synthetic_row(config.data, from.split, (first + i) % size, length, from.text);
     std::copy(row.tokens.begin(), row.tokens.end(), tokens[i].data_ptr<std::int64_t>());
     std::copy(row.targets.begin(), row.targets.end(), targets[i].data_ptr<std::int64_t>());
     batch.targets.push_back(std::count_if(row.targets.begin(), row.targets.end(), [](auto t) { return t >= 0; }));
@@ -33,11 +42,15 @@ models::Batch rows_of(const config::Config& config, data::Split split, std::int6
   return batch;
 }
 
-std::string identity_of(const config::DataOptions& data, data::Split split, std::int64_t rows, std::int64_t length) {
-  return fmt::format("{} with {} items, gap {}, {} of {} tokens, seed {}{}", config::name_of(data.synthetic),
+std::string identity_of(const config::DataOptions& data, const SplitText& from, std::int64_t rows,
+                        std::int64_t length) {
+  Sha256 sum;
+  sum.update(from.text);
+  return fmt::format("{} with {} items, gap {}, {} of {} tokens, seed {}{}{}", config::name_of(data.synthetic),
                      data::synthetic_items(data), data.synthetic_gap,
                      rows == std::numeric_limits<std::int64_t>::max() ? "rows" : fmt::format("{} rows", rows), length,
-                     data.generator_seed, split == data::Split::train ? "" : " (validation)");
+                     data.generator_seed, from.split == data::Split::train ? "" : " (validation)",
+                     from.text.empty() ? "" : ", in text " + sum.hex().substr(0, 16));
 }
 
 class SyntheticTraining : public TrainingData, private data::EpochStream {
@@ -47,12 +60,13 @@ class SyntheticTraining : public TrainingData, private data::EpochStream {
         config_(config),
         size_(config.data.generated_train == 0 ? std::numeric_limits<std::int64_t>::max()
                                                : config.data.generated_train),
-        identity_(identity_of(config.data, data::Split::train, size_, config.model.context_length)) {
+        from_(config, data::Split::train),
+        identity_(identity_of(config.data, from_, size_, config.model.context_length)) {
     set_per_epoch(kEndless);
   }
   models::Batch next() override {
     const std::int64_t count = config_.train.batch_size;
-    return rows_of(config_, data::Split::train, advance().step * count, count, size_);
+    return rows_of(config_, from_, advance().step * count, count, size_);
   }
   data::DataPosition position() const override { return EpochStream::position(); }
   void seek(data::DataPosition position) override { EpochStream::seek(position); }
@@ -61,6 +75,7 @@ class SyntheticTraining : public TrainingData, private data::EpochStream {
  private:
   config::Config config_;
   std::int64_t size_;  // rows before they repeat
+  SplitText from_;
   std::string identity_;
 };
 
@@ -68,7 +83,8 @@ class SyntheticEvaluation : public EvaluationData {
  public:
   explicit SyntheticEvaluation(const config::Config& config)
       : config_(config),
-        rows_(config.data.generated_validation == 0 ? kValidationRows : config.data.generated_validation) {}
+        rows_(config.data.generated_validation == 0 ? kValidationRows : config.data.generated_validation),
+        from_(config, data::Split::validation) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
@@ -82,7 +98,7 @@ class SyntheticEvaluation : public EvaluationData {
     return static_cast<double>(rows_within(most_tokens));
   }
   std::string identity() const override {
-    return identity_of(config_.data, data::Split::validation, rows_, config_.model.context_length);
+    return identity_of(config_.data, from_, rows_, config_.model.context_length);
   }
 
  private:
@@ -94,7 +110,7 @@ class SyntheticEvaluation : public EvaluationData {
 
   Sums sums_of(const models::LanguageModel& model, std::int64_t first, std::int64_t count,
                const nn::Context& context) const {
-    const models::Batch batch = rows_of(config_, data::Split::validation, first, count, rows_)
+    const models::Batch batch = rows_of(config_, from_, first, count, rows_)
                                     .to(model.parameters().all().front().tensor.device());
     models::Memory memory;
     const models::TokenScores scores = model.score(batch.at("tokens"), batch.at("targets"), memory, context);
@@ -107,6 +123,7 @@ class SyntheticEvaluation : public EvaluationData {
 
   config::Config config_;
   std::int64_t rows_;
+  SplitText from_;
 };
 
 class SyntheticSequences : public Task {
