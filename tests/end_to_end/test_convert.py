@@ -23,7 +23,7 @@ def dense(headroom, tmp_path_factory):
 def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     out = dense / "experts.safetensors"
     made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
-    assert {"parameters", "loss_before", "loss_after", "exact", "layers", "notes"} == made.keys()
+    assert {"converted", "layer_losses", "parameters", "loss_before", "loss_after", "exact", "layers", "notes"} == made.keys()
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.attention", "layer1.attention"]
     assert all(layer["fitted"] <= layer["start"] for layer in made["layers"])
     info = headroom.json("checkpoint", "info", out)
@@ -32,6 +32,21 @@ def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     trained = headroom.json("train", dense / "experts.toml", "--out", dense / "on", "--set", f"train.start_from={out}",
                             "--set", "train.steps=3")
     assert trained["steps"] == 3
+
+
+def test_layers_that_cost_least_are_converted(headroom, dense):
+    out = dense / "some.safetensors"
+    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "auto",
+                         "--budget", 0, *SMALL)
+    assert [row["layer"] for row in made["layer_losses"]] == [0, 1] and made["loss_after"] <= made["loss_before"]
+    made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, "--layers", "1", "--force", *SMALL)
+    assert made["converted"] == [1]
+    # The model's settings come from the checkpoint.
+    (dense / "on.toml").write_text('[data]\ntrain = ["train.txt"]\nvalidation = ["validation.txt"]\n[train]\nsteps = 2\n')
+    trained = headroom.json("train", dense / "on.toml", "--out", dense / "some_on", "--set", f"train.start_from={out}")
+    assert trained["parameters"] == made["parameters"]
+    assert "--layers" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
+                                          "--layers", "first")
 
 
 def test_composed_heads_compute_what_the_dense_model_computes(headroom, dense):

@@ -70,6 +70,9 @@ struct LayerOptions {
   Keys attention, mlp;
 };
 
+// Returns the keys in which `options` differs from `base`, for an entry whose model.attention is `base`.
+LayerOptions::Keys differing_keys(const AttentionOptions& options, const AttentionOptions& base);
+
 struct ModelOptions {
   ModelKind kind = ModelKind::language_model;
   std::int64_t vocabulary_size = 8000;

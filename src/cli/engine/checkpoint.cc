@@ -186,6 +186,23 @@ int run(const Import& command, const EngineRequest& request) {
   return 0;
 }
 
+namespace {
+
+// Parses "0,2,5".
+std::vector<std::int64_t> parse_layers(const std::string& text) {
+  std::vector<std::int64_t> layers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (part.empty() || part.size() > 6 || part.find_first_not_of("0123456789") != std::string::npos) {
+      user_error("convert: --layers: must be auto or layers such as 0,2,5, got {}", text);
+    }
+    layers.push_back(std::stoll(part));
+  }
+  return layers;
+}
+
+}  // namespace
+
 int run(const Convert& command, const EngineRequest& request) {
   require_replaceable_checkpoint(command.out, "convert", command.force);
   convert::ConvertRequest job;
@@ -196,6 +213,11 @@ int run(const Convert& command, const EngineRequest& request) {
   job.tokens = command.tokens;
   job.fit_steps = command.fit;
   job.seed = command.seed;
+  job.choose_layers = command.layers == "auto";
+  job.budget = command.budget;
+  if (!command.layers.empty() && !job.choose_layers) {
+    job.layers = parse_layers(command.layers);
+  }
   job.out = command.out;
   job.cache = cache_folder();
   job.command = request.command_line;

@@ -255,4 +255,21 @@ std::vector<BalanceLoss> ModelOptions::balance_losses() const {
   return all;
 }
 
+LayerOptions::Keys differing_keys(const AttentionOptions& options, const AttentionOptions& base) {
+  const auto spelled_keys = [](AttentionOptions of) {
+    LayerOptions::Keys keys;
+    Fields fields;
+    describe(fields, of);
+    fields.root().for_each(
+        [&](const std::string& key, const Field& field) { keys[key] = detail::spelled(field); });
+    return keys;
+  };
+  LayerOptions::Keys keys = spelled_keys(options);
+  const LayerOptions::Keys before = spelled_keys(base);
+  std::erase_if(keys, [&](const auto& entry) {
+    return entry.first == "window_pattern" || before.at(entry.first) == entry.second;
+  });
+  return keys;
+}
+
 }  // namespace headroom::config

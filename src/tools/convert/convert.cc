@@ -190,6 +190,49 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
   store::save_checkpoint(checkpoint, request.out);
 }
 
+struct Compared {
+  const config::Config& source;
+  const config::Config& all;
+  const Batches& batches;
+};
+
+// The layers that the request names, or those that the measured losses choose.
+Layers layers_of(const ConvertRequest& request, const models::Model& source, const models::Model& all,
+                 const Compared& compared, Conversion& conversion) {
+  const std::int64_t n = compared.source.model.n_layers;
+  if (!request.choose_layers) {
+    Layers named(static_cast<std::size_t>(n), request.layers.empty());
+    for (const std::int64_t layer : request.layers) {
+      named[static_cast<std::size_t>(layer)] = true;
+    }
+    return named;
+  }
+  const auto loss = [&](const Layers& layers) {
+    const config::Config config = mixed_config(compared.source, compared.all, layers);
+    return loss_of(*mixed_model(config, source, all, layers), compared.batches.held_out);
+  };
+  Layers chosen = choose_layers(n, request.budget, loss, conversion.layer_losses);
+  for (const LayerLoss& own : conversion.layer_losses) {
+    log_info("layer {} alone adds {:.4f} nats: {}", own.layer, own.added,
+             chosen[static_cast<std::size_t>(own.layer)] ? "converted" : "kept");
+  }
+  return chosen;
+}
+
+void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
+  for (const std::int64_t layer : request.layers) {
+    if (layer < 0 || layer >= n_layers) {
+      user_error("convert: --layers: {} has layers 0 to {}, got {}", request.source, n_layers - 1, layer);
+    }
+  }
+}
+
+// Whether the request asks for the conversion of this layer.
+bool wants(const ConvertRequest& request, std::int64_t layer) {
+  return request.layers.empty() ||
+         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
+}
+
 }  // namespace
 
 Conversion convert(const ConvertRequest& request) {
@@ -197,6 +240,7 @@ Conversion convert(const ConvertRequest& request) {
   const store::OpenedModel opened =
       store::open_model(request.source, {.threads = request.threads, .precision = config::Precision::fp32});
   check_source(request, opened.config().model);
+  check_layers(request, opened.config().model.n_layers);
   require_finite(opened.model->parameters(), request.source);
   Conversion conversion;
   const config::Config config = result_config(request, opened.config(), conversion.notes);
@@ -205,6 +249,9 @@ Conversion convert(const ConvertRequest& request) {
   copy_rest(opened.model->parameters(), target->parameters());
   conversion.exact = !request.random_attention;
   for (std::int64_t layer = 0; layer < config.model.n_layers && !request.random_attention; ++layer) {
+    if (!wants(request, layer)) {
+      continue;
+    }
     const std::string place = fmt::format("layer{}.attention", layer);
     conversion.exact &= start_layer({.from = opened.config().model.attention,
                                      .to = config.model.attention,
@@ -218,24 +265,40 @@ Conversion convert(const ConvertRequest& request) {
       parameter.tensor.requires_grad_(true);
     }
     for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
+      if (!wants(request, layer)) {
+        continue;
+      }
       conversion.layers.push_back(fit_layer(request, *opened.model, *target, batches, layer));
       const LayerError& error = conversion.layers.back();
       log_info("{}: error {:.4f} in closed form, {:.4f} fitted", error.layer, error.start, error.fitted);
     }
   }
-  conversion.parameters = target->parameters().count();
+  const Layers layers = layers_of(request, *opened.model, *target, {opened.config(), config, batches}, conversion);
+  const config::Config result = mixed_config(opened.config(), config, layers);
+  const std::unique_ptr<models::Model> model = mixed_model(result, *opened.model, *target, layers);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i]) {
+      conversion.converted.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  conversion.parameters = model->parameters().count();
   conversion.loss_before = loss_of(*opened.model, batches.held_out);
-  conversion.loss_after = loss_of(*target, batches.held_out);
-  write_result(request, config, opened.checkpoint, *target);
+  conversion.loss_after = loss_of(*model, batches.held_out);
+  write_result(request, result, opened.checkpoint, *model);
   return conversion;
 }
 
 Json to_json(const Conversion& conversion) {
-  Json json = {{"parameters", conversion.parameters}, {"loss_before", conversion.loss_before},
+  Json json = {{"converted", conversion.converted},
+               {"layer_losses", Json::array()},
+               {"parameters", conversion.parameters}, {"loss_before", conversion.loss_before},
                {"loss_after", conversion.loss_after}, {"exact", conversion.exact},
                {"notes", conversion.notes},           {"layers", Json::array()}};
   for (const LayerError& error : conversion.layers) {
     json["layers"].push_back({{"layer", error.layer}, {"start", error.start}, {"fitted", error.fitted}});
+  }
+  for (const LayerLoss& own : conversion.layer_losses) {
+    json["layer_losses"].push_back({{"layer", own.layer}, {"added", own.added}});
   }
   return json;
 }

@@ -12,6 +12,7 @@
 
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
+#include "layers.h"
 
 namespace headroom::convert {
 
@@ -22,6 +23,11 @@ struct ConvertRequest {
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
   std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
+  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until the
+  // added loss would exceed `budget` nats.
+  std::vector<std::int64_t> layers;
+  bool choose_layers = false;
+  double budget = 0.05;
   bool random_attention = false;  // attention starts from random parameters, for comparisons; use fit_steps = 0
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
@@ -38,6 +44,8 @@ struct LayerError {
 };
 
 struct Conversion {
+  std::vector<std::int64_t> converted;  // layers
+  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty unless layers were chosen
   std::int64_t parameters = 0;
   double loss_before = 0.0, loss_after = 0.0;  // nats a target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
@@ -51,7 +59,7 @@ struct Conversion {
 // and for too little data.
 Conversion convert(const ConvertRequest& request);
 
-// `parameters`, `loss_before`, `loss_after`, `exact`, `layers` (`layer`, `start`, `fitted`), `notes`.
+// `converted`, `layer_losses` (`layer`, `added`), `parameters`, `loss_before`, `loss_after`, `exact`, `layers` (`layer`, `start`, `fitted`), `notes`.
 Json to_json(const Conversion& conversion);
 
 }  // namespace headroom::convert

@@ -13,6 +13,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
+#include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "tools/convert/value_fit.h"
 #include "training/train/loop/train.h"
@@ -154,6 +155,55 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
     convert(request(change));
     EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), first);
   }
+}
+
+TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
+  train(dense());
+  ConvertRequest r = request([](Attention& a) { a.n_heads = 2; });
+  r.layers = {1};
+  const Conversion made = convert(r);
+  EXPECT_EQ(made.converted, r.layers);
+  EXPECT_EQ(made.layers.size(), 1U);
+  const store::Checkpoint source = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string())),
+                          result = store::read_checkpoint(r.out);
+  EXPECT_EQ(result.config.model.of_layer(0).attention.n_heads, 4);
+  EXPECT_EQ(result.config.model.of_layer(1).attention.n_heads, 2);
+  const auto same = [&](const char* name) {
+    return at::equal(result.tensors.at(name), source.tensors.at(name));
+  };
+  EXPECT_TRUE(same("model.layer0.attention.w_q") && same("model.layer1.ffn.w_up"));
+  EXPECT_EQ(result.tensors.at("model.layer1.attention.w_q").size(1), 2);
+  r.layers = {2};
+  fs::remove(r.out);
+  expect_refused(r, "--layers");
+}
+
+TEST_F(ConvertTest, ChosenLayersStayWithinTheBudget) {
+  train(dense());
+  ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
+  r.choose_layers = true;
+  r.budget = 0.0;
+  const Conversion none = convert(r);
+  ASSERT_EQ(none.layer_losses.size(), 2U);
+  EXPECT_LE(none.loss_after, none.loss_before);
+  r.budget = 100.0;
+  EXPECT_EQ(convert(r).converted, (std::vector<std::int64_t>{0, 1}));
+}
+
+// Layer 2 costs least and goes first; with layer 0 the sum of both stays within the budget, with layer 1 it does not.
+TEST(ChooseLayersTest, TakesTheCheapestWhileTheSumFits) {
+  const double alone[] = {0.02, 0.05, 0.01};
+  std::vector<LayerLoss> measured;
+  const auto loss = [&](const Layers& layers) {
+    double sum = 3.0;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      sum += layers[i] ? alone[i] : 0.0;
+    }
+    return sum;
+  };
+  EXPECT_EQ(choose_layers(3, 0.04, loss, measured), (Layers{true, false, true}));
+  ASSERT_EQ(measured.size(), 3U);
+  EXPECT_NEAR(measured[1].added, 0.05, 1e-12);
 }
 
 // With all heads and the full rank, nothing limits the closed form but the ridge, and it is the least-squares solution.
