@@ -48,6 +48,19 @@ LayerActivations collect(const models::Model& model, const std::vector<models::B
   return {at::cat(x), at::cat(source), at::cat(y)};
 }
 
+at::Tensor covariance_of(const models::Model& model, const std::vector<models::Batch>& batches,
+                         const std::string& place) {
+  at::Tensor sum;
+  double tokens = 0.0;
+  run(model, batches, {place + ".source"}, [&](const nn::Recorder& values) {
+    const at::Tensor x = values.at(place + ".source").to(at::kFloat).flatten(0, 1);
+    const at::Tensor own = at::mm(x.t(), x).to(at::kDouble);
+    sum = sum.defined() ? sum + own : own;
+    tokens += static_cast<double>(x.size(0));
+  });
+  return sum / tokens;
+}
+
 HeadSums collect_heads(const models::Model& model, const std::vector<models::Batch>& batches,
                        const std::string& place) {
   HeadSums sums;

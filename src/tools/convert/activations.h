@@ -36,6 +36,10 @@ struct HeadSums {
   at::Tensor rows_of(const std::vector<std::int64_t>& heads) const;  // int64
 };
 
+// The covariance of the layer's source tokens, E[x^T x] [d, d] in float64.
+at::Tensor covariance_of(const models::Model& model, const std::vector<models::Batch>& batches,
+                         const std::string& place);
+
 HeadSums collect_heads(const models::Model& model, const std::vector<models::Batch>& batches, const std::string& place);
 
 // The cross-entropy of the batches in nats a target.

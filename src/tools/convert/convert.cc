@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -74,7 +75,12 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a.window = kept.window;
   a.window_pattern = kept.window_pattern;
   a.dropout = kept.dropout;
-  if (a.position == "rope") {
+  if (a.position == "rope" && a.projection == "latent") {
+    // The rotated channels get the source's highest frequencies.
+    const auto channels = static_cast<double>(kept.projection->rotary_channels(kept));
+    a.of<config::PositionOptions>().rope_base = std::pow(
+        kept.of<config::PositionOptions>().rope_base, static_cast<double>(a.projection->rotary_channels(a)) / channels);
+  } else if (a.position == "rope") {
     a.of<config::PositionOptions>().rope_fraction =
         std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
   }
@@ -258,7 +264,10 @@ Conversion convert(const ConvertRequest& request) {
                                      .source = opened.model->parameters(),
                                      .target = target->parameters(),
                                      .place = place,
-                                     .sums = [&] { return collect_heads(*opened.model, batches.fit, place); }});
+                                     .sums = [&] { return collect_heads(*opened.model, batches.fit, place); },
+                                     .covariance = [&] {
+                                       return covariance_of(*opened.model, batches.fit, place);
+                                     }});
   }
   if (!conversion.exact && request.fit_steps > 0) {
     for (nn::Parameter parameter : target->parameters().all()) {

@@ -13,6 +13,7 @@
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
+#include "shared_keys.h"
 #include "value_fit.h"
 
 namespace headroom::convert {
@@ -32,7 +33,12 @@ class Layer {
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     bool exact = start_composition() && start_extras();
-    if (to_.projection == "latent" || to_.projection == "routed_heads") {
+    if (to_.projection == "latent") {
+      start_latent();
+      return false;
+    }
+    if (to_.projection == "routed_heads") {
+      start_routed_heads();
       return false;
     }
     if (same_keys && !has_bank()) {
@@ -222,6 +228,112 @@ class Layer {
         write(name, b.view({groups, merged, b.size(1)}).mean(1));
       }
     }
+  }
+
+  at::Tensor wide(std::string_view name) const { return source(name).to(at::kDouble); }
+  // Keys or values [d, G, e] repeated to the query heads, [d, H, e].
+  at::Tensor by_query_head(const at::Tensor& w) const {
+    return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
+  }
+  // Scores are divided by the root of the head's width, which may change.
+  double query_scale() const {
+    return std::sqrt(static_cast<double>(to_.d_head) / static_cast<double>(from_.d_head));
+  }
+  std::int64_t rotary_of(const config::AttentionOptions& o) const {
+    return o.position == "rope" ? o.projection->rotary_channels(o) : 0;
+  }
+
+  // Writes `values` to the first channels of the last axis; the others are zeros if `zeros`, else stay random.
+  void write_first(std::string_view name, const at::Tensor& values, bool zeros) const {
+    const at::Tensor to = target(name);
+    if (zeros) {
+      to.zero_();
+    }
+    to.narrow(-1, 0, values.size(-1)).copy_(values);
+  }
+
+  void start_latent() const {
+    const std::int64_t rotated = rotary_of(from_), p = rotary_of(to_), heads = from_.n_heads;
+    if (to_.n_heads != heads || p > rotated || to_.value_width() < from_.d_head) {
+      return;  // no room for the source's heads: the fit starts from random parameters
+    }
+    const Roots roots(r_.covariance());
+    const at::Tensor q = wide("w_q") * query_scale(), k = by_query_head(wide("w_k")), v = by_query_head(wide("w_v"));
+    // Pair m of the source is (m, m + rotated/2); the target rotates the first p/2 pairs.
+    const at::Tensor pairs = at::arange(p / 2, at::kLong), fast = at::cat({pairs, pairs + rotated / 2});
+    // The others, those that never rotate first, then by rising frequency.
+    const at::Tensor slow_pairs = at::arange(rotated / 2 - 1, p / 2 - 1, -1, at::kLong);
+    const at::Tensor slow = at::cat({at::arange(rotated, from_.d_head, at::kLong),
+                                     at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
+    const std::int64_t rest = std::min(slow.size(0), to_.d_head - p);
+    const at::Tensor kept = slow.narrow(0, 0, rest);
+    const SharedKeys shared = share_rotated(q.index_select(2, fast), k.index_select(2, fast), roots);
+    write("w_k_rotary", shared.keys);
+    const at::Tensor slow_q = q.index_select(2, kept), slow_k = k.index_select(2, kept);
+    write_queries(at::cat({shared.queries, slow_q}, 2), roots);
+    // Keys and values weigh by what reads them, and together alike.
+    const auto energy = [&](const at::Tensor& w, const at::Tensor& weights) {
+      return (at::mm(roots.root, w.flatten(1)) * weights).square().sum().sqrt().clamp_min(1e-12);
+    };
+    const at::Tensor reads_k = at::mm(roots.root, slow_q.flatten(1)).norm(2, at::IntArrayRef{0}),
+                     reads_v = wide("w_o").norm(2, at::IntArrayRef{2}).flatten();
+    const Normalised normalised = with_orthonormal_columns(
+        low_rank(at::cat({slow_k.flatten(1), v.flatten(1)}, 1),
+                 at::cat({reads_k / energy(slow_k, reads_k), reads_v / energy(v, reads_v)}), target("w_kv_down").size(1),
+                 roots),
+        roots);
+    const LowRank& latent = normalised.factors;
+    write_first("w_kv_down", latent.down, false);
+    write("kv_norm", at::full({1}, normalised.size));
+    if (latent.up.size(0) < target("w_kv_down").size(1)) {
+      return;  // a latent wider than the tokens
+    }
+    const auto up = [&](std::int64_t first, std::int64_t width) {
+      return latent.up.narrow(1, first, heads * width).view({-1, heads, width});
+    };
+    write_first("w_k", up(0, rest), true);
+    write_first("w_v", up(heads * rest, from_.d_head), false);
+    target("w_o").zero_();
+    target("w_o").narrow(1, 0, from_.d_head).copy_(wide("w_o"));
+  }
+
+  // Queries [d, H, c], read off a whitened low-rank vector if the target compresses them.
+  void write_queries(const at::Tensor& queries, const Roots& roots) const {
+    if (const at::Tensor down = target("w_q_down"); down.defined()) {
+      const at::Tensor flat = queries.flatten(1);
+      const auto [factors, size] = with_orthonormal_columns(
+          low_rank(flat, at::ones({flat.size(1)}, at::kDouble), down.size(1), roots), roots);
+      write_first("w_q_down", factors.down, false);
+      write("q_down_norm", at::full({1}, size));
+      write_first("w_q", factors.up.view({-1, queries.size(1), queries.size(2)}), false);
+    } else {
+      write_first("w_q", queries, false);
+    }
+  }
+
+  // An expert is a head; all share one key and one value head.
+  void start_routed_heads() const {
+    const auto& routing = to_.of<config::RoutingOptions>();
+    if (routing.n_experts != from_.n_heads || to_.d_head < from_.d_head || to_.key_projections() > 1 ||
+        target("w_k").dim() != 2) {
+      return;
+    }
+    const Roots roots(r_.covariance());
+    const at::Tensor q = wide("w_q") * query_scale(), k = by_query_head(wide("w_k")), v = by_query_head(wide("w_v"));
+    const std::int64_t rotated = rotary_of(from_), e = from_.d_head;
+    const SharedKeys turning = share_rotated(q.narrow(2, 0, rotated), k.narrow(2, 0, rotated), roots);
+    const SharedKeys still =
+        share_plain(q.narrow(2, rotated, e - rotated), k.narrow(2, rotated, e - rotated), to_.d_head - rotated, roots);
+    write_first("w_k", at::cat({turning.keys, still.keys}, 1), true);
+    write_first("w_q", at::cat({turning.queries, still.queries}, 2).transpose(0, 1), false);
+    // The products of values and outputs, [d, H d], read off one value head.
+    const at::Tensor products = at::einsum("dhe,hef->dhf", {v, wide("w_o")});
+    const LowRank shared = low_rank(products.flatten(1), at::ones({1}, at::kDouble), to_.d_head, roots);
+    write_first("w_v", shared.down, false);
+    const double gates = routing.gate == config::Gate::sigmoid ? 2.0 : static_cast<double>(to_.n_heads);
+    const at::Tensor outputs = shared.up.view({-1, from_.n_heads, products.size(2)}).transpose(0, 1) * gates;
+    target("w_o").zero_();
+    target("w_o").narrow(1, 0, outputs.size(1)).copy_(outputs);
   }
 
   // Gates on the head outputs start at their mean, so the outputs are divided by it.

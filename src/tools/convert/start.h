@@ -17,6 +17,7 @@ struct StartRequest {
   const nn::Parameters& target;    // freshly initialised; written in place
   std::string place;               // "layer3.attention"
   std::function<HeadSums()> sums;  // called if values and outputs must be refitted
+  std::function<at::Tensor()> covariance;  // of the source tokens; called if heads are to share keys or a latent
 };
 
 // Writes the layer's starting values into `target` and returns whether the layer then computes what the source's does
@@ -29,6 +30,9 @@ struct StartRequest {
 //   fewer keys and values             the mean over each group of heads; outputs refitted
 //   experts                           every expert of a head starts as the head's matrix, over the sum of the gates
 //   several keys                      the head's own key, with noise of 0.1 of its deviation
+//   latent                            the heads' keys of the highest frequencies become one shared rotated key
+//                                     (share_rotated); the others and the values a latent (low_rank)
+//   routed heads                      as many experts as heads: their queries and outputs; shared keys and values
 //
 // Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores stay.
 bool start_layer(const StartRequest& request);

@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "shared_keys.h"
+
 namespace headroom::convert {
 namespace {
 
@@ -24,13 +26,6 @@ at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, boo
 
 double squared_error(const at::Tensor& gram, const at::Tensor& cross, const at::Tensor& weights, double energy) {
   return energy + (weights * (at::mm(gram, weights) - 2.0 * cross)).sum().item<double>();
-}
-
-// Returns C^(1/2) and its inverse.
-std::pair<at::Tensor, at::Tensor> roots(const at::Tensor& covariance) {
-  auto [values, vectors] = at::linalg_eigh(covariance);
-  values = values.clamp_min(1e-10 * values.max().item<double>()).sqrt();
-  return {at::mm(vectors * values, vectors.t()), at::mm(vectors / values, vectors.t())};
 }
 
 struct Selected {
@@ -57,9 +52,9 @@ ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads
   std::vector<at::Tensor> values;
   for (std::int64_t i = 0; i < n; ++i) {
     const at::Tensor covariance = gram.narrow(0, i * d, d).narrow(1, i * d, d) / sums.queries;
-    const auto [root, inverse] = roots(covariance);
-    const auto [u, s, vh] = at::linalg_svd(at::mm(root, maps.narrow(0, i * d, d)), /*full_matrices=*/false);
-    values.push_back(at::mm(inverse, u.narrow(1, 0, rank)) * s.narrow(0, 0, rank).clamp_min(1e-12).sqrt());
+    const Roots roots(covariance);
+    const auto [u, s, vh] = at::linalg_svd(at::mm(roots.root, maps.narrow(0, i * d, d)), /*full_matrices=*/false);
+    values.push_back(at::mm(roots.inverse, u.narrow(1, 0, rank)) * s.narrow(0, 0, rank).clamp_min(1e-12).sqrt());
   }
   // The features z_h values[h] and the constant, as a map of z.
   at::Tensor features = at::zeros({n * d + 1, n * rank + 1}, gram.options());

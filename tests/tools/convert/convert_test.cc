@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -15,6 +16,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tools/convert/shared_keys.h"
 #include "tools/convert/value_fit.h"
 #include "training/train/loop/train.h"
 
@@ -244,6 +246,80 @@ TEST(ValueFitTest, ChoosesTheHeadsThatMatter) {
   EXPECT_EQ(choose_heads(sums, 2, d, false).heads, (std::vector<std::int64_t>{0, 2}));
   EXPECT_EQ(choose_heads(sums, 3, d, false).heads.size(), 3U);
   EXPECT_LT(choose_heads(sums, 2, d, false).error, 1e-4);
+}
+
+at::Tensor random_tensor(at::IntArrayRef sizes, std::uint64_t seed) {
+  return at::randn(sizes, at::make_generator<at::CPUGeneratorImpl>(seed), at::kDouble);
+}
+
+// Rotates channels (i, i + c/2) of [n, H, c] by an angle per pair.
+at::Tensor rotated(const at::Tensor& x, const at::Tensor& angles) {
+  const std::int64_t half = x.size(2) / 2;
+  const at::Tensor a = x.narrow(2, 0, half), b = x.narrow(2, half, half), c = angles.cos(), s = angles.sin();
+  return at::cat({a * c - b * s, a * s + b * c}, 2);
+}
+
+TEST(SharedKeysTest, HeadsWhoseKeysAreOneKeyTurnedAndScaledKeepTheirScores) {
+  const std::int64_t d = 7, heads = 3, channels = 6, n = 50;
+  const at::Tensor q = random_tensor({d, heads, channels}, 1), one = random_tensor({d, 1, channels}, 2),
+                   x = random_tensor({n, d}, 3), turns = random_tensor({heads, channels / 2}, 4),
+                   scales = random_tensor({heads, channels / 2}, 5).abs() + 0.5;
+  const at::Tensor k = rotated(one.expand({d, heads, channels}), turns) * at::cat({scales, scales}, 1);
+  const SharedKeys shared = share_rotated(q, k, Roots(at::mm(x.t(), x) / n));
+  const at::Tensor positions = random_tensor({channels / 2}, 6);  // the difference of two positions, as angles
+  const auto scores = [&](const at::Tensor& queries, const at::Tensor& keys) {
+    const at::Tensor from = rotated(at::einsum("nd,dhc->nhc", {x, queries}), positions);
+    return at::einsum("ihc,jhc->hij", {from, at::einsum("nd,dhc->nhc", {x, keys})});
+  };
+  const at::Tensor all = shared.keys.unsqueeze(1).expand({d, heads, channels});
+  EXPECT_LT((scores(shared.queries, all) - scores(q, k)).abs().max().item<double>(), 1e-9);
+}
+
+TEST(SharedKeysTest, LowRankFactorsReadWhitenedChannelsAndAreExactAtFullRank) {
+  const at::Tensor x = at::mm(random_tensor({200, 5}, 1), random_tensor({5, 5}, 2)), matrix = random_tensor({5, 9}, 3);
+  const Roots roots(at::mm(x.t(), x) / 200.0);
+  const LowRank full = low_rank(matrix, at::ones({9}, at::kDouble), 5, roots);
+  EXPECT_LT((at::mm(full.down, full.up) - matrix).abs().max().item<double>(), 1e-8);
+  const at::Tensor c = at::mm(x, low_rank(matrix, random_tensor({9}, 4).abs(), 2, roots).down);
+  EXPECT_LT((at::mm(c.t(), c) / 200.0 - at::eye(2, at::kDouble)).abs().max().item<double>(), 1e-8);
+}
+
+TEST(SharedKeysTest, PlainChannelsKeepTheirScoresAtFullRank) {
+  const at::Tensor q = random_tensor({5, 2, 3}, 1), k = random_tensor({5, 2, 3}, 2), x = random_tensor({40, 5}, 3);
+  const SharedKeys shared = share_plain(q, k, 5, Roots(at::mm(x.t(), x) / 40.0));
+  const at::Tensor before = at::einsum("id,dhc,jf,fhc->hij", {x, q, x, k});
+  const at::Tensor after = at::einsum("id,dhr,jf,fr->hij", {x, shared.queries, x, shared.keys});
+  EXPECT_LT((after - before).abs().max().item<double>(), 1e-8);
+}
+
+TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
+  train(dense());
+  const auto error_of = [&](const std::function<void(Attention&)>& change) {
+    ConvertRequest r = request(change);
+    r.fit_steps = 1;  // reports the errors of the start
+    const Conversion made = convert(r);
+    double sum = 0.0;
+    for (const LayerError& layer : made.layers) {
+      sum += layer.start;
+    }
+    return sum / 2.0;
+  };
+  const auto latent = [](std::int64_t rank) {
+    return [rank](Attention& a) {
+      a.projection = "latent";
+      a.of<config::LatentOptions>().kv_rank = rank;
+      a.of<config::LatentOptions>().d_rotary = 4;
+    };
+  };
+  const double wide = error_of(latent(24)), narrow = error_of(latent(4));
+  EXPECT_LT(wide, 0.5);
+  EXPECT_LT(wide, narrow);
+  EXPECT_LT(error_of([](Attention& a) {
+              a.projection = "routed_heads";
+              a.of<config::RoutingOptions>().n_experts = 4;
+              a.of<config::RoutingOptions>().top_k = 4;
+            }),
+            1.0);
 }
 
 TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
