@@ -66,7 +66,8 @@ def observe(*patterns: str) -> Iterator[dict[str, Tensor]]:
         layer3.attention.  (layer3.cross.: of cross-attention)
           q; k, v                                     [B, H, T, e]; [B, G, S, e]
           scores, scores_composed                     [B, H, T, S] before the mask; before and after composition
-          probs, probs_composed                       [B, H, T, S] the weights, likewise
+          probs, probs_composed                       [B, H, T, S] the weights, likewise; of differential heads, q, scores and
+                                                      probs have 2 H matrices, probs_composed the H differences
           o                                           [B, H, T, e] head outputs
           out                                         [B, T, d]
           select_in.score, .index, .weight            [B S, H, E], [B S, H, K], [B S, H, K]: routing of keys and values;

@@ -64,6 +64,7 @@ nn::AttentionPlace Layer::place() const {
   }
   return {.d_model = model.d_model,
           .n_layers = model.n_layers,
+          .layer = index,
           .causal = causal,
           .cross = cross && kind == "attention",
           .window = causal ? model.of_layer(index).attention.window : 0,

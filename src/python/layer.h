@@ -18,7 +18,7 @@ struct Layer {
   // model without its blocks)
   std::string kind;
   bool causal = true, cross = false;
-  std::int64_t index = 0;  // index of the layer in its model; determines the window
+  std::int64_t index = 0;  // index of the layer in its model
   config::ModelOptions model;
 
   // Throws UserError if the index is out of range.

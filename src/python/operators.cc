@@ -215,7 +215,7 @@ Children children_of_block(const Layer& block) {
   const Layer attention{.kind = "attention", .causal = block.causal, .index = block.index, .model = block.model};
   Children children = {{"norm_1", norm}, {"attention", attention}, {"norm_2", norm}, {"ffn", mlp}};
   if (block.cross) {
-    Layer across{.kind = "attention", .causal = false, .cross = true, .model = block.own()};
+    Layer across{.kind = "attention", .causal = false, .cross = true, .index = block.index, .model = block.own()};
     across.model.attention = across.model.attention.across_sequences();
     children.emplace_back("norm_cross", norm);
     children.emplace_back("cross", across);

@@ -83,7 +83,7 @@ class ProjectionPart : public AttentionPart {
   using Kind = ProjectionPart;
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
   virtual std::int64_t position_heads(const AttentionOptions& a) const {
-    return a.n_heads;
+    return a.attention_matrices();
   }  // heads with relative positions
   virtual std::int64_t all_heads(const AttentionOptions& a) const {
     return a.n_heads;
@@ -98,6 +98,9 @@ class ProjectionPart : public AttentionPart {
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this
+  // Returns whether heads may have several queries and keys (CompositionPart::maps_per_head(), keys_per_head()) and
+  // wider values.
+  virtual bool allows_several_maps() const { return false; }
 
   // Elements of each trained tensor: first the matrices of q, k, v and o, then all others.
   virtual Sizes matrices(const AttentionOptions& options, Exact d_model) const = 0;
@@ -149,11 +152,19 @@ class ScorePart : public AttentionPart {
   virtual bool keeps_width() const = 0;  // whether matching by parameters keeps d_head
 };
 
-// Mixes heads with each other.
+// Mixes heads with each other, or the attention matrices of a head.
 class CompositionPart : public AttentionPart {
  public:
   static constexpr std::string_view kKey = "composition";  // the key of model.attention that selects the part
   using Kind = CompositionPart;
+  // Returns whether heads are mixed by head maps at `stage`, "pre" or "post" the softmax.
+  virtual bool has_maps(const AttentionOptions& /*options*/, std::string_view /*stage*/) const { return false; }
+  // The queries of a head, each with an attention matrix; the keys of a key and value head; the width of a value,
+  // in multiples of d_head.
+  virtual std::int64_t maps_per_head(const AttentionOptions& /*options*/) const { return 1; }
+  virtual std::int64_t keys_per_head(const AttentionOptions& /*options*/) const { return 1; }
+  virtual std::int64_t value_factor(const AttentionOptions& /*options*/) const { return 1; }
+
   virtual Sizes tensors(const AttentionOptions& options, Exact d_model) const = 0;
   virtual Exact products(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;

@@ -19,6 +19,7 @@ namespace headroom::nn {
 struct AttentionPlace {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;  // scales the initialisation
+  std::int64_t layer = 0;     // index of the layer in its stack
   bool causal = true;
   bool cross = false;               // keys and values come from another sequence
   std::int64_t window = 0;          // visible keys, including the query's own; 0: all

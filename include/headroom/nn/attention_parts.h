@@ -147,20 +147,25 @@ at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const C
                          const ops::Visit& visit = {});
 
 // Composition: maps across heads before and after the softmax, fixed or computed from the tokens (DCMHA Eq. 3-8,
-// App. D).
+// App. D), or heads that subtract a second attention matrix from their first (differential attention).
 
 class Composition {
  public:
   virtual ~Composition() = default;
 
-  // Returns the key-side factors [B, 1, n, F]; computed once per token and cached during decoding.
-  virtual at::Tensor key_factors(const at::Tensor& source, const Context& context) const = 0;
+  // Returns the key-side factors [B, 1, n, F]; computed once per token and cached during decoding. Undefined: none.
+  virtual at::Tensor key_factors(const at::Tensor& /*source*/, const Context& /*context*/) const { return {}; }
 
   struct Maps {
     std::optional<ops::HeadMap> pre, post;
+    std::optional<at::Tensor> difference;  // factor of each head's second map, see ops::AttentionInputs
   };
   // Returns the maps for queries x [B, T, d] and for keys with the factors [B, 1, S, F].
   virtual Maps maps(const at::Tensor& x, const at::Tensor& key_factors, const Context& context) const = 0;
+  // Whether the maps support separate keys and values per row (ops::AttentionInputs::sequences).
+  virtual bool supports_sequences() const { return false; }
+  // Returns the head outputs [B, H, T, w] for the composed heads' weighted sums of the values.
+  virtual at::Tensor results(const at::Tensor& o, const Context& /*context*/) const { return o; }
 };
 
 enum class MapSide { query, key };
@@ -190,7 +195,7 @@ using MakePosition = std::unique_ptr<Position> (*)(const config::AttentionOption
 using MakeScore = std::unique_ptr<Score> (*)(const config::AttentionOptions& options, const ScorePlace& place,
                                              const Builder& build);
 // Returns null if heads are not composed.
-using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, std::int64_t d_model,
+using MakeComposition = std::unique_ptr<Composition> (*)(const config::AttentionOptions& options, const LayerInit& init,
                                                          const Builder& build);
 // Returns null without a gate.
 using MakeOutputGate = std::unique_ptr<OutputGate> (*)(const config::AttentionOptions& options, const LayerInit& init,

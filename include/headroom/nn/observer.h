@@ -18,6 +18,8 @@
 //     k2, k3, ...                    a mixture's other keys
 //     scores, scores_composed        [B, H, T, S] not masked, before and after heads are composed
 //     probs, probs_composed          [B, H, T, S] the weights, before and after heads are composed
+//                                    differential heads: q, scores and probs have the two matrices of head h at 2h and
+//                                    2h + 1, probs_composed their difference
 //     key_map, query_map (*)         [B, S, stages, H, H], [B, T, stages, H, H] head maps of one side [from, to]
 //     key_terms, query_terms (*)     [B, S, stages, 2, H, H], [B, T, ..] low-rank map and gates of one side, without
 //                                    the fixed map and the identity
@@ -25,6 +27,9 @@
 //     o                              [B, H, T, w] head outputs; 0 for a head ablates it
 //     gate (*)                       [B, H, T, 1 or w] gate on the head outputs, in layers that have one
 //     value_sum                      [B, H, T, w] o before its gate, in layers that have one
+//     difference                     [B, H, T, w] differential heads: the weighted sums of the values, before the norm
+//     lambda (*)                     [B, H, T, 1] or [1] factor of the second matrix
+//     head_norm (*)                  [B, H, T, w] what the norm multiplies a head's output by, in layers that have one
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:

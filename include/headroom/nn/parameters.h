@@ -173,10 +173,11 @@ class Builder {
   std::optional<MatrixAxes> hidden_;
 };
 
-// A layer's place in the model, on which the initialisation of its parts depends.
+// A layer's place in the model, on which its parts and their initialisation depend.
 struct LayerInit {
   std::int64_t d_model = 0;
   std::int64_t n_layers = 1;
+  std::int64_t layer = 0;  // index of the layer
   // Returns the standard deviation of a matrix with this fan-in under the `scaled` rule: sqrt(2 / (n_layers fan_in))
   // (SwitchHead, section 2.2).
   double scaled(std::int64_t fan_in) const;

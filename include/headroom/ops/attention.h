@@ -1,5 +1,5 @@
 // Softmax attention: dot products or mixtures of keys, Transformer-XL's relative term, head composition before and
-// after the softmax, attention sinks.
+// after the softmax, attention sinks, differences of two attention matrices.
 //
 // Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w d_value, C offsets.
 //   s_ij = content_ij + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead
@@ -62,6 +62,10 @@ struct AttentionInputs {
   std::optional<at::Tensor> sink;  // b, [H]
   std::optional<Mixture> mixture;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
+  // c, [B or 1, H or 1, T or 1, 1]: differential heads. q then has 2 H heads, and head h of the result has the weights
+  // p_2h - c_h p_2h+1. v has G heads and k either G, or 2 G: keys 2g and 2g+1 for the two matrices. r has 2 H heads,
+  // bias and sink 2 H, or H for both matrices of a head. Without pre and post.
+  std::optional<at::Tensor> difference;
   // Batched decoding: B sequences with one query each and separate keys and values of any lengths. k and v must then
   // belong to a longest sequence; each sequence uses the last rows of r. Batch-invariant; not differentiable.
   std::vector<SequenceKeys> sequences = {};
@@ -76,7 +80,7 @@ enum class AttentionStage {
   scores,           // s_ij before masking
   scores_composed,  // a_ij; s_ij without composition
   probs,            // p_ij
-  probs_composed,   // post(p_ij); p_ij without composition
+  probs_composed,   // post(p_ij); p_ij without composition. With a difference of H heads, the stages before have 2 H
 };
 // Returns the value with which to continue: the given one, or another of its shape and dtype.
 using Visit = std::function<at::Tensor(AttentionStage stage, at::Tensor value)>;

@@ -114,8 +114,11 @@ at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64
 
 Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build) {
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-    const nn::AttentionPlace place{
-        .d_model = o.d_model, .n_layers = o.n_layers, .causal = false, .context_length = o.context_length};
+    const nn::AttentionPlace place{.d_model = o.d_model,
+                                   .n_layers = o.n_layers,
+                                   .layer = layer,
+                                   .causal = false,
+                                   .context_length = o.context_length};
     blocks_.emplace_back(o.of_layer(layer), place, build.in(fmt::format("layer{}", layer)));
   }
   if (final_norm) {

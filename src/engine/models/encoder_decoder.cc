@@ -123,6 +123,7 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Paramete
     const config::ModelOptions own = layers.of_layer(layer);
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = layers.n_layers,
+                                   .layer = layer,
                                    .causal = true,
                                    .window = own.attention.window,
                                    .context_length = o.context_length};

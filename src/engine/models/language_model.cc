@@ -174,6 +174,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterS
     const config::ModelOptions own = o.of_layer(layer);
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
+                                   .layer = layer,
                                    .causal = true,
                                    .window = own.attention.window,
                                    .context_length = o.context_length,

@@ -11,6 +11,16 @@ bool AttentionOptions::has_experts(char which) const {
   return projection->is_bank(*this, which);
 }
 
+std::int64_t AttentionOptions::attention_matrices() const {
+  return n_heads * composition->maps_per_head(*this);
+}
+
+std::int64_t AttentionOptions::projected_width(char which) const {
+  return which == 'q'   ? d_head * composition->maps_per_head(*this)
+         : which == 'k' ? d_head * composition->keys_per_head(*this)
+                        : value_width();
+}
+
 std::int64_t AttentionOptions::key_components() const {
   return score->key_components(*this);
 }

@@ -311,7 +311,9 @@ class CompositionAnalysis : public Analysis {
 
 std::string refuse_without_composition(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
-  return o.composition->tensors(o, options.d_model).empty() ? "its heads are not composed (composition \"none\")" : "";
+  return o.composition->has_maps(o, "pre") || o.composition->has_maps(o, "post")
+             ? ""
+             : fmt::format("it has no maps between heads (composition \"{}\")", o.composition.name());
 }
 
 const AnalysisRegistration kComposition(

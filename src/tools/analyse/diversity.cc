@@ -239,11 +239,18 @@ class DiversityAnalysis : public Analysis {
   }
 };
 
+std::string refuse_several_maps(const config::ModelOptions& options) {
+  const config::AttentionOptions& o = options.attention;
+  return o.attention_matrices() == o.n_heads
+             ? ""
+             : fmt::format("its heads have several query-key matrices each (composition \"{}\")", o.composition.name());
+}
+
 const AnalysisRegistration kDiversity(
     {.name = "diversity",
      .order = 5,
      .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
-     .refusal = applies_always,
+     .refusal = refuse_several_maps,
      .make = make_analysis<DiversityAnalysis>});
 
 }  // namespace

@@ -64,6 +64,12 @@ config::Config result_config(const ConvertRequest& request, const config::Config
     user_error("convert: {}: model.mlp.kind is {}, but {} has {}; the attention alone is converted", request.to,
                config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
   }
+  if (to.attention.attention_matrices() != to.attention.n_heads) {
+    user_error(
+        "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
+        "dense model have one, so train this model from scratch",
+        request.to, to.attention.composition.name());
+  }
   config::Config result = source;
   config::AttentionOptions& a = result.model.attention;
   a = to.attention;
@@ -148,6 +154,7 @@ void require_finite(const nn::Parameters& parameters, const std::string& name) {
 nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer) {
   return {.d_model = model.d_model,
           .n_layers = model.n_layers,
+          .layer = layer,
           .causal = model.kind == config::ModelKind::language_model,
           .cross = false,
           .window = model.of_layer(layer).attention.window,

@@ -217,7 +217,9 @@ nn::Recorder recorder_of(const Case& c, Implementation implementation) {
 
 void add_recorded(const nn::Recorder& recorder, CaseResult& result) {
   for (const auto& [name, value] : recorder.values) {
-    if (name == "o") {
+    if (name == "difference") {  // head outputs, too
+      result.values["mid.difference"] = value.transpose(1, 2);
+    } else if (name == "o") {
       result.values["mid.gated"] = result.values["mid.value_sum"] = value.transpose(1, 2);
     } else {
       result.values["mid." + name] = value;

@@ -6,6 +6,7 @@
 #include "case.h"
 #include "engine/nn/attention/gaussian_mixture.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -245,13 +246,28 @@ void set_latent(const Case& c, const Json& options, config::AttentionOptions& o)
   o.qk_norm_epsilon = options.at("latent_norm").at("epsilon").get<double>();
 }
 
+void set_differential(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& differential = o.of<config::DifferentialOptions>();
+  o.composition = "differential";
+  o.n_kv_heads = c.dim("G");
+  differential.differential_version = options.at("version").get<std::int64_t>();
+  if (differential.differential_version != 1 && differential.differential_version != 2) {
+    refuse_value("version", options.at("version"));
+  }
+  if (!is_null(options, "head_norm")) {
+    require_among(options.at("head_norm"), "kind", {"rms"});
+    differential.head_norm_epsilon = options.at("head_norm").at("epsilon").get<double>();
+  }
+}
+
 using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
 
 const std::map<std::string, Set>& attention_families() {
-  static const std::map<std::string, Set> kFamilies = {
-      {"dense", nullptr},         {"switchhead", set_experts}, {"moa", set_routing},
-      {"dcmha", set_composition}, {"mgk", set_mixture},        {"linear", set_linear},
-      {"gated", set_named},       {"sink", set_named},         {"mla", set_latent}};
+  static const std::map<std::string, Set> kFamilies = {{"dense", nullptr},   {"switchhead", set_experts},
+                                                       {"moa", set_routing}, {"dcmha", set_composition},
+                                                       {"mgk", set_mixture}, {"linear", set_linear},
+                                                       {"gated", set_named}, {"sink", set_named},
+                                                       {"mla", set_latent},  {"differential", set_differential}};
   return kFamilies;
 }
 
@@ -282,6 +298,7 @@ nn::AttentionPlace place_of(const Case& c, const Json& options) {
   place.causal = flag(options, "causal");
   place.cross = flag(options, "cross");
   place.window = window_of(options);
+  place.layer = is_null(options, "layer") ? 0 : options.at("layer").get<std::int64_t>();
   place.context_length = c.dim("T");
   place.memory_length = c.dims.contains("M") ? c.dim("M") : 0;
   if (!is_null(options, "soft_e")) {

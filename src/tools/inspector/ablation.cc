@@ -74,8 +74,7 @@ void require_in_model(const Ablation& off, const config::AttentionOptions& a) {
   if (off.expert >= 0 && !routed) {
     user_error("{}: expert: the model has no routed heads", kField);
   }
-  if (!off.stage.empty() && (a.composition->tensors(a, 1).empty() ||
-                             !a.of<config::CompositionOptions>().composes(off.stage == "before" ? "pre" : "post"))) {
+  if (!off.stage.empty() && !a.composition->has_maps(a, off.stage == "before" ? "pre" : "post")) {
     user_error("{}: stage: the model does not compose heads {} the softmax", kField, off.stage);
   }
 }

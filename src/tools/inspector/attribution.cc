@@ -14,7 +14,7 @@ namespace headroom::inspector {
 namespace {
 
 bool composes_at(const config::AttentionOptions& o, const char* stage) {
-  return o.of<config::CompositionOptions>().composes(stage) && !o.composition->tensors(o, 1).empty();
+  return o.composition->has_maps(o, stage);
 }
 
 // Returns the parameter; undefined if the layer has none of this name.
@@ -159,7 +159,8 @@ at::Tensor in_double(const at::Tensor& t) {
 }  // namespace
 
 std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
-  std::vector<std::string> names = {"out", "gate", "latent", "probs", "probs_composed", "responsibilities"};
+  std::vector<std::string> names = {"out",   "gate",           "head_norm",       "latent",
+                                    "probs", "probs_composed", "responsibilities"};
   if (o.has_experts('v')) {
     names.emplace_back("source");
   } else {
@@ -186,6 +187,9 @@ Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
   const at::Tensor composed = optional_value(values, "probs_composed");
   a.weights = composed.defined() ? composed : a.probs;
   a.gate = optional_value(values, "gate");
+  if (const at::Tensor norm = optional_value(values, "head_norm"); norm.defined()) {
+    a.gate = a.gate.defined() ? a.gate * norm : norm;
+  }
   set_values(a, values, layer);
   set_outputs(a, values, layer);
   set_decompositions(a, values, layer);

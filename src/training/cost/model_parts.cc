@@ -78,7 +78,7 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   return {.projections = projected.projections,
           .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
           .selection = projected.selection,
-          .scores = a.score->products(a, span) + span.queries * offsets * a.n_heads,
+          .scores = a.score->products(a, span) + span.queries * offsets * a.attention_matrices(),
           .composition = a.composition->products(a, d, span),
           .positions = offsets * d * a.projection->position_heads(a),
           .noise = projected.noise};

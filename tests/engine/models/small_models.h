@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -125,6 +126,15 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.layers = {{.repeat = 1, .attention = {{"position", "\"relative\""}}, .mlp = {{"kind", "\"gated\""}}},
               {.repeat = 1, .attention = {{"projection", "\"routed_heads\""}, {"n_experts", "5"}}, .mlp = {}}};
   all.emplace_back("xl and moa", o);
+  o = three_experts();
+  o.attention.composition = "differential";
+  o.attention.n_kv_heads = 1;
+  all.emplace_back("differential", o);
+  o.attention.of<config::DifferentialOptions>().differential_version = 1;
+  o.attention.projection = "experts";
+  o.attention.n_kv_heads = 0;
+  o.memory_length = 8;
+  all.emplace_back("differential experts with memory, version 1", o);
   return all;
 }
 

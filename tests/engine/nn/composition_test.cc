@@ -102,7 +102,7 @@ TEST(Composition, IsItsEquation) {
         const AttentionOptions o = options_of(s, groups, activation);
         Parameters p;
         const auto composition =
-            factory_of<MakeComposition>("dynamic")(o, kWidth, Builder(p, ParameterSource(1, at::kDouble)));
+            factory_of<MakeComposition>("dynamic")(o, {.d_model = kWidth}, Builder(p, ParameterSource(1, at::kDouble)));
         for (const Parameter& parameter : p.all()) {
           parameter.tensor.normal_();  // they start too small to see
         }

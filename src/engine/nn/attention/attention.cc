@@ -49,8 +49,9 @@ template std::map<std::string, MakeOutputGate, std::less<>>& factories();
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
     : options_(options), place_(place) {
   check_cross_attention(options, place);
-  projection_ = factory_of<MakeProjection>(options.projection.name())(options, {place.d_model, place.n_layers}, build);
-  position_ = factory_of<MakePosition>(options.position.name())(options, {place.d_model, place.n_layers}, build);
+  const LayerInit init{.d_model = place.d_model, .n_layers = place.n_layers, .layer = place.layer};
+  projection_ = factory_of<MakeProjection>(options.projection.name())(options, init, build);
+  position_ = factory_of<MakePosition>(options.position.name())(options, init, build);
   const ScorePlace score_place{.n_positions = place.memory_length + place.context_length,
                                .context_length = place.context_length,
                                .rotary = position_->rotary()};
@@ -59,8 +60,8 @@ Attention::Attention(const config::AttentionOptions& options, const AttentionPla
     q_norm_ = build.constant("q_norm", {options.d_head}, 1.0);
     k_norm_ = build.constant("k_norm", {options.d_head}, 1.0);
   }
-  composition_ = factory_of<MakeComposition>(options.composition.name())(options, place.d_model, build);
-  gate_ = factory_of<MakeOutputGate>(options.gate_output.name())(options, {place.d_model, place.n_layers}, build);
+  composition_ = factory_of<MakeComposition>(options.composition.name())(options, init, build);
+  gate_ = factory_of<MakeOutputGate>(options.gate_output.name())(options, init, build);
 }
 
 AttentionCache Attention::make_cache() const {
@@ -205,12 +206,15 @@ ops::AttentionInputs Attention::operator_inputs(const Queries& queries, const He
   position_->add_to(in, tokens.features, queries.cache, context);
   if (composition_ != nullptr) {
     Composition::Maps maps = composition_->maps(queries.x, tokens.factors, context);
-    context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
-    context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
-    context.show("key_terms", [&] { return head_terms(maps, MapSide::key, in.q.size(1)); });
-    context.show("query_terms", [&] { return head_terms(maps, MapSide::query, in.q.size(1)); });
+    if (maps.pre || maps.post) {
+      context.show("key_map", [&] { return head_matrices(maps, MapSide::key, in.q.size(1)); });
+      context.show("query_map", [&] { return head_matrices(maps, MapSide::query, in.q.size(1)); });
+      context.show("key_terms", [&] { return head_terms(maps, MapSide::key, in.q.size(1)); });
+      context.show("query_terms", [&] { return head_terms(maps, MapSide::query, in.q.size(1)); });
+    }
     in.pre = std::move(maps.pre);
     in.post = std::move(maps.post);
+    in.difference = std::move(maps.difference);
   }
   return in;
 }
@@ -254,8 +258,8 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
 
 bool Attention::can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const {
   return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->supports_sequences() &&
-         composition_ == nullptr && !projection_->expands() && !pair_values(context) &&
-         !position_->key_features(input.x, context).defined();
+         (composition_ == nullptr || composition_->supports_sequences()) && !projection_->expands() &&
+         !pair_values(context) && !position_->key_features(input.x, context).defined();
 }
 
 at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -284,6 +288,9 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
   for (AttentionCache* cache : input.caches) {
     cache->offsets() = input.caches[longest_row]->offsets();
   }
+  if (composition_ != nullptr) {
+    in.difference = composition_->maps(input.x, {}, context).difference;
+  }
   return (*score_)(std::move(in), {}, context);
 }
 
@@ -307,6 +314,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
                                                   : attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    keys_values(heads, source, context), context);
+  if (composition_ != nullptr) {
+    o = composition_->results(o, context);
+  }
   if (heads.gate.defined()) {
     context.show("gate", [&] { return heads.gate; });
     o = context.observe("value_sum", std::move(o)) * heads.gate;

@@ -129,13 +129,13 @@ class HeadMaps : public Composition {
 };
 
 template <bool kDynamic>
-std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, std::int64_t d_model,
+std::unique_ptr<Composition> make_head_maps(const config::AttentionOptions& options, const LayerInit& init,
                                             const Builder& build) {
-  return std::make_unique<HeadMaps>(options, kDynamic, d_model, build);
+  return std::make_unique<HeadMaps>(options, kDynamic, init.d_model, build);
 }
 
 const Factory<MakeComposition> kNoComposition("none",
-                                              [](const config::AttentionOptions&, std::int64_t,
+                                              [](const config::AttentionOptions&, const LayerInit&,
                                                  const Builder&) -> std::unique_ptr<Composition> { return nullptr; });
 const Factory<MakeComposition> kStaticMap("static", make_head_maps<false>);
 const Factory<MakeComposition> kDynamicMaps("dynamic", make_head_maps<true>);

@@ -1,5 +1,6 @@
 // Dense, grouped and expert projections: each of q, k, v and o is one matrix per head or a bank of experts per head
-// (SwitchHead Eq. 7-10). Gated heads: dense projections with a routed gate (SwitchHead Eq. 4-6).
+// (SwitchHead Eq. 7-10). Differential heads have several queries and keys and a wider value. Gated heads: dense
+// projections with a routed gate (SwitchHead Eq. 4-6).
 #include <cmath>
 
 #include "engine/nn/linear.h"
@@ -59,19 +60,20 @@ class HeadProjections : public Projection {
     if (!o_.bank) {
       return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
     }
-    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.d_head});
+    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.value_width()});
     return grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context)
         .view_symint({b, t, d_model_});
   }
 
  private:
   struct Matrix {
-    // Input side [d, H, e] or a bank [H, E, d, e], with a leading axis R if there are several copies; output side [H,
-    // e, d] or [H, E, e, d].
+    // Input side [d, H, e] or a bank [H, E, d, e], with a leading axis R if there are several copies, and [.., n, e]
+    // for n queries or keys per head; output side [H, w, d] or [H, E, w, d]. Values have w channels instead of e.
     at::Tensor w;
     at::Tensor bias;
     bool bank = false;
     std::int64_t n_heads = 0;
+    std::int64_t width = 0;   // channels of each query, key or value
     std::int64_t copies = 1;  // R key projections of a mixture
 
     at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
@@ -95,16 +97,22 @@ class HeadProjections : public Projection {
     m.bank = options_.has_experts(which);
     m.n_heads = n_heads;
     m.copies = copies;
-    const std::int64_t d = init.d_model, e = options_.d_head;
-    std::vector<std::int64_t> shape =
-        m.bank ? std::vector{n_heads, routing_.n_experts, d, e} : std::vector{d, n_heads, e};
-    std::vector<std::int64_t> bias = {n_heads, e};
+    m.width = which == 'v' ? options_.value_width() : options_.d_head;
+    const std::int64_t d = init.d_model, width = options_.projected_width(which);
+    std::vector<std::int64_t> shape = m.bank ? std::vector{n_heads, routing_.n_experts, d} : std::vector{d, n_heads};
+    std::vector<std::int64_t> bias = {n_heads};
+    for (std::vector<std::int64_t>* axes : {&shape, &bias}) {
+      if (width > m.width) {
+        axes->push_back(width / m.width);
+      }
+      axes->push_back(m.width);
+    }
     if (copies > 1) {
       shape.insert(shape.begin(), copies);
       bias.insert(bias.begin(), copies);
     }
     const MatrixAxes axes{.batch = (m.bank ? 2 : 0) + (copies > 1 ? 1 : 0)};
-    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * e, .gain = kQkvGain},
+    m.w = initialise(std::string{'w', '_', which}, shape, init, {.in = d, .out = n_heads * width, .gain = kQkvGain},
                      build.for_hidden(axes));
     if (options_.bias) {
       m.bias = build.bias(std::string{'b', '_', which}, bias, d);
@@ -116,12 +124,12 @@ class HeadProjections : public Projection {
     Matrix m;
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
-    const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
-    m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, e, d} : std::vector{h, e, d}, init,
-                     {.in = h * e, .out = d, .into_stream = true},
+    const std::int64_t h = m.n_heads, d = init.d_model, w = options_.value_width();
+    m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, w, d} : std::vector{h, w, d}, init,
+                     {.in = h * w, .out = d, .into_stream = true},
                      build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
     if (options_.bias) {
-      m.bias = build.bias("b_o", {d}, h * e);
+      m.bias = build.bias("b_o", {d}, h * w);
     }
     return m;
   }
@@ -158,19 +166,19 @@ class HeadProjections : public Projection {
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
     const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *routing, /*sum_heads=*/false, context)
                                 : linear(x, w, bias, context);
-    return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
+    return y.view_symint({x.sym_size(0), x.sym_size(1), -1, m.width}).transpose(1, 2);
   }
 
-  // `bank` is [H, E, in, out].
+  // `bank` is [H, E, in, out], `out` one axis or two.
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
                             const Routing& routing, bool sum_heads, const Context& context) {
     at::Tensor y = expert_matmul({.input = to_compute(rows, context),
-                                  .bank = to_compute(bank, context).reshape({-1, bank.size(2), bank.size(3)}),
+                                  .bank = to_compute(bank, context).flatten(3).flatten(0, 1),
                                   .index = routing.bank_index(),
                                   .weight = routing.weight,
                                   .sum_heads = sum_heads},
                                  context);
-    return bias.defined() ? y + to_compute(bias, context) : y;
+    return bias.defined() ? y + to_compute(bias, context).flatten(sum_heads ? 0 : 1) : y;
   }
 
   config::AttentionOptions options_;

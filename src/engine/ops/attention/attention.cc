@@ -230,6 +230,9 @@ at::Tensor attention_call(const AttentionCall& c) {
 }  // namespace
 
 at::Tensor attention(const AttentionInputs& in, Implementation implementation) {
+  if (in.difference) {
+    return attention_with_difference(in, implementation);
+  }
   if (!in.sequences.empty()) {
     return attention_of_sequences(in, implementation);
   }

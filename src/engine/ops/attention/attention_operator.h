@@ -88,6 +88,14 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
 // Repeats key or value heads along axis 1 for the query heads that share them.
 at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads);
 
+// With AttentionInputs::difference: checks it; bias and sink with one term for each matrix; the keys [B, G or 2 H, S,
+// e] of 2 H matrices for k and G value heads; the difference [B, H, ..] of values [B, 2 H, ..]; attention().
+void check_difference(const AttentionInputs& in);
+AttentionInputs with_terms_of_matrices(const AttentionInputs& in);
+at::Tensor keys_of_matrices(const at::Tensor& k, const c10::SymInt& groups, const c10::SymInt& matrices);
+at::Tensor subtract_second(const at::Tensor& of_matrices, const at::Tensor& factor);
+at::Tensor attention_with_difference(const AttentionInputs& in, Implementation implementation);
+
 // Bool, true where key j is visible to query i: [T, S], or [B, 1, T, S] with valid_keys; undefined if all keys are
 // visible.
 at::Tensor visible_keys(const AttentionMask& mask, const c10::SymInt& n_queries, const c10::SymInt& n_keys,

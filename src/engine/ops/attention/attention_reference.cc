@@ -156,7 +156,8 @@ at::Tensor content_scores(const AttentionInputs& in, const Visit& visit) {
 
 }  // namespace
 
-at::Tensor attention_reference(const AttentionInputs& in, const Visit& visit) {
+at::Tensor attention_reference(const AttentionInputs& given, const Visit& visit) {
+  const AttentionInputs in = given.difference ? with_terms_of_matrices(given) : given;
   const bool may_be_blind = in.mask.valid_keys || (in.mixture && in.mixture->prior);
   const auto softmax = [&](const at::Tensor& scores, const at::Tensor& visible) {
     return masked_softmax(scores, visible, sink_of(in, scores.options()), may_be_blind);
@@ -164,7 +165,13 @@ at::Tensor attention_reference(const AttentionInputs& in, const Visit& visit) {
   return weighted_attention(in, softmax, visit);
 }
 
-at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, const Visit& visit) {
+at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, const Visit& visit) {
+  AttentionInputs in = given;
+  if (in.difference) {
+    check_difference(in);
+    in = with_terms_of_matrices(in);
+    in.k = keys_of_matrices(in.k, in.v.sym_size(1), in.q.sym_size(1));
+  }
   const c10::SymInt n_heads = in.q.sym_size(1), n_queries = in.q.sym_size(2), n_keys = in.k.sym_size(2);
   const auto shown = [&](AttentionStage stage, at::Tensor value) {
     return visit ? visit(stage, std::move(value)) : value;
@@ -183,8 +190,13 @@ at::Tensor weighted_attention(const AttentionInputs& in, const Weigh& weigh, con
   const at::Tensor composed = shown(AttentionStage::scores_composed, in.pre ? apply_head_map(*in.pre, scores) : scores);
   const at::Tensor p =
       shown(AttentionStage::probs, weigh(composed, visible_keys(in.mask, n_queries, n_keys, in.q.device())));
+  if (in.difference && visit) {  // the weights that multiply the values are a difference of matrices
+    const at::Tensor difference = shown(AttentionStage::probs_composed, subtract_second(p, *in.difference));
+    return difference.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads / 2));
+  }
   const at::Tensor p_composed = shown(AttentionStage::probs_composed, in.post ? apply_head_map(*in.post, p) : p);
-  return p_composed.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads));
+  const at::Tensor o = p_composed.to(in.v.scalar_type()).matmul(for_every_head(in.v, n_heads));
+  return in.difference ? subtract_second(o, *in.difference) : o;
 }
 
 }  // namespace headroom::ops

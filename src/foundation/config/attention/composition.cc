@@ -73,6 +73,9 @@ class StaticMap : public CompositionPart {
     return {.macs = z.t * z.s * map_elements(a), .memory = z.t * z.s * a.n_heads * stages_of(a)};
   }
   bool keeps_width() const override { return true; }  // the paper adds composition to unchanged heads
+  bool has_maps(const AttentionOptions& a, std::string_view stage) const override {
+    return a.of<CompositionOptions>().composes(stage);
+  }
 
  private:
   virtual bool has_map(const AttentionOptions&) const { return true; }

@@ -16,6 +16,7 @@ class DenseHeads : public detail::HeadProjections {
   }
 
   bool starts_truncated() const override { return true; }
+  bool allows_several_maps() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {
     return a.kv_heads() == a.n_heads ? fmt::format("{}", a.n_heads)
                                      : fmt::format("{} ({} kv)", a.n_heads, a.kv_heads());
@@ -44,13 +45,14 @@ class GatedHeads : public detail::HeadProjections {
     return macs;
   }
 
-  // The gates and the multiplication by them add HdT + HTe MACs and HT floats to dense heads.
+  // The gates and the multiplication by them add HdT + HTw MACs and HT floats to dense heads.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     const Exact gates = z.t * a.n_heads;
-    return HeadProjections::paper(a, z) + PaperTerms{.macs = gates * z.d + gates * a.d_head, .memory = gates};
+    return HeadProjections::paper(a, z) + PaperTerms{.macs = gates * z.d + gates * a.value_width(), .memory = gates};
   }
 
   bool starts_truncated() const override { return true; }
+  bool allows_several_maps() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} ({} let through)", a.n_heads, a.of<RoutingOptions>().top_k);
   }

@@ -69,7 +69,7 @@ class ExpertHeads : public detail::HeadProjections {
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
     PaperTerms terms;
     for (const char which : {'q', 'k', 'v', 'o'}) {
-      const Exact rows = z.t * a.d_head * (detail::is_source(which) ? a.kv_heads() : a.n_heads);
+      const Exact rows = z.t * a.projected_width(which) * (detail::is_source(which) ? a.kv_heads() : a.n_heads);
       terms.macs += a.has_experts(which) ? rows * a.of<RoutingOptions>().top_k * (z.d + 1)
                                          : rows * z.d;  // + 1: the weighted average
       terms.memory += rows;
@@ -83,11 +83,12 @@ class ExpertHeads : public detail::HeadProjections {
     if (a.of<ExpertOptions>().n_selections() == 0) {
       return HeadProjections::paper_positions(a, z);
     }
-    const Exact projected = z.t * 2 * a.n_heads * a.d_head;
+    const Exact projected = z.t * 2 * a.attention_matrices() * a.d_head;
     return {.macs = projected * z.d, .memory = projected};
   }
 
   bool starts_truncated() const override { return false; }
+  bool allows_several_maps() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} ({}/{} experts)", a.n_heads, a.of<RoutingOptions>().top_k, a.of<RoutingOptions>().n_experts);
   }

@@ -17,7 +17,7 @@ Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent&
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact rows = is_source(which) ? extent.sources * a.computed_kv_heads() : extent.queries * a.n_heads;
     const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
-    macs += rows * d * a.d_head * used * (which == 'k' ? a.key_projections() : 1);
+    macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
   }
   return macs;
 }
@@ -47,15 +47,15 @@ Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
     const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
-    all.push_back(heads * d * a.d_head * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
+    all.push_back(heads * d * a.projected_width(which) * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
                   (which == 'k' ? a.key_projections() : 1));
   }
   return all;
 }
 
 Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
-  const Exact queries = Exact(a.n_heads) * a.d_head, values = Exact(a.kv_heads()) * a.d_head;
-  return a.bias ? Sizes{queries, values * a.key_projections(), values, d} : Sizes();
+  const Exact queries = Exact(a.n_heads) * a.projected_width('q'), keys = Exact(a.kv_heads()) * a.projected_width('k');
+  return a.bias ? Sizes{queries, keys * a.key_projections(), Exact(a.kv_heads()) * a.value_width(), d} : Sizes();
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const {
@@ -63,12 +63,14 @@ ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d,
 }
 
 PaperTerms HeadProjections::paper(const AttentionOptions& a, const PaperSizes& z) const {
-  const Exact projected = (Exact(a.n_heads) + a.kv_heads()) * 2 * z.t * a.d_head;
+  const Exact heads = (Exact(a.projected_width('q')) + a.value_width()) * a.n_heads,
+              groups = (Exact(a.projected_width('k')) + a.value_width()) * a.kv_heads(),
+              projected = (heads + groups) * z.t;
   return {.macs = projected * z.d, .memory = projected};
 }
 
 PaperTerms HeadProjections::paper_positions(const AttentionOptions& a, const PaperSizes& z) const {
-  const Exact projected = z.s * 2 * a.n_heads * a.d_head;
+  const Exact projected = z.s * 2 * a.attention_matrices() * a.d_head;
   return {.macs = projected * z.d, .memory = projected};
 }
 

@@ -12,13 +12,13 @@ inline bool is_source(char which) {
   return which == 'k' || which == 'v';
 }
 
-// Returns the MACs of q, k, v and o: T d e per head and S d e per key/value head. Keys count once per projection, banks
-// once per selected expert (top_k).
+// Returns the MACs of q, k, v and o: T d times their width per head and S d times their width per key/value head. Keys
+// count once per projection, banks once per selected expert (top_k).
 Exact projection_macs(const AttentionOptions& options, Exact d_model, const AttentionExtent& extent);
 
-// Returns the elements of a token's keys and value: G e for each key and G e for the value.
+// Returns the elements of a token's keys and value: G e for each key and G w for the value.
 inline Exact keys_and_value(const AttentionOptions& a) {
-  return Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
+  return Exact(a.computed_kv_heads()) * (Exact(a.projected_width('k')) * a.key_projections() + a.value_width());
 }
 
 // Adds the options of routing.
@@ -31,13 +31,17 @@ void check_groups(const Checker& check, const AttentionOptions& options);
 class HeadProjections : public ProjectionPart {
  public:
   std::int64_t kv_heads(const AttentionOptions& a) const override { return a.kv_heads(); }
+  std::int64_t value_width(const AttentionOptions& a) const override {
+    return a.d_head * a.composition->value_factor(a);
+  }
 
   Sizes matrices(const AttentionOptions& options, Exact d_model) const override;
   Sizes other_tensors(const AttentionOptions& options, Exact d_model) const override;  // the biases
   ProjectionProducts products(const AttentionOptions& options, Exact d_model,
                               const AttentionExtent& extent) const override;
 
-  // MACs: 2(H + G)Tde. Floats: 2(H + G)Te. Relative positions: 2CTdHe MACs, 2CTHe floats (SwitchHead Eq. 11, 12).
+  // MACs: 2(H + G)Tde. Floats: 2(H + G)Te; with other widths than e, their sum. Relative positions: 2CTdHe MACs, 2CTHe
+  // floats (SwitchHead Eq. 11, 12).
   PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const override;
   PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const override;
 
@@ -58,12 +62,12 @@ class ScoreMatrix : public ScorePart {
 
   // Per head: T S e for each key of a position and T S w for the value. Masked pairs are counted.
   Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
-    return extent.queries * extent.sources * a.n_heads * channels(a);
+    return extent.queries * extent.sources * a.attention_matrices() * channels(a);
   }
 
   // There are R + 1 matrices: C T^2 H (R e + w) MACs, (R + 1) C T^2 H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact pairs = z.t * z.s * a.n_heads;
+    const Exact pairs = z.t * z.s * a.attention_matrices();
     return {.macs = pairs * channels(a), .memory = pairs * (Exact(a.key_components()) + 1)};
   }
 

@@ -1,0 +1,207 @@
+// Differential attention against its equations, both versions. combinations_test.cc covers decoding, padding and
+// combinations.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cmath>
+
+#include "engine/ops/gradients.h"
+#include "headroom/config/attention/differential_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
+#include "layer.h"
+#include "one_thread.h"
+
+namespace headroom::nn {
+namespace differential_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 10, kHeads = 6, kTokens = 7;
+
+config::AttentionOptions options(std::int64_t version, std::int64_t kv_heads) {
+  config::AttentionOptions o;
+  o.composition = "differential";
+  o.of<config::DifferentialOptions>().differential_version = version;
+  o.n_heads = kHeads;
+  o.n_kv_heads = kv_heads;
+  o.d_head = 4;
+  o.position = "none";
+  return o;
+}
+
+Layer layer_of(const config::AttentionOptions& o, std::int64_t index = 0, at::ScalarType type = at::kDouble) {
+  return Layer(o, {.d_model = kWidth, .layer = index, .context_length = kTokens}, type, /*noise=*/0.5);
+}
+
+// Head by head: two softmaxes, their difference, the norm.
+at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, std::int64_t index, const at::Tensor& x) {
+  const bool first = o.of<config::DifferentialOptions>().differential_version == 1;
+  const double lambda_0 = 0.8 - 0.6 * std::exp(-0.3 * static_cast<double>(index));
+  const std::int64_t group = kHeads / o.kv_heads();
+  at::Tensor y = at::zeros_like(x);
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    const std::int64_t g = h / group;
+    at::Tensor sums[2];
+    for (const std::int64_t m : {0, 1}) {
+      const at::Tensor q = x.matmul(layer.at("w_q").select(1, h).select(1, m));
+      const at::Tensor w_k = layer.at("w_k").select(1, g), k = x.matmul(first ? w_k.select(1, m) : w_k);
+      const at::Tensor hidden = at::ones({x.size(1), x.size(1)}, at::kBool).triu(1);
+      const at::Tensor weights =
+          (q.matmul(k.transpose(1, 2)) / std::sqrt(static_cast<double>(o.d_head))).masked_fill(hidden, -INFINITY);
+      sums[m] = weights.softmax(-1).matmul(x.matmul(layer.at("w_v").select(1, g)));
+    }
+    at::Tensor u;
+    if (first) {
+      const at::Tensor dots = (layer.at("lambda_q") * layer.at("lambda_k")).sum(1);
+      u = sums[0] - (dots[0].exp() - dots[1].exp() + lambda_0) * sums[1];
+      u = u / (u.square().mean(-1, true) + 1e-5).sqrt() * layer.at("head_norm") * (1.0 - lambda_0);
+    } else {
+      u = sums[0] - x.matmul(layer.at("w_lambda").select(1, h)).sigmoid().unsqueeze(2) * sums[1];
+    }
+    y = y + u.matmul(layer.at("w_o")[h]);
+  }
+  return y;
+}
+
+std::vector<at::Tensor> with_gradients(const Layer& layer, const at::Tensor& x, const at::Tensor& y) {
+  std::vector<at::Tensor> leaves = {x};
+  for (const Parameter& p : layer.parameters.all()) {
+    leaves.push_back(p.tensor);
+  }
+  const at::Tensor objective = (y * at::arange(y.numel(), y.options()).sin().view(y.sizes())).sum();
+  std::vector<at::Tensor> all = torch::autograd::grad({objective}, leaves);
+  all.push_back(y.detach());
+  return all;
+}
+
+TEST(Differential, IsTheEquationWithAllGradients) {
+  for (const std::int64_t version : {1, 2}) {
+    for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
+      for (const std::int64_t index : {0, 5}) {
+        const config::AttentionOptions o = options(version, kv_heads);
+        const Layer layer = layer_of(o, index);
+        at::manual_seed(2);
+        const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble).requires_grad_(true);
+        const auto expected = with_gradients(layer, x, written_out(layer, o, index, x));
+        for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
+          Context context;
+          context.implementation = implementation;
+          const auto got = with_gradients(layer, x, layer.attention({.x = x}, context));
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            EXPECT_LE(relative_error(got[i], expected[i]), 1e-12)
+                << "version " << version << ", " << kv_heads << " kv heads, layer " << index << ", value " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Differential, FusedEqualsTheReferenceWithSinksAndPositions) {
+  for (const std::int64_t version : {1, 2}) {
+    for (const std::int64_t kv_heads : {2, 6}) {
+      for (const char* position : {"none", "rope", "relative"}) {
+        config::AttentionOptions o = options(version, kv_heads);
+        o.of<config::DotOptions>().sink = true;
+        o.of<config::PositionOptions>().position_bias = true;
+        o.position = position;
+        const Layer layer = layer_of(o, 1, at::kFloat);
+        at::manual_seed(2);
+        const std::vector<at::Tensor> x = {at::randn({2, kTokens, kWidth})};
+        const auto run = [&](Implementation implementation) {
+          return testing::evaluate(
+              [&](const std::vector<at::Tensor>& in) {
+                Context context;
+                context.implementation = implementation;
+                return layer.attention({.x = in[0]}, context);
+              },
+              x);
+        };
+        testing::expect_close(run(Implementation::fused), run(Implementation::reference), 2e-5, position);
+      }
+    }
+  }
+}
+
+// The observed weights are those that multiply the values: H differences of the 2 H matrices.
+TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t version : {1, 2}) {
+    const config::AttentionOptions o = options(version, 2);
+    const Layer layer = layer_of(o, 2);
+    at::manual_seed(2);
+    const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
+    Recorder recorder({"*"});
+    Context context;
+    context.observer = &recorder;
+    const at::Tensor y = layer.attention({.x = x}, context);
+    EXPECT_LE(relative_error(y, layer.attention({.x = x}, {})), 1e-12);
+    const at::Tensor p = recorder.at("probs").unflatten(1, {kHeads, 2}), lambda = recorder.at("lambda");
+    EXPECT_LE(relative_error(recorder.at("probs_composed"), p.select(2, 0) - lambda * p.select(2, 1)), 1e-14);
+    const at::Tensor values = recorder.at("v").repeat_interleave(kHeads / 2, 1);
+    at::Tensor o_by_head = recorder.at("probs_composed").matmul(values);
+    EXPECT_LE(relative_error(recorder.at("difference"), o_by_head), 1e-13);
+    if (version == 1) {
+      o_by_head = o_by_head * recorder.at("head_norm");
+    }
+    EXPECT_LE(relative_error(recorder.at("o"), o_by_head), 1e-12);
+  }
+}
+
+// Several rows are one operator call in version 2 and separate calls in version 1.
+TEST(Differential, DecodesRowsOfDifferentLengths) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t version : {1, 2}) {
+    const Layer layer = layer_of(options(version, 3), 1);
+    at::manual_seed(2);
+    const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble), whole = layer.attention({.x = x}, {});
+    std::vector<AttentionCache> caches(2, layer.attention.make_cache());
+    std::vector<AttentionCache*> each = {caches.data(), caches.data() + 1};
+    const auto read = [&](const at::Tensor& tokens, std::vector<AttentionCache*> of) {
+      AttentionInput step;
+      step.x = tokens;
+      step.caches = of;
+      return layer.attention(step, {});
+    };
+    read(x.narrow(0, 0, 1).narrow(1, 0, 4), {each[0]});
+    read(x.narrow(0, 1, 1).narrow(1, 0, 2), {each[1]});
+    const at::Tensor next = at::stack({x[0][4], x[1][2]}).unsqueeze(1);
+    const at::Tensor y = read(next, each);
+    EXPECT_LE(relative_error(y, at::stack({whole[0][4], whole[1][2]}).unsqueeze(1)), 1e-12) << version;
+  }
+}
+
+// 2 G e elements for a token in version 2, 4 G e in version 1.
+TEST(Differential, CachesKeysAndValues) {
+  for (const auto& [version, per_token] : {std::pair{2, 2 * 3 * 4}, std::pair{1, 4 * 3 * 4}}) {
+    const config::AttentionOptions o = options(version, 3);
+    EXPECT_EQ(o.projection->cache_elements(o).value(), per_token);
+    const at::NoGradGuard no_grad;
+    const Layer layer = layer_of(o);
+    RowCaches caches(layer.attention, 1);
+    caches.read(layer.attention, at::zeros({1, 1, kWidth}, at::kDouble));
+    EXPECT_EQ(caches.elements(), per_token * kTokens);
+  }
+}
+
+// A term for each head applies to both of its matrices.
+TEST(Differential, SharesBiasAndSinkOfAHead) {
+  at::manual_seed(2);
+  ops::AttentionInputs in{.q = at::randn({2, 8, 5, 4}), .k = at::randn({2, 2, 5, 4}), .v = at::randn({2, 2, 5, 4})};
+  in.difference = at::rand({2, 4, 5, 1});
+  in.bias = at::randn({1, 4, 5, 5});
+  in.sink = at::randn({4});
+  ops::AttentionInputs each = in;
+  each.bias = in.bias->repeat_interleave(2, 1);
+  each.sink = in.sink->repeat_interleave(2);
+  for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
+    EXPECT_TRUE(at::equal(ops::attention(in, implementation), ops::attention(each, implementation)));
+  }
+  in.difference = at::rand({2, 3, 5, 1});
+  EXPECT_THROW(ops::attention(in), Error);
+}
+
+}  // namespace differential_test
+}  // namespace headroom::nn
