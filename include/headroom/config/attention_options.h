@@ -98,6 +98,7 @@ struct AttentionOptions : PartOptions {
   std::int64_t kv_heads() const { return n_kv_heads == 0 ? n_heads : n_kv_heads; }
   bool has_experts(char which) const;      // ProjectionPart::is_bank()
   std::int64_t computed_kv_heads() const;  // ProjectionPart::kv_heads()
+  std::int64_t computed_heads() const;     // ProjectionPart::computed_heads()
   std::int64_t value_width() const;        // ProjectionPart::value_width()
   std::int64_t key_components() const;     // ScorePart::key_components()
   std::int64_t key_projections() const;    // ScorePart::key_projections()

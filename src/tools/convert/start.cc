@@ -32,7 +32,7 @@ class Layer {
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     bool exact = start_composition() && start_extras();
-    if (to_.projection == "latent" || to_.projection == "routed_heads") {
+    if (to_.projection == "latent" || !to_.projection->has_fixed_heads()) {
       return false;
     }
     if (same_keys && !has_bank()) {
@@ -82,7 +82,7 @@ class Layer {
         }
       }
     }
-    for (const char* router : {"select", "select_in", "select_out"}) {
+    for (const char* router : {"select", "select_in", "select_out", "select_shared", "select_mix"}) {
       if (const at::Tensor to = target(router); to.defined()) {
         to.mul_(kRouterScale);
       }

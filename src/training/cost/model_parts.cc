@@ -74,16 +74,16 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,
-          .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
+          .gates = span.queries * d * a.computed_heads() * a.gate_output->gates(a),
           .selection = projected.selection,
-          .scores = a.score->products(a, span) + span.queries * offsets * a.n_heads,
+          .scores = a.score->products(a, span) + span.queries * offsets * a.computed_heads(),
           .composition = a.composition->products(a, d, span),
           .positions = offsets * d * a.projection->position_heads(a),
           .noise = projected.noise};
 }
 
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
-  const Exact heads = z.t * a.n_heads, gates = heads * a.gate_output->gates(a);
+  const Exact heads = z.t * a.computed_heads(), gates = heads * a.gate_output->gates(a);
   const Exact results = a.gate_output->gates(a) > 0 ? heads * a.value_width() : 0;
   return {.macs = gates * z.d + results, .memory = gates + results};
 }

@@ -21,8 +21,13 @@ inline Exact keys_and_value(const AttentionOptions& a) {
   return Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
 }
 
-// Adds the options of routing.
+// Adds the options of routing: n_experts, top_k, gate and expert_dropout.
 void describe_routing(Fields& fields, AttentionOptions& options);
+void describe_n_experts(Fields& fields, AttentionOptions& options);
+void describe_top_k(Fields& fields, AttentionOptions& options);
+void describe_gates(Fields& fields, AttentionOptions& options);  // gate and expert_dropout
+// Adds switch_coefficient.
+void describe_switch_loss(Fields& fields, AttentionOptions& options);
 
 // Throws UserError unless n_kv_heads divides n_heads.
 void check_groups(const Checker& check, const AttentionOptions& options);
@@ -58,12 +63,12 @@ class ScoreMatrix : public ScorePart {
 
   // Per head: T S e for each key of a position and T S w for the value. Masked pairs are counted.
   Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
-    return extent.queries * extent.sources * a.n_heads * channels(a);
+    return extent.queries * extent.sources * a.computed_heads() * channels(a);
   }
 
   // There are R + 1 matrices: C T^2 H (R e + w) MACs, (R + 1) C T^2 H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact pairs = z.t * z.s * a.n_heads;
+    const Exact pairs = z.t * z.s * a.computed_heads();
     return {.macs = pairs * channels(a), .memory = pairs * (Exact(a.key_components()) + 1)};
   }
 
