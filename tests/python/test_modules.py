@@ -29,6 +29,8 @@ LAYERS = {
     "gated output": lambda: ht.Attention(**SWITCHHEAD, gate_output="element"),
     "gated moa": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, projection="routed_heads", n_experts=6, top_k=2,
                                       gate_output="head"),
+    "gqe": lambda: ht.Attention(d_model=D, n_heads=6, d_head=8, projection="routed_queries", n_kv_heads=2, top_k=2),
+    "moh": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, projection="shared_and_routed", shared_heads=1, top_k=2),
     "sink": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, n_kv_heads=2, sink=True),
     "latent": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, projection="latent", kv_rank=6, q_rank=10, d_value=5),
     "mlp": lambda: ht.MLP(d_model=D, d_hidden=32),

@@ -25,7 +25,7 @@ using Cells = std::vector<std::string>;
 using Values = std::vector<std::pair<std::string, std::string>>;  // of dotted keys
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
-const char* const kFolders[] = {"switchhead", "moa", "dcmha", "mgk"};
+const char* const kFolders[] = {"switchhead", "moa", "dcmha", "mgk", "neighbours"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;

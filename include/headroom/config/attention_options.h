@@ -99,7 +99,8 @@ struct AttentionOptions : PartOptions {
   bool has_experts(char which) const;       // ProjectionPart::is_bank()
   std::int64_t computed_kv_heads() const;   // ProjectionPart::kv_heads()
   std::int64_t value_width() const;         // ProjectionPart::value_width()
-  std::int64_t attention_matrices() const;  // n_heads times CompositionPart::maps_per_head()
+  std::int64_t computed_heads() const;      // ProjectionPart::computed_heads()
+  std::int64_t attention_matrices() const;  // computed_heads() times CompositionPart::maps_per_head()
   // Returns the width of a head's projection `which`: 'q', 'k' (of one key projection), 'v' or 'o'.
   std::int64_t projected_width(char which) const;
   std::int64_t key_components() const;   // ScorePart::key_components()

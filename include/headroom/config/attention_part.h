@@ -4,9 +4,9 @@
 // A part is a class derived from one of the five interfaces below, in src/foundation/config/attention/. Its file ends
 // with
 //   const Registration<MyScore> kMyScore("my_score", "half a line of help");
-// Symbols: T = queries, M = tokens of memory, S = M + T = sources, C = S / T, d = d_model, H = n_heads, G = computed
-// key/value heads, e = d_head, w = width of a value, E = n_experts, k = top_k, n_sel = selection matrices, R = keys per
-// position. Counts are exact; a count that exceeds 63 bits throws UserError.
+// Symbols: T = queries, M = tokens of memory, S = M + T = sources, C = S / T, d = d_model, H = computed heads, G =
+// computed key/value heads, e = d_head, w = width of a value, E = n_experts, k = top_k, n_sel = selection matrices, R =
+// keys per position. Counts are exact; a count that exceeds 63 bits throws UserError.
 #pragma once
 
 #include <cstdint>
@@ -82,12 +82,16 @@ class ProjectionPart : public AttentionPart {
   static constexpr std::string_view kKey = "projection";  // the key of model.attention that selects the part
   using Kind = ProjectionPart;
   virtual std::int64_t kv_heads(const AttentionOptions& options) const = 0;  // G, as computed
+  // Returns H, the number of heads that are computed for a token.
+  virtual std::int64_t computed_heads(const AttentionOptions& a) const { return a.n_heads; }
   virtual std::int64_t position_heads(const AttentionOptions& a) const {
     return a.attention_matrices();
   }  // heads with relative positions
   virtual std::int64_t all_heads(const AttentionOptions& a) const {
     return a.n_heads;
   }  // heads that a token can be routed to
+  // Returns the number of heads or experts that each router of the layer chooses among. Default: n_experts.
+  virtual std::int64_t router_width(const AttentionOptions& options) const;
   virtual std::int64_t value_width(const AttentionOptions& a) const { return a.d_head; }  // w
   // Returns the number of leading channels in each head that rotary positions rotate. Default: rope_fraction of d_head.
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const;

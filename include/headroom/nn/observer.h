@@ -35,8 +35,9 @@
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; weight 0 ablates an
 //                                    expert
-//     select.score, .index, .weight  routing to heads, [B T, 1, E or K]
-//     select.prob, select.count      [B T, E], [E], if the layer has routing losses and they are computed
+//     select.score, .index, .weight  routing to heads, [B T, 1, E or K]; routed queries: of the G groups, [B T, G, ..]
+//     select.prob, select.count      [B T, E], [E], if the layer has routing losses and they are computed; of G > 1
+//                                    groups [B T, G, E], [G, E]
 //   layer3.ffn.select.*, layer3.ffn.out  an MLP's routing, [B T, 1, E or K], and its output [B, T, d]
 // A routing shared by both sides is shown as select_in and as select_out. Scores and probabilities of pairs exist only
 // in the reference implementation, which a layer takes if they are wanted. Linear attention has no scores; its "probs"

@@ -23,6 +23,10 @@ struct Routing {
 
   // Returns indices into a bank of all heads' experts, [H * E, ...].
   at::Tensor bank_index() const;
+  // Returns the same indices as H K heads with one expert each, [N, H * K, 1].
+  at::Tensor slots() const;
+  // Returns the routing of one head, H = 1.
+  Routing of_head(std::int64_t head) const;
   // Returns rows [begin, begin + count) of a [B, rows] batch.
   Routing narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const;
   // Returns the routing in the order of `other` [N, H, K]; experts in `other` that are not routed to have weight 0.
@@ -74,10 +78,11 @@ at::Tensor cv_loss(const at::Tensor& weights);                                  
 at::Tensor z_loss(const at::Tensor& score);                                                         // [N, E]
 at::Tensor entropy_loss(const at::Tensor& score);                                                   // [N, E]
 
-// Returns the number of valid tokens routed to each expert, [E].
+// Returns the number of valid tokens that the router, H = 1, sends to each expert, [E].
 at::Tensor tokens_per_expert(const Routing& routing, const std::optional<at::Tensor>& valid);
 
-// Adds the losses whose coefficient is above 0 to context.losses, under the names above (entropy: "routing_entropy").
+// Adds the losses whose coefficient is above 0 to context.losses, summed over the H routers, under the names above
+// (entropy: "routing_entropy").
 void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
                         const config::RoutedHeadOptions& options, const Context& context);
 // context.losses[kind] += value.

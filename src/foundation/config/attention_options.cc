@@ -12,7 +12,7 @@ bool AttentionOptions::has_experts(char which) const {
 }
 
 std::int64_t AttentionOptions::attention_matrices() const {
-  return n_heads * composition->maps_per_head(*this);
+  return computed_heads() * composition->maps_per_head(*this);
 }
 
 std::int64_t AttentionOptions::projected_width(char which) const {
@@ -31,6 +31,10 @@ std::int64_t AttentionOptions::key_projections() const {
 
 std::int64_t AttentionOptions::computed_kv_heads() const {
   return projection->kv_heads(*this);
+}
+
+std::int64_t AttentionOptions::computed_heads() const {
+  return projection->computed_heads(*this);
 }
 
 std::int64_t AttentionOptions::value_width() const {
@@ -69,10 +73,10 @@ void describe_parts(Fields& fields, PartName<Part>& chosen, AttentionOptions& o,
 
 void describe(Fields& fields, AttentionOptions& o) {
   fields.add("n_heads", o.n_heads, between(1, 65536),
-             "attention matrices that a layer computes (routed_heads: heads per token)");
+             "attention matrices that a layer computes (routed_heads: heads per token; routed_queries: of all groups)");
   fields.add("d_head", o.d_head, between(1, 65536), "channels of a head");
   fields.add("n_kv_heads", o.n_kv_heads, between(0, 65536),
-             "key and value heads; fewer than n_heads: grouped-query, 1: multi-query, 0: n_heads");
+             "key and value heads; fewer than n_heads: grouped-query, 1: multi-query, 0: n_heads (routed_heads: 1)");
   fields.add("bias", o.bias, "biases in the query, key, value and output projections");
 
   describe_parts(fields, o.projection, o, "how queries, keys, values and the output are projected");

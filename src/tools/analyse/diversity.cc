@@ -130,13 +130,13 @@ class LayerCircuits {
     if (w.dim() == 2) {
       return {w};  // shared by all heads
     }
-    const bool first = which == 'o' || routes_heads(options_);  // whether dimension 0 is the head
+    const bool first = which == 'o' || (which == 'q' && routes_heads(options_));  // whether dimension 0 is the head
     return {w.select(first ? 0 : 1, shared_by(which, head))};
   }
 
   std::int64_t shared_by(char which, std::int64_t head) const {
-    const bool keys = (which == 'k' || which == 'v') && !routes_heads(options_);
-    return keys ? head / (options_.n_heads / options_.computed_kv_heads()) : head;
+    const bool keys = which == 'k' || which == 'v';
+    return keys ? head / (n_heads() / options_.computed_kv_heads()) : head;
   }
 
   // Returns the projection through the latent. Includes the scale of the latent's norm but not its division by the RMS.

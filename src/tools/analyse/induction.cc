@@ -143,7 +143,7 @@ class InductionAnalysis : public Analysis {
       sums.copy = at::zeros({heads}, at::kDouble);
       sums.count = at::zeros({heads}, at::kDouble);
     }
-    const at::Tensor which = routes_heads(o) ? routing.index.squeeze(1).t()  // [H, n]
+    const at::Tensor which = routes_heads(o) ? heads_in_slots(routing, o).t()  // [H, n]
                                              : at::arange(heads, at::kLong).unsqueeze(1).expand(prefix.sizes());
     const at::Tensor flat = which.reshape({-1}).to(at::kCPU);
     sums.prefix.scatter_add_(0, flat, prefix.reshape({-1}).to(at::kCPU, at::kDouble));

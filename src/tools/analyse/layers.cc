@@ -76,8 +76,8 @@ at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, con
   const at::Tensor rows = o.transpose(1, 2).reshape({b * t, h, -1});
   at::Tensor sum;
   if (!experts) {  // slot h holds the h-th routed head
-    const at::Tensor index = routing.index.squeeze(1),
-                     weight = routing.weight.squeeze(1).to(o.scalar_type());  // [N, H]
+    const at::Tensor index = heads_in_slots(routing, runner.options().attention),
+                     weight = routing.weight.flatten(1).to(o.scalar_type());  // [N, H]
     const at::Tensor all = at::einsum("nhe,xed->nhxd", {rows, w});
     sum = all.gather(2, index.view({b * t, h, 1, 1}).expand({-1, -1, 1, w.size(2)})).squeeze(2) * weight.unsqueeze(2);
   } else {
@@ -100,6 +100,11 @@ at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm) {
 
 bool routes_heads(const config::AttentionOptions& options) {
   return !options.projection->has_fixed_heads();
+}
+
+at::Tensor heads_in_slots(const RoutedExperts& routing, const config::AttentionOptions& options) {
+  const at::Tensor group = at::arange(routing.index.size(1), routing.index.options()).view({1, -1, 1});
+  return (routing.index + group * options.projection->router_width(options)).flatten(1);
 }
 
 at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts) {

@@ -32,8 +32,8 @@ std::string applies_always(const config::ModelOptions& options);  // a refusal t
 // Returns the reason why a model does not read text from left to right; empty if it does.
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 
-// The routed experts of each query: values "select_out" or "select", [B T, H or 1, K]. Undefined in layers without
-// experts.
+// The routed experts of each query: values "select_out" or "select", [B T, H, K] of H routers. Undefined in layers
+// without experts.
 struct RoutedExperts {
   at::Tensor index, weight;
 };
@@ -52,6 +52,9 @@ at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm);
 
 // Whether each token is routed to a subset of the heads. H then counts a token's routed slots.
 bool routes_heads(const config::AttentionOptions& options);
+// Returns the head in each slot, [n, H], of layers for which routes_heads() is true: an index into all heads of all
+// groups.
+at::Tensor heads_in_slots(const RoutedExperts& routing, const config::AttentionOptions& options);
 // Scatters gates to [n, H, E], 0 for heads or experts that are not selected. `routing` is [n, H, K].
 at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts);
 

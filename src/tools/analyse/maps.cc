@@ -185,7 +185,10 @@ class MapsAnalysis : public Analysis {
       if (out.defined()) {
         map.left = cells_of(out.select(1, h));
       } else if (heads.defined()) {
-        map.left = cells_of(routed ? slot_weights(layer.name, h) : heads.select(1, 0).narrow(1, h, 1));
+        const std::int64_t shared = routed ? 0 : weights.size(0) - heads.size(2);  // the first heads have no router
+        if (h >= shared) {
+          map.left = cells_of(routed ? slot_weights(layer.name, h) : heads.select(1, 0).narrow(1, h - shared, 1));
+        }
       }
       if (in.defined() && in.size(0) == weights.size(2)) {
         map.below = cells_of(in.select(1, h).t());
@@ -212,23 +215,21 @@ class MapsAnalysis : public Analysis {
     if (routing == routings_.end()) {
       return {};
     }
-    const at::Tensor weights = dense_gates(routing->second, router_width(name));
+    const at::Tensor weights = dense_gates(routing->second, router_width());
     found.tensors[name] = weights;
     return weights;
   }
 
-  // For routed heads, returns the gate of each head in slot h, [T, E].
+  // For routed heads, returns the gate of each head of the slot's group in slot h, [T, E].
   at::Tensor slot_weights(const std::string& layer, std::int64_t h) const {
     const RoutedExperts& routing = routings_.at(layer + ".select");
-    return dense_gates({routing.index.narrow(2, h, 1), routing.weight.narrow(2, h, 1)}, router_width(layer + ".select"))
-        .squeeze(1);
+    const std::int64_t top_k = routing.index.size(2);
+    const auto slot = [&](const at::Tensor& t) { return t.narrow(1, h / top_k, 1).narrow(2, h % top_k, 1); };
+    return dense_gates({slot(routing.index), slot(routing.weight)}, router_width()).squeeze(1);
   }
 
   // The number of heads or experts that the router selects from.
-  std::int64_t router_width(const std::string& name) const {
-    const config::AttentionOptions& o = options_.attention;
-    return name.ends_with(".select") ? o.projection->all_heads(o) : o.of<config::RoutingOptions>().n_experts;
-  }
+  std::int64_t router_width() const { return options_.attention.projection->router_width(options_.attention); }
 
   std::vector<std::string> names(const ModelRunner& runner, const AttentionLayer& layer, bool queries,
                                  std::int64_t expected) const {

@@ -1,5 +1,5 @@
-// Benchmarks of single attention layers: gated, sink and latent attention against plain and grouped attention; and a
-// SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
+// Benchmarks of single attention layers: gated, sink, latent and routed attention against plain and grouped attention;
+// and a SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -90,7 +90,19 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       {"plain", plain},
       changed("sink", plain, [](AttentionOptions& o) { o.of<config::DotOptions>().sink = true; }),
       changed("gate of heads", plain, [](auto& o) { o.gate_output = "head"; }),
-      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; })};
+      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; }),
+      changed("shared and routed", plain,
+              [](auto& o) {
+                o.projection = "shared_and_routed";
+                o.template of<config::RoutingOptions>().top_k = 4;
+              }),
+      changed("grouped, 4 of 8", plain, [](auto& o) { o.n_kv_heads = 4; }),
+      // As many heads are computed as in the other layers.
+      changed("routed queries, 8 of 16 in 4 groups", heads(16, 64), [](auto& o) {
+        o.projection = "routed_queries";
+        o.n_kv_heads = 4;
+        o.template of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
+      })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
     compare_layers(
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },

@@ -39,6 +39,8 @@ class Layer {
     }
     if (to_.projection == "routed_heads") {
       start_routed_heads();
+    }
+    if (!to_.projection->has_fixed_heads()) {
       return false;
     }
     if (same_keys && !has_bank()) {
@@ -88,7 +90,7 @@ class Layer {
         }
       }
     }
-    for (const char* router : {"select", "select_in", "select_out"}) {
+    for (const char* router : {"select", "select_in", "select_out", "select_shared", "select_mix"}) {
       if (const at::Tensor to = target(router); to.defined()) {
         to.mul_(kRouterScale);
       }

@@ -202,6 +202,11 @@ bool is_head_output(std::string_view name) {
   return name == "gated" || name == "value_sum";
 }
 
+// The layers' name of a case's intermediate value.
+std::string own_value(const std::string& name) {
+  return is_head_output(name) ? "o" : name == "count" ? "select.count" : name;
+}
+
 }  // namespace
 
 nn::Recorder recorder_of(const Case& c, Implementation implementation) {
@@ -209,7 +214,7 @@ nn::Recorder recorder_of(const Case& c, Implementation implementation) {
   for (const auto& [name, value] : expected_under(c, "mid.")) {
     const bool is_pair_value = std::find(nn::kPairValues.begin(), nn::kPairValues.end(), name) != nn::kPairValues.end();
     if (!is_pair_value || implementation == Implementation::reference) {
-      names.push_back(is_head_output(name) ? "o" : name);
+      names.push_back(own_value(name));
     }
   }
   return nn::Recorder(std::move(names));
@@ -221,8 +226,13 @@ void add_recorded(const nn::Recorder& recorder, CaseResult& result) {
       result.values["mid.difference"] = value.transpose(1, 2);
     } else if (name == "o") {
       result.values["mid.gated"] = result.values["mid.value_sum"] = value.transpose(1, 2);
+    } else if (name == "gate") {
+      result.values["mid.gate"] = value.transpose(1, 2);  // [B, T, H, 1]
     } else {
       result.values["mid." + name] = value;
+      if (name == "select.count") {
+        result.values["mid.count"] = value;
+      }
     }
   }
 }

@@ -125,6 +125,14 @@ void set_routing(const Case& c, const Json& options, config::AttentionOptions& o
       heads.entropy_coefficient = 1.0;
 }
 
+// The balance loss of the cases is top_k times "switch".
+void set_shared_and_routed(const Case& c, const Json& /*options*/, config::AttentionOptions& o) {
+  o.projection = "shared_and_routed";
+  o.of<config::SharedHeadOptions>().shared_heads = c.dim("H_shared");
+  o.of<config::RoutingOptions>().top_k = c.dim("k");
+  o.of<config::RoutedHeadOptions>().switch_coefficient = 1.0;
+}
+
 void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
   auto& composed = o.of<config::CompositionOptions>();
   require_among(options, "base", {"identity", "static"});
@@ -267,7 +275,8 @@ const std::map<std::string, Set>& attention_families() {
                                                        {"moa", set_routing}, {"dcmha", set_composition},
                                                        {"mgk", set_mixture}, {"linear", set_linear},
                                                        {"gated", set_named}, {"sink", set_named},
-                                                       {"mla", set_latent},  {"differential", set_differential}};
+                                                       {"mla", set_latent},  {"differential", set_differential},
+                                                       {"moh", set_shared_and_routed}};
   return kFamilies;
 }
 

@@ -75,6 +75,10 @@ void add_losses(const Case& c, std::map<std::string, at::Tensor> losses, CaseRes
     losses["entropy"] = entropy->second;
     losses.erase(entropy);
   }
+  if (const auto balance = losses.find("switch"); c.family == "moh" && balance != losses.end()) {
+    losses["balance"] = balance->second * static_cast<double>(c.dim("k"));
+    losses.erase(balance);
+  }
   const Json weights = c.options.value("losses", Json());
   at::Tensor total;
   for (const auto& [name, value] : losses) {

@@ -106,7 +106,7 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
     user_error("{}: must be a list of at most {} objects", kField, kMost);
   }
   const config::AttentionOptions& a = options.attention;
-  const std::int64_t heads = a.n_heads;
+  const std::int64_t heads = a.computed_heads();
   const std::vector<std::string_view> terms(std::begin(kAblatedTerms), std::end(kAblatedTerms));
   std::vector<Ablation> all;
   for (const SortedJson& object : list) {
@@ -125,7 +125,7 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
         .source = index_in(object, "source", n_tokens, "tokens"),
         .value_expert = index_in(object, "value_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
         .output_expert = index_in(object, "output_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
-        .expert = index_in(object, "expert", a.of<config::RoutingOptions>().n_experts, "experts"),
+        .expert = index_in(object, "expert", a.projection->all_heads(a), "experts"),
         .stage = one_of(object, "stage", {"before", "after"}),
         .term = one_of(object, "term", terms)};
     require_in_model(off, a);
@@ -189,8 +189,11 @@ at::Tensor AblationObserver::ablate(const Ablation& off, std::string_view what, 
     return value;
   }
   if (what.ends_with(".weight")) {
-    return without_expert(std::move(value), index_, off.head,
-                          std::max({off.expert, off.value_expert, off.output_expert}));
+    if (off.expert >= 0) {  // a head of any group
+      const std::int64_t width = options_.projection->router_width(options_);
+      return without_expert(std::move(value), index_, off.expert / width, off.expert % width);
+    }
+    return without_expert(std::move(value), index_, off.head, std::max(off.value_expert, off.output_expert));
   }
   value = value.clone();
   at::Tensor head = value.select(1, off.head);

@@ -96,13 +96,15 @@ void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& lay
     a.matrix = head.expand({-1, t, -1});
     a.matrix_weight = at::ones(a.matrix.sizes(), a.out.options());
     a.output_expert = at::full_like(a.matrix, -1);
-  } else {  // routed heads: [1, T, k] becomes [k, T, 1], one head per slot
+  } else {  // routed heads: [G, T, k] becomes [G k, T, 1], one head per slot
     const auto [index, weight] = routing_in(values, "select", t);
-    a.matrix = index.permute({2, 1, 0});
-    a.matrix_weight = weight.permute({2, 1, 0});
+    const auto slots = [](const at::Tensor& routed) { return routed.transpose(1, 2).flatten(0, 1).unsqueeze(2); };
+    const std::int64_t groups = index.size(0);
+    a.matrix = slots(index + at::arange(groups, index.options()).view({-1, 1, 1}) * (w.size(0) / groups));
+    a.matrix_weight = slots(weight);
     a.output_expert = a.matrix;
     if (bias.defined()) {
-      a.rest = (bias.index({index[0]}) * weight[0].unsqueeze(2)).sum(1);
+      a.rest = (bias.index({a.matrix.squeeze(2)}) * a.matrix_weight).sum(0);
     }
     return;
   }

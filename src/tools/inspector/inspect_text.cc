@@ -167,7 +167,7 @@ class Inspector {
     }
     if (predictions_.linear) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
-      direct_.push_back(direct_logits(a, directions, options_.attention.of<config::RoutingOptions>().n_experts));
+      direct_.push_back(direct_logits(a, directions, n_experts()));
     }
   }
 
@@ -258,7 +258,7 @@ class Inspector {
     about["logits"] = predictions_.linear;
     about["slots"] = !a.projection->has_fixed_heads();
     about["pairs"] = a.score->has_scores();  // whether single weights can be ablated
-    about["experts"] = a.of<config::RoutingOptions>().n_experts;
+    about["experts"] = n_experts();
     about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
                       {"score", a.score.name()},           {"composition", a.composition.name()},
                       {"position", a.position.name()},     {"output gate", a.gate_output.name()}};
@@ -266,6 +266,12 @@ class Inspector {
   }
 
   bool causal() const { return classifier_ == nullptr; }
+
+  // Returns the number of experts of a head, or of heads that a token can be routed to.
+  std::int64_t n_experts() const {
+    const config::AttentionOptions& a = options_.attention;
+    return a.projection->has_fixed_heads() ? a.of<config::RoutingOptions>().n_experts : a.projection->all_heads(a);
+  }
 
   const models::Model& model_;
   const models::Classifier* classifier_;  // null: a language model

@@ -30,7 +30,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     const Exact keys = Exact(a.projected_width('k')) * a.key_projections();
     saved.in_products += span.queries * a.attention_matrices() * (Exact(a.d_head) + a.value_width());
     const std::int64_t gates = a.gate_output->gates(a);
-    saved.in_products += span.queries * a.n_heads * (gates > 0 ? Exact(gates) + a.value_width() : 0);
+    saved.in_products += span.queries * a.computed_heads() * (gates > 0 ? Exact(gates) + a.value_width() : 0);
     saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
   }
   return saved;

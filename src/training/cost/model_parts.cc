@@ -76,7 +76,7 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,
-          .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
+          .gates = span.queries * d * a.computed_heads() * a.gate_output->gates(a),
           .selection = projected.selection,
           .scores = a.score->products(a, span) + span.queries * offsets * a.attention_matrices(),
           .composition = a.composition->products(a, d, span),
@@ -113,11 +113,11 @@ Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& spa
   const std::int64_t per_pair = products(2, 2) - products(2, 1) - products(1, 2) + products(1, 1);
   const std::int64_t pairs = visible_pairs(span, a.window).value(), all = (span.queries * span.sources).value();
   const std::int64_t offsets = (span.queries * a.position->offsets(span)).value();
-  return Exact(all - pairs) * per_pair + Exact(std::max<std::int64_t>(0, offsets - pairs)) * a.d_head * a.n_heads;
+  return Exact(all - pairs) * per_pair + Exact(std::max<std::int64_t>(0, offsets - pairs)) * a.d_head * a.attention_matrices();
 }
 
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
-  const Exact heads = z.t * a.n_heads, gates = heads * a.gate_output->gates(a);
+  const Exact heads = z.t * a.computed_heads(), gates = heads * a.gate_output->gates(a);
   const Exact results = a.gate_output->gates(a) > 0 ? heads * a.value_width() : 0;
   return {.macs = gates * z.d + results, .memory = gates + results};
 }

@@ -111,6 +111,20 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.memory_length = 8;
   all.emplace_back("gated switchhead xl with a sink", o);
   o = three_experts();
+  o.attention.projection = "routed_queries";
+  o.attention.n_heads = 6;
+  o.attention.n_kv_heads = 2;
+  o.attention.position = "relative";
+  o.attention.of<config::PositionOptions>().position_bias = true;
+  o.memory_length = 8;
+  all.emplace_back("routed queries xl", o);
+  o = three_experts();
+  o.attention.projection = "shared_and_routed";
+  o.attention.n_heads = 4;
+  o.attention.of<config::SharedHeadOptions>().shared_heads = 1;
+  o.attention.window = 5;
+  all.emplace_back("shared and routed heads with a window", o);
+  o = three_experts();
   o.n_layers = 3;
   o.layers = {{.repeat = 1, .attention = {{"window", "3"}, {"composition", "\"dynamic\""}}, .mlp = {}},
               {.repeat = 1,

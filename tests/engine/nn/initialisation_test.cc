@@ -124,6 +124,45 @@ TEST(Initialisation, GatedHeads) {
   expect_layer(o, projections(truncated) + Starts{{"select", normal(scaled(kWidth))}}, "gated heads");
 }
 
+TEST(Initialisation, SharedAndRoutedHeads) {
+  AttentionOptions o = base();
+  o.projection = "shared_and_routed";
+  constexpr std::int64_t kTwice = 2 * kWidth;  // enough elements to measure in every router
+  Parameters parameters;
+  const Attention attention(o, {.d_model = kTwice, .n_layers = kLayers, .context_length = 16},
+                            Builder(parameters, ParameterSource(1, at::kFloat)));
+  testing::expect_starts(parameters,
+                         {{"w_q", truncated(scaled(kTwice))},
+                          {"w_k", truncated(scaled(kTwice))},
+                          {"w_v", truncated(scaled(kTwice))},
+                          {"w_o", truncated(scaled(kHeads * kHead))},
+                          {"select", normal(scaled(kTwice))},
+                          {"select_shared", normal(scaled(kTwice))},
+                          {"select_mix", normal(scaled(kTwice))}},
+                         "shared and routed heads");
+}
+
+// The initialisation of routed heads; the fan-out of keys and values includes all groups.
+TEST(Initialisation, RoutedQueries) {
+  AttentionOptions o = base();
+  o.projection = "routed_queries";
+  o.n_kv_heads = 4;
+  const Starts normals = {{"w_q", normal(scaled(kWidth))},
+                          {"w_k", normal(scaled(kWidth))},
+                          {"w_v", normal(scaled(kWidth))},
+                          {"w_o", normal(scaled(4 * 2 * kHead))},
+                          {"select", normal(scaled(kWidth))}};
+  expect_layer(o, normals, "routed queries");
+  const double expert = std::sqrt(6.0 / (kWidth + kHead)), grouped = std::sqrt(3.0 / (kWidth + 4 * kHead));
+  expect_layer(o,
+               {{"w_q", uniform(expert)},
+                {"w_k", uniform(grouped)},
+                {"w_v", uniform(grouped)},
+                {"w_o", uniform(expert)},
+                {"select", constant(0)}},
+               "routed queries by MoA's rule", {.rule = config::Initialisation::glorot});
+}
+
 // Like SwitchHead under `scaled`; under `glorot` as in MoA's code: Glorot's uniform law for each expert, 1 / sqrt 2 of
 // it for the shared head, and a router of zeros.
 TEST(Initialisation, RoutedHeads) {

@@ -31,19 +31,33 @@ at::Tensor written_out(const Layer& layer, const config::AttentionOptions& o, co
   const std::int64_t n = x.size(1), gates = o.gate_output == "head" ? 1 : o.value_width();
   at::Tensor w = layer.at("w_gate");
   const at::Tensor b = o.bias ? layer.at("b_gate").view({-1, gates}) : at::zeros({w.size(1), 1}, w.options());
-  const bool chosen = o.projection == "routed_heads";
+  const bool chosen = !o.projection->has_fixed_heads();
   w = chosen ? w : w.view({x.size(2), o.n_heads, gates}).transpose(0, 1);  // [X, d, c]
-  at::Tensor gate = at::empty({x.size(0), n, o.n_heads, gates}, x.options());
+  at::Tensor gate = at::empty({x.size(0), n, o.computed_heads(), gates}, x.options());
   for (std::int64_t s = 0; s < x.size(0); ++s) {
     for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t h = 0; h < o.n_heads; ++h) {
+      for (std::int64_t h = 0; h < o.computed_heads(); ++h) {
+        const std::int64_t top_k = chosen ? trace.at("select.index").size(2) : 1, group = chosen ? h / top_k : 0;
         const std::int64_t head =
-            chosen ? trace.at("select.index").view({x.size(0), n, -1})[s][i][h].item<std::int64_t>() : h;
+            chosen ? group * o.projection->router_width(o) +
+                         trace.at("select.index").view({x.size(0), n, -1})[s][i][h].item<std::int64_t>()
+                   : h;
         gate[s][i][h] = (x[s][i].matmul(w[head]) + b[head]).sigmoid();
       }
     }
   }
   return gate;
+}
+
+// The gates [B, T, H, 1] of the same layer without an output gate.
+at::Tensor without_output_gate(const Layer& layer, config::ModelOptions m, const at::Tensor& x) {
+  m.attention.gate_output = "none";
+  const Layer plain = gated_layer(m, at::kDouble);
+  for (const Parameter& p : plain.parameters.all()) {
+    p.tensor.copy_(layer.at(p.name));
+  }
+  at::Tensor y;
+  return trace_of(plain, x, &y).at("gate").transpose(1, 2);
 }
 
 TEST(OutputGate, MultipliesTheHeadsResults) {
@@ -67,6 +81,9 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
         const at::Tensor weights =
             at::zeros_like(trace.at("select.score")).scatter(-1, trace.at("select.index"), trace.at("select.weight"));
         expected = expected * weights.view({2, 5, m.attention.n_heads, 1});
+      }
+      if (m.attention.projection == "shared_and_routed") {
+        expected = expected * without_output_gate(layer, m, x);
       }
       EXPECT_LE(relative_error(trace.at("o").transpose(1, 2), expected), 1e-14) << name;
       if (m.attention.projection == "dense") {

@@ -101,6 +101,98 @@ TEST(RoutedHeads, NoiseIsDrawnWhileTrainingOnly) {
   EXPECT_GT(relative_error(layer.attention({.x = x}, context), still), 1e-6);
 }
 
+// Two groups of four query heads, two of which a token uses.
+AttentionOptions grouped() {
+  AttentionOptions o = routed(2);
+  o.projection = "routed_queries";
+  o.n_heads = 8;
+  o.n_kv_heads = 2;
+  o.bias = true;
+  return o;
+}
+
+Context with_losses(std::map<std::string, at::Tensor>& losses) {
+  Context context;
+  context.losses = &losses;
+  return context;
+}
+
+// The output and all losses, with the gradients of their sum.
+testing::Evaluated evaluated(const Layer& layer, const std::vector<at::Tensor>& inputs) {
+  return testing::evaluate(
+      [&](const std::vector<at::Tensor>& in) {
+        std::map<std::string, at::Tensor> losses;
+        const at::Tensor y = layer.attention({.x = in[0]}, with_losses(losses));
+        return at::cat({y.flatten(), losses.at("switch").view(1), losses.at("z").view(1)});
+      },
+      inputs);
+}
+
+TEST(RoutedQueries, OfOneGroupAreRoutedHeads) {
+  AttentionOptions o = routed(2);
+  const Layer moa = random_layer(o);
+  o.projection = "routed_queries";
+  o.n_heads = o.of<config::RoutingOptions>().n_experts;
+  o.n_kv_heads = 1;
+  const Layer one = random_layer(o);
+  ASSERT_EQ(one.parameters.all().size(), moa.parameters.all().size());
+  for (const Parameter& p : moa.parameters.all()) {
+    EXPECT_TRUE(at::equal(one.at(p.name), p.tensor)) << p.name;  // the same initialisation
+  }
+  const std::vector<at::Tensor> x = {at::randn({2, 5, 6}, at::kDouble)};
+  testing::expect_close(evaluated(one, x), evaluated(moa, x), 0.0, "bit for bit");
+}
+
+// Each group is a layer of routed heads with its own parameters; outputs and losses are added.
+TEST(RoutedQueries, AreTheSumOfTheirGroups) {
+  AttentionOptions o = grouped();
+  const Layer layer = random_layer(o);
+  o.projection = "routed_heads";
+  o.n_heads = 2;
+  o.n_kv_heads = 0;
+  const std::vector<at::Tensor> x = {at::randn({2, 5, 6}, at::kDouble)};
+  testing::Evaluated sum;
+  for (std::int64_t g = 0; g < 2; ++g) {
+    const Layer group = random_layer(o);
+    {
+      const at::NoGradGuard no_grad;
+      for (const char* bank : {"w_q", "w_o", "b_q", "b_o"}) {
+        group.at(bank).copy_(layer.at(bank).narrow(0, 4 * g, 4));
+      }
+      for (const char* shared : {"w_k", "w_v"}) {
+        group.at(shared).copy_(layer.at(shared).select(1, g));
+      }
+      for (const char* shared : {"b_k", "b_v"}) {
+        group.at(shared).copy_(layer.at(shared)[g]);
+      }
+      group.at("select").copy_(layer.at("select").narrow(1, 4 * g, 4));
+    }
+    const testing::Evaluated one = evaluated(group, x);
+    sum.value = g == 0 ? one.value : sum.value + one.value;
+    sum.gradients = {g == 0 ? one.gradients[0] : sum.gradients[0] + one.gradients[0]};
+  }
+  testing::expect_close(evaluated(layer, x), sum, 1e-13, "two groups");
+}
+
+TEST(RoutedQueries, AreShownGroupByGroup) {
+  const Layer layer = random_layer(grouped());
+  Recorder recorder({"select.*", "q", "k", "o"});
+  std::map<std::string, at::Tensor> losses;
+  Context context = with_losses(losses);
+  context.observer = &recorder;
+  layer.attention({.x = at::randn({2, 5, 6}, at::kDouble)}, context);
+  const auto shape = [&](std::string_view name) { return recorder.at(name).sizes().vec(); };
+  using Shape = std::vector<std::int64_t>;
+  EXPECT_EQ(shape("q"), (Shape{2, 4, 5, 3}));
+  EXPECT_EQ(shape("k"), (Shape{2, 2, 5, 3}));
+  EXPECT_EQ(shape("o"), (Shape{2, 4, 5, 3}));
+  EXPECT_EQ(shape("select.score"), (Shape{10, 2, 4}));
+  EXPECT_EQ(shape("select.index"), (Shape{10, 2, 2}));
+  EXPECT_EQ(shape("select.prob"), (Shape{10, 2, 4}));
+  EXPECT_EQ(shape("select.count"), (Shape{2, 4}));
+  EXPECT_EQ(recorder.at("select.count").sum(1)[0].item<std::int64_t>(), 10 * 2);
+}
+
 TEST(GatedHeads, AreTheDenseHeadsTimesTheirGates) {
   AttentionOptions o;
   o.n_heads = 3;

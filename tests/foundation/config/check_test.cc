@@ -104,11 +104,41 @@ TEST(Check, RoutedHeads) {
             "top_k: must be at most n_experts = 8, got 9");
   EXPECT_EQ(
       about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"),
-      "n_kv_heads: must be 0 or 1 with projection = \"routed_heads\", whose heads share one key and value head, got 2");
+      "n_kv_heads: must be 0 or 1 with projection = \"routed_heads\", whose heads share one key and value head, got 2; "
+      "groups of routed heads: projection = \"routed_queries\"");
   EXPECT_EQ(about_attention(routed + "shared_selection = true"),
             "shared_selection: needs projection = \"experts\", not \"routed_heads\"");
   EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""),
             "composition: must be \"none\" with projection = \"routed_heads\", which routes each token to other heads");
+}
+
+TEST(Check, RoutedQueries) {
+  const std::string routed = "projection = \"routed_queries\"\nn_heads = 8\n";
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ntop_k = 3"), "no error");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 1\ntop_k = 8\nposition = \"relative\""), "no error");
+  EXPECT_EQ(about_attention(routed + "top_k = 1"),
+            "n_kv_heads: must be at least 1 with projection = \"routed_queries\", which routes each token among the "
+            "query heads that share a key and value head, got 0");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 3"), "n_kv_heads: must divide n_heads = 8, got 3");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 4\ntop_k = 3"),
+            "top_k: must be at most n_heads / n_kv_heads = 2, got 3");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ngate = \"softmax_top_k\""),
+            "gate: must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with projection = "
+            "\"routed_queries\", got \"softmax_top_k\"");
+  EXPECT_EQ(
+      about_attention(routed + "n_kv_heads = 2\ncomposition = \"dynamic\""),
+      "composition: must be \"none\" with projection = \"routed_queries\", which routes each token to other heads");
+}
+
+TEST(Check, SharedAndRoutedHeads) {
+  const std::string routed = "projection = \"shared_and_routed\"\nn_heads = 8\n";
+  EXPECT_EQ(about_attention(routed), "no error");
+  EXPECT_EQ(about_attention(routed + "shared_heads = 0\ntop_k = 8\nn_kv_heads = 2\nqk_norm = true"), "no error");
+  EXPECT_EQ(about_attention(routed + "shared_heads = 8"), "shared_heads: must be below n_heads = 8, got 8");
+  EXPECT_EQ(about_attention(routed + "shared_heads = 3\ntop_k = 6"),
+            "top_k: must be at most n_heads - shared_heads = 5 with projection = \"shared_and_routed\", got 6");
+  EXPECT_EQ(about_attention("shared_heads = 3"),
+            "shared_heads: needs projection = \"shared_and_routed\", not \"dense\"");
 }
 
 TEST(Check, Scores) {

@@ -268,7 +268,7 @@ TEST_F(LoadConfig, KeysThatNothingReadsAreNamed) {
   ASSERT_EQ(asked.size(), 1);
   EXPECT_EQ(asked.front(),
             "--set: model.attention.top_k = 3 has no effect with projection = \"dense\", only with \"experts\", "
-            "\"gated_heads\" or \"routed_heads\"");
+            "\"gated_heads\", \"routed_heads\", \"routed_queries\" or \"shared_and_routed\"");
 }
 
 }  // namespace load_test

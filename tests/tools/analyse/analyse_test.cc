@@ -47,9 +47,9 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
     if (kind == config::ModelKind::vision) {
       continue;
     }
-    for (const std::string projection : {"dense", "experts", "routed_heads", "gated_heads", "latent"}) {
+    for (const std::string& projection : small::kProjections) {
       config::ModelOptions o = small_options(kind);
-      o.attention.projection = projection;
+      small::set_projection(o.attention, projection);
       o.mlp.kind = projection == "experts" ? config::MlpKind::experts : config::MlpKind::dense;
       o.attention.composition = projection == "dense" ? "dynamic" : "none";
       SCOPED_TRACE(std::string(name) + ", " + projection);

@@ -93,9 +93,9 @@ TEST(Induction, AHandMadeInductionHeadScoresOne) {
 
 // The outputs of heads sum to the layer's output, for every projection.
 TEST(Induction, HeadsAddUpToTheOutput) {
-  for (const std::string projection : {"dense", "experts", "routed_heads", "gated_heads", "latent"}) {
+  for (const std::string& projection : small::kProjections) {
     config::ModelOptions o = small::small_options();
-    o.attention.projection = projection;
+    small::set_projection(o.attention, projection);
     const store::OpenedModel opened = small::small_model(o);
     const nn::Recorder values = small::recorded(opened, "add up");
     RoutedExperts choice;

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/routing_options.h"
@@ -35,6 +36,21 @@ inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t con
   o.attention.of<config::RoutingOptions>().top_k = 2;
   return o;
 }
+
+// Selects a projection, with as many heads as it needs.
+inline void set_projection(config::AttentionOptions& o, const std::string& projection) {
+  o.projection = projection;
+  if (projection == "shared_and_routed") {
+    o.n_heads = 4;
+  } else if (projection == "routed_queries") {
+    o.n_heads = 6;
+    o.n_kv_heads = 2;
+  }
+}
+
+// All projections.
+inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",     "gated_heads",
+                                                      "latent", "routed_queries", "shared_and_routed"};
 
 // Adds noise to all parameters, so that terms initialised to 0 matter.
 inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {

@@ -145,6 +145,11 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
         a.projection = "gated_heads";
         a.of<config::RoutingOptions>().top_k = 2;
       },
+      [](Attention& a) {
+        a.projection = "shared_and_routed";
+        a.of<config::SharedHeadOptions>().shared_heads = 1;
+        a.of<config::RoutingOptions>().top_k = 2;
+      },
   };
   for (const auto& change : targets) {
     const Conversion made = convert(request(change));

@@ -17,7 +17,7 @@ namespace ablation_test {
 config::ModelOptions ablated_model(const char* projection, const char* score = "dot",
                                    const char* composition = "none") {
   config::ModelOptions o = analyse::small::two_layers(30, 12);
-  o.attention.projection = projection;
+  analyse::small::set_projection(o.attention, projection);
   o.attention.score = score;
   o.attention.composition = composition;
   return o;
@@ -84,6 +84,10 @@ TEST(Ablation, TheOutputLacksTheContributions) {
       {ablated_model("routed_heads"), R"([{"layer": 1, "expert": 2}])",
        [&](const auto& a, const auto& all) {
          return (all * a.output_expert.eq(2).unsqueeze(2).unsqueeze(3)).sum({0, 2, 3, 4});
+       }},
+      {ablated_model("routed_queries"), R"([{"layer": 1, "expert": 4}])",
+       [&](const auto& a, const auto& all) {
+         return (all * a.output_expert.eq(4).unsqueeze(2).unsqueeze(3)).sum({0, 2, 3, 4});
        }},
       {ablated_model("dense", "dot", "dynamic"), R"([{"layer": 1, "stage": "after", "term": "key, low rank"}])",
        [&](const auto& a, const auto& all) {

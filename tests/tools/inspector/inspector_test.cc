@@ -172,6 +172,11 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
     o.attention.bias = true;
   });
   add("routed heads", [](auto& o) { o.attention.projection = "routed_heads"; });
+  add("routed queries", [](auto& o) {
+    analyse::small::set_projection(o.attention, "routed_queries");
+    o.attention.bias = true;
+  });
+  add("shared and routed heads", [](auto& o) { analyse::small::set_projection(o.attention, "shared_and_routed"); });
   add("composed", [](auto& o) {
     o.attention.composition = "dynamic";
     o.tied_embeddings = true;

@@ -100,6 +100,13 @@ TEST(Executed, GroupedRoutedAndGatedHeads) {
   EXPECT_EQ(noisy.attention_macs, plain.attention_macs) << "only training is noisy";
   EXPECT_EQ(noisy.step_macs, plain.step_macs + 3 * 3 * 2 * (5 * 10 * 6));
   expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 5 * 10 * 4}});
+  // Two groups of two query heads, one of which is computed: half the queries, outputs, scores, keys and values.
+  const std::int64_t half = -(kQuery + kOutput + kScores * 2 + kKeys + kValues) / 2 + 5 * 10 * 4;
+  expect_added("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1", {{"", half}});
+  expect_added("attention.projection=shared_and_routed attention.top_k=1",
+               {{"", 5 * 10 * (2 + 2 + 2)},
+                {"attention.shared_heads=1", 5 * 10 * (3 + 2)},
+                {"attention.shared_heads=0", 5 * 10 * 4}});
 }
 
 TEST(Executed, EveryMixtureKeyIsScored) {

@@ -108,7 +108,9 @@ TEST(Cache, KeysAndValuesOfEveryToken) {
   expect_cached("", {{"", 5 * 2 * kHeads}, {"kind=classifier n_classes=2", 0}});
   expect_cached("memory_length=5", {{"", 10 * 2 * kHeads},
                                     {"attention.n_kv_heads=2", 10 * kHeads},
-                                    {"attention.projection=routed_heads", 10 * 2 * 3}});
+                                    {"attention.projection=routed_heads", 10 * 2 * 3},
+                                    {"attention.projection=routed_queries attention.n_kv_heads=2", 10 * 2 * 2 * 3},
+                                    {"attention.projection=shared_and_routed", 10 * 2 * kHeads}});
   // A layer of the decoder also caches the source.
   expect_cached("kind=encoder_decoder n_decoder_layers=2", {{"", (5 + 5) * 2 * kHeads}});
 }

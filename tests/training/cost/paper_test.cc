@@ -160,6 +160,10 @@ TEST(PaperCost, OtherParts) {
       2 * (2 * 2 * matrix + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
       2 * (matrix + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
   expect_extra("attention.projection=gated_heads", 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
+  expect_extra("attention.projection=shared_and_routed attention.top_k=1", 6 * 10 * 5 + 4 * 5 * 3, 6 * 5);
+  // MoA's terms with two of four heads, two key heads and routers of four scores.
+  expect_extra("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1",
+               -4 * 2 * head * 10 - matrix * 3 + 2 * 2 * 5 * 3 + 4 * 10 * 5, -4 * 2 * head - matrix + 4 * 5);
 }
 
 TEST(Rounding, PrintedFigures) {

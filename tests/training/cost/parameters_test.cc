@@ -95,6 +95,17 @@ TEST(Parameters, RoutedAndGatedHeads) {
        {"attention.position=relative attention.position_bias=true", 2 * (relative + 2 * 3)},
        {"attention.position=relative attention.noisy_routing=true", 2 * (relative + 10 * 6)}});
   expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 2 * (10 * 4)}});
+  // Two groups: w_k, w_v [d,G,e], biases likewise, w_pos [d,G,e], a router [d,4].
+  const std::int64_t groups = -2 * (2 * 10 * 3) + 10 * 4;
+  expect_added("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1",
+               {{"", 2 * groups},
+                {"attention.noisy_routing=true", 2 * (groups + 10 * 4)},
+                {"attention.position=relative attention.bias=true",
+                 2 * (groups + 10 * 2 * 3 + 4 * 3 + 2 * 3 + 2 * 3 + 4 * 10)}});
+  expect_added("attention.projection=shared_and_routed attention.top_k=1",
+               {{"", 2 * (10 * (2 + 2 + 2))},
+                {"attention.shared_heads=1", 2 * (10 * (3 + 2))},
+                {"attention.shared_heads=0", 2 * (10 * 4)}});
 }
 
 TEST(Parameters, MixtureKeys) {

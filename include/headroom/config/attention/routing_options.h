@@ -14,7 +14,7 @@ enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 template <>
 inline constexpr EnumNames kEnumNames<Gate> = {"sigmoid", "softmax_top_k", "softmax", "softmax_renormalised"};
 
-// experts, gated_heads, routed_heads.
+// experts, gated_heads, routed_heads; without n_experts: routed_queries; top_k: shared_and_routed.
 struct RoutingOptions {
   std::int64_t n_experts = 4;
   std::int64_t top_k = 2;
@@ -37,7 +37,7 @@ struct ExpertOptions {
   }
 };
 
-// routed_heads.
+// routed_heads, routed_queries; switch_coefficient: shared_and_routed.
 struct RoutedHeadOptions {
   bool noisy_routing = false;
   double switch_coefficient = 0.01;
@@ -45,6 +45,11 @@ struct RoutedHeadOptions {
   double cv_coefficient = 0.0;
   double z_coefficient = 0.001;
   double entropy_coefficient = 0.0;
+};
+
+// shared_and_routed.
+struct SharedHeadOptions {
+  std::int64_t shared_heads = 2;
 };
 
 }  // namespace headroom::config

@@ -39,9 +39,8 @@ class SigmoidGate : public OutputGate {
   }
 
  private:
-  // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
   at::Tensor routed_scores(const at::Tensor& x, const Routing& routing, const Context& context) const {
-    const at::Tensor slots = routing.index.transpose(1, 2);
+    const at::Tensor slots = routing.slots();
     const at::Tensor score = expert_matmul(
         {.input = to_compute(x.flatten(0, 1), context), .bank = to_compute(w_, context), .index = slots}, context);
     return b_.defined() ? score + to_compute(b_, context).index({slots.squeeze(2)}) : score;

@@ -18,12 +18,13 @@ at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::i
 
 class RelativePosition : public Position {
  public:
-  // Parameters "w_pos" [d, H, e] and, with position_bias, "u" and "v" [H, e]. Routed heads share them: [d, e], [1, e].
+  // Parameters "w_pos" [d, H, e] and, with position_bias, "u" and "v" [H, e]. Routed heads share them: [d, e], [1, e],
+  // or with several groups [d, G, e], [G, e].
   RelativePosition(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
       : d_head_(o.d_head), d_model_(init.d_model), base_(o.of<config::PositionOptions>().rope_base) {
     const double std = init.scaled(init.d_model);
     const std::int64_t d = init.d_model, e = o.d_head, heads = o.projection->position_heads(o);
-    const bool shared = !o.projection->has_fixed_heads();
+    const bool shared = !o.projection->has_fixed_heads() && heads == 1;
     w_pos_ =
         build.matrix("w_pos", shared ? std::vector{d, e} : std::vector{d, heads, e},
                      o.projection->starts_truncated() ? Distribution::truncated_normal(std) : Distribution::normal(std),
@@ -50,15 +51,21 @@ class RelativePosition : public Position {
       }
       in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
     }
-    in.r = in.r->expand_symint({in.q.sym_size(1), -1, -1});
+    const std::int64_t heads = in.q.size(1);
+    in.r = per_head(*in.r, heads).expand_symint({heads, -1, -1});
     in.q_position = in.q;
     if (u_.defined()) {
-      in.q_position = in.q + to_compute(v_, context).unsqueeze(1);
-      in.q = in.q + to_compute(u_, context).unsqueeze(1);
+      in.q_position = in.q + per_head(to_compute(v_, context), heads).unsqueeze(1);
+      in.q = in.q + per_head(to_compute(u_, context), heads).unsqueeze(1);
     }
   }
 
  private:
+  // Repeats the rows of groups of heads; a single row stays.
+  static at::Tensor per_head(const at::Tensor& t, std::int64_t heads) {
+    return t.size(0) == 1 || t.size(0) == heads ? t : t.repeat_interleave(heads / t.size(0), 0);
+  }
+
   // Returns [H or 1, n, e]: row c of n is p(delta) W_pos with delta = c - (n_keys - 1).
   at::Tensor offsets(const c10::SymInt& n_keys, const c10::SymInt& n, const Context& context) const {
     const at::TensorOptions type = w_pos_.options().dtype(context.compute_dtype.value_or(w_pos_.scalar_type()));

@@ -1,5 +1,5 @@
-// Mixture of Attention Heads: each token's queries are routed to k heads, which share one key and one value head (MoA
-// Eq. 6-17).
+// Mixture of Attention Heads: each token's queries are routed to k of E heads, which share one key and one value head
+// (MoA Eq. 6-17). Grouped query experts: the same in each of G groups, with separate routers, keys and values.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -7,32 +7,36 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
 
+// X = G E query heads; a token uses k of each group, H = G k in all.
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
       : n_keys_(o.key_projections()),
+        n_groups_(o.computed_kv_heads()),
         d_head_(o.d_head),
-        routing_(routing_options(o, 1)),
+        routing_(routing_options(o, n_groups_)),
         options_(o.of<config::RoutedHeadOptions>()) {
-    routing_.top_k = o.n_heads;
-    const std::int64_t d = init.d_model, e = o.d_head, n = routing_.n_experts, r = n_keys_;
+    routing_.n_experts = o.projection->router_width(o);
+    routing_.top_k = o.computed_heads() / n_groups_;
+    const std::int64_t d = init.d_model, e = o.d_head, n = n_groups_ * routing_.n_experts;
     const Distribution in = Distribution::normal(init.scaled(d)),
-                       out = Distribution::normal(init.scaled(o.n_heads * e));
-    const Fan shared{.in = d, .out = e, .gain = kQkvGain};
+                       out = Distribution::normal(init.scaled(o.computed_heads() * e));
+    const Fan shared{.in = d, .out = n_groups_ * e, .gain = kQkvGain};
     const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
     w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
-    w_k_ = r == 1 ? one.matrix("w_k", {d, e}, in, shared) : several.matrix("w_k", {r, d, e}, in, shared);
-    w_v_ = one.matrix("w_v", {d, e}, in, shared);
+    w_k_ = (n_keys_ == 1 ? one : several).matrix("w_k", per_key(per_group({d, e})), in, shared);
+    w_v_ = one.matrix("w_v", per_group({d, e}), in, shared);
     w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d, .into_stream = true});
     if (o.bias) {
       b_q_ = build.bias("b_q", {n, e}, d);
-      b_k_ = r == 1 ? build.bias("b_k", {e}, d) : build.bias("b_k", {r, e}, d);
-      b_v_ = build.bias("b_v", {e}, d);
+      b_k_ = build.bias("b_k", per_key(per_group({e})), d);
+      b_v_ = build.bias("b_v", per_group({e}), d);
       b_o_ = build.bias("b_o", {n, d}, e);
     }
     // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
@@ -64,12 +68,12 @@ class RoutedHeads : public Projection {
     const Routing& routing = *heads.query_routing;
     at::Tensor y = expert_matmul({.input = o.transpose(1, 2).flatten(0, 1),
                                   .bank = to_compute(w_o_, context),
-                                  .index = routing.index.transpose(1, 2),
-                                  .weight = routing.weight.transpose(1, 2),
+                                  .index = routing.slots(),
+                                  .weight = routing.weight.flatten(1).unsqueeze(2),
                                   .sum_heads = true},
                                  context);
     if (b_o_.defined()) {
-      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).squeeze(1);
+      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).flatten(1);
       y = y + torch_matmul(to_compute(gate, context), to_compute(b_o_, context), context);
     }
     return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
@@ -79,19 +83,32 @@ class RoutedHeads : public Projection {
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
     heads.query_routing = route(rows, input, context);
-    // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
-    const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
+    const at::Tensor slots = heads.query_routing->slots();
     at::Tensor q =
         expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
     if (b_q_.defined()) {
       q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
     }
-    heads.q = q.view_symint({input.x.sym_size(0), input.x.sym_size(1), routing_.top_k, d_head_}).transpose(1, 2);
+    heads.q = q.view_symint({input.x.sym_size(0), input.x.sym_size(1), -1, d_head_}).transpose(1, 2);
   }
 
-  // Projects [B, S, d] to [B, 1, S, e].
-  static at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) {
-    return linear(x, w, bias, context).unsqueeze(1);
+  // Projects [B, S, d] to [B, G, S, e].
+  at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) const {
+    return linear(x, w, bias, context).view_symint({x.sym_size(0), x.sym_size(1), n_groups_, d_head_}).transpose(1, 2);
+  }
+
+  // Shapes of the parameters of several groups and of several keys; one group and one key have no axis for them.
+  std::vector<std::int64_t> per_group(std::vector<std::int64_t> shape) const {
+    if (n_groups_ > 1) {
+      shape.insert(shape.end() - 1, n_groups_);
+    }
+    return shape;
+  }
+  std::vector<std::int64_t> per_key(std::vector<std::int64_t> shape) const {
+    if (n_keys_ > 1) {
+      shape.insert(shape.begin(), n_keys_);
+    }
+    return shape;
   }
 
   Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
@@ -104,7 +121,7 @@ class RoutedHeads : public Projection {
     if (input.valid_queries) {
       options.valid = input.valid_queries->reshape({-1});
     }
-    Routing routing = route_scores(score.unsqueeze(1), options, context, "select");
+    Routing routing = route_scores(score.view_symint({-1, n_groups_, routing_.n_experts}), options, context, "select");
     if (context.losses != nullptr) {
       const Routing by_slot = input.router_slots
                                   ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
@@ -121,15 +138,16 @@ class RoutedHeads : public Projection {
     return normal(score, context, "select.noise");
   }
 
-  std::int64_t n_keys_, d_head_;
+  std::int64_t n_keys_, n_groups_, d_head_;
   RoutingOptions routing_;
   config::RoutedHeadOptions options_;
-  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
-  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
-  at::Tensor select_, select_noise_;  // [d, E]
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, e], [R, d, G, e], [d, G, e], [X, e, d]; no axes for R = 1 and G = 1
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, e], [R, G, e], [G, e], [X, d], likewise
+  at::Tensor select_, select_noise_;  // [d, X]
 };
 
 const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);
+const Factory<MakeProjection> kRoutedQueries("routed_queries", make_part<Projection, RoutedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

@@ -61,6 +61,14 @@ at::Tensor Routing::bank_index() const {
   return heads == 1 ? index : index + (at::arange(heads, index.options()) * at::Scalar(experts)).view({1, -1, 1});
 }
 
+at::Tensor Routing::slots() const {
+  return bank_index().flatten(1).unsqueeze(2);
+}
+
+Routing Routing::of_head(std::int64_t head) const {
+  return {score.narrow(1, head, 1), index.narrow(1, head, 1), weight.narrow(1, head, 1)};
+}
+
 Routing Routing::narrow(const c10::SymInt& batch, const c10::SymInt& begin, const c10::SymInt& count) const {
   const auto rows = [&](const at::Tensor& t) {
     return t.view_symint({batch, -1, t.sym_size(1), t.sym_size(2)}).narrow_symint(1, begin, count).flatten(0, 1);
@@ -190,30 +198,53 @@ void add_loss(const Context& context, const std::string& kind, const at::Tensor&
   sum = sum.defined() ? sum + value : value;
 }
 
-void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
-                        const config::RoutedHeadOptions& options, const Context& context) {
-  const at::Tensor score = routing.score.squeeze(1), index = routing.index.squeeze(1);
+namespace {
+
+struct Router {
+  Routing routing;    // of one head
+  at::Tensor prob;    // [N, E]
+  at::Tensor counts;  // [E]
+};
+
+void add_losses_of(const Router& router, const c10::SymInt& batch, const config::RoutedHeadOptions& options,
+                   const Context& context) {
+  const at::Tensor score = router.routing.score.squeeze(1), index = router.routing.index.squeeze(1);
   const std::int64_t n = score.sym_size(1).guard_int(__FILE__, __LINE__);
-  at::Tensor prob = score.softmax(-1);
-  if (valid) {
-    prob = prob.masked_fill(valid->logical_not().unsqueeze(1), 0.0);
-  }
-  prob = context.observe("select.prob", prob);
-  const at::Tensor counts = context.observe("select.count", tokens_per_expert(routing, valid));
   if (options.switch_coefficient > 0.0) {
-    add_loss(context, "switch", switch_loss(prob, counts));
+    add_loss(context, "switch", switch_loss(router.prob, router.counts));
   }
   if (options.switch_slots_coefficient > 0.0) {
-    add_loss(context, "switch_slots", switch_loss(prob, slot_counts(index, batch, n)));
+    add_loss(context, "switch_slots", switch_loss(router.prob, slot_counts(index, batch, n)));
   }
   if (options.cv_coefficient > 0.0) {
-    add_loss(context, "cv", cv_loss(scatter_to_experts(index, routing.weight.squeeze(1), n)));
+    add_loss(context, "cv", cv_loss(scatter_to_experts(index, router.routing.weight.squeeze(1), n)));
   }
   if (options.z_coefficient > 0.0) {
     add_loss(context, "z", z_loss(score));
   }
   if (options.entropy_coefficient > 0.0) {
     add_loss(context, "routing_entropy", entropy_loss(score));
+  }
+}
+
+}  // namespace
+
+void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>& valid, const c10::SymInt& batch,
+                        const config::RoutedHeadOptions& options, const Context& context) {
+  const std::int64_t n_routers = routing.score.sym_size(1).guard_int(__FILE__, __LINE__);
+  at::Tensor probs = routing.score.softmax(-1);  // [N, H, E]
+  if (valid) {
+    probs = probs.masked_fill(valid->logical_not().view({-1, 1, 1}), 0.0);
+  }
+  probs = context.observe("select.prob", probs.squeeze(1)).view_as(routing.score);
+  std::vector<at::Tensor> per_router;
+  for (std::int64_t h = 0; h < n_routers; ++h) {
+    per_router.push_back(tokens_per_expert(routing.of_head(h), valid));
+  }
+  const at::Tensor counts = context.observe("select.count", at::stack(per_router).squeeze(0)).view({n_routers, -1});
+  for (std::int64_t h = 0; h < n_routers; ++h) {
+    const Router router{routing.of_head(h), probs.select(1, h), counts.select(0, h)};
+    add_losses_of(router, batch, options, context);
   }
 }
 

@@ -35,6 +35,8 @@ class GatedHeads : public detail::HeadProjections {
                   a.n_heads, detail::setting("projection", a.projection), a.of<RoutingOptions>().top_k);
   }
 
+  std::int64_t router_width(const AttentionOptions& a) const override { return a.n_heads; }
+
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
     return HeadProjections::other_tensors(a, d) + Sizes{d * a.n_heads};
   }

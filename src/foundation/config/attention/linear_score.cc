@@ -62,18 +62,18 @@ class LinearScore : public ScorePart {
   Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
     const Exact square = Exact(a.d_head) * a.d_head;
     if (!extent.causal) {
-      return square * (extent.sources * a.computed_kv_heads() + extent.queries * a.n_heads);
+      return square * (extent.sources * a.computed_kv_heads() + extent.queries * a.computed_heads());
     }
     const std::int64_t t = extent.queries.value(), rest = t % kLinearChunk, before = extent.sources.value() - t;
     const Exact inside = Exact(t / kLinearChunk) * kLinearChunk * kLinearChunk + Exact(rest) * rest;
     const Exact reading = before > 0 ? t : t - std::min(t, kLinearChunk);
     const Exact updates = before + (t - 1) / kLinearChunk * kLinearChunk;
-    return (inside * a.d_head * 2 + reading * square) * a.n_heads + updates * square * a.computed_kv_heads();
+    return (inside * a.d_head * 2 + reading * square) * a.computed_heads() + updates * square * a.computed_kv_heads();
   }
 
   // (C + 1)THe^2 MACs. Floats: (C + 1)THe for the features and He^2 for the state.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact heads = Exact(a.n_heads) * a.d_head, features = (z.s + z.t) * heads;
+    const Exact heads = Exact(a.computed_heads()) * a.d_head, features = (z.s + z.t) * heads;
     return detail::more_keys(a, z) + PaperTerms{.macs = features * a.d_head, .memory = features + heads * a.d_head};
   }
 

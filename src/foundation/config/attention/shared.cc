@@ -10,32 +10,54 @@ std::int64_t ProjectionPart::rotary_channels(const AttentionOptions& a) const {
                                    1e-9);  // 0.1 * 30 must give 3
 }
 
+std::int64_t ProjectionPart::router_width(const AttentionOptions& a) const {
+  return a.of<RoutingOptions>().n_experts;
+}
+
 namespace detail {
 
 Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent& extent) {
   Exact macs = 0;
   for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact rows = is_source(which) ? extent.sources * a.computed_kv_heads() : extent.queries * a.n_heads;
+    const Exact rows = is_source(which) ? extent.sources * a.computed_kv_heads() : extent.queries * a.computed_heads();
     const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
     macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
   }
   return macs;
 }
 
-void describe_routing(Fields& fields, AttentionOptions& o) {
-  auto& routing = o.of<RoutingOptions>();
-  fields.add("n_experts", routing.n_experts, between(1, 1 << 20),
+void describe_n_experts(Fields& fields, AttentionOptions& o) {
+  fields.add("n_experts", o.of<RoutingOptions>().n_experts, between(1, 1 << 20),
              "experts: number per head and projection; routed_heads: number of heads to route to");
+}
+
+void describe_routing(Fields& fields, AttentionOptions& o) {
+  describe_n_experts(fields, o);
+  describe_top_k(fields, o);
+  describe_gates(fields, o);
+}
+
+void describe_top_k(Fields& fields, AttentionOptions& o) {
   fields.add(
-      "top_k", routing.top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: n_heads, need not be set; gated_heads: heads per "
-      "token");
+      "top_k", o.of<RoutingOptions>().top_k, between(1, 1 << 20),
+      "experts: experts per token, head and projection; routed_heads: n_heads, need not be set; gated_heads, "
+      "shared_and_routed: routed heads per token; routed_queries: query heads per token in each group of n_heads / "
+      "n_kv_heads");
+}
+
+void describe_gates(Fields& fields, AttentionOptions& o) {
+  auto& routing = o.of<RoutingOptions>();
   fields.add(
       "gate", routing.gate,
       "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts); sigmoid, softmax over all, "
-      "or softmax over all renormalised to sum to 1 (routed_heads, gated_heads)");
+      "or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
   fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
+}
+
+void describe_switch_loss(Fields& fields, AttentionOptions& o) {
+  fields.add("switch_coefficient", o.of<RoutedHeadOptions>().switch_coefficient, at_least(0),
+             "routed heads: weight of the load-balancing loss E sum_e P_e F_e");
 }
 
 void check_groups(const Checker& check, const AttentionOptions& a) {

@@ -1,0 +1,157 @@
+// Shared and routed heads (MoH) against their equation, and the balance loss. combinations_test.cc covers gradients,
+// decoding, padding and combinations.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "engine/ops/gradients.h"
+#include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
+#include "layer.h"
+#include "one_thread.h"
+
+namespace headroom::nn {
+namespace shared_and_routed_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 6, kHeads = 5, kTokens = 7;
+
+struct Setting {
+  std::int64_t shared_heads, top_k;
+  std::string name() const { return fmt::format("{} shared, top {}", shared_heads, top_k); }
+};
+constexpr Setting kSettings[] = {{2, 2}, {2, 3}, {1, 3}, {0, 2}, {4, 1}};
+
+config::AttentionOptions options_of(const Setting& setting) {
+  config::AttentionOptions o;
+  o.projection = "shared_and_routed";
+  o.n_heads = kHeads;
+  o.d_head = 4;
+  o.of<config::SharedHeadOptions>().shared_heads = setting.shared_heads;
+  o.of<config::RoutingOptions>().top_k = setting.top_k;
+  o.of<config::RoutedHeadOptions>().switch_coefficient = 0.5;
+  o.position = "none";
+  return o;
+}
+
+Layer layer_of(const config::AttentionOptions& o) {
+  return Layer(o, {.d_model = kWidth, .context_length = kTokens}, at::kDouble, /*noise=*/1.0);
+}
+
+// The gates of one token x [d], [H].
+at::Tensor gates(const Layer& layer, const Setting& setting, const at::Tensor& x) {
+  const at::Tensor p = x.matmul(layer.at("select")).softmax(0);
+  const at::Tensor least = std::get<0>(p.sort(0, /*descending=*/true))[setting.top_k - 1];
+  const at::Tensor chosen = p * p.ge(least);
+  at::Tensor routed = chosen / chosen.sum() * static_cast<double>(setting.top_k);
+  if (setting.shared_heads == 0) {
+    return routed;
+  }
+  const at::Tensor mix = x.matmul(layer.at("select_mix")).softmax(0) * 2.0;
+  const at::Tensor shared = setting.shared_heads == 1 ? at::ones({1}, at::kDouble)
+                                                      : x.matmul(layer.at("select_shared")).softmax(0) *
+                                                            static_cast<double>(setting.shared_heads);
+  return at::cat({shared * mix[0], routed * mix[1]});
+}
+
+// The dense layer with the same projections, one head at a time, times the gates.
+at::Tensor written_out(const Layer& layer, const Setting& setting, const at::Tensor& x) {
+  config::AttentionOptions o = options_of(setting);
+  o.projection = "dense";
+  const Layer dense = layer_of(o);
+  const at::NoGradGuard no_grad;
+  for (const Parameter& p : dense.parameters.all()) {
+    p.tensor.copy_(layer.at(p.name));
+  }
+  at::Tensor sum = at::zeros_like(x);
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    dense.at("w_o").zero_();
+    dense.at("w_o")[h].copy_(layer.at("w_o")[h]);
+    const at::Tensor one = dense.attention({.x = x}, {});
+    for (std::int64_t b = 0; b < x.size(0); ++b) {
+      for (std::int64_t i = 0; i < x.size(1); ++i) {
+        sum[b][i] += gates(layer, setting, x[b][i])[h] * one[b][i];
+      }
+    }
+  }
+  return sum;
+}
+
+TEST(SharedAndRouted, IsItsEquation) {
+  for (const Setting& setting : kSettings) {
+    const Layer layer = layer_of(options_of(setting));
+    at::manual_seed(3);
+    const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
+    EXPECT_LE(relative_error(layer.attention({.x = x}, {}), written_out(layer, setting, x)), 1e-12) << setting.name();
+  }
+}
+
+// The derivative of the gates with respect to all routers, against the written-out gates.
+TEST(SharedAndRouted, GradientsOfTheRoutersFlowThroughTheSums) {
+  for (const Setting& setting : kSettings) {
+    const Layer layer = layer_of(options_of(setting));
+    at::manual_seed(3);
+    const at::Tensor x = at::randn({1, kTokens, kWidth}, at::kDouble);
+    Recorder recorder({"gate"});
+    Context context;
+    context.observer = &recorder;
+    layer.attention({.x = x}, context);
+    std::vector<at::Tensor> rows, routers;
+    for (std::int64_t i = 0; i < kTokens; ++i) {
+      rows.push_back(gates(layer, setting, x[0][i]));
+    }
+    for (const Parameter& p : layer.parameters.all()) {
+      if (p.name.starts_with("select")) {
+        routers.push_back(p.tensor);
+      }
+    }
+    ASSERT_EQ(routers.size(), setting.shared_heads > 1 ? 3U : setting.shared_heads == 1 ? 2U : 1U);
+    const at::Tensor weight = at::randn({kTokens, kHeads}, at::kDouble);
+    const auto gradients = [&](const at::Tensor& gate) {
+      return torch::autograd::grad({(gate * weight).sum()}, routers);
+    };
+    const auto got = gradients(recorder.at("gate")[0].squeeze(2).t()), expected = gradients(at::stack(rows));
+    for (std::size_t i = 0; i < routers.size(); ++i) {
+      EXPECT_LE(relative_error(got[i], expected[i]), 1e-12) << setting.name() << ", router " << i;
+    }
+  }
+}
+
+// "switch" is E sum_e P_e F_e; the authors' loss counts each of a token's k heads as one and is k times as large.
+TEST(SharedAndRouted, TheBalanceLossCountsTheRoutedHeadsOfValidTokens) {
+  const Setting setting{2, 2};
+  const Layer layer = layer_of(options_of(setting));
+  at::manual_seed(3);
+  const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
+  const at::Tensor valid = at::arange(2 * kTokens).view({2, kTokens}).lt(10);
+  std::map<std::string, at::Tensor> losses;
+  Context context;
+  context.losses = &losses;
+  AttentionInput input{.x = x};
+  input.valid_queries = valid;
+  layer.attention(input, context);
+  ASSERT_EQ(losses.size(), 1U);
+  const std::int64_t n_routed = kHeads - setting.shared_heads;
+  const at::Tensor p = x.view({-1, kWidth}).narrow(0, 0, 10).matmul(layer.at("select")).softmax(-1);
+  const at::Tensor counts = at::bincount(std::get<1>(p.topk(setting.top_k, -1)).flatten(), {}, n_routed);
+  const at::Tensor balance = (p.mean(0) * counts / 10.0).sum() * static_cast<double>(n_routed);
+  EXPECT_NEAR((losses.at("switch") * static_cast<double>(setting.top_k)).item<double>(), balance.item<double>(), 1e-12);
+  const auto gradient = [&](const at::Tensor& loss) {
+    return torch::autograd::grad({loss}, {layer.at("select")}, {}, /*retain_graph=*/true)[0];
+  };
+  EXPECT_LE(relative_error(gradient(losses.at("switch")) * static_cast<double>(setting.top_k), gradient(balance)),
+            1e-12);
+  EXPECT_GT(gradient(balance).abs().max().item<double>(), 1e-3);
+}
+
+TEST(SharedAndRouted, HasOneLossAndAllHeads) {
+  const config::AttentionOptions o = options_of({2, 2});
+  ASSERT_EQ(o.projection->balance_losses(o).size(), 1U);
+  EXPECT_EQ(o.projection->balance_losses(o)[0].name, "switch");
+  EXPECT_EQ(o.projection->balance_losses(o)[0].coefficient, 0.5);
+  EXPECT_EQ(o.computed_heads(), kHeads);
+  EXPECT_EQ(o.projection->heads_text(o), "5 (2 shared, 2 of 3 routed)");
+}
+
+}  // namespace shared_and_routed_test
+}  // namespace headroom::nn
