@@ -148,7 +148,9 @@ class LayerCircuits {
       const at::Tensor w = matrix("w_q").select(1, head);
       return options_.of<config::LatentOptions>().q_rank > 0 ? (matrix("w_q_down") * matrix("q_down_norm")).mm(w) : w;
     }
-    const at::Tensor down = matrix("w_kv_down") * matrix("kv_norm");
+    const std::int64_t groups = options_.of<config::LatentOptions>().latent_groups;
+    const at::Tensor down =
+        (matrix("w_kv_down") * matrix("kv_norm")).chunk(groups, 1)[head / (options_.n_heads / groups)];
     const at::Tensor of_head = down.mm(matrix(std::string("w_") + which).select(1, head));
     return which == 'v' ? of_head : at::cat({matrix("w_k_rotary"), of_head}, 1);
   }
@@ -243,7 +245,10 @@ const AnalysisRegistration kDiversity(
     {.name = "diversity",
      .order = 5,
      .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
-     .refusal = applies_always,
+     .refusal =
+         [](const config::ModelOptions& o) {
+           return o.attention.projection->has_latent() ? std::string() : refuse_without_head_matrices(o);
+         },
      .make = make_analysis<DiversityAnalysis>});
 
 }  // namespace

@@ -32,7 +32,7 @@ class Layer {
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     bool exact = start_composition() && start_extras();
-    if (to_.projection == "latent" || to_.projection == "routed_heads") {
+    if (!to_.projection->has_head_matrices() || to_.projection == "routed_heads") {
       return false;
     }
     if (same_keys && !has_bank()) {

@@ -21,6 +21,9 @@ inline Exact keys_and_value(const AttentionOptions& a) {
   return Exact(a.computed_kv_heads()) * a.d_head * (a.key_projections() + 1);
 }
 
+// Adds kv_rank and q_rank.
+void describe_ranks(Fields& fields, AttentionOptions& options);
+
 // Adds the options of routing.
 void describe_routing(Fields& fields, AttentionOptions& options);
 
