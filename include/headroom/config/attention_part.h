@@ -99,6 +99,8 @@ class ProjectionPart : public AttentionPart {
   virtual bool is_bank(const AttentionOptions& /*options*/, char /*which*/) const { return false; }
   // Returns whether keys and values are computed from a shared low-rank vector instead of the layer's input.
   virtual bool has_latent() const { return false; }
+  // Returns whether queries, keys and values are the layer's input times one matrix (or bank) per head: w_q, w_k, w_v.
+  virtual bool has_head_matrices() const { return true; }
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this

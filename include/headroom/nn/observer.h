@@ -31,6 +31,8 @@
 //     lambda (*)                     [B, H, T, 1] or [1] factor of the second matrix
 //     head_norm (*)                  [B, H, T, w] what the norm multiplies a head's output by, in layers that have one
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
+//     key, value (*)                 [B, S, H, e], [B, S, H, w] keys and values of all heads, where they are computed
+//                                    from another cached form: both with factored heads, the value with latent heads
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; weight 0 ablates an

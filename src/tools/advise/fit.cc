@@ -56,7 +56,10 @@ std::optional<config::Config> scaled(const config::Config& config, double factor
       return std::nullopt;
     }
   }
-  config::Config latents = other;  // also scales widths that exist in only some layers
+  if (!model.attention.projection->has_latent()) {
+    return is_valid(other) ? std::optional(other) : std::nullopt;
+  }
+  config::Config latents = other;  // also scales the widths of latents
   auto& latent = latents.model.attention.of<config::LatentOptions>();
   widen(latent.kv_rank, factor);
   widen(latent.q_rank, factor);

@@ -148,7 +148,9 @@ class LayerCircuits {
       const at::Tensor w = matrix("w_q").select(1, head);
       return options_.of<config::LatentOptions>().q_rank > 0 ? (matrix("w_q_down") * matrix("q_down_norm")).mm(w) : w;
     }
-    const at::Tensor down = matrix("w_kv_down") * matrix("kv_norm");
+    const std::int64_t groups = options_.of<config::LatentOptions>().latent_groups;
+    const at::Tensor down =
+        (matrix("w_kv_down") * matrix("kv_norm")).chunk(groups, 1)[head / (options_.n_heads / groups)];
     const at::Tensor of_head = down.mm(matrix(std::string("w_") + which).select(1, head));
     return which == 'v' ? of_head : at::cat({matrix("w_k_rotary"), of_head}, 1);
   }
@@ -239,9 +241,13 @@ class DiversityAnalysis : public Analysis {
   }
 };
 
+// Latents are folded into the matrices; other projections without a matrix per head are refused.
 std::string refuse_several_maps(const config::ModelOptions& options) {
   const config::AttentionOptions& o = options.attention;
-  return o.attention_matrices() == o.n_heads
+  if (!o.projection->has_latent() && !o.projection->has_head_matrices()) {
+    return refuse_without_head_matrices(options);
+  }
+  return o.composition->maps_per_head(o) == 1
              ? ""
              : fmt::format("its heads have several query-key matrices each (composition \"{}\")", o.composition.name());
 }

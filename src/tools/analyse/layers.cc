@@ -46,6 +46,14 @@ std::string applies_always(const config::ModelOptions& /*options*/) {
   return {};
 }
 
+std::string refuse_without_head_matrices(const config::ModelOptions& options) {
+  const auto& projection = options.attention.projection;
+  return projection->has_head_matrices()
+             ? ""
+             : fmt::format("its projection is \"{}\"; the analysis needs one query, key and value matrix per head",
+                           projection.name());
+}
+
 std::string refuse_all_but_language_models(const config::ModelOptions& options) {
   return options.kind == config::ModelKind::language_model
              ? ""

@@ -29,6 +29,8 @@ std::string_view weights_value(const config::AttentionOptions& options);
 at::Tensor attention_matrices(const at::Tensor& weights, const config::AttentionOptions& options);
 
 std::string applies_always(const config::ModelOptions& options);  // a refusal that is always empty
+// Refuses models whose queries, keys and values are not projected by one matrix per head.
+std::string refuse_without_head_matrices(const config::ModelOptions& options);
 // Returns the reason why a model does not read text from left to right; empty if it does.
 std::string refuse_all_but_language_models(const config::ModelOptions& options);
 

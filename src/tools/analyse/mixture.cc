@@ -218,7 +218,7 @@ const AnalysisRegistration kMixture(
     {.name = "mixture",
      .order = 7,
      .about = "The components of mixtures of keys: coefficients, key matrices and keys.",
-     .refusal = applies_always,
+     .refusal = refuse_without_head_matrices,
      .make = make_analysis<MixtureAnalysis>,
      .by_default = [](const config::ModelOptions& options) { return options.attention.key_components() > 1; }});
 

@@ -1,4 +1,4 @@
-// Benchmarks of single attention layers: gated, sink, latent and routed attention against plain and grouped attention;
+// Benchmarks of single attention layers: gated, sink, factored, tied, latent and routed attention against plain and grouped attention;
 // and a SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -102,13 +102,21 @@ std::vector<Row> neighbours(const BenchOptions& options) {
         o.projection = "routed_queries";
         o.n_kv_heads = 4;
         o.template of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
+      }),
+      changed("factored, 2 and 6", plain, [](AttentionOptions& o) {
+        o.projection = "factored";
+        o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 6};
+      }),
+      changed("tied, 2 of 8", plain, [](AttentionOptions& o) {
+        o.projection = "tied";
+        o.n_kv_heads = 2;
       })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
     compare_layers(
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
         options, rows);
   }
-  // Both layers cache 256 values per token.
+  // All layers cache 256 values per token.
   const std::vector<NamedLayer> small_caches = {
       changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
       changed("latent, 224 and 32", heads(16, 96), [](AttentionOptions& o) {
@@ -116,6 +124,10 @@ std::vector<Row> neighbours(const BenchOptions& options) {
         o.of<config::LatentOptions>().kv_rank = 224;
         o.of<config::LatentOptions>().d_rotary = 32;
         o.of<config::LatentOptions>().d_value = 64;
+      }),
+      changed("latents, 2 x 112 and 32", heads(16, 96), [](AttentionOptions& o) {
+        o.projection = "latent";
+        o.of<config::LatentOptions>() = {.kv_rank = 224, .d_rotary = 32, .d_value = 64, .latent_groups = 2};
       })};
   for (const InputSize& z : std::vector<InputSize>{{4, 512, 1024}, {1, 2048, 1024}}) {
     compare_layers(

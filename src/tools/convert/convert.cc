@@ -64,7 +64,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
     user_error("convert: {}: model.mlp.kind is {}, but {} has {}; the attention alone is converted", request.to,
                config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
   }
-  if (to.attention.attention_matrices() != to.attention.n_heads) {
+  if (to.attention.composition->maps_per_head(to.attention) > 1) {
     user_error(
         "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
         "dense model have one, so train this model from scratch",

@@ -40,7 +40,7 @@ class Layer {
     if (to_.projection == "routed_heads") {
       start_routed_heads();
     }
-    if (!to_.projection->has_fixed_heads()) {
+    if (!to_.projection->has_head_matrices() || !to_.projection->has_fixed_heads()) {
       return false;
     }
     if (same_keys && !has_bank()) {

@@ -268,15 +268,34 @@ void set_differential(const Case& c, const Json& options, config::AttentionOptio
   }
 }
 
+void set_factored(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& ranks = o.of<config::LatentOptions>();
+  o.projection = "factored";
+  const Json& factors = options.at("factors");
+  if (!flag(factors, "k") || !flag(factors, "v")) {
+    refuse_value("factors", factors);
+  }
+  ranks.kv_rank = c.dim("R");
+  ranks.q_rank = flag(factors, "q") ? c.dim("R_q") : 0;
+}
+
 using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
 
 const std::map<std::string, Set>& attention_families() {
-  static const std::map<std::string, Set> kFamilies = {{"dense", nullptr},   {"switchhead", set_experts},
-                                                       {"moa", set_routing}, {"dcmha", set_composition},
-                                                       {"mgk", set_mixture}, {"linear", set_linear},
-                                                       {"gated", set_named}, {"sink", set_named},
-                                                       {"mla", set_latent},  {"differential", set_differential},
-                                                       {"moh", set_shared_and_routed}};
+  static const std::map<std::string, Set> kFamilies = {
+      {"dense", nullptr},
+      {"switchhead", set_experts},
+      {"moa", set_routing},
+      {"dcmha", set_composition},
+      {"mgk", set_mixture},
+      {"linear", set_linear},
+      {"gated", set_named},
+      {"sink", set_named},
+      {"mla", set_latent},
+      {"differential", set_differential},
+      {"moh", set_shared_and_routed},
+      {"tpa", set_factored},
+  };
   return kFamilies;
 }
 

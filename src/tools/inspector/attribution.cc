@@ -61,10 +61,8 @@ at::Tensor repeat_groups(const at::Tensor& grouped, std::int64_t heads) {
 void set_values(Attribution& a, const LayerValues& values, const LayerInfo& layer) {
   const std::int64_t heads = a.weights.size(0), s = a.weights.size(2);
   if (!layer.options.has_experts('v')) {
-    const at::Tensor latent = optional_value(values, "latent");
-    const at::Tensor v =
-        latent.defined() ? at::einsum("sr,rhw->hsw", {latent, layer_parameter(layer, "w_v").to(latent.scalar_type())})
-                         : required_value(values, "v").select(0, 0);
+    const at::Tensor expanded = optional_value(values, "value");  // [S, H, w]
+    const at::Tensor v = expanded.defined() ? expanded.transpose(0, 1) : required_value(values, "v").select(0, 0);
     a.values = repeat_groups(v, heads).unsqueeze(2);
     a.value_expert = at::full({heads, s, 1}, -1, at::kLong);
     return;
@@ -161,7 +159,7 @@ at::Tensor in_double(const at::Tensor& t) {
 }  // namespace
 
 std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
-  std::vector<std::string> names = {"out",   "gate",           "head_norm",       "latent",
+  std::vector<std::string> names = {"out",   "gate",           "head_norm",       "value",
                                     "probs", "probs_composed", "responsibilities"};
   if (o.has_experts('v')) {
     names.emplace_back("source");

@@ -97,6 +97,18 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.of<config::LatentOptions>().d_rotary = 2;
   o.attention.of<config::LatentOptions>().d_value = 3;
   all.emplace_back("latent", o);
+  config::ModelOptions other = tiny::model();
+  other.attention.projection = "factored";
+  other.attention.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 3};
+  all.emplace_back("factored", other);
+  other.attention.projection = "tied";
+  other.attention.position = "none";
+  other.attention.n_kv_heads = 1;
+  all.emplace_back("tied", other);
+  other = o;
+  other.attention.of<config::LatentOptions>().kv_rank = 6;
+  other.attention.of<config::LatentOptions>().latent_groups = 2;
+  all.emplace_back("grouped latents", other);
   o.attention.gate_output = "element";
   o.attention.of<config::DotOptions>().sink = true;
   o.attention.composition = "dynamic";

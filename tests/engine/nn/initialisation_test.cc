@@ -4,6 +4,7 @@
 
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
@@ -161,6 +162,40 @@ TEST(Initialisation, RoutedQueries) {
                 {"w_o", uniform(expert)},
                 {"select", constant(0)}},
                "routed queries by MoA's rule", {.rule = config::Initialisation::glorot});
+}
+
+// TPA's code: Xavier's uniform law on [d, H, R] and [d, R, e] with the last axis as a kernel, and an output of zeros.
+TEST(Initialisation, FactoredHeads) {
+  AttentionOptions o = base();
+  o.projection = "factored";
+  o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 3};
+  const auto a = [](std::int64_t rank) {
+    return uniform(std::sqrt(6.0 / static_cast<double>(rank * (kWidth + kHeads))));
+  };
+  const auto b = [](std::int64_t rank) {
+    return uniform(std::sqrt(6.0 / static_cast<double>(kHead * (kWidth + rank))));
+  };
+  const Starts keys = {{"k.a", a(2)}, {"k.b", b(2)}, {"v.a", a(2)}, {"v.b", b(2)}, {"w_o", constant(0)}};
+  expect_layer(o, keys + Starts{{"q.a", a(3)}, {"q.b", b(3)}}, "factored heads");
+  o.of<config::LatentOptions>().q_rank = 0;
+  expect_layer(o, keys + Starts{{"w_q", truncated(scaled(kWidth))}}, "factored heads, plain queries");
+}
+
+TEST(Initialisation, TiedHeads) {
+  AttentionOptions o = base();
+  o.projection = "tied";
+  o.n_kv_heads = 8;
+  o.bias = true;
+  expect_layer(o,
+               {{"w_q", truncated(scaled(kWidth))},
+                {"w_k_rotary", truncated(scaled(kWidth))},
+                {"w_v", truncated(scaled(kWidth))},
+                {"w_o", truncated(scaled(kHeads * kHead))},
+                {"b_q", constant(0)},
+                {"b_k_rotary", constant(0)},
+                {"b_v", constant(0)},
+                {"b_o", constant(0)}},
+               "tied heads");
 }
 
 // Like SwitchHead under `scaled`; under `glorot` as in MoA's code: Glorot's uniform law for each expert, 1 / sqrt 2 of

@@ -171,6 +171,38 @@ TEST(LatentHeads, OfDeepSeekV3) {
   EXPECT_EQ(cache.elements(), (kMemory + kTokens) * 576);
 }
 
+// Two groups are two layers, each with half of the latent and half of the heads, that share the rotated key.
+TEST(LatentHeads, GroupsAreLayersOfTheirOwn) {
+  const at::NoGradGuard no_grad;
+  config::AttentionOptions grouped = options(kQueryRank), own = options(kQueryRank);
+  grouped.n_heads = 2 * kHeads;
+  grouped.of<config::LatentOptions>().latent_groups = 2;
+  own.of<config::LatentOptions>().kv_rank = kRank / 2;
+  const Layer layer = latent_layer(grouped, kWidth, at::kDouble);
+  const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
+  at::Tensor sum;
+  for (std::int64_t group = 0; group < 2; ++group) {
+    const Layer half = latent_layer(own, kWidth, at::kDouble);
+    for (const Parameter& p : half.parameters.all()) {
+      const at::Tensor from = layer.at(p.name);
+      std::int64_t axis = 0;  // the axis that is split between the groups
+      while (axis < from.dim() && from.size(axis) == p.tensor.size(axis)) {
+        ++axis;
+      }
+      p.tensor.copy_(axis == from.dim() ? from : from.chunk(2, axis)[static_cast<std::size_t>(group)]);
+    }
+    const at::Tensor y = half.last(all, kTokens);
+    sum = sum.defined() ? sum + y : y;
+  }
+  EXPECT_LE(relative_error(layer.last(all, kTokens), sum), 1e-13);
+  for (const std::int64_t first : {1, 5}) {
+    RowCaches cache(layer.attention, all.size(0));
+    const at::Tensor rows = cache.read_all(layer.attention, all, {first}).narrow(1, kMemory, kTokens);
+    EXPECT_LE(relative_error(rows, sum), 1e-13) << first;
+    EXPECT_EQ(cache.elements(), (kMemory + kTokens) * (kRank + kRotary)) << "as many as with one group";
+  }
+}
+
 TEST(LatentHeads, OtherValuesThanKeysAreRefused) {
   config::AttentionOptions o = options(0);
   o.position = "none";

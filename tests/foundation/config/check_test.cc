@@ -83,6 +83,35 @@ TEST(Check, AStepReadsAsManyWholeSequencesAsItsTokensHold) {
   EXPECT_EQ(config.whole_sequences(), 8);
 }
 
+// Each pair has lines, and the key of the error.
+TEST(Check, FactoredTiedAndGroupedLatentHeads) {
+  const std::string factored = "projection = \"factored\"\nkv_rank = 2\n", tied = "projection = \"tied\"\n",
+                    latents = "projection = \"latent\"\nlatent_groups = 2\n";
+  for (const std::string& lines : {factored, factored + "q_rank = 40", tied + "n_kv_heads = 2\nbias = true", latents}) {
+    EXPECT_EQ(about_attention(lines), "no error");
+  }
+  const std::pair<std::string, std::string> wrong[] = {
+      {"projection = \"factored\"", "kv_rank"},  // the default is a width of latents
+      {factored + "n_kv_heads = 2", "n_kv_heads"},
+      {factored + "bias = true", "bias"},
+      {factored + "qk_norm = true", "qk_norm"},
+      {factored + "score = \"gaussian_mixture\"", "keys"},
+      {factored + "d_rotary = 4", "d_rotary"},
+      {tied + "n_kv_heads = 3", "n_kv_heads"},
+      {tied + "d_head = 7\nposition = \"none\"", "d_head"},
+      {tied + "d_head = 6", "rope_fraction"},  // 3 rotating channels
+      {tied + "rope_fraction = 0.5", "rope_fraction"},
+      {tied + "qk_norm = true", "qk_norm"},
+      {tied + "score = \"gaussian_mixture\"", "keys"},
+      {tied + "kv_rank = 4", "kv_rank"},
+      {latents + "kv_rank = 63", "latent_groups"},
+      {latents + "n_heads = 3", "latent_groups"},
+      {"latent_groups = 2", "latent_groups"}};
+  for (const auto& [lines, key] : wrong) {
+    EXPECT_TRUE(about_attention(lines).starts_with(key + ": ")) << lines << ": " << about_attention(lines);
+  }
+}
+
 TEST(Check, RoutedHeads) {
   const std::string routed = "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2\nn_experts = 8\n";
   EXPECT_EQ(about_attention(routed), "no error");

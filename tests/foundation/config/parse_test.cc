@@ -204,7 +204,7 @@ TEST(ParseConfig, MistakesInLayersNameTheLayer) {
        "embeddings, got \"learned\""},
       {"model.layers.0.attention.sink=true", "no error"},
       {"model.layers.0.attention.kv_rank=3",
-       "x: model.layers.0.attention.kv_rank: needs projection = \"latent\", not \"dense\""},
+       "x: model.layers.0.attention.kv_rank: needs projection = \"factored\" or \"latent\", not \"dense\""},
       {"model.layers.0.attention.window_pattern=1:1",
        "--set: model.layers.0.attention.window_pattern: must not be set for some of the layers; set window"},
       {"model.attention.window_pattern=1:1",

@@ -50,7 +50,8 @@ inline void set_projection(config::AttentionOptions& o, const std::string& proje
 
 // All projections.
 inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",     "gated_heads",
-                                                      "latent", "routed_queries", "shared_and_routed"};
+                                                      "latent", "routed_queries", "shared_and_routed", "factored",
+                                                      "tied"};
 
 // Adds noise to all parameters, so that terms initialised to 0 matter.
 inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {

@@ -109,6 +109,16 @@ TEST(Executed, GroupedRoutedAndGatedHeads) {
                 {"attention.shared_heads=0", 5 * 10 * 4}});
 }
 
+TEST(Executed, FactoredAndTiedHeads) {
+  const std::int64_t factors = 10 * (4 + 3), product = 4 * 3;  // of one rank and token
+  expect_added("attention.projection=factored attention.kv_rank=2",
+               {{"", 8 * 2 * 2 * (factors + product) - kKeys - kValues},
+                {"attention.q_rank=6",
+                 8 * 2 * 2 * (factors + product) - kKeys - kValues + 5 * 6 * (factors + product) - kQuery}});
+  const std::int64_t tied = 2 * 5 * 10 * (4 * 4) + 8 * 10 * (2 * 4 + 2) + (kScores + kRead) / 3 * 4;  // e = 4
+  expect_added("attention.projection=tied attention.d_head=4 attention.n_kv_heads=2", {{"", tied - kDense}});
+}
+
 TEST(Executed, EveryMixtureKeyIsScored) {
   expect_added("attention.score=gaussian_mixture attention.n_mixtures=3",
                {{"", 2 * kKeys + 2 * kScores},

@@ -108,6 +108,21 @@ TEST(Parameters, RoutedAndGatedHeads) {
                 {"attention.shared_heads=0", 2 * (10 * 4)}});
 }
 
+TEST(Parameters, FactoredTiedAndLatentHeads) {
+  const std::int64_t output = 10 * 4 * 3, query = 10 * 4 * 3;
+  expect_added("attention.projection=factored attention.kv_rank=2",
+               {{"", 2 * (query + 2 * 2 * 10 * (4 + 3) + output - kAttention)},
+                {"attention.q_rank=6", 2 * ((6 + 2 * 2) * 10 * (4 + 3) + output - kAttention)}});
+  const std::int64_t wide = 10 * 4 * 4 * 4, tied = 10 * (2 * 4 * 4 + 2 * 4 + 2);  // e = 4
+  expect_added(
+      "attention.d_head=4 attention.n_kv_heads=2 attention.projection=tied",
+      {{"", 2 * (tied - kAttention)}, {"attention.bias=true", 2 * (tied + 4 * 4 + 2 + 2 * 4 + 10 - kAttention)}});
+  const std::int64_t down = 10 * (6 + 2) + 6;  // e = 4, p = 2, n = 2, w = 4
+  expect_added("attention.d_head=4 attention.projection=latent attention.kv_rank=6",
+               {{"", 2 * (wide / 2 + down + 6 * 4 * (2 + 4) - kAttention)},
+                {"attention.latent_groups=2", 2 * (wide / 2 + down + 3 * 4 * (2 + 4) - kAttention)}});
+}
+
 TEST(Parameters, MixtureKeys) {
   const std::int64_t grouped = -2 * (2 * 2 * 10 * 3), more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -39,13 +40,19 @@ void shrink(config::AttentionOptions& a) {
   if (a.projection == config::PartName<config::ProjectionPart>("latent")) {
     at_most(a.of<config::LatentOptions>().kv_rank, 4);
   }
+  if (a.projection == config::PartName<config::ProjectionPart>("factored")) {
+    at_most(a.of<config::LatentOptions>().kv_rank, 2);
+  }
   at_most(a.of<config::LatentOptions>().q_rank, 4);
   at_most(a.window, 8);
 }
 
 // Zero stays zero, because it often means "derived from another key".
 void shrink(config::ModelOptions& m) {
-  at_most(m.n_layers, 2);
+  for (config::LayerOptions& layer : m.layers) {
+    layer.repeat = 1;
+  }
+  at_most(m.n_layers, std::max<std::int64_t>(2, std::ssize(m.layers)));
   at_most(m.n_decoder_layers, 2);
   at_most(m.d_model, 16);
   at_most(m.context_length, 24);

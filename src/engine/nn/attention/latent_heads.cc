@@ -4,6 +4,8 @@
 // RMS(x_i W_q_down) g_q, and their first channels are rotated. The cache holds c_j and the rotated key only. For few
 // queries the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
+// Grouped latent attention (Zadouri et al. 2025, "Hardware-Efficient Attention for Fast Decoding"): c_j is split into
+// latent_groups parts, each normalised by itself and read by as many neighbouring heads.
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
@@ -13,17 +15,18 @@
 namespace headroom::nn {
 namespace {
 
-// Letters as in attention_parts.h; r kv_rank, q q_rank, p rotated channels, n = e - p the others.
+// Letters as in attention_parts.h; r kv_rank, g latent_groups, q q_rank, p rotated channels, n = e - p the others.
 class LatentHeads : public Projection {
  public:
   // Parameters "w_q" [d or q, H, e], with q_rank "w_q_down" [d, q] and "q_down_norm" [q]; "w_kv_down" [d, r], "kv_norm"
-  // [r], "w_k_rotary" [d, p], "w_k" [r, H, n], "w_v" [r, H, w], "w_o" [H, w, d].
+  // [r], "w_k_rotary" [d, p], "w_k" [r/g, H, n], "w_v" [r/g, H, w], "w_o" [H, w, d].
   LatentHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
       : heads_(o.n_heads),
         rotary_(o.projection->rotary_channels(o)),
         rest_(o.d_head - rotary_),
         width_(o.value_width()),
         rank_(o.of<config::LatentOptions>().kv_rank),
+        groups_(o.of<config::LatentOptions>().latent_groups),
         epsilon_(o.qk_norm_epsilon) {
     const std::int64_t d = init.d_model, e = o.d_head, q = o.of<config::LatentOptions>().q_rank;
     const Builder hidden = build.for_hidden({});
@@ -40,8 +43,9 @@ class LatentHeads : public Projection {
     w_kv_down_ = matrix(hidden, "w_kv_down", {d, rank_}, d, rank_);
     kv_norm_ = build.constant("kv_norm", {rank_}, 1.0);
     w_k_rotary_ = matrix(hidden, "w_k_rotary", {d, rotary_}, d, rotary_);
-    w_k_ = matrix(hidden, "w_k", {rank_, heads_, rest_}, rank_, heads_ * rest_);
-    w_v_ = matrix(hidden, "w_v", {rank_, heads_, width_}, rank_, heads_ * width_);
+    const std::int64_t read = rank_ / groups_;  // channels that a head reads
+    w_k_ = matrix(hidden, "w_k", {read, heads_, rest_}, read, heads_ / groups_ * rest_);
+    w_v_ = matrix(hidden, "w_v", {read, heads_, width_}, read, heads_ / groups_ * width_);
     w_o_ = build.for_hidden({.rows = 2})
                .matrix("w_o", {heads_, width_, d}, Distribution::truncated_normal(init.scaled(heads_ * width_)),
                        {.in = heads_ * width_, .out = d, .into_stream = true});
@@ -53,7 +57,7 @@ class LatentHeads : public Projection {
     if (input.x.defined()) {
       const at::Tensor x =
           w_q_down_.defined() ? normalised(linear(input.x, w_q_down_, {}, context), q_down_norm_, context) : input.x;
-      heads.q = by_head(linear(x, w_q_, {}, context));
+      heads.q = by_head(linear(x, w_q_, {}, context), heads_);
     }
     if (!input.source.defined()) {
       return heads;
@@ -61,7 +65,7 @@ class LatentHeads : public Projection {
     if (!input.source_value.is_same(input.source)) {
       fail("attention: source_value must be source with projection = \"latent\", whose keys and values share a latent");
     }
-    const at::Tensor latent = normalised(linear(input.source, w_kv_down_, {}, context), kv_norm_, context);
+    const at::Tensor latent = normalised_groups(linear(input.source, w_kv_down_, {}, context), context);
     heads.keys = {at::cat({linear(input.source, w_k_rotary_, {}, context), latent}, 2).unsqueeze(1)};
     return heads;
   }
@@ -75,12 +79,17 @@ class LatentHeads : public Projection {
       heads.q = at::cat({heads.q.narrow(3, 0, rotary_), rest}, 3);
       heads.v = latent;
       heads.absorbed = true;
+      if (groups_ > 1) {
+        heads.v = by_head(latent.squeeze(1), groups_);
+        heads.keys = {at::cat({cached.narrow(3, 0, rotary_).expand({-1, groups_, -1, -1}), heads.v}, 3)};
+      }
       return;
     }
     const at::Tensor tokens = latent.squeeze(1), rotary = cached.narrow(3, 0, rotary_);
-    const at::Tensor rest = by_head(linear(tokens, w_k_, {}, context));
+    const at::Tensor rest = read_latents(tokens, w_k_, context);
     heads.keys = {at::cat({rotary.expand_symint({-1, heads_, -1, -1}), rest}, 3)};
-    heads.v = by_head(linear(tokens, w_v_, {}, context));
+    heads.v = read_latents(tokens, w_v_, context);
+    context.show("value", [&] { return heads.v.transpose(1, 2); });
   }
 
   bool expands() const override { return true; }
@@ -98,9 +107,33 @@ class LatentHeads : public Projection {
     return at::rms_norm(x, gain.sizes(), to_compute(gain, context), epsilon_);
   }
 
-  // Reshapes [B, n, H * c] to [B, H, n, c].
-  at::Tensor by_head(const at::Tensor& x) const {
-    return x.view_symint({x.sym_size(0), x.sym_size(1), heads_, -1}).transpose(1, 2);
+  // Normalises each group of the latents [B, S, r].
+  at::Tensor normalised_groups(const at::Tensor& latents, const Context& context) const {
+    if (groups_ == 1) {
+      return normalised(latents, kv_norm_, context);
+    }
+    const at::Tensor grouped = latents.view_symint({latents.sym_size(0), latents.sym_size(1), groups_, -1});
+    const at::Tensor gain = to_compute(kv_norm_, context).view({groups_, -1});
+    return (at::rms_norm(grouped, {rank_ / groups_}, {}, epsilon_) * gain).flatten(2);
+  }
+
+  // Multiplies latents [B, S, r] by w [r/g, H, c]: [B, H, S, c].
+  at::Tensor read_latents(const at::Tensor& latents, const at::Tensor& w, const Context& context) const {
+    if (groups_ == 1) {
+      return by_head(linear(latents, w, {}, context), heads_);
+    }
+    const std::int64_t read = rank_ / groups_, heads = heads_ / groups_;
+    std::vector<at::Tensor> parts;
+    for (std::int64_t group = 0; group < groups_; ++group) {
+      parts.push_back(by_head(
+          linear(latents.narrow(2, group * read, read), w.narrow(1, group * heads, heads), {}, context), heads));
+    }
+    return at::cat(parts, 1);
+  }
+
+  // Reshapes [B, n, heads * c] to [B, heads, n, c].
+  static at::Tensor by_head(const at::Tensor& x, std::int64_t heads) {
+    return x.view_symint({x.sym_size(0), x.sym_size(1), heads, -1}).transpose(1, 2);
   }
 
   // Multiplies each head's rows [B, H, T, i] by its matrix [H, i, j].
@@ -109,13 +142,14 @@ class LatentHeads : public Projection {
   }
 
   // Returns whether T queries over S tokens cost fewer multiply-accumulates on the latents than with projected keys and
-  // values. Per head: T r (n + w) + T S (2 r + p) against S r (n + w) + T S (n + p + w).
+  // values. Per head, with r/g channels of the latent: T r (n + w) + T S (2 r + p) against S r (n + w) + T S (n + p +
+  // w).
   bool absorbing_is_cheaper(std::int64_t t, std::int64_t s) const {
-    const std::int64_t projecting = rank_ * (rest_ + width_);
-    return t * projecting + t * s * (2 * rank_ + rotary_) <= s * projecting + t * s * (rest_ + rotary_ + width_);
+    const std::int64_t read = rank_ / groups_, projecting = read * (rest_ + width_);
+    return t * projecting + t * s * (2 * read + rotary_) <= s * projecting + t * s * (rest_ + rotary_ + width_);
   }
 
-  std::int64_t heads_, rotary_, rest_, width_, rank_;
+  std::int64_t heads_, rotary_, rest_, width_, rank_, groups_;
   double epsilon_;
   at::Tensor w_q_down_, q_down_norm_, w_q_, w_kv_down_, kv_norm_, w_k_rotary_, w_k_, w_v_, w_o_;
 };

@@ -1,12 +1,13 @@
 // projection = "latent": multi-head latent attention (DeepSeek-V2). The keys and values of all heads are computed from
-// one small vector per token, and all heads share one rotated key. Decoding caches only these two vectors.
+// one small vector per token, and all heads share one rotated key. Decoding caches only these two vectors. With
+// latent_groups the vector has several parts (grouped latent attention), each for an equal share of the heads.
 //
-// Symbols in addition to those of attention_part.h: r = kv_rank, q = q_rank, p = rotating channels, n = e - p other
-// channels.
+// Symbols in addition to those of attention_part.h: r = kv_rank, g = latent_groups, q = q_rank, p = rotating channels,
+// n = e - p other channels.
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention_part.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -15,18 +16,19 @@ class LatentHeads : public ProjectionPart {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<LatentOptions>();
-    fields
-        .add("kv_rank", own.kv_rank, between(1, 65536),
-             "latent: channels of the vector that a token's keys and values are computed from")
-        .refuse_unused = true;
-    fields.add("q_rank", own.q_rank, between(0, 65536), "latent: the same for queries; 0: queries are not compressed")
-        .refuse_unused = true;
+    detail::describe_ranks(fields, o);
     fields
         .add("d_rotary", own.d_rotary, between(0, 65536),
              "latent: rotating channels of each head, whose keys all heads share; 0: half of d_head")
         .refuse_unused = true;
     fields.add("d_value", own.d_value, between(0, 65536), "latent: channels of a value; 0: d_head").refuse_unused =
         true;
+    fields
+        .add(
+            "latent_groups", own.latent_groups, between(1, 65536),
+            "latent: equal parts of the kv_rank channels, each read by as many neighbouring heads; divides kv_rank and "
+            "n_heads")
+        .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -39,6 +41,9 @@ class LatentHeads : public ProjectionPart {
                   "must be 1 with {}, where d_rotary determines the rotating channels", projection);
     check.require(a.n_kv_heads == 0 || a.n_kv_heads == a.n_heads, "n_kv_heads",
                   "must be 0 with {}, where each head has its own keys and values, got {}", projection, a.n_kv_heads);
+    const std::int64_t groups = own(a).latent_groups;
+    check.require(own(a).kv_rank % groups == 0 && a.n_heads % groups == 0, "latent_groups",
+                  "must divide kv_rank = {} and n_heads = {}, got {}", own(a).kv_rank, a.n_heads, groups);
     check.require(!a.bias, "bias", "must be false with {}, which merges matrices when decoding", projection);
     check.require(!a.qk_norm, "qk_norm", "must be false with {}, which normalises latents instead of keys", projection);
     check.require(a.score->is_bilinear(), "score",
@@ -52,10 +57,12 @@ class LatentHeads : public ProjectionPart {
   }
 
   std::vector<Example> examples() const override {
-    return {{"latent", [](AttentionOptions& o) { o.of<LatentOptions>().kv_rank = 3; }},
-            {"latent, queries as well", [](AttentionOptions& o) {
-               o.of<LatentOptions>() = {.kv_rank = 5, .q_rank = 3, .d_rotary = 2, .d_value = 3};
-             }}};
+    return {
+        {"latent", [](AttentionOptions& o) { o.of<LatentOptions>().kv_rank = 3; }},
+        {"latent, queries as well",
+         [](AttentionOptions& o) { o.of<LatentOptions>() = {.kv_rank = 5, .q_rank = 3, .d_rotary = 2, .d_value = 3}; }},
+        {"latent, two groups",
+         [](AttentionOptions& o) { o.of<LatentOptions>() = {.kv_rank = 6, .latent_groups = 2}; }}};
   }
 
   std::int64_t kv_heads(const AttentionOptions& a) const override { return a.n_heads; }
@@ -66,14 +73,19 @@ class LatentHeads : public ProjectionPart {
     return own(a).d_rotary > 0 ? own(a).d_rotary : a.d_head / 4 * 2;
   }
   bool has_latent() const override { return true; }
+  bool has_head_matrices() const override { return false; }
   bool starts_truncated() const override { return true; }
 
-  // Queries: d q and q H e (or d H e if uncompressed). Keys and values: d r, d p, r H n, r H w. Output: H w d.
+  // Queries: d q and q H e (or d H e if uncompressed). Keys and values: d r, d p, (r/g) H n, (r/g) H w. Output: H w d.
   Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact heads = a.n_heads, r = own(a).kv_rank, p = rotary_channels(a), values = heads * value_width(a);
+    const Exact heads = a.n_heads, p = rotary_channels(a), values = heads * value_width(a), read = rank_of_group(a);
     const Exact made_of = own(a).q_rank > 0 ? Exact(own(a).q_rank) : d;
-    const Sizes all = {made_of * heads * a.d_head,         d * r,      d * p,
-                       r * heads * (a.d_head - p.value()), r * values, values * d};
+    const Sizes all = {made_of * heads * a.d_head,
+                       d * own(a).kv_rank,
+                       d * p,
+                       read * heads * (a.d_head - p.value()),
+                       read * values,
+                       values * d};
     return all + Sizes(own(a).q_rank > 0 ? 1 : 0, d * own(a).q_rank);
   }
   // The gains of the norms of the latents.
@@ -95,7 +107,9 @@ class LatentHeads : public ProjectionPart {
   Exact cache_elements(const AttentionOptions& a) const override { return Exact(own(a).kv_rank) + rotary_channels(a); }
 
   std::string heads_text(const AttentionOptions& a) const override {
-    return fmt::format("{} (latent {})", a.n_heads, own(a).kv_rank);
+    return own(a).latent_groups == 1
+               ? fmt::format("{} (latent {})", a.n_heads, own(a).kv_rank)
+               : fmt::format("{} (latents {} x {})", a.n_heads, own(a).latent_groups, rank_of_group(a));
   }
   std::int64_t d_head_step() const override { return 1; }
   std::int64_t least_d_head(const AttentionOptions& a) const override {
@@ -104,6 +118,7 @@ class LatentHeads : public ProjectionPart {
 
  private:
   static const LatentOptions& own(const AttentionOptions& a) { return a.of<LatentOptions>(); }
+  static std::int64_t rank_of_group(const AttentionOptions& a) { return own(a).kv_rank / own(a).latent_groups; }
   // d q + q H e (or d H e if uncompressed), plus H w d.
   Exact queries_and_output(const AttentionOptions& a, Exact d) const {
     const Exact made_of = own(a).q_rank > 0 ? Exact(own(a).q_rank) : d;
@@ -112,9 +127,9 @@ class LatentHeads : public ProjectionPart {
   }
   // d (r + p).
   Exact latents(const AttentionOptions& a, Exact d) const { return d * cache_elements(a); }
-  // r H (n + w).
+  // (r/g) H (n + w).
   Exact keys_and_values(const AttentionOptions& a) const {
-    return Exact(own(a).kv_rank) * a.n_heads * (Exact(a.d_head - rotary_channels(a)) + value_width(a));
+    return Exact(rank_of_group(a)) * a.n_heads * (Exact(a.d_head - rotary_channels(a)) + value_width(a));
   }
 };
 

@@ -1,6 +1,7 @@
 #include "shared.h"
 
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
 
 namespace headroom::config {
@@ -24,6 +25,19 @@ Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent&
     macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
   }
   return macs;
+}
+
+void describe_ranks(Fields& fields, AttentionOptions& o) {
+  auto& ranks = o.of<LatentOptions>();
+  fields
+      .add("kv_rank", ranks.kv_rank, between(1, 65536),
+           "latent: channels of the vector that a token's keys and values are computed from; factored: rank of a "
+           "token's keys, and of its values")
+      .refuse_unused = true;
+  fields
+      .add("q_rank", ranks.q_rank, between(0, 65536),
+           "latent, factored: the same for queries; 0: queries are projected by one matrix")
+      .refuse_unused = true;
 }
 
 void describe_n_experts(Fields& fields, AttentionOptions& o) {

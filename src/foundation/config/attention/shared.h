@@ -22,6 +22,9 @@ inline Exact keys_and_value(const AttentionOptions& a) {
 }
 
 // Adds the options of routing: n_experts, top_k, gate and expert_dropout.
+// Adds kv_rank and q_rank.
+void describe_ranks(Fields& fields, AttentionOptions& options);
+
 void describe_routing(Fields& fields, AttentionOptions& options);
 void describe_n_experts(Fields& fields, AttentionOptions& options);
 void describe_top_k(Fields& fields, AttentionOptions& options);

@@ -1,0 +1,125 @@
+// Tensor product attention against its equation, and its decoding. combinations_test.cc covers gradients, padding and
+// combinations.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/ops/gradients.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention_part.h"
+#include "layer.h"
+#include "one_thread.h"
+
+namespace headroom::nn {
+namespace factored_heads_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 10, kHeads = 3, kHead = 6, kRank = 2, kQueryRank = 4, kMemory = 4, kTokens = 5,
+                       kAll = kMemory + kTokens;
+constexpr double kBase = 100.0;
+
+config::AttentionOptions options(std::int64_t q_rank) {
+  config::AttentionOptions o;
+  o.projection = "factored";
+  o.n_heads = kHeads;
+  o.d_head = kHead;
+  o.of<config::LatentOptions>() = {.kv_rank = kRank, .q_rank = q_rank};
+  o.of<config::PositionOptions>().rope_base = kBase;
+  return o;
+}
+
+Layer factored_layer(const config::AttentionOptions& o, at::ScalarType type, std::int64_t window = 0) {
+  return Layer(o, {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory}, type,
+               /*noise=*/0.3);
+}
+
+at::Tensor tokens(at::ScalarType type) {
+  at::manual_seed(7);
+  return at::randn({2, kAll, kWidth}, at::kDouble).to(type);
+}
+
+// Rotates channels (c, c + e/2) of every position of x [B, S, R or H, e] by position * base^(-2c/e).
+at::Tensor turned(const at::Tensor& x) {
+  at::Tensor y = x.clone();
+  constexpr std::int64_t kHalf = kHead / 2;
+  for (std::int64_t position = 0; position < x.size(1); ++position) {
+    for (std::int64_t c = 0; c < kHalf; ++c) {
+      const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kHead);
+      const at::Tensor a = x.select(1, position).select(2, c), b = x.select(1, position).select(2, c + kHalf);
+      y.select(1, position).select(2, c).copy_(a * std::cos(angle) - b * std::sin(angle));
+      y.select(1, position).select(2, c + kHalf).copy_(b * std::cos(angle) + a * std::sin(angle));
+    }
+  }
+  return y;
+}
+
+// The heads [B, S, H, e] of factors "<name>.a" and "<name>.b".
+at::Tensor heads_of(const Layer& layer, const at::Tensor& x, const std::string& name, bool rotated) {
+  const at::Tensor a = at::einsum("bsd,dhr->bshr", {x, layer.at(name + ".a")});
+  const at::Tensor b = at::einsum("bsd,dre->bsre", {x, layer.at(name + ".b")});
+  return at::einsum("bshr,bsre->bshe", {a, rotated ? turned(b) : b}) / static_cast<double>(a.size(3));
+}
+
+at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool factored) {
+  const at::Tensor q =
+      factored ? heads_of(layer, all, "q", true) : turned(at::einsum("bsd,dhe->bshe", {all, layer.at("w_q")}));
+  const at::Tensor k = heads_of(layer, all, "k", true), v = heads_of(layer, all, "v", false);
+  std::vector<at::Tensor> rows;
+  for (std::int64_t at = kMemory; at < kAll; ++at) {
+    const at::Tensor seen = k.narrow(1, 0, at + 1);
+    const at::Tensor p = (at::einsum("bhe,bshe->bhs", {q.select(1, at), seen}) / std::sqrt(kHead)).softmax(-1);
+    rows.push_back(at::einsum("bhs,bshe,hed->bd", {p, v.narrow(1, 0, at + 1), layer.at("w_o")}));
+  }
+  return at::stack(rows, 1);
+}
+
+TEST(FactoredHeads, AreTheirEquation) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
+    const Layer layer = factored_layer(options(q_rank), at::kDouble);
+    const at::Tensor all = tokens(at::kDouble);
+    EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all, q_rank > 0)), 1e-13) << q_rank;
+  }
+}
+
+TEST(FactoredHeads, FusedEqualsTheReferenceWithAllGradients) {
+  const Layer layer = factored_layer(options(kQueryRank), at::kFloat);
+  const auto run = [&](Implementation implementation) {
+    Context context;
+    context.implementation = implementation;
+    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
+                             {tokens(at::kFloat)});
+  };
+  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "factored");
+}
+
+// The cache holds 2 R (H + e) elements per token.
+TEST(FactoredHeads, DecodingEqualsTheWhole) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t window : {0, 4}) {
+    const config::AttentionOptions o = options(kQueryRank);
+    const Layer layer = factored_layer(o, at::kDouble, window);
+    const at::Tensor all = tokens(at::kDouble);
+    RowCaches cache(layer.attention, all.size(0));
+    const at::Tensor rows = cache.read_all(layer.attention, all, {2}).narrow(1, kMemory, kTokens);
+    EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), 1e-13) << window;
+    EXPECT_EQ(o.projection->cache_elements(o).value(), 2 * kRank * (kHeads + kHead));
+    EXPECT_EQ(cache.elements(), (window > 0 ? window : kAll) * 2 * kRank * (kHeads + kHead));
+  }
+}
+
+TEST(FactoredHeads, ValuesMayComeFromOtherTokens) {
+  config::AttentionOptions o = options(0);
+  o.position = "none";
+  const Layer layer(o, {.d_model = kWidth, .causal = false, .cross = true}, at::kDouble, /*noise=*/0.3);
+  const at::Tensor x = tokens(at::kDouble), source = x.flip(1);
+  const at::Tensor plain = layer.attention({.x = x, .source = source}, {});
+  const at::Tensor twice = layer.attention({.x = x, .source = source, .source_value = source * 2.0}, {});
+  EXPECT_LE(relative_error(twice, plain * 4.0), 1e-13);  // two factors of the values
+}
+
+}  // namespace factored_heads_test
+}  // namespace headroom::nn

@@ -1,0 +1,123 @@
+// Grouped-tied attention against its equation, and its decoding. combinations_test.cc covers gradients, padding and
+// combinations.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/ops/gradients.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+#include "layer.h"
+#include "one_thread.h"
+
+namespace headroom::nn {
+namespace tied_heads_test {
+
+using testing::relative_error;
+
+constexpr std::int64_t kWidth = 10, kHeads = 4, kGroups = 2, kHead = 8, kHalf = kHead / 2, kMemory = 4, kTokens = 5,
+                       kAll = kMemory + kTokens;
+constexpr double kBase = 100.0;
+
+config::AttentionOptions options() {
+  config::AttentionOptions o;
+  o.projection = "tied";
+  o.n_heads = kHeads;
+  o.n_kv_heads = kGroups;
+  o.d_head = kHead;
+  o.bias = true;
+  o.of<config::PositionOptions>().rope_base = kBase;
+  return o;
+}
+
+Layer tied_layer(at::ScalarType type, std::int64_t window = 0) {
+  return Layer(options(), {.d_model = kWidth, .window = window, .context_length = kTokens, .memory_length = kMemory},
+               type, /*noise=*/0.3);
+}
+
+at::Tensor tokens(at::ScalarType type) {
+  at::manual_seed(7);
+  return at::randn({2, kAll, kWidth}, at::kDouble).to(type);
+}
+
+// Rotates channels (c, c + e/4) of the e/2 channels of x [..., e/2] by position * base^(-2c/(e/2)).
+at::Tensor turned(const at::Tensor& x, std::int64_t position) {
+  std::vector<at::Tensor> first, second;
+  for (std::int64_t c = 0; c < kHalf / 2; ++c) {
+    const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kHalf);
+    const at::Tensor a = x.select(-1, c), b = x.select(-1, c + kHalf / 2);
+    first.push_back(a * std::cos(angle) - b * std::sin(angle));
+    second.push_back(b * std::cos(angle) + a * std::sin(angle));
+  }
+  first.insert(first.end(), second.begin(), second.end());
+  return at::stack(first, -1);
+}
+
+at::Tensor written_out(const Layer& layer, const at::Tensor& all) {
+  const at::Tensor q = at::einsum("bsd,dhe->bshe", {all, layer.at("w_q")}) + layer.at("b_q");
+  const at::Tensor state = at::einsum("bsd,dge->bsge", {all, layer.at("w_v")}) + layer.at("b_v");
+  const at::Tensor shared = all.matmul(layer.at("w_k_rotary")) + layer.at("b_k_rotary");
+  at::Tensor o = at::zeros({2, kTokens, kHeads, kHead}, at::kDouble);
+  for (std::int64_t b = 0; b < 2; ++b) {
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      const at::Tensor values = state[b].select(1, h / (kHeads / kGroups));  // [S, e]
+      for (std::int64_t i = 0; i < kTokens; ++i) {
+        const std::int64_t at = kMemory + i;
+        const at::Tensor query = q[b][at][h], rotated = turned(query.narrow(0, 0, kHalf), at);
+        const at::Tensor score = at::empty({at + 1}, at::kDouble);
+        for (std::int64_t j = 0; j <= at; ++j) {
+          score[j] =
+              rotated.dot(turned(shared[b][j], j)) + query.narrow(0, kHalf, kHalf).dot(values[j].narrow(0, 0, kHalf));
+        }
+        o[b][i][h] = (score / std::sqrt(static_cast<double>(kHead))).softmax(0).matmul(values.narrow(0, 0, at + 1));
+      }
+    }
+  }
+  return at::einsum("bthe,hed->btd", {o, layer.at("w_o")}) + layer.at("b_o");
+}
+
+TEST(TiedHeads, AreTheirEquation) {
+  const at::NoGradGuard no_grad;
+  const Layer layer = tied_layer(at::kDouble);
+  const at::Tensor all = tokens(at::kDouble);
+  EXPECT_LE(relative_error(layer.last(all, kTokens), written_out(layer, all)), 1e-13);
+}
+
+TEST(TiedHeads, FusedEqualsTheReferenceWithAllGradients) {
+  const Layer layer = tied_layer(at::kFloat);
+  const auto run = [&](Implementation implementation) {
+    Context context;
+    context.implementation = implementation;
+    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
+                             {tokens(at::kFloat)});
+  };
+  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "tied");
+}
+
+// The cache holds G e + e/2 elements per token.
+TEST(TiedHeads, DecodingEqualsTheWhole) {
+  const at::NoGradGuard no_grad;
+  for (const std::int64_t window : {0, 4}) {
+    const Layer layer = tied_layer(at::kDouble, window);
+    const at::Tensor all = tokens(at::kDouble);
+    RowCaches cache(layer.attention, all.size(0));
+    const at::Tensor rows = cache.read_all(layer.attention, all, {2}).narrow(1, kMemory, kTokens);
+    EXPECT_LE(relative_error(rows, layer.last(all, kTokens)), 1e-13) << window;
+    EXPECT_EQ(options().projection->cache_elements(options()).value(), kGroups * kHead + kHalf);
+    EXPECT_EQ(cache.elements(), (window > 0 ? window : kAll) * (kGroups * kHead + kHalf));
+  }
+}
+
+TEST(TiedHeads, OtherValuesThanKeysAreRefused) {
+  config::AttentionOptions o = options();
+  o.position = "none";
+  const Layer layer(o, {.d_model = kWidth, .causal = false, .cross = true}, at::kFloat);
+  const at::Tensor x = at::randn({1, 3, kWidth});
+  EXPECT_EQ(layer.attention({.x = x, .source = x}, {}).sizes(), x.sizes());
+  EXPECT_THROW(layer.attention({.x = x, .source = x, .source_value = x + 1.0}, {}), Error);
+}
+
+}  // namespace tied_heads_test
+}  // namespace headroom::nn
