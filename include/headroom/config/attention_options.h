@@ -99,8 +99,10 @@ struct AttentionOptions : PartOptions {
   bool has_experts(char which) const;      // ProjectionPart::is_bank()
   std::int64_t computed_kv_heads() const;  // ProjectionPart::kv_heads()
   std::int64_t value_width() const;        // ProjectionPart::value_width()
-  std::int64_t key_components() const;     // ScorePart::key_components()
-  std::int64_t key_projections() const;    // ScorePart::key_projections()
+  // Returns the width of a head's projection `which`: 'q', 'k' (of one key projection), 'v' or 'o'.
+  std::int64_t projected_width(char which) const;
+  std::int64_t key_components() const;   // ScorePart::key_components()
+  std::int64_t key_projections() const;  // ScorePart::key_projections()
   // Returns the options of the same layer as cross-attention, without positions that depend on distances.
   AttentionOptions across_sequences() const;
 };

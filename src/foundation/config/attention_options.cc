@@ -11,6 +11,10 @@ bool AttentionOptions::has_experts(char which) const {
   return projection->is_bank(*this, which);
 }
 
+std::int64_t AttentionOptions::projected_width(char which) const {
+  return which == 'q' || which == 'k' ? d_head : value_width();
+}
+
 std::int64_t AttentionOptions::key_components() const {
   return score->key_components(*this);
 }

@@ -76,7 +76,7 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   return {.projections = projected.projections,
           .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
           .selection = projected.selection,
-          .scores = a.score->products(a, span) + span.queries * offsets * a.n_heads,
+          .scores = a.score->products(a, d, span) + span.queries * offsets * a.n_heads,
           .composition = a.composition->products(a, d, span),
           .positions = offsets * d * a.projection->position_heads(a),
           .noise = projected.noise};
@@ -89,7 +89,7 @@ PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
 }
 
 Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
-  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
+  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, d, sources) + a.composition->tensors(a, d) +
               a.position->tensors(a, d);
   if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
     all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);

@@ -17,9 +17,9 @@ class HeadProjections : public Projection {
         routing_(routing_options(options, options.n_heads)),
         shared_selection_(options.of<config::ExpertOptions>().shared_selection),
         d_model_(init.d_model) {
-    q_ = input_side('q', options.n_heads, 1, init, build);
-    k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
-    v_ = input_side('v', options.kv_heads(), 1, init, build);
+    q_ = input_side('q', 1, init, build);
+    k_ = input_side('k', options.key_projections(), init, build);
+    v_ = input_side('v', 1, init, build);
     o_ = output_side(init, build);
     const auto router = [&](const char* name) {
       const std::int64_t n_experts = routing_.n_experts;
@@ -59,7 +59,7 @@ class HeadProjections : public Projection {
     if (!o_.bank) {
       return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
     }
-    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.d_head});
+    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.value_width()});
     return grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context)
         .view_symint({b, t, d_model_});
   }
@@ -67,11 +67,12 @@ class HeadProjections : public Projection {
  private:
   struct Matrix {
     // Input side [d, H, e] or a bank [H, E, d, e], with a leading axis R if there are several copies; output side [H,
-    // e, d] or [H, E, e, d].
+    // w, d] or [H, E, w, d]. Values have w channels instead of e.
     at::Tensor w;
     at::Tensor bias;
     bool bank = false;
     std::int64_t n_heads = 0;
+    std::int64_t width = 0;   // channels of each query, key or value
     std::int64_t copies = 1;  // R key projections of a mixture
 
     at::Tensor weight(std::int64_t copy) const { return copies == 1 ? w : w[copy]; }
@@ -89,13 +90,13 @@ class HeadProjections : public Projection {
     return build.matrix(name, shape, truncated ? Distribution::truncated_normal(std) : Distribution::normal(std), fan);
   }
 
-  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
-                    const Builder& build) const {
+  Matrix input_side(char which, std::int64_t copies, const LayerInit& init, const Builder& build) const {
     Matrix m;
     m.bank = options_.has_experts(which);
-    m.n_heads = n_heads;
+    m.n_heads = options_.score->projected_heads(options_, which);
     m.copies = copies;
-    const std::int64_t d = init.d_model, e = options_.d_head;
+    m.width = options_.projected_width(which);
+    const std::int64_t d = init.d_model, n_heads = m.n_heads, e = m.width;
     std::vector<std::int64_t> shape =
         m.bank ? std::vector{n_heads, routing_.n_experts, d, e} : std::vector{d, n_heads, e};
     std::vector<std::int64_t> bias = {n_heads, e};
@@ -116,12 +117,12 @@ class HeadProjections : public Projection {
     Matrix m;
     m.bank = options_.has_experts('o');
     m.n_heads = options_.n_heads;
-    const std::int64_t h = m.n_heads, d = init.d_model, e = options_.d_head;
-    m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, e, d} : std::vector{h, e, d}, init,
-                     {.in = h * e, .out = d, .into_stream = true},
+    const std::int64_t h = m.n_heads, d = init.d_model, w = options_.value_width();
+    m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, w, d} : std::vector{h, w, d}, init,
+                     {.in = h * w, .out = d, .into_stream = true},
                      build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
     if (options_.bias) {
-      m.bias = build.bias("b_o", {d}, h * e);
+      m.bias = build.bias("b_o", {d}, h * w);
     }
     return m;
   }
@@ -158,7 +159,7 @@ class HeadProjections : public Projection {
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
     const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *routing, /*sum_heads=*/false, context)
                                 : linear(x, w, bias, context);
-    return y.view_symint({x.sym_size(0), x.sym_size(1), m.n_heads, options_.d_head}).transpose(1, 2);
+    return y.view_symint({x.sym_size(0), x.sym_size(1), -1, m.width}).transpose(1, 2);
   }
 
   // `bank` is [H, E, in, out].

@@ -10,6 +10,10 @@ std::int64_t ProjectionPart::rotary_channels(const AttentionOptions& a) const {
                                    1e-9);  // 0.1 * 30 must give 3
 }
 
+std::int64_t ScorePart::projected_heads(const AttentionOptions& a, char which) const {
+  return detail::is_source(which) ? a.kv_heads() : a.n_heads;
+}
+
 namespace detail {
 
 Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent& extent) {
@@ -46,24 +50,35 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
 Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
-    all.push_back(heads * d * a.d_head * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
+    const Exact heads = a.score->projected_heads(a, which);
+    all.push_back(heads * d * a.projected_width(which) * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
                   (which == 'k' ? a.key_projections() : 1));
   }
   return all;
 }
 
 Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
-  const Exact queries = Exact(a.n_heads) * a.d_head, values = Exact(a.kv_heads()) * a.d_head;
-  return a.bias ? Sizes{queries, values * a.key_projections(), values, d} : Sizes();
+  const auto elements = [&](char which) {
+    return Exact(a.score->projected_heads(a, which)) * a.projected_width(which);
+  };
+  return a.bias ? Sizes{elements('q'), elements('k') * a.key_projections(), elements('v'), d} : Sizes();
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const {
-  return {.projections = projection_macs(a, d, extent)};
+  Exact macs = 0;
+  for (const char which : {'q', 'k', 'v', 'o'}) {
+    const Exact rows = (is_source(which) ? extent.sources : extent.queries) * a.score->projected_heads(a, which);
+    const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
+    macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
+  }
+  return {.projections = macs};
 }
 
 PaperTerms HeadProjections::paper(const AttentionOptions& a, const PaperSizes& z) const {
-  const Exact projected = (Exact(a.n_heads) + a.kv_heads()) * 2 * z.t * a.d_head;
+  Exact projected = 0;
+  for (const char which : {'q', 'k', 'v', 'o'}) {
+    projected += z.t * a.score->projected_heads(a, which) * a.projected_width(which);
+  }
   return {.macs = projected * z.d, .memory = projected};
 }
 
