@@ -103,6 +103,8 @@ class ProjectionPart : public AttentionPart {
   virtual bool has_head_matrices() const { return true; }
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
+  // Returns whether its heads are those that ScorePart::projected_heads() asks for.
+  virtual bool has_projected_heads() const { return false; }
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this
   // Returns whether heads may have several queries and keys (CompositionPart::maps_per_head(), keys_per_head()) and
   // wider values.
@@ -149,8 +151,22 @@ class ScorePart : public AttentionPart {
   // Returns whether a weight depends on all scores of its query, as in a softmax.
   virtual bool is_normalised() const = 0;
 
-  virtual Sizes tensors(const AttentionOptions& options, Exact sources) const = 0;  // `sources`: context_length
-  virtual Exact products(const AttentionOptions& options, const AttentionExtent& extent) const = 0;  // MACs
+  // Returns the heads of the projection `which` ('q', 'k', 'v' or 'o') and the width of a value, for projections with
+  // one matrix or bank per head. Defaults: H for q and o, G for k and v; d_head.
+  virtual std::int64_t projected_heads(const AttentionOptions& options, char which) const;
+  virtual std::int64_t value_width(const AttentionOptions& a) const { return a.d_head; }
+  // Returns whether keys and values are read in their order by a recurrence, which requires self-attention with a
+  // causal mask and without memory.
+  virtual bool is_recurrent() const { return false; }
+
+  virtual Sizes tensors(const AttentionOptions& options, Exact d_model, Exact sources) const = 0;  // `sources`:
+                                                                                                   // context_length
+  virtual Exact products(const AttentionOptions& options, Exact d_model,
+                         const AttentionExtent& extent) const = 0;  // MACs
+  // Returns the elements saved for the backward pass besides queries, keys, values and head outputs.
+  virtual Exact saved_elements(const AttentionOptions& /*options*/, const AttentionExtent& /*extent*/) const {
+    return 0;
+  }
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   // Returns the elements of the recurrent state that replaces the KV cache in layers without memory; nullopt if the
   // part has no such state.

@@ -7,12 +7,10 @@
 #include <optional>
 #include <vector>
 
-#include "headroom/ops/linear_attention.h"
-
 namespace headroom::nn {
 
 // A ring buffer with the tensors of the last `capacity` tokens (keys, values, composition factors, position features),
-// or the state of linear attention. Copies are cheap: tensors are copied on write.
+// or the state of a score that has one. Copies are cheap: tensors are copied on write.
 class AttentionCache {
  public:
   // A `sliding` cache drops the oldest token when it is full; other caches throw.
@@ -36,8 +34,9 @@ class AttentionCache {
   // `any_order` a full window is returned in ring-buffer order, otherwise in token order (a copy).
   Visible append_row(const std::vector<at::Tensor>& fresh, std::int64_t row, bool any_order);
 
-  // Linear attention: its state, and the number of tokens accumulated in it.
-  ops::LinearState& linear() { return linear_; }
+  // A score with a state (ScorePart::state_elements()): its tensors, empty before the first token, and the number of
+  // tokens accumulated in them. Tensors are replaced, not changed in place.
+  std::vector<at::Tensor>& state() { return state_; }
   void advance(std::int64_t n) { next_position_ += n; }
   // Relative positions: projected offsets for `capacity` keys, identical for all sequences. Undefined until the layer
   // stores them; valid while the layer's parameters do not change.
@@ -65,7 +64,7 @@ class AttentionCache {
   bool sliding_;
   std::int64_t size_ = 0, start_ = 0, next_position_ = 0, first_index_ = 0;
   std::vector<at::Tensor> slots_;  // each [1, *, capacity, *]; token i is in slot (start + i) mod capacity
-  ops::LinearState linear_;
+  std::vector<at::Tensor> state_;
   at::Tensor offsets_;
   std::vector<at::Tensor> source_;
   std::optional<at::Tensor> valid_source_;

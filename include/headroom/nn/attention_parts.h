@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -110,19 +111,34 @@ class Position {
 // Score: the weight that a query gives each key, and the weighted sum of the values.
 
 struct ScoreCall {
-  std::vector<at::Tensor> more_keys;        // a mixture's further keys: components 2 .. R, [B, G, S, e] each
-  std::int64_t first_index = 0;             // index of key 0 in the whole source, for per-position priors
-  std::int64_t first_position = 0;          // position of key 0, for rotations
-  ops::LinearState* linear = nullptr;       // decoding with a constant-size state
-  std::optional<at::Tensor> valid_queries;  // [B, T] bool; default: the last T of the valid keys
+  std::vector<at::Tensor> more_keys;         // a mixture's further keys: components 2 .. R, [B, G, S, e] each; or what
+                                             // prepare() added
+  std::int64_t first_index = 0;              // index of key 0 in the whole source, for per-position priors
+  std::int64_t first_position = 0;           // position of key 0, for rotations
+  std::vector<at::Tensor>* state = nullptr;  // decoding with a constant-size state: AttentionCache::state()
+  std::optional<at::Tensor> valid_queries;   // [B, T] bool; default: the last T of the valid keys
+};
+
+// The tokens that a layer reads: all of a call, or with caches the next ones of each row.
+struct ScoreTokens {
+  const at::Tensor& x;                      // [B, T, d]
+  const std::optional<at::Tensor>& valid;   // [B, T] bool
+  std::span<AttentionCache* const> caches;  // one per row; empty: a whole sequence
 };
 
 class Score {
  public:
   virtual ~Score() = default;
+  // Changes queries, keys and values before they are rotated and cached. May add tensors [B, *, T, *] to `heads.keys`,
+  // which operator() gets as ScoreCall::more_keys.
+  virtual void prepare(Heads& /*heads*/, const ScoreTokens& /*tokens*/, const Context& /*context*/) const {}
   // Returns the weighted sums of the values, [B, H, T, w]. `in` has q [B, H, T, e], k and v [B, G, S, e], mask,
   // relative positions and head maps; the score adds the rest.
   virtual at::Tensor operator()(ops::AttentionInputs in, const ScoreCall& call, const Context& context) const = 0;
+  // Returns a gate [B, H, T, w] on the head outputs o, for the queries x [B, T, d]; undefined: none.
+  virtual at::Tensor gate(const at::Tensor& /*o*/, const at::Tensor& /*x*/, const Context& /*context*/) const {
+    return {};
+  }
   // Whether `in.sequences` (separate keys and values per row) is supported instead of k and v.
   virtual bool supports_sequences() const { return false; }
 };
@@ -131,6 +147,7 @@ struct ScorePlace {
   std::int64_t n_positions = 0;     // maximum number of source tokens: memory and context
   std::int64_t context_length = 0;  // queries in a whole sequence; 0: as many as the call has
   std::optional<Rotary> rotary;     // rotation of queries and keys
+  LayerInit init;
 };
 
 // Helpers for scores. make_scale() returns the learned scale [1]; undefined if the scale is fixed.

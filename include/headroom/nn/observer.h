@@ -15,7 +15,7 @@
 //     x, source (*)                  [B, T, d], [B, S, d] inputs of the layer
 //     q                              [B, H, T, e] normalised and rotated
 //     k, v                           [B, G, S, e] likewise; decoding: of the call's tokens alone, of a source once
-//     k2, k3, ...                    a mixture's other keys
+//     k2, k3, ...                    a mixture's other keys; gated delta: k2 [B, H, T, 2] is beta and the log decay
 //     scores, scores_composed        [B, H, T, S] not masked, before and after heads are composed
 //     probs, probs_composed          [B, H, T, S] the weights, before and after heads are composed
 //                                    differential heads: q, scores and probs have the two matrices of head h at 2h and
@@ -42,8 +42,9 @@
 //                                    groups [B T, G, E], [G, E]
 //   layer3.ffn.select.*, layer3.ffn.out  an MLP's routing, [B T, 1, E or K], and its output [B, T, d]
 // A routing shared by both sides is shown as select_in and as select_out. Scores and probabilities of pairs exist only
-// in the reference implementation, which a layer takes if they are wanted. Linear attention has no scores; its "probs"
-// are the weights of the values (*).
+// in the reference implementation, which a layer takes if they are wanted. Linear attention and
+// the gated delta rule have no scores; their "probs" are the weights of the values (*), which may be negative for the
+// latter. The q, k and v of the gated delta rule are those after its convolution.
 #pragma once
 
 #include <ATen/ATen.h>

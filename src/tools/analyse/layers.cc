@@ -39,7 +39,11 @@ std::string_view weights_value(const config::AttentionOptions& options) {
 }
 
 at::Tensor attention_matrices(const at::Tensor& weights, const config::AttentionOptions& options) {
-  return options.score->has_scores() ? weights : weights / weights.sum(-1, /*keepdim=*/true);
+  if (options.score->has_scores()) {
+    return weights;
+  }
+  const at::Tensor sizes = weights.abs();  // the weights of a delta rule may be negative
+  return sizes / sizes.sum(-1, /*keepdim=*/true);
 }
 
 std::string applies_always(const config::ModelOptions& /*options*/) {

@@ -32,6 +32,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     const std::int64_t gates = a.gate_output->gates(a);
     saved.in_products += span.queries * a.computed_heads() * (gates > 0 ? Exact(gates) + a.value_width() : 0);
     saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
+    saved.wide += a.score->saved_elements(a, span);
   }
   return saved;
 }

@@ -78,7 +78,7 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   return {.projections = projected.projections,
           .gates = span.queries * d * a.computed_heads() * a.gate_output->gates(a),
           .selection = projected.selection,
-          .scores = a.score->products(a, span) + span.queries * offsets * a.attention_matrices(),
+          .scores = a.score->products(a, d, span) + span.queries * offsets * a.attention_matrices(),
           .composition = a.composition->products(a, d, span),
           .positions = offsets * d * a.projection->position_heads(a),
           .noise = projected.noise};
@@ -107,7 +107,7 @@ Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& spa
     AttentionExtent pairs = span;
     pairs.queries = queries;
     pairs.sources = sources;
-    return (a.score->products(a, pairs) + a.composition->products(a, d, pairs)).value();
+    return (a.score->products(a, d, pairs) + a.composition->products(a, d, pairs)).value();
   };
   // Terms per pair are what remains of the products after those per query and per key.
   const std::int64_t per_pair = products(2, 2) - products(2, 1) - products(1, 2) + products(1, 1);
@@ -123,7 +123,7 @@ PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
 }
 
 Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
-  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
+  Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, d, sources) + a.composition->tensors(a, d) +
               a.position->tensors(a, d);
   if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
     all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
@@ -150,7 +151,8 @@ TEST(Decoding, GoingBackIsNotHavingRead) {
         EXPECT_TRUE(each[2].equal(model.decode({&row, 1}, {})[0])) << name << ", back from " << read << " at " << at;
       }
     }
-    EXPECT_EQ(went_back > 0, options.of_layer(0).attention.score != "linear" || options.memory_length > 0) << name;
+    const config::AttentionOptions first = options.of_layer(0).attention;
+    EXPECT_EQ(went_back > 0, !first.score->state_elements(first) || options.memory_length > 0) << name;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "headroom/config/attention/differential_options.h"
+#include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -148,6 +149,18 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
                .attention = {{"projection", "\"latent\""}, {"kv_rank", "5"}, {"position", "\"none\""}},
                .mlp = {}}};
   all.emplace_back("linear and latent", o);
+  o = tiny::model();
+  o.attention.score = "gated_delta";
+  o.attention.position = "none";
+  o.attention.of<config::GatedDeltaOptions>() = {.delta_key_heads = 1, .delta_d_value = 5};
+  all.emplace_back("gated delta", o);
+  o = three_experts();
+  o.n_layers = 3;
+  o.layers = {{.repeat = 2, .attention = {{"score", "\"gated_delta\""}, {"position", "\"none\""}}, .mlp = {}},
+              {.repeat = 1, .attention = {{"gate_output", "\"element\""}}, .mlp = {}}};
+  all.emplace_back("gated delta and gated attention", o);
+  o = three_experts();
+  o.n_layers = 3;
   o.memory_length = 8;
   o.layers = {{.repeat = 1, .attention = {{"position", "\"relative\""}}, .mlp = {{"kind", "\"gated\""}}},
               {.repeat = 1, .attention = {{"projection", "\"routed_heads\""}, {"n_experts", "5"}}, .mlp = {}}};

@@ -318,6 +318,30 @@ TEST(Initialisation, MixturesOfKeys) {
   }
 }
 
+TEST(Initialisation, GatedDelta) {
+  AttentionOptions o = base();
+  o.score = "gated_delta";
+  Parameters parameters;
+  const Attention attention(o, {.d_model = kWidth, .n_layers = kLayers, .context_length = 16},
+                            Builder(parameters, ParameterSource(1, at::kFloat)));
+  const at::Tensor rate = parameters.at("a_log").exp();  // uniform in (0.01, 16)
+  EXPECT_GE(rate.min().item<double>(), 0.01);
+  EXPECT_LE(rate.max().item<double>(), 16.0);
+  EXPECT_NEAR(rate.mean().item<double>(), 8.0, 4.0 * 4.6 / std::sqrt(kHeads));
+  Starts expected = projections(truncated);
+  expected.merge(Starts{{"conv_q", uniform(0.5)},
+                        {"conv_k", uniform(0.5)},
+                        {"conv_v", uniform(0.5)},
+                        {"w_beta", truncated(scaled(kWidth))},
+                        {"w_decay", truncated(scaled(kWidth))},
+                        {"w_z", truncated(scaled(kWidth))},
+                        {"dt_bias", constant(1)},
+                        {"o_norm", constant(1)}});
+  for (const auto& [name, start] : expected) {
+    testing::expect_start(name, parameters.at(name), start);
+  }
+}
+
 TEST(Initialisation, Mlps) {
   const auto expect_mlp = [](const config::MlpOptions& o, const Starts& expected, const std::string& what) {
     Parameters parameters;

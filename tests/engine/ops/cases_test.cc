@@ -18,11 +18,13 @@
 #include "engine/ops/backend.h"
 #include "engine/ops/dropout/dropout_cases.h"
 #include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "engine/ops/gated_delta/gated_delta_cases.h"
 #include "engine/ops/head_map/head_map_cases.h"
 #include "engine/ops/linear/linear_cases.h"
 #include "engine/ops/linear_attention/linear_attention_cases.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
 #include "engine/ops/optimizers/optimizer_cases.h"
+#include "engine/ops/short_convolution/short_convolution_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -123,12 +125,14 @@ inline std::vector<OperatorCase> operator_cases() {
   add_cases(all, "attention_sequences", ops::sequences_cases());
   add_cases(all, "dropout", ops::dropout_cases());
   add_cases(all, "expert_linear", ops::expert_linear_cases(Role::tested));
+  add_cases(all, "gated_delta", ops::gated_delta_cases(Role::tested));
   add_cases(all, "head_map_factors", ops::factors_cases());
   add_cases(all, "linear", ops::linear_cases());
   add_cases(all, "linear_attention", ops::linear_attention_cases(Role::tested));
   add_cases(all, "linear_cross_entropy", ops::cross_entropy_cases(Role::tested));
   add_cases(all, "muon", ops::muon_cases());
   add_cases(all, "row_terms", ops::row_terms_cases());
+  add_cases(all, "short_convolution", ops::short_convolution_cases());
   return all;
 }
 

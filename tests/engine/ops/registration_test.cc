@@ -16,9 +16,9 @@ const std::set<std::string> kPublic = {
     "adamw_step",       "attention", "dropout",          "expert_linear",         "head_map",
     "head_map_factors", "linear",    "linear_attention", "linear_attention_step", "linear_cross_entropy",
     "muon_step"};
-const std::set<std::string> kFused = {
-    "attention_fused", "dropout_fused", "expert_linear_fused", "linear_fused", "linear_cross_entropy_fused",
-    "prefix_product",  "row_terms"};
+const std::set<std::string> kFused = {"attention_fused",   "dropout_fused", "expert_linear_fused",
+                                      "gated_delta_fused", "linear_fused",  "linear_cross_entropy_fused",
+                                      "prefix_product",    "row_terms",     "short_convolution_fused"};
 const std::set<std::string> kWithoutDerivative = {"head_map_factors_fused"};
 
 TEST(Registration, EveryOperatorHasItsDispatchKeys) {

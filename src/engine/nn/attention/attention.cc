@@ -20,6 +20,16 @@ void check_cross_attention(const config::AttentionOptions& o, const AttentionPla
   }
 }
 
+void check_recurrence(const config::AttentionOptions& o, const AttentionPlace& place) {
+  if (o.score->is_recurrent() && (place.cross || !place.causal || place.memory_length > 0)) {
+    user_error(
+        "model.attention: score: must not be \"{}\" in cross-attention, without a causal mask or with memory: its "
+        "state "
+        "needs tokens in order",
+        o.score.name());
+  }
+}
+
 void observe_heads(Heads& heads, const Context& context) {
   if (heads.q.defined()) {
     heads.q = context.observe("q", heads.q);
@@ -49,12 +59,14 @@ template std::map<std::string, MakeOutputGate, std::less<>>& factories();
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
     : options_(options), place_(place) {
   check_cross_attention(options, place);
+  check_recurrence(options, place);
   const LayerInit init{.d_model = place.d_model, .n_layers = place.n_layers, .layer = place.layer};
   projection_ = factory_of<MakeProjection>(options.projection.name())(options, init, build);
   position_ = factory_of<MakePosition>(options.position.name())(options, init, build);
   const ScorePlace score_place{.n_positions = place.memory_length + place.context_length,
                                .context_length = place.context_length,
-                               .rotary = position_->rotary()};
+                               .rotary = position_->rotary(),
+                               .init = {place.d_model, place.n_layers}};
   score_ = factory_of<MakeScore>(options.score.name())(options, score_place, build);
   if (options.qk_norm) {
     q_norm_ = build.constant("q_norm", {options.d_head}, 1.0);
@@ -180,7 +192,7 @@ Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCac
   const std::int64_t n = tokens.keys[0].size(2);
   if (options_.score->state_elements(options_) && place_.memory_length == 0) {
     call.first_position = call.first_index = cache.next_position();
-    call.linear = &cache.linear();
+    call.state = &cache.state();
     cache.advance(n);
     return tokens;
   }
@@ -306,6 +318,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
     context.show("source", [&] { return source; });
   }
   Heads heads = project(input, reads_source ? source : at::Tensor(), context);
+  if (reads_source) {
+    score_->prepare(heads, {source, input.valid_keys, input.caches}, context);
+  }
   normalise_and_rotate(heads, input.caches, context);
   observe_heads(heads, context);
   at::Tensor o =
@@ -316,6 +331,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
                    keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
     o = composition_->results(o, context);
+  }
+  if (const at::Tensor gate = score_->gate(o, input.x, context); gate.defined()) {
+    heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
   }
   if (heads.gate.defined()) {
     context.show("gate", [&] { return heads.gate; });

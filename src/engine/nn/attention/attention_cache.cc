@@ -139,7 +139,7 @@ void AttentionCache::keep_last(std::int64_t count) {
 
 void AttentionCache::reset() {
   size_ = start_ = next_position_ = first_index_ = 0;
-  linear_ = {};
+  state_.clear();
   source_.clear();
   valid_source_.reset();
 }
@@ -151,8 +151,7 @@ std::int64_t AttentionCache::elements() const {
     add(slot);
   }
   std::for_each(source_.begin(), source_.end(), add);
-  add(linear_.kv);
-  add(linear_.k);
+  std::for_each(state_.begin(), state_.end(), add);
   return total;
 }
 

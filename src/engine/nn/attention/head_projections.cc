@@ -18,9 +18,9 @@ class HeadProjections : public Projection {
         routing_(routing_options(options, options.n_heads)),
         shared_selection_(options.of<config::ExpertOptions>().shared_selection),
         d_model_(init.d_model) {
-    q_ = input_side('q', options.n_heads, 1, init, build);
-    k_ = input_side('k', options.kv_heads(), options.key_projections(), init, build);
-    v_ = input_side('v', options.kv_heads(), 1, init, build);
+    q_ = input_side('q', 1, init, build);
+    k_ = input_side('k', options.key_projections(), init, build);
+    v_ = input_side('v', 1, init, build);
     o_ = output_side(init, build);
     const auto router = [&](const char* name) {
       const std::int64_t n_experts = routing_.n_experts;
@@ -91,14 +91,13 @@ class HeadProjections : public Projection {
     return build.matrix(name, shape, truncated ? Distribution::truncated_normal(std) : Distribution::normal(std), fan);
   }
 
-  Matrix input_side(char which, std::int64_t n_heads, std::int64_t copies, const LayerInit& init,
-                    const Builder& build) const {
+  Matrix input_side(char which, std::int64_t copies, const LayerInit& init, const Builder& build) const {
     Matrix m;
     m.bank = options_.has_experts(which);
-    m.n_heads = n_heads;
+    m.n_heads = options_.score->projected_heads(options_, which);
     m.copies = copies;
     m.width = which == 'v' ? options_.value_width() : options_.d_head;
-    const std::int64_t d = init.d_model, width = options_.projected_width(which);
+    const std::int64_t d = init.d_model, n_heads = m.n_heads, width = options_.projected_width(which);
     std::vector<std::int64_t> shape = m.bank ? std::vector{n_heads, routing_.n_experts, d} : std::vector{d, n_heads};
     std::vector<std::int64_t> bias = {n_heads};
     for (std::vector<std::int64_t>* axes : {&shape, &bias}) {

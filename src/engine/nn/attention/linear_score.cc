@@ -34,10 +34,15 @@ class LinearScore : public Score {
     linear.output_factor = output_factor(in.q.sym_size(2));
     linear.normalise = options_.normaliser == config::Normaliser::sum;
     linear.epsilon = options_.normaliser_epsilon;
-    if (call.linear == nullptr) {
+    if (call.state == nullptr) {
       context.show("probs", [&] { return weights(linear); });
+      return ops::linear_attention(linear, context.implementation);
     }
-    return ops::linear_attention(linear, context.implementation, call.linear);
+    std::vector<at::Tensor>& sums = *call.state;
+    ops::LinearState state = sums.empty() ? ops::LinearState() : ops::LinearState{sums[0], sums[1]};
+    at::Tensor o = ops::linear_attention(linear, context.implementation, &state);
+    sums = {state.kv, state.k};
+    return o;
   }
 
  private:

@@ -24,7 +24,7 @@ class DotScore : public detail::ScoreMatrix {
   }
 
   // One sink per head.
-  Sizes tensors(const AttentionOptions& a, Exact) const override {
+  Sizes tensors(const AttentionOptions& a, Exact, Exact) const override {
     return a.of<DotOptions>().sink ? Sizes{a.n_heads} : Sizes();
   }
 };

@@ -62,7 +62,7 @@ class GaussianMixture : public detail::ScoreMatrix {
     return a.of<MixtureOptions>().projections();
   }
 
-  Sizes tensors(const AttentionOptions& a, Exact sources) const override {
+  Sizes tensors(const AttentionOptions& a, Exact, Exact sources) const override {
     return detail::key_mixture_tensors(a, sources);
   }
 

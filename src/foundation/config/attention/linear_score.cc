@@ -52,14 +52,14 @@ class LinearScore : public ScorePart {
   bool is_bilinear() const override { return false; }
   bool is_normalised() const override { return false; }
 
-  Sizes tensors(const AttentionOptions& a, Exact sources) const override {
+  Sizes tensors(const AttentionOptions& a, Exact, Exact sources) const override {
     return detail::key_mixture_tensors(a, sources);
   }
 
   // Causal, in chunks of t <= kLinearChunk queries. Per head: 2 t t e within the chunk, and t e e to read the state,
   // which is empty before the first chunk if there is no memory. Per key/value head: t e e to update the state, except
   // after the last chunk, and M e e for the memory. Not causal: T e e per head and S e e per key/value head.
-  Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
+  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
     const Exact square = Exact(a.d_head) * a.d_head;
     if (!extent.causal) {
       return square * (extent.sources * a.computed_kv_heads() + extent.queries * a.computed_heads());

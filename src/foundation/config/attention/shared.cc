@@ -15,6 +15,10 @@ std::int64_t ProjectionPart::router_width(const AttentionOptions& a) const {
   return a.of<RoutingOptions>().n_experts;
 }
 
+std::int64_t ScorePart::projected_heads(const AttentionOptions& a, char which) const {
+  return detail::is_source(which) ? a.kv_heads() : a.n_heads;
+}
+
 namespace detail {
 
 Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent& extent) {
@@ -82,7 +86,7 @@ void check_groups(const Checker& check, const AttentionOptions& a) {
 Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
   Sizes all;
   for (const char which : {'q', 'k', 'v', 'o'}) {
-    const Exact heads = is_source(which) ? a.kv_heads() : a.n_heads;
+    const Exact heads = a.score->projected_heads(a, which);
     all.push_back(heads * d * a.projected_width(which) * (a.has_experts(which) ? a.of<RoutingOptions>().n_experts : 1) *
                   (which == 'k' ? a.key_projections() : 1));
   }
@@ -90,18 +94,27 @@ Sizes HeadProjections::matrices(const AttentionOptions& a, Exact d) const {
 }
 
 Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
-  const Exact queries = Exact(a.n_heads) * a.projected_width('q'), keys = Exact(a.kv_heads()) * a.projected_width('k');
-  return a.bias ? Sizes{queries, keys * a.key_projections(), Exact(a.kv_heads()) * a.value_width(), d} : Sizes();
+  const auto elements = [&](char which) {
+    return Exact(a.score->projected_heads(a, which)) * a.projected_width(which);
+  };
+  return a.bias ? Sizes{elements('q'), elements('k') * a.key_projections(), elements('v'), d} : Sizes();
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const {
-  return {.projections = projection_macs(a, d, extent)};
+  Exact macs = 0;
+  for (const char which : {'q', 'k', 'v', 'o'}) {
+    const Exact rows = (is_source(which) ? extent.sources : extent.queries) * a.score->projected_heads(a, which);
+    const Exact used = a.has_experts(which) ? a.of<RoutingOptions>().top_k : 1;
+    macs += rows * d * a.projected_width(which) * used * (which == 'k' ? a.key_projections() : 1);
+  }
+  return {.projections = macs};
 }
 
 PaperTerms HeadProjections::paper(const AttentionOptions& a, const PaperSizes& z) const {
-  const Exact heads = (Exact(a.projected_width('q')) + a.value_width()) * a.n_heads,
-              groups = (Exact(a.projected_width('k')) + a.value_width()) * a.kv_heads(),
-              projected = (heads + groups) * z.t;
+  Exact projected = 0;
+  for (const char which : {'q', 'k', 'v', 'o'}) {
+    projected += z.t * a.score->projected_heads(a, which) * a.projected_width(which);
+  }
   return {.macs = projected * z.d, .memory = projected};
 }
 

@@ -40,8 +40,9 @@ class HeadProjections : public ProjectionPart {
  public:
   std::int64_t kv_heads(const AttentionOptions& a) const override { return a.kv_heads(); }
   std::int64_t value_width(const AttentionOptions& a) const override {
-    return a.d_head * a.composition->value_factor(a);
+    return a.score->value_width(a) * a.composition->value_factor(a);
   }
+  bool has_projected_heads() const override { return true; }
 
   Sizes matrices(const AttentionOptions& options, Exact d_model) const override;
   Sizes other_tensors(const AttentionOptions& options, Exact d_model) const override;  // the biases
@@ -66,10 +67,10 @@ class ScoreMatrix : public ScorePart {
   bool is_bilinear() const override { return true; }
   bool is_normalised() const override { return true; }
 
-  Sizes tensors(const AttentionOptions&, Exact) const override { return {}; }
+  Sizes tensors(const AttentionOptions&, Exact, Exact) const override { return {}; }
 
   // Per head: T S e for each key of a position and T S w for the value. Masked pairs are counted.
-  Exact products(const AttentionOptions& a, const AttentionExtent& extent) const override {
+  Exact products(const AttentionOptions& a, Exact, const AttentionExtent& extent) const override {
     return extent.queries * extent.sources * a.attention_matrices() * channels(a);
   }
 
