@@ -101,6 +101,9 @@ std::string changes_to_toml(const Config& config, const Config& base, const std:
 // Returns every dotted key with its value as text, in the same order for every config.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 
+// Returns the dotted keys ("model.attention.window") whose values differ and have an effect in one of the models.
+std::vector<std::string> differing_keys(const ModelOptions& a, const ModelOptions& b);
+
 // Copies to `to` the values of the keys ("train.steps") that `wanted` accepts.
 void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted);
 

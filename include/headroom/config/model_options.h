@@ -51,8 +51,9 @@ struct MlpOptions {
   MlpKind kind = MlpKind::dense;
   std::int64_t d_hidden = 1024;  // experts: width of one expert
   Activation activation = Activation::gelu;
-  bool bias = true;       // dense and gated; experts have no bias
-  double dropout = -1.0;  // dropout of the hidden layer, not for experts; below 0: model.dropout
+  bool bias = true;                // dense and gated; experts have no bias
+  double dropout = -1.0;           // dropout of the hidden layer, not for experts; below 0: model.dropout
+  std::int64_t hidden_groups = 0;  // gated: groups of hidden units that the token gates (DCFormer); 0: none
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
   double expert_dropout = 0.0;

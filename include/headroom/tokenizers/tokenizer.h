@@ -138,6 +138,8 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
 // hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom. JSON and merges may be
 // gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids. Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
+// Returns whether a folder has any of these files.
+bool holds_tokenizer(const std::filesystem::path& folder);
 // Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
 // runs.
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path);

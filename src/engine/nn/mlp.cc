@@ -7,8 +7,11 @@
 namespace headroom::nn {
 namespace {
 
+// dense: down(f(up(x))). gated: down(f(gate(x)) * up(x)), with hidden_groups G the hidden units in G groups of
+// neighbours, group g multiplied by softmax(x W_groups)_g (DCFormer's released models).
 class DenseMlp : public Mlp {
  public:
+  // Parameters "w_gate", "w_up" [d, h], "w_down" [h, d], their biases, "w_groups" [d, G].
   DenseMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build)
       : activation_(options.activation) {
     const std::int64_t d = init.d_model, hidden = options.d_hidden;
@@ -22,12 +25,19 @@ class DenseMlp : public Mlp {
     Linear::Options down = linear(hidden, d);
     down.into_stream = true;
     down_ = Linear("_down", down, build.for_hidden({}));
+    if (options.kind == config::MlpKind::gated && options.hidden_groups > 0) {
+      Linear::Options groups = linear(d, options.hidden_groups);
+      groups.bias = false;
+      groups_ = Linear("_groups", groups, build.for_matmul());
+    }
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
     at::Tensor hidden = up_(x, context);
     if (gate_.defined()) {
-      hidden = dropout(activate(gate_(x, context), activation_, context) * hidden, hidden_dropout, context, "hidden");
+      hidden = activate(gate_(x, context), activation_, context) * hidden;
+      hidden =
+          dropout(groups_.defined() ? gated_groups(hidden, x, context) : hidden, hidden_dropout, context, "hidden");
     } else {
       hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
     }
@@ -35,8 +45,14 @@ class DenseMlp : public Mlp {
   }
 
  private:
+  at::Tensor gated_groups(const at::Tensor& hidden, const at::Tensor& x, const Context& context) const {
+    const at::Tensor scores = groups_(x, context);
+    const at::Tensor gates = by_rows(scores, context, [&](const auto& part) { return part(scores).softmax(-1); });
+    return (hidden.unflatten(-1, {groups_.w.size(1), -1}) * gates.unsqueeze(-1)).flatten(-2);
+  }
+
   config::Activation activation_;
-  Linear gate_, up_, down_;
+  Linear gate_, up_, down_, groups_;
 };
 
 // Returns `matrix` with columns of equal norm and the same overall standard deviation.

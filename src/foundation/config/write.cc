@@ -1,6 +1,7 @@
 // Writes a config as TOML or as a flat list, and copies values between configs.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -43,7 +44,38 @@ void write(const Config& config, const Comment& comment, std::string& text) {
   write_table("", fields.root(), comment, text);
 }
 
+// Whether the selected parts read the field.
+bool is_read(const Table& table, const Field& field) {
+  if (field.readers.empty()) {
+    return true;
+  }
+  const std::string chosen = std::get<Choice>(table.find(field.choice)->slot).get();
+  return std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
+}
+
+void add_differing(const std::string& path, const Table& a, const Table& b, std::vector<std::string>& keys) {
+  for (std::size_t i = 0; i < a.fields.size(); ++i) {
+    const bool matters = is_read(a, a.fields[i]) || is_read(b, b.fields[i]);
+    if (matters && detail::spelled(a.fields[i]) != detail::spelled(b.fields[i])) {
+      keys.push_back(path + a.fields[i].key);
+    }
+  }
+  for (std::size_t i = 0; i < a.tables.size(); ++i) {
+    add_differing(path + a.tables[i].key + ".", a.tables[i], b.tables[i], keys);
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> differing_keys(const ModelOptions& a, const ModelOptions& b) {
+  ModelOptions copy_of_a = a, copy_of_b = b;  // fields refer to mutable options
+  Fields fields_of_a, fields_of_b;
+  describe(fields_of_a, copy_of_a);
+  describe(fields_of_b, copy_of_b);
+  std::vector<std::string> keys;
+  add_differing("model.", fields_of_a.root(), fields_of_b.root(), keys);
+  return keys;
+}
 
 std::string to_toml(const Config& config, bool sources) {
   std::string text;

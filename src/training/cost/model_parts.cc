@@ -58,11 +58,14 @@ MlpParts mlp_parts(const MlpOptions& mlp, Exact d) {
               .others = mlp.bias ? Sizes{hidden, d} : Sizes(),
               .macs = one * 2,
               .saved = hidden * saved};
-    case MlpKind::gated:
+    case MlpKind::gated: {
+      const Exact groups = d * mlp.hidden_groups;
+      const bool gates = mlp.hidden_groups > 0;  // another product, and the gates
       return {.matrices = {one, one, one},
-              .others = mlp.bias ? Sizes{hidden, hidden, d} : Sizes(),
-              .macs = one * 3,
-              .saved = hidden * 4};
+              .others = (mlp.bias ? Sizes{hidden, hidden, d} : Sizes()) + Sizes(gates ? 1 : 0, groups),
+              .macs = one * 3 + groups,
+              .saved = gates ? hidden * 5 + mlp.hidden_groups : hidden * 4};
+    }
     case MlpKind::experts:
       return {.matrices = {one * mlp.n_experts, one * mlp.n_experts},
               .others = {d * mlp.n_experts},

@@ -50,6 +50,21 @@ TEST(Mlp, GatedMultipliesTwoProducts) {
   EXPECT_EQ(p.all().size(), 3U);
 }
 
+TEST(Mlp, GroupsOfHiddenUnitsAreGatedByTheToken) {
+  MlpOptions o = options(MlpKind::gated);
+  o.activation = config::Activation::silu;
+  o.bias = false;
+  o.d_hidden = 6;
+  o.hidden_groups = 3;
+  Layer layer(o, 4);
+  const at::Tensor x = at::randn({2, 3, 4}, at::kDouble);
+  const auto& p = layer.parameters;
+  const at::Tensor gate = x.matmul(p.at("w_gate"));
+  const at::Tensor groups = x.matmul(p.at("w_groups")).softmax(-1).repeat_interleave(2, -1);
+  const at::Tensor hidden = gate * gate.sigmoid() * x.matmul(p.at("w_up")) * groups;
+  EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), hidden.matmul(p.at("w_down"))), 1e-14);
+}
+
 TEST(Mlp, ExpertsAreASumOverTheChosen) {
   Layer layer(options(MlpKind::experts), 4);
   const auto& p = layer.parameters;

@@ -18,11 +18,19 @@ namespace huggingface_test {
 
 namespace fs = std::filesystem;
 
-// Models and logits written by transformers (huggingface/make.py).
+// Models and logits written by transformers (huggingface/make.py), and by the authors' code of DCFormer and DCPythia.
 const fs::path kModels = fs::path(HEADROOM_SOURCE_DIR) / "tests" / "engine" / "store" / "huggingface";
 const fs::path kTokenizer = kModels / "tokenizer.json";
-constexpr const char* kNames[] = {"gpt2",    "gpt_neox", "gpt_neox_sequential", "llama", "llama_biases",
-                                  "mistral", "qwen2"};
+constexpr const char* kNames[] = {"gpt2",
+                                  "gpt_neox",
+                                  "gpt_neox_sequential",
+                                  "llama",
+                                  "llama_biases",
+                                  "mistral",
+                                  "qwen2",
+                                  "dcformer_mgate",
+                                  "dcformer_no_qk_norm",
+                                  "dcpythia_parallel"};
 
 class Huggingface : public testing::TestWithParam<const char*> {};
 
@@ -48,7 +56,9 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
   const at::Tensor tokens = tensor_of(kModels / GetParam() / "expected.safetensors", "tokens");
   const at::Tensor expected = tensor_of(kModels / GetParam() / "expected.safetensors", "logits");
   EXPECT_GT(expected.std().item<double>(), 0.3);
-  EXPECT_LT(difference(logits_of(imported.checkpoint, tokens), expected), 1e-5);
+  // The authors' float32 logits of composed heads differ by up to 2e-4 from those in float64.
+  const double limit = imported.kind.starts_with("dc") ? 1e-4 * expected.abs().max().item<double>() : 1e-5;
+  EXPECT_LT(difference(logits_of(imported.checkpoint, tokens), expected), limit);
 
   // Through a checkpoint file.
   const tiny::Folder folder;
@@ -56,7 +66,7 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
   const Checkpoint read = read_checkpoint(folder / "model.safetensors");
   EXPECT_TRUE(read.verified);
   EXPECT_EQ(read.tokenizer->name(), imported.checkpoint.tokenizer->name());
-  EXPECT_LT(difference(logits_of(read, tokens), expected), 1e-5);
+  EXPECT_LT(difference(logits_of(read, tokens), expected), limit);
 
   // And back again.
   const std::string kind = export_huggingface(imported.checkpoint, folder / "back", "test");
@@ -250,7 +260,7 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
   const struct {
     const char *model, *pointer, *value, *says;
   } all[] = {
-      {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2, headroom"},
+      {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2, "},
       {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
       {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
       {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},
@@ -280,12 +290,97 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
       {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
       {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
       {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
-      {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"}};
+      {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"},
+      {"dcformer_mgate", "/query_wise", "true", "query_wise has no equivalent, got true"},
+      {"dcformer_mgate", "/use_dcmha", "false", "use_dcmha has no equivalent, got false"},
+      {"dcformer_mgate", "/n_local_heads", "2", "n_local_heads has no equivalent, got 2"},
+      {"dcformer_mgate", "/head_dim", "16", "head_dim has no equivalent, got 16"},
+      {"dcformer_mgate", "/n_head", "1", "n_head has no equivalent, got 1"},
+      {"dcformer_mgate", "/window_type", R"("GGL")", "window_type must be null, LG, LGLL or LGL6"},
+      {"dcformer_mgate", "/window_type", R"("LG")", "window_size must be 256 with window_type LG, got 8"},
+      {"dcformer_mgate", "/mgate_dim", "7", "mgate_dim must divide intermediate_size = 48, got 7"},
+      {"dcformer_mgate", "/mgate", "false", "tensor \"layers.0.feed_forward.mg.weight\" has no equivalent"},
+      {"dcformer_mgate", "/rope_scaling", R"({"type":"linear"})", "rope_scaling has no equivalent"},
+      {"dcpythia_parallel", "/rotary_pct", "0", "rotary_pct must be above 0"},
+      {"dcpythia_parallel", "/use_linear_bias", "false", "tensor \"layers.0.attention.wo.bias\" has no equivalent"}};
   for (const auto& one : all) {
     copy(one.model);
     set(one.pointer, one.value);
     EXPECT_HAS(refusal(), one.says);
   }
+}
+
+// The windows of dcformer and dcpythia, per layer.
+TEST_F(HuggingfaceFolder, NamedPatternsOfWindowsAreReadAndWritten) {
+  using Windows = std::vector<std::int64_t>;
+  const struct {
+    const char *type, *size;
+    Windows windows;
+  } all[] = {{"null", "8", {8, 0, 8, 0}},
+             {"null", "null", {0, 0, 0, 0}},
+             {R"("LG")", "256", {256, 0, 256, 0}},
+             {R"("LGLL")", "256", {256, 0, 256, 256}},
+             {R"("LGL6")", "256", {256, 0, 256, 256}}};
+  for (const auto& one : all) {
+    copy("dcformer_mgate");
+    set("/window_type", one.type);
+    set("/window_size", one.size);
+    const Checkpoint checkpoint = read();
+    const auto windows_in = [](const config::ModelOptions& o) {
+      Windows windows;
+      for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+        windows.push_back(o.of_layer(layer).attention.window);
+      }
+      return windows;
+    };
+    EXPECT_EQ(windows_in(checkpoint.config.model), one.windows) << one.type;
+    EXPECT_EQ(export_huggingface(checkpoint, folder_ / "out", "run"), "dcformer");
+    EXPECT_EQ(windows_in(import_huggingface(folder_ / "out").checkpoint.config.model), one.windows) << one.type;
+  }
+  // The same windows as model.layers, and windows that have no name.
+  Checkpoint checkpoint = read();
+  config::ModelOptions& o = checkpoint.config.model;
+  o.attention.window_pattern = "1:0";
+  o.layers = {{.repeat = 1, .attention = {{"window", "5"}}, .mlp = {}},
+              {.repeat = 1, .attention = {{"window", "0"}}, .mlp = {}}};
+  EXPECT_EQ(export_huggingface(checkpoint, folder_ / "out", "run"), "dcformer");
+  o.layers[1].attention["window"] = "6";
+  EXPECT_HAS(user_error_of([&] { export_huggingface(checkpoint, folder_ / "out", "run"); }),
+             "dcformer by model.attention.window_pattern");
+  o.layers[1].attention = {{"window", "0"}, {"rope_base", "700.0"}};
+  EXPECT_HAS(user_error_of([&] { export_huggingface(checkpoint, folder_ / "out", "run"); }),
+             "run: model.attention.rope_base: cannot export as dcformer");
+}
+
+// Files of dcformer may contain copies of the maps, which are not read, and fixed maps, which must be the identity.
+TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreOptional) {
+  copy("dcpythia_parallel");
+  rewrite([](auto& tensors) {
+    for (const char* copy : {"dw_m", "qkw_m", "pre_proj.w", "post_proj.w"}) {
+      EXPECT_EQ(tensors.erase(std::string("layers.1.attention.dyn_w_proj.") + copy), 1U);
+    }
+  });
+  EXPECT_EQ(read().config.model.n_layers, 4);
+  rewrite([](auto& tensors) { tensors["layers.1.attention.dyn_w_proj.pre_proj.w"] = at::ones({1, 4, 4}); });
+  EXPECT_HAS(refusal(),
+             "tensor \"layers.1.attention.dyn_w_proj.pre_proj.w\" has no equivalent: it must be the identity");
+}
+
+// Ids are those of bytes in a folder without a tokenizer.
+TEST_F(HuggingfaceFolder, ATokenizerMayBeMissing) {
+  copy("llama");
+  const auto encoded = [&](const std::string& text) {
+    return import_huggingface(path_).checkpoint.tokenizer->encode(text);
+  };
+  EXPECT_EQ(encoded("\x05\x03"), (std::vector<std::int32_t>{5, 3}));
+  set("/vocab_size", "300");
+  rewrite([](auto& tensors) {
+    for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+      tensors[name] = at::zeros({300, 16});
+    }
+  });
+  EXPECT_EQ(encoded("a b"), (std::vector<std::int32_t>{'a', ' ', 'b'}));
+  EXPECT_EQ(import_huggingface(path_).checkpoint.tokenizer->vocabulary_size(), 300);
 }
 
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
@@ -337,7 +432,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   };
   EXPECT_HAS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
   EXPECT_HAS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
-  EXPECT_HAS(says([](auto& o) { o.scaled_embeddings = true; }), "run: model.scaled_embeddings:");
+  EXPECT_HAS(says([](auto& o) { o.scaled_embeddings = true; }), "model.scaled_embeddings");
   EXPECT_HAS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");
   EXPECT_HAS(says([](config::ModelOptions& o) { o.attention.of<config::PositionOptions>().rope_fraction = 0.5; }),
              "gpt2 by model.attention.position, gpt_neox by model.norm, llama by model.attention.rope_fraction");

@@ -42,6 +42,7 @@ TEST(Parameters, MlpKinds) {
   expect_added("", {{"mlp.bias=false", -2 * (11 + 10)},
                     {"mlp.bias=false mlp.kind=gated", 2 * (3 * 10 * 11 - kMlp)},
                     {"mlp.kind=gated", 2 * (3 * 10 * 11 + 11 + 11 + 10 - kMlp)},
+                    {"mlp.kind=gated mlp.hidden_groups=11", 2 * (3 * 10 * 11 + 11 + 11 + 10 + 10 * 11 - kMlp)},
                     {"mlp.kind=experts mlp.n_experts=6", 2 * (6 * 10 * 11 + 6 * 11 * 10 + 10 * 6 - kMlp)}});
 }
 

@@ -44,11 +44,17 @@ std::unique_ptr<Tokenizer> load_pair(const fs::path& vocabulary, const std::stri
              kPairs[1].second);
 }
 
-fs::path first_file(const fs::path& folder) {
+// Returns tokenizer.json or a vocabulary; empty: the folder has neither.
+fs::path find_first(const fs::path& folder) {
   fs::path file = find_file(folder, "tokenizer.json");
   for (const auto& [vocabulary, ignored] : kPairs) {
     file = file.empty() ? find_file(folder, vocabulary) : file;
   }
+  return file;
+}
+
+fs::path first_file(const fs::path& folder) {
+  fs::path file = find_first(folder);
   if (file.empty()) {
     user_error("{}: holds no tokenizer: neither tokenizer.json nor {} and {} nor tokenizer.model", folder.string(),
                kPairs[0].first, kPairs[0].second);
@@ -68,6 +74,12 @@ bool is_tokenizer_json(const std::string& text, const fs::path& path) {
 bool names_bpe(const fs::path& path) {
   const std::string name = lower_case(path.filename().string());
   return name.ends_with(".json") || name.ends_with(".json.gz");
+}
+
+bool holds_tokenizer(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / "tokenizer.model", ignored) || fs::exists(folder / "tokenizer.headroom", ignored) ||
+         !find_first(folder).empty();
 }
 
 std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size) {

@@ -9,16 +9,49 @@
 namespace headroom::store {
 
 std::span<const Architecture* const> architectures() {
-  static const std::array<const Architecture*, 3> kAll = {&gpt2(), &gpt_neox(), &llama()};
+  static const std::array kAll = {&gpt2(), &gpt_neox(), &llama(), &dcformer()};
   return kAll;
 }
 
 at::Tensor Mapping::parameter_of(const at::Tensor& stored_tensor) const {
   at::Tensor values = view.empty() ? stored_tensor : stored_tensor.view(view);
+  if (range) {
+    values = values.narrow(range->axis, range->begin, range->length);
+  }
   if (part) {
     values = values.select(part->first, part->second);
   }
   return order.empty() ? values : values.permute(order);
+}
+
+namespace {
+
+// Returns the place of the mapping in a parameter, in the shape of parameter_of().
+at::Tensor place_in(const Mapping& mapping, const at::Tensor& parameter, at::IntArrayRef shape) {
+  const std::optional<Range>& place = mapping.place;
+  return (place ? parameter.narrow(place->axis, place->begin, place->length) : parameter).view(shape);
+}
+
+}  // namespace
+
+void Mapping::read(const at::Tensor& stored_tensor, at::Tensor& to) const {
+  const at::Tensor values = parameter_of(stored_tensor);
+  if (!to.defined()) {
+    to = at::empty(shape.empty() ? values.sizes() : at::IntArrayRef(shape), at::TensorOptions(at::kFloat));
+  }
+  const at::Tensor place_of_values = place_in(*this, to, values.sizes());
+  place_of_values.copy_(values);
+  if (offset != 0.0) {
+    place_of_values.add_(offset);
+  }
+}
+
+void Mapping::write(const at::Tensor& from, const at::Tensor& stored_tensor) const {
+  const at::Tensor values = parameter_of(stored_tensor);
+  values.copy_(place_in(*this, from, values.sizes()));
+  if (offset != 0.0) {
+    values.sub_(offset);
+  }
 }
 
 std::string first_of(std::initializer_list<Obstacle> obstacles) {
@@ -32,21 +65,33 @@ std::string first_of(std::initializer_list<Obstacle> obstacles) {
 
 std::string common_obstacle(const config::ModelOptions& o) {
   const config::AttentionOptions &a = o.attention, plain;
-  const config::ModelOptions usual;
   return first_of({{o.kind != config::ModelKind::language_model, "kind"},
                    {o.memory_length != 0, "memory_length"},
-                   {o.norm_position != usual.norm_position, "norm_position"},
+                   {o.norm_position == config::NormPosition::post, "norm_position"},
                    {o.head_bias, "head_bias"},
-                   {o.scaled_embeddings, "scaled_embeddings"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
-                   {!o.layers.empty(), "layers"},
+                   {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
+                   {a.scale != plain.scale, "attention.scale"},
+                   {a.gate_output != plain.gate_output, "attention.gate_output"}});
+}
+
+std::string dense_obstacle(const config::ModelOptions& o) {
+  const config::AttentionOptions &a = o.attention, plain;
+  return first_of({{o.norm_position != config::NormPosition::pre, "norm_position"},
+                   {o.scaled_embeddings, "scaled_embeddings"},
                    {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
                    {a.projection != plain.projection, "attention.projection"},
                    {a.score != plain.score, "attention.score"},
                    {a.composition != plain.composition, "attention.composition"},
-                   {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
-                   {a.scale != plain.scale, "attention.scale"},
                    {a.qk_norm, "attention.qk_norm"}});
+}
+
+std::vector<std::int64_t> windows_of(const config::ModelOptions& o) {
+  std::vector<std::int64_t> windows;
+  for (std::int64_t l = 0; l < o.n_layers; ++l) {
+    windows.push_back(o.of_layer(l).attention.window);
+  }
+  return windows;
 }
 
 std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
@@ -55,7 +100,7 @@ std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const
     mappings.push_back(same("position", names_.positions + ".weight", {o.context_length, o.d_model}));
   }
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
-    map_layer(mappings, o, fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+    map_layer(mappings, o.of_layer(l), fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
   }
   map_norm(mappings, o, "norm_f", names_.last_norm);
   if (!o.tied_embeddings) {

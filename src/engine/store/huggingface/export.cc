@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "architecture.h"
 #include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
+#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
@@ -14,25 +18,72 @@
 namespace headroom::store {
 namespace {
 
+constexpr const char* kRemedy =
+    "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM";
+
+[[noreturn]] void refuse_unsupported(const std::string& option, const std::string& origin) {
+  const char* also = option == "head_bias" ? ", or train with model.head_bias = false" : "";
+  user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting{}{}", origin, option,
+             kRemedy, also);
+}
+
 // Returns the architecture for the options. Throws UserError naming the option that no architecture supports.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
-  constexpr const char* kRemedy =
-      "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM";
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    const char* also = obstacle == "head_bias" ? ", or train with model.head_bias = false" : "";
-    user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting{}{}", origin,
-               obstacle, kRemedy, also);
+    refuse_unsupported(obstacle, origin);
   }
   std::string tried;
+  std::set<std::string> found;
   for (const Architecture* architecture : architectures()) {
     const std::string obstacle = architecture->obstacle(o);
     if (obstacle.empty()) {
       return *architecture;
     }
     tried += fmt::format("{}{} by model.{}", tried.empty() ? "" : ", ", architecture->names().kinds.front(), obstacle);
+    found.insert(obstacle);
+  }
+  if (found.size() == 1) {
+    refuse_unsupported(*found.begin(), origin);
   }
   user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}{}", origin, tried,
              kRemedy);
+}
+
+// Returns the options of a layer with the sizes that 0 stands for.
+config::ModelOptions explicit_sizes(const config::ModelOptions& model, std::int64_t layer) {
+  config::ModelOptions o = model.of_layer(layer);
+  config::AttentionOptions& a = o.attention;
+  auto& latent = a.of<config::LatentOptions>();
+  latent.d_rotary = a.projection->rotary_channels(a);
+  latent.d_value = a.value_width();
+  a.n_kv_heads = a.kv_heads();
+  return o;
+}
+
+// Whether a key is of training alone, or of something that is not there.
+bool has_no_effect(const std::string& key, const config::ModelOptions& o) {
+  const bool has_epsilon = o.attention.qk_norm || o.attention.projection->has_latent();
+  return key.ends_with("dropout") || key.ends_with("coefficient") || key.starts_with("model.initialisation") ||
+         key == "model.embedding_std" || (key == "model.attention.qk_norm_epsilon" && !has_epsilon);
+}
+
+// Throws UserError naming an option that is lost in `settings`, the config.json of the architecture. Biases may be
+// added, because an export fills them with zeros.
+void require_all_written(const config::ModelOptions& o, const Architecture& architecture, const Json& settings,
+                         const std::string& origin) {
+  const SortedJson document = parse_sorted_json(settings.dump(), origin);
+  const config::ModelOptions again = architecture.read(Settings(document, origin));
+  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    config::ModelOptions before = explicit_sizes(o, layer), after = explicit_sizes(again, layer);
+    before.attention.bias = before.attention.bias || after.attention.bias;
+    before.mlp.bias = before.mlp.bias || after.mlp.bias;
+    for (const std::string& key : config::differing_keys(before, after)) {
+      if (!has_no_effect(key, before)) {
+        user_error("{}: {}: cannot export as {}, which has no such setting{}", origin, key,
+                   settings.at("model_type").get<std::string>(), kRemedy);
+      }
+    }
+  }
 }
 
 // Throws UserError for a parameter that no tensor of the architecture can hold.
@@ -59,7 +110,7 @@ Tensors to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& map
       tensor = at::zeros(mapping.stored, at::TensorOptions(at::kFloat));
     }
     if (const auto found = checkpoint.tensors.find("model." + mapping.parameter); found != checkpoint.tensors.end()) {
-      mapping.parameter_of(tensor).copy_(found->second);
+      mapping.write(found->second, tensor);
     }
   }
   return tensors;
@@ -115,6 +166,12 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
     kind.clear();  // training has moved biases that qwen2 does not have
   }
 
+  Json settings = architecture.write(o, kind);
+  settings["vocab_size"] = o.vocabulary_size;
+  settings["tie_word_embeddings"] = o.tied_embeddings;
+  settings["torch_dtype"] = "float32";
+  require_all_written(o, architecture, settings, origin);
+
   make_folder(folder);
   require_own(folder);
   SafetensorsWriter writer;
@@ -128,10 +185,6 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   }
   writer.write(folder / kWeightsFile);
 
-  Json settings = architecture.write(o, kind);
-  settings["vocab_size"] = o.vocabulary_size;
-  settings["tie_word_embeddings"] = o.tied_embeddings;
-  settings["torch_dtype"] = "float32";
   // Unset special tokens are written as null, because transformers has defaults for missing keys.
   settings.update(stored ? stored->config
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});

@@ -28,6 +28,8 @@ class ModelFolder {
   // Returns a view in the file's type. Throws UserError unless the tensor exists, is floating-point and finite, and has
   // `shape`.
   at::Tensor at(const std::string& name, const std::vector<std::int64_t>& shape) const;
+  // Returns the same for a tensor of any shape.
+  at::Tensor at(const std::string& name) const;
   const std::string& origin() const { return origin_; }
 
  private:
@@ -104,6 +106,12 @@ at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64
     user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(),
                name, fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   }
+  return at(name);
+}
+
+at::Tensor ModelFolder::at(const std::string& name) const {
+  const auto found = files_.find(name);
+  const StoredTensor& stored = found->second->at(name);
   at::Tensor tensor = view_of(found->second, name, stored);
   if (!tensor.is_floating_point()) {
     user_error("{}: tensor \"{}\" has type {}, but must be F64, F32, F16 or BF16", found->second->path().string(), name,
@@ -160,12 +168,20 @@ Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& m
   for (const Mapping& mapping : mappings) {
     const std::string name = names(mapping.tensor);
     const bool absent = mapping.optional && !folder.contains(name);
-    const at::Tensor stored = absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored);
     // Always copied, so that the folder's files are not needed later.
-    const at::Tensor parameter = at::empty(mapping.parameter_of(stored).sizes(), at::TensorOptions(at::kFloat));
-    parameters["model." + mapping.parameter] = parameter.copy_(mapping.parameter_of(stored));
+    mapping.read(absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored),
+                 parameters["model." + mapping.parameter]);
   }
   return parameters;
+}
+
+// Throws UserError unless the tensor consists of identity matrices.
+void require_identity(const ModelFolder& folder, const std::string& name) {
+  const at::Tensor tensor = folder.at(name).to(at::kFloat);
+  if (tensor.dim() < 2 || tensor.size(-1) != tensor.size(-2) ||
+      !tensor.eq(at::eye(tensor.size(-1))).all().item<bool>()) {
+    user_error("{}: tensor \"{}\" has no equivalent: it must be the identity matrix", folder.origin(), name);
+  }
 }
 
 // Throws UserError for a tensor that no parameter uses.
@@ -176,9 +192,12 @@ void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& map
     used.insert(names(mapping.tensor));
   }
   for (const std::string& name : folder.names()) {
-    const std::vector<std::string_view>& ignored = architecture.names().ignored;
-    const auto is_ignored_suffix = [&](std::string_view end) { return name.ends_with(end); };
-    if (!used.contains(name) && std::none_of(ignored.begin(), ignored.end(), is_ignored_suffix)) {
+    const auto has_suffix = [&](const std::vector<std::string_view>& suffixes) {
+      return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view end) { return name.ends_with(end); });
+    };
+    if (has_suffix(architecture.names().identities)) {
+      require_identity(folder, name);
+    } else if (!used.contains(name) && !has_suffix(architecture.names().ignored)) {
       user_error("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
     }
   }
@@ -199,8 +218,28 @@ void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const 
   }
 }
 
+// Returns a tokenizer with `size` ids: the byte values, then spare ids without text.
+std::shared_ptr<const tokenizers::Tokenizer> bytes_tokenizer(std::int64_t size, const std::string& origin) {
+  std::string bytes;  // empty: all
+  for (std::int64_t byte = 0; byte < size && size < config::kByteValues; ++byte) {
+    bytes.push_back(static_cast<char>(byte));
+  }
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer =
+      tokenizers::restore_tokenizer(config::TokenizerKind::bytes, bytes, origin);
+  if (size <= config::kByteValues) {
+    return tokenizer;
+  }
+  Json json = parse_json(tokenizers::to_tokenizer_json(*tokenizer), origin);
+  json["spare_ids"] = size - config::kByteValues;
+  return tokenizers::restore_tokenizer(config::TokenizerKind::bpe, json.dump(), origin);
+}
+
 std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesystem::path& path,
                                                             const config::ModelOptions& o) {
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored) && !tokenizers::holds_tokenizer(path)) {
+    log_warning("{}: holds no tokenizer; its ids stand for bytes, unless --tokenizer names a tokenizer", path.string());
+    return bytes_tokenizer(o.vocabulary_size, path.string());
+  }
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer = tokenizers::load_tokenizer(path, o.vocabulary_size);
   if (tokenizer->vocabulary_size() != o.vocabulary_size) {
     user_error("{}: its tokenizer {} has {} tokens, but vocab_size is {} in config.json", path.string(),
