@@ -42,7 +42,7 @@ class HeadProjections : public ProjectionPart {
   std::int64_t value_width(const AttentionOptions& a) const override {
     return a.score->value_width(a) * a.composition->value_factor(a);
   }
-  bool has_projected_heads() const override { return true; }
+  bool has_projected_heads() const override { return has_head_matrices(); }
 
   Sizes matrices(const AttentionOptions& options, Exact d_model) const override;
   Sizes other_tensors(const AttentionOptions& options, Exact d_model) const override;  // the biases
