@@ -24,7 +24,10 @@
 //     responsibilities (*)           [B, R, H, T, S] a mixture's components' shares of each weight
 //     o                              [B, H, T, w] head outputs; 0 for a head ablates it
 //     gate (*)                       [B, H, T, 1 or w] gate on the head outputs, in layers that have one
-//     value_sum                      [B, H, T, w] o before its gate, in layers that have one
+//     value_sum                      [B, H, T, w] o before the exclusion of own values and its gate, in layers that
+//                                    have either
+//     slopes (*)                     [H] position = alibi
+//     log_forget (*)                 [B, S, H] logarithms of the forget gates; padding included
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -90,7 +91,15 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       {"plain", plain},
       changed("sink", plain, [](AttentionOptions& o) { o.of<config::DotOptions>().sink = true; }),
       changed("gate of heads", plain, [](auto& o) { o.gate_output = "head"; }),
-      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; })};
+      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; }),
+      changed("gate of heads from 12 channels", plain,
+              [](AttentionOptions& o) {
+                o.gate_output = "head";
+                o.of<config::OutputGateOptions>().gate_channels = 12;
+              }),
+      changed("exclusive", plain, [](AttentionOptions& o) { o.of<config::OutputGateOptions>().exclusive = true; }),
+      changed("linear biases", plain, [](auto& o) { o.position = "alibi"; }),
+      changed("forget gates", plain, [](auto& o) { o.position = "forgetting"; })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
     compare_layers(
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },

@@ -249,9 +249,9 @@ using Set = void (*)(const Case&, const Json&, config::AttentionOptions&);
 
 const std::map<std::string, Set>& attention_families() {
   static const std::map<std::string, Set> kFamilies = {
-      {"dense", nullptr},         {"switchhead", set_experts}, {"moa", set_routing},
-      {"dcmha", set_composition}, {"mgk", set_mixture},        {"linear", set_linear},
-      {"gated", set_named},       {"sink", set_named},         {"mla", set_latent}};
+      {"dense", nullptr},   {"switchhead", set_experts}, {"moa", set_routing}, {"dcmha", set_composition},
+      {"mgk", set_mixture}, {"linear", set_linear},      {"gated", set_named}, {"sink", set_named},
+      {"mla", set_latent},  {"bias", set_named}};
   return kFamilies;
 }
 

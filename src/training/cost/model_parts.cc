@@ -74,7 +74,8 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,
-          .gates = span.queries * d * a.n_heads * a.gate_output->gates(a),
+          .gates = span.queries * a.gate_output->inputs(a, d) * a.n_heads * a.gate_output->gates(a) +
+                   a.position->products(a, d, span),
           .selection = projected.selection,
           .scores = a.score->products(a, span) + span.queries * offsets * a.n_heads,
           .composition = a.composition->products(a, d, span),
@@ -85,14 +86,14 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
   const Exact heads = z.t * a.n_heads, gates = heads * a.gate_output->gates(a);
   const Exact results = a.gate_output->gates(a) > 0 ? heads * a.value_width() : 0;
-  return {.macs = gates * z.d + results, .memory = gates + results};
+  return {.macs = gates * a.gate_output->inputs(a, z.d) + results, .memory = gates + results};
 }
 
 Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
   Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, sources) + a.composition->tensors(a, d) +
               a.position->tensors(a, d);
   if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
-    all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);
+    all = all + Sizes{gates * a.gate_output->inputs(a, d)} + Sizes(a.bias ? 1 : 0, gates);
   }
   return all + Sizes(a.qk_norm ? 2 : 0, a.d_head) + Sizes(a.scale == Scale::learned ? 1 : 0, 1);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
@@ -109,6 +110,17 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.of<config::DotOptions>().sink = true;
   o.memory_length = 8;
   all.emplace_back("gated switchhead xl with a sink", o);
+  o = three_experts();
+  o.attention.position = "forgetting";
+  o.attention.gate_output = "head";
+  o.attention.of<config::OutputGateOptions>() = {.exclusive = true, .gate_channels = 3};
+  o.memory_length = 8;
+  all.emplace_back("forget gates, gated and exclusive, with memory", o);
+  o = three_experts();
+  o.attention.position = "alibi";
+  o.attention.composition = "dynamic";
+  o.attention.window = 5;
+  all.emplace_back("linear biases, composed, with a window", o);
   o = three_experts();
   o.n_layers = 3;
   o.layers = {{.repeat = 1, .attention = {{"window", "3"}, {"composition", "\"dynamic\""}}, .mlp = {}},

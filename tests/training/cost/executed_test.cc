@@ -83,6 +83,13 @@ TEST(Executed, GroupedRoutedAndGatedHeads) {
   expect_added("attention.projection=gated_heads attention.top_k=2", {{"", 5 * 10 * 4}});
 }
 
+TEST(Executed, OutputAndForgetGates) {
+  expect_added("attention.gate_output=head", {{"", 5 * 10 * 4}, {"attention.gate_channels=3", 5 * 3 * 4}});
+  expect_added("attention.gate_output=element", {{"", 5 * 10 * 12}, {"attention.gate_channels=3", 5 * 3 * 12}});
+  expect_added("attention.position=forgetting", {{"", 8 * 10 * 4}, {"attention.forget=head", 0}});
+  expect_added("attention.position=alibi", {{"", 0}, {"attention.exclusive=true", 0}});
+}
+
 TEST(Executed, EveryMixtureKeyIsScored) {
   expect_added("attention.score=gaussian_mixture attention.n_mixtures=3",
                {{"", 2 * kKeys + 2 * kScores},

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -45,6 +46,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {a.score != plain.score, "attention.score"},
                    {a.composition != plain.composition, "attention.composition"},
                    {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
+                   {a.of<config::OutputGateOptions>().exclusive, "attention.exclusive"},
                    {a.scale != plain.scale, "attention.scale"},
                    {a.qk_norm, "attention.qk_norm"}});
 }
