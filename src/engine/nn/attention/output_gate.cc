@@ -15,7 +15,7 @@ at::Tensor exclude_own_values(const at::Tensor& o, const at::Tensor& v, const Co
     const at::Tensor from = part(o).to(wide).unflatten_symint(1, {v.sym_size(1), -1});  // [B, G, H/G, T, w]
     const at::Tensor length = own.square().sum(-1, /*keepdim=*/true);
     const at::Tensor share = (from * own).sum(-1, /*keepdim=*/true) / length.masked_fill(length.eq(0.0), 1.0);
-    return (from - share * own).flatten(1, 2).to(o.scalar_type());
+    return at::addcmul(from, share, own, -1.0).flatten(1, 2).to(o.scalar_type());
   });
 }
 
