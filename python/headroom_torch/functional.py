@@ -70,7 +70,8 @@ class HeadMap:
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bool = True, window: int = 0,
               valid_keys: Optional[Tensor] = None, q_position: Optional[Tensor] = None, r: Optional[Tensor] = None,
-              bias: Optional[Tensor] = None, sink: Optional[Tensor] = None,
+              bias: Optional[Tensor] = None, query_bias: Optional[Tensor] = None, key_bias: Optional[Tensor] = None,
+              sink: Optional[Tensor] = None,
               mixture: Optional[Mixture] = None, pre: Optional[HeadMap] = None, post: Optional[HeadMap] = None,
               implementation: str = "automatic") -> Tensor:
     """Softmax attention with optional relative positions, bias, sink, key mixtures and head composition: [B, H, T, w].
@@ -88,6 +89,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
     q_position [B, H, T, e], r [H, C, e]: Transformer-XL's relative term (Dai et al., section 3.3), both or neither. Row c of
     r belongs to delta = c - (S - 1); C = S if causal, otherwise S + T - 1.
     bias [B or 1, H, T or 1, S]: added to the scores.
+    query_bias [B or 1, H, T], key_bias [B or 1, H, S]: their sum is added to the scores, by the fused kernels as well; both
+    or neither.
     sink [H]: exp(sink) is added to the softmax denominator.
     mixture: several keys at each position, see Mixture. pre, post: composition of heads before and after the softmax, see
     HeadMap.
@@ -102,7 +105,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, causal: bo
     if post is not None:
         more.update(post._arguments("post_"))
     return ops.attention(q, k, v, scale=scale, causal=causal, window=window, valid_keys=valid_keys,
-                         q_position=q_position, r=r, bias=bias, sink=sink, implementation=implementation, **more)
+                         q_position=q_position, r=r, bias=bias, query_bias=query_bias, key_bias=key_bias, sink=sink,
+                         implementation=implementation, **more)
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor, *, causal: bool = True, valid_keys: Optional[Tensor] = None,

@@ -65,6 +65,8 @@ def attention_samples():
         "both_ways": dict(causal=False, valid_keys=valid_keys()),
         "relative": relative,
         "bias": dict(scale=0.4, bias=rand(B, H, T, S, seed=15)),
+        "token_bias": dict(scale=0.4, query_bias=rand(1, H, T, seed=16), key_bias=rand(1, H, S, seed=17)),
+        "token_bias_mixture": dict(query_bias=rand(B, H, T, seed=16), key_bias=rand(B, H, S, seed=17), **mixture),
         "sink": dict(scale=0.4, sink=rand(H, seed=14)),
         "sink_relative_composed": dict(sink=rand(H, seed=14), **relative, **composed),
         "composed": composed,

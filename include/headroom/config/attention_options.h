@@ -105,7 +105,8 @@ struct AttentionOptions : PartOptions {
   std::int64_t projected_width(char which) const;
   std::int64_t key_components() const;   // ScorePart::key_components()
   std::int64_t key_projections() const;  // ScorePart::key_projections()
-  // Returns the options of the same layer as cross-attention, without positions that depend on distances.
+  // Returns the options of the same layer as cross-attention, without positions that depend on distances and without
+  // exclusive head outputs.
   AttentionOptions across_sequences() const;
 };
 

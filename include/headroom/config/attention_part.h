@@ -204,10 +204,17 @@ class PositionPart : public AttentionPart {
   using Kind = PositionPart;
   virtual AddedVectors added_vectors() const { return AddedVectors::none; }
   virtual bool has_distances() const = 0;  // uses the distance between two tokens, which cross-attention lacks
+  virtual bool needs_causal() const { return false; }                                  // defined for earlier keys only
   virtual bool fits_width(const AttentionOptions& /*options*/) const { return true; }  // supports d_head; for matching
 
   virtual Sizes tensors(const AttentionOptions& /*options*/, Exact /*d_model*/) const { return {}; }  // per layer
+  // Returns the MACs of the key features.
+  virtual Exact products(const AttentionOptions& /*options*/, Exact /*d_model*/,
+                         const AttentionExtent& /*extent*/) const {
+    return 0;
+  }
   virtual PaperTerms paper(const AttentionOptions& /*options*/, const PaperSizes& /*sizes*/) const { return {}; }
+  virtual Exact cache_elements(const AttentionOptions& /*options*/) const { return 0; }  // extra elements per token
   // Returns the number of distances. Each distance is projected, at d e MACs for each of position_heads(), and
   // multiplied by every query, at e MACs per head.
   virtual Exact offsets(const AttentionExtent& /*extent*/) const { return 0; }
@@ -219,6 +226,9 @@ class OutputGatePart : public AttentionPart {
   static constexpr std::string_view kKey = "gate_output";  // the key of model.attention that selects the part
   using Kind = OutputGatePart;
   virtual std::int64_t gates(const AttentionOptions& options) const = 0;  // gates per head and token: 0, 1 or w
+  Exact inputs(const AttentionOptions& options, Exact d_model) const;     // channels of x that a gate reads
+  void describe(Fields& fields, AttentionOptions& options) const override;
+  void check(const detail::Checker& check, const ModelOptions& model) const override;
 };
 
 template <class Part>

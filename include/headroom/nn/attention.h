@@ -42,7 +42,8 @@ struct AttentionInput {
 
 class Attention {
  public:
-  // Throws UserError for cross-attention with relative or rotary positions, a causal mask or a window.
+  // Throws UserError for cross-attention with positions that depend on distances, exclusive head outputs, a causal mask
+  // or a window, and for positions that need a causal mask without one.
   Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build);
   // Returns [B, T, d] in the compute type. Throws Error if a layer that is not causal is given caches.
   at::Tensor operator()(const AttentionInput& input, const Context& context) const;
@@ -80,7 +81,7 @@ class Attention {
   at::Tensor attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const;
   at::Tensor attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const;
   // Whether one operator call can compute one token for every row: the rows may differ only in keys and values.
-  bool can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const;
+  bool can_batch_rows(const Heads& heads, const Context& context) const;
   ScoreCall score_call(const Queries& queries) const;
   // Appends `tokens` to the cache and returns all cached tokens; sets the position of the first key in `call`.
   KeysValues append_to_cache(KeysValues tokens, AttentionCache& cache, ScoreCall& call) const;

@@ -102,6 +102,9 @@ class Position {
   // Returns the features of the source tokens x [B, n, d] that add_to() needs, [B, 1, n, F]; undefined if none.
   // Computed once per token and cached during decoding.
   virtual at::Tensor key_features(const at::Tensor& /*x*/, const Context& /*context*/) const { return {}; }
+  // Whether add_to() supports `in.sequences` (separate keys and values per row): it needs no key features, and adds at
+  // most relative positions.
+  virtual bool supports_sequences() const { return true; }
   // Adds the position term to `in`; `key_features` is [B, 1, S, F]. During decoding, `cache` may store values that
   // depend on distances alone.
   virtual void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* cache,
@@ -193,7 +196,10 @@ at::Tensor head_matrices(const Composition::Maps& maps, MapSide side, std::int64
 // stages, 2, H, H]; 0 where the side lacks one.
 at::Tensor head_terms(const Composition::Maps& maps, MapSide side, std::int64_t n_heads);
 
-// Output gate: multiplies the head outputs before the output projection.
+// Output gate: multiplies the head outputs before the output projection, after the exclusion of a token's own value.
+
+// Returns the head outputs [B, H, T, w] without their projection on the values v [B, G, T, w] of the same tokens.
+at::Tensor exclude_own_values(const at::Tensor& o, const at::Tensor& v, const Context& context);
 
 class OutputGate {
  public:

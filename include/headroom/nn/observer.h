@@ -30,6 +30,10 @@
 //     difference                     [B, H, T, w] differential heads: the weighted sums of the values, before the norm
 //     lambda (*)                     [B, H, T, 1] or [1] factor of the second matrix
 //     head_norm (*)                  [B, H, T, w] what the norm multiplies a head's output by, in layers that have one
+//     value_sum                      [B, H, T, w] o before the exclusion of own values and its gate, in layers that
+//                                    have either
+//     slopes (*)                     [H] position = alibi
+//     log_forget (*)                 [B, S, H] logarithms of the forget gates; padding included
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
 //     key, value (*)                 [B, S, H, e], [B, S, H, w] keys and values of all heads, where they are computed
 //                                    from another cached form: both with factored heads, the value with latent heads

@@ -3,7 +3,7 @@
 //
 // Letters: B batch, H heads, G key/value heads (H a multiple of G), T queries, S keys, e d_head, w d_value, C offsets.
 //   s_ij = content_ij + scale * p_i . r_delta + bias_ij,  delta = j - (S - T + i)    (Transformer-XL; SwitchHead
-//   section 2.2)
+//   section 2.2); bias_ij is the sum of `bias`, query_bias_i and key_bias_j
 //   content_ij = scale * q_i . k_j, or a mixture's log weight (Mixture)
 //   a_ij = pre(s_ij) across heads, p_i = softmax over visible j of a_ij, o_i = sum_j post(p_ij) v_j
 //   with a sink b of the head: p_ij = exp(a_ij) / (exp(b) + sum over visible j of exp(a_ij))
@@ -59,7 +59,9 @@ struct AttentionInputs {
   std::optional<at::Tensor> q_position;  // p, [B, H, T, e]
   std::optional<at::Tensor> r;     // [H, C, e], row c belongs to delta = c - (S - 1); C = S when causal, else S + T - 1
   std::optional<at::Tensor> bias;  // added to the scores, [B or 1, H, T or 1, S]
-  std::optional<at::Tensor> sink;  // b, [H]
+  // A bias that is a sum of two terms, which the fused kernels support; set both or neither.
+  std::optional<at::Tensor> query_bias, key_bias;  // [B or 1, H, T], [B or 1, H, S]
+  std::optional<at::Tensor> sink;                  // b, [H]
   std::optional<Mixture> mixture;
   std::optional<HeadMap> pre, post;  // head composition on the scores, and on the probabilities
   // c, [B or 1, H or 1, T or 1, 1]: differential heads. q then has 2 H heads, and head h of the result has the weights

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 
@@ -47,6 +48,7 @@ AttentionOptions AttentionOptions::across_sequences() const {
     across.position = "none";
     across.of<PositionOptions>().position_bias = false;
   }
+  across.of<OutputGateOptions>().exclusive = false;  // a query has no value of its own in the other sequence
   return across;
 }
 

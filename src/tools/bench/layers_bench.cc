@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -110,7 +111,15 @@ std::vector<Row> neighbours(const BenchOptions& options) {
       changed("tied, 2 of 8", plain, [](AttentionOptions& o) {
         o.projection = "tied";
         o.n_kv_heads = 2;
-      })};
+      }),
+      changed("gate of heads from 12 channels", plain,
+              [](AttentionOptions& o) {
+                o.gate_output = "head";
+                o.of<config::OutputGateOptions>().gate_channels = 12;
+              }),
+      changed("exclusive", plain, [](AttentionOptions& o) { o.of<config::OutputGateOptions>().exclusive = true; }),
+      changed("linear biases", plain, [](auto& o) { o.position = "alibi"; }),
+      changed("forget gates", plain, [](auto& o) { o.position = "forgetting"; })};
   for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
     compare_layers(
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },

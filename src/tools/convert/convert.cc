@@ -77,6 +77,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a.bias = kept.bias;
   a.of<config::PositionOptions>().position_bias = kept.of<config::PositionOptions>().position_bias;
   a.of<config::PositionOptions>().rope_base = kept.of<config::PositionOptions>().rope_base;
+  a.of<config::PositionOptions>().forget = kept.of<config::PositionOptions>().forget;
   a.qk_norm = kept.qk_norm || a.qk_norm;
   a.window = kept.window;
   a.window_pattern = kept.window_pattern;

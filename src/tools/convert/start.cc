@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
@@ -117,12 +118,13 @@ class Layer {
            to_.composition == "none" || to_.composition == "static";
   }
 
-  // Returns whether gates, sinks and norms leave the layer exactly as it was.
+  // Returns whether gates, sinks, norms and the exclusion of own values leave the layer exactly as it was.
   bool start_extras() const {
     write("w_gate", at::zeros({1}));
     write("b_gate", at::zeros({1}));
     write("sink", at::full({1}, kSink));
-    return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink;
+    return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink &&
+           to_.of<config::OutputGateOptions>().exclusive == from_.of<config::OutputGateOptions>().exclusive;
   }
 
   std::vector<std::int64_t> all_heads() const {
@@ -188,6 +190,12 @@ class Layer {
     if (const at::Tensor b = source("b_q"); b.defined()) {
       write("b_q", widen(b.index_select(0, rows), at::zeros({rows.size(0), more})));
       write("b_k", widen(source("b_k").index_select(0, grouped_rows), at::zeros({grouped_rows.size(0), more})));
+    }
+    if (const at::Tensor w = source("w_forget"); w.defined()) {
+      write("w_forget", w.index_select(1, rows));
+    }
+    if (const at::Tensor b = source("b_forget"); b.defined()) {
+      write("b_forget", b.index_select(0, rows));
     }
     if (const at::Tensor w = source("w_pos"); w.defined()) {
       write("w_pos", widen(w.index_select(1, rows), at::zeros({w.size(0), rows.size(0), more})));

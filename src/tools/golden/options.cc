@@ -295,6 +295,7 @@ const std::map<std::string, Set>& attention_families() {
       {"differential", set_differential},
       {"moh", set_shared_and_routed},
       {"tpa", set_factored},
+      {"bias", set_named},
   };
   return kFamilies;
 }

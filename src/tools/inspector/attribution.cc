@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -156,6 +157,18 @@ at::Tensor in_double(const at::Tensor& t) {
   return t.to(at::kDouble);
 }
 
+// Returns x [H, T, n, w] without its projection on each query token's own value if the layer is exclusive. The
+// projection is symmetric, so this maps head outputs forwards and directions backwards.
+at::Tensor exclude(const Attribution& a, const at::Tensor& x) {
+  if (!a.exclusive) {
+    return x;
+  }
+  const std::int64_t t = a.n_queries(), s = a.n_sources();
+  const at::Tensor own = a.values.sum(2).narrow(1, s - t, t).to(x.scalar_type()).unsqueeze(2);  // [H, T, 1, w]
+  const at::Tensor length = own.square().sum(-1, /*keepdim=*/true);
+  return x - (x * own).sum(-1, /*keepdim=*/true) / length.masked_fill(length.eq(0.0), 1.0) * own;
+}
+
 }  // namespace
 
 std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
@@ -190,6 +203,7 @@ Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
   if (const at::Tensor norm = optional_value(values, "head_norm"); norm.defined()) {
     a.gate = a.gate.defined() ? a.gate * norm : norm;
   }
+  a.exclusive = layer.options.of<config::OutputGateOptions>().exclusive;
   set_values(a, values, layer);
   set_outputs(a, values, layer);
   set_decompositions(a, values, layer);
@@ -202,6 +216,7 @@ Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
 at::Tensor sum_of(const Attribution& a) {
   const at::NoGradGuard no_grad;
   at::Tensor o = in_double(a.weights).matmul(in_double(a.values.sum(2)));  // [H, T, w]
+  o = exclude(a, o.unsqueeze(2)).squeeze(2);
   if (a.gate.defined()) {
     o = o * in_double(a.gate);
   }
@@ -227,7 +242,7 @@ at::Tensor readout(const Attribution& a, const at::Tensor& direction) {
   const at::Tensor places = a.matrix.permute({1, 0, 2}).flatten(1).unsqueeze(2).expand({-1, -1, w});
   at::Tensor chosen = all.gather(1, places).view({-1, heads, ways, w}).transpose(0, 1);  // [H, T, O, w]
   chosen = chosen * a.matrix_weight.to(type).unsqueeze(3);
-  return a.gate.defined() ? chosen * a.gate.to(type).unsqueeze(2) : chosen;
+  return exclude(a, a.gate.defined() ? chosen * a.gate.to(type).unsqueeze(2) : chosen);
 }
 
 at::Tensor sizes(const Attribution& a, const at::Tensor& readout, std::int64_t begin, std::int64_t count) {

@@ -55,6 +55,7 @@ struct Attribution {
   at::Tensor matrix, matrix_weight;  // [H, T, O] indices into `matrices`, and their gates
   at::Tensor output_expert;          // [H, T, O] int64; -1: none
   at::Tensor gate;                   // [H, T, 1 or w]; undefined: 1
+  bool exclusive = false;            // the head outputs lose their projection on the token's own value, before the gate
 
   // Composition and mixtures; not set or undefined if the layer has none.
   std::optional<CompositionTerms> pre, post;

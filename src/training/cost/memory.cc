@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cost.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "model_parts.h"
 
 namespace headroom::cost {
@@ -31,6 +32,7 @@ Saved block_elements(const ModelOptions& model, const Stack& stack) {
     saved.in_products += span.queries * a.attention_matrices() * (Exact(a.d_head) + a.value_width());
     const std::int64_t gates = a.gate_output->gates(a);
     saved.in_products += span.queries * a.computed_heads() * (gates > 0 ? Exact(gates) + a.value_width() : 0);
+    saved.in_products += a.of<OutputGateOptions>().exclusive ? span.queries * a.computed_heads() * a.value_width() : 0;
     saved.in_products += span.sources * a.computed_kv_heads() * (keys + a.value_width());
     saved.wide += a.score->saved_elements(a, span);
   }
@@ -67,7 +69,7 @@ Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memor
   if (state && !memory) {
     return *state;
   }
-  return (a.projection->cache_elements(a) + a.composition->cache_elements(a)) * tokens;
+  return (a.projection->cache_elements(a) + a.composition->cache_elements(a) + a.position->cache_elements(a)) * tokens;
 }
 
 }  // namespace

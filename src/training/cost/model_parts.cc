@@ -79,7 +79,8 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
   const ProjectionProducts projected = a.projection->products(a, d, span);
   const Exact offsets = a.position->offsets(span) * a.d_head;
   return {.projections = projected.projections,
-          .gates = span.queries * d * a.computed_heads() * a.gate_output->gates(a),
+          .gates = span.queries * a.gate_output->inputs(a, d) * a.computed_heads() * a.gate_output->gates(a) +
+                   a.position->products(a, d, span),
           .selection = projected.selection,
           .scores = a.score->products(a, d, span) + span.queries * offsets * a.attention_matrices(),
           .composition = a.composition->products(a, d, span),
@@ -122,14 +123,14 @@ Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& spa
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {
   const Exact heads = z.t * a.computed_heads(), gates = heads * a.gate_output->gates(a);
   const Exact results = a.gate_output->gates(a) > 0 ? heads * a.value_width() : 0;
-  return {.macs = gates * z.d + results, .memory = gates + results};
+  return {.macs = gates * a.gate_output->inputs(a, z.d) + results, .memory = gates + results};
 }
 
 Sizes other_attention_tensors(const AttentionOptions& a, Exact d, Exact sources) {
   Sizes all = a.projection->other_tensors(a, d) + a.score->tensors(a, d, sources) + a.composition->tensors(a, d) +
               a.position->tensors(a, d);
   if (const Exact gates = Exact(a.projection->all_heads(a)) * a.gate_output->gates(a); gates.value() > 0) {
-    all = all + Sizes{gates * d} + Sizes(a.bias ? 1 : 0, gates);
+    all = all + Sizes{gates * a.gate_output->inputs(a, d)} + Sizes(a.bias ? 1 : 0, gates);
   }
   return all + Sizes(a.qk_norm ? 2 : 0, a.d_head) + Sizes(a.scale == Scale::learned ? 1 : 0, 1);
 }

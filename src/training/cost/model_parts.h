@@ -54,7 +54,7 @@ MlpParts mlp_parts(const config::MlpOptions& mlp, Exact d_model);
 // Multiply-accumulates of the matrix multiplications in an attention layer's forward pass (reference operators).
 struct AttentionProducts {
   Exact projections = 0;  // q, k, v, o
-  Exact gates = 0;        // gates on the head outputs
+  Exact gates = 0;        // gates on the head outputs, forget gates
   Exact selection = 0;    // routing scores of experts or heads
   Exact scores = 0;       // queries x keys, queries x offsets, weights x values; score = linear: x state
   Exact composition = 0;  // factors per token, and mixing across heads
@@ -68,8 +68,8 @@ AttentionProducts attention_products(const config::AttentionOptions& attention, 
 // causal mask or the window hides. Padding is not counted as hidden.
 Exact masked_macs(const config::AttentionOptions& attention, Exact d_model, const config::AttentionExtent& span);
 
-// Returns the cost of the gate on the head outputs in paper accounting. MACs: d_model per gate, and one per gated
-// value. Memory: the gates and the ungated head outputs.
+// Returns the cost of the gate on the head outputs in paper accounting. MACs: d_model (gate_channels) per gate, and
+// one per gated value. Memory: the gates and the ungated head outputs.
 config::PaperTerms paper_output_gate(const config::AttentionOptions& attention, const config::PaperSizes& sizes);
 
 // Returns the number of trainable parameters of one attention layer. `sources`: number of key positions; some priors

@@ -11,6 +11,7 @@
 #include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
@@ -137,6 +138,17 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.of<config::SharedHeadOptions>().shared_heads = 1;
   o.attention.window = 5;
   all.emplace_back("shared and routed heads with a window", o);
+  o = three_experts();
+  o.attention.position = "forgetting";
+  o.attention.gate_output = "head";
+  o.attention.of<config::OutputGateOptions>() = {.exclusive = true, .gate_channels = 3};
+  o.memory_length = 8;
+  all.emplace_back("forget gates, gated and exclusive, with memory", o);
+  o = three_experts();
+  o.attention.position = "alibi";
+  o.attention.composition = "dynamic";
+  o.attention.window = 5;
+  all.emplace_back("linear biases, composed, with a window", o);
   o = three_experts();
   o.n_layers = 3;
   o.layers = {{.repeat = 1, .attention = {{"window", "3"}, {"composition", "\"dynamic\""}}, .mlp = {}},

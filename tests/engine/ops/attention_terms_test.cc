@@ -101,7 +101,7 @@ TEST(Sink, OneForEachHead) {
 TEST(ScoreBias, IsAddedToTheScores) {
   int compared = 0;
   for (const AttentionCase& c : attention_cases(Role::reference_only)) {
-    if (!c.bias) {
+    if (!c.bias || c.sink) {
       continue;
     }
     at::manual_seed(1);
@@ -149,6 +149,45 @@ TEST(ScoreBias, RefusesWhatDoesNotFit) {
     in.bias = at::zeros(shape);
     EXPECT_THROW(attention(in), Error) << at::IntArrayRef(shape);
   }
+}
+
+// A bias of queries and keys is the bias of pairs that it adds up to, in the fused kernels as well. Heads are composed
+// before the softmax, which would make the gradient of the query's term 0.
+TEST(TokenBias, IsTheSumOfItsTerms) {
+  for (const std::int64_t t : {3, 40}) {  // decode path, blocks
+    for (const bool per_batch : {false, true}) {
+      at::manual_seed(5);
+      AttentionCase c{2, 4, 2, t, t + 7, 6};
+      c.bias = BiasCase{.per_batch = per_batch, .by_token = true};
+      c.composed = ComposedCase{.post = false};
+      const AttentionInputs in = c.inputs({at::kFloat});
+      const auto pairs = [&](const std::vector<at::Tensor>& x) {
+        AttentionInputs whole = with_leaves(in, x);
+        whole.bias = whole.query_bias->unsqueeze(3) + whole.key_bias->unsqueeze(2);
+        whole.query_bias = whole.key_bias = std::nullopt;
+        return attention(whole);
+      };
+      testing::expect_close(evaluate_attention(in, Implementation::fused), evaluate(pairs, leaves_of(in)), 1e-5,
+                            c.name());
+    }
+  }
+}
+
+TEST(TokenBias, RefusesWhatDoesNotFit) {
+  const AttentionInputs in = AttentionCase{2, 4, 2, 5, 7, 3}.inputs({});
+  const auto refused = [&](const std::vector<std::int64_t>& query, const std::vector<std::int64_t>& key) {
+    AttentionInputs wrong = in;
+    wrong.query_bias = at::zeros(query);
+    wrong.key_bias = at::zeros(key);
+    EXPECT_THROW(attention(wrong), Error) << at::IntArrayRef(query) << at::IntArrayRef(key);
+  };
+  refused({2, 4, 7}, {2, 4, 7});
+  refused({2, 4, 5}, {2, 2, 7});
+  refused({3, 4, 5}, {2, 4, 7});
+  refused({4, 5}, {2, 4, 7});
+  AttentionInputs alone = in;
+  alone.key_bias = at::zeros({2, 4, 7});
+  EXPECT_THROW(attention(alone), Error);
 }
 
 TEST(ValueWidth, OfLinearAttentionsState) {

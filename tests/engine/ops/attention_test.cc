@@ -31,8 +31,13 @@ at::Tensor by_hand(const AttentionCase& s, const AttentionInputs& in) {
           if (s.relative) {
             score[j] += (*in.q_position)[b][h][i].dot((*in.r)[h][j - here + s.s - 1]);
           }
+          score[j] *= in.scale;
+          if (s.bias) {
+            const std::int64_t row = s.bias->per_batch ? b : 0;
+            score[j] += (*in.query_bias)[row][h][i] + (*in.key_bias)[row][h][j];
+          }
         }
-        o[b][h][i] = (score * in.scale).softmax(0).matmul(in.v[b][g]);
+        o[b][h][i] = score.softmax(0).matmul(in.v[b][g]);
       }
     }
   }

@@ -55,6 +55,33 @@ TEST(Check, Experts) {
   }
 }
 
+TEST(Check, BiasesOnTheScores) {
+  for (const std::string position : {"alibi", "forgetting"}) {
+    const std::string line = "position = \"" + position + "\"\n",
+                      must_not = "position: must not be \"" + position + "\"";
+    EXPECT_EQ(about_attention(line + "n_heads = 6\nqk_norm = true\nwindow = 8"), "no error");
+    EXPECT_TRUE(about_attention(line + "score = \"linear\"").starts_with(must_not));
+    EXPECT_TRUE(about_attention(line + "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2").starts_with(must_not));
+    EXPECT_NE(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\n" + line).find(must_not),
+              std::string::npos);
+  }
+  const std::string forgetting = "position = \"forgetting\"\n", head = forgetting + "forget = \"head\"\n";
+  EXPECT_EQ(about_attention("forget = \"head\""), "forget: needs position = \"forgetting\", not \"rope\"");
+  EXPECT_EQ(about_attention(head + "forget_times = [1, 100]"), "no error");
+  EXPECT_TRUE(about_attention(head + "forget_times = [1]").starts_with("forget_times: must have"));
+  EXPECT_TRUE(about_attention(forgetting + "forget_times = [1, 100]").starts_with("forget_times: needs forget"));
+}
+
+TEST(Check, HeadOutputs) {
+  EXPECT_EQ(about_attention("exclusive = true\nn_kv_heads = 2"), "no error");
+  EXPECT_TRUE(about_attention("exclusive = true\nprojection = \"latent\"").starts_with("exclusive: must be false"));
+  EXPECT_EQ(about_attention("gate_channels = 12"),
+            "gate_channels: needs gate_output = \"element\" or \"head\", not \"none\"");
+  EXPECT_EQ(about_attention("gate_output = \"head\"\ngate_channels = 12\nexclusive = true"), "no error");
+  EXPECT_TRUE(about_attention("gate_output = \"head\"\ngate_channels = 60000")
+                  .starts_with("gate_channels: must be at most d_model"));
+}
+
 TEST(Check, DropoutInsideTheMlp) {
   const auto about = [](const std::string& lines) {
     return complaint("[model]\ndropout = 0.2\n[model.mlp]\n" + lines);

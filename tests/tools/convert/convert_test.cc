@@ -9,6 +9,7 @@
 
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -121,6 +122,27 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
     EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
     EXPECT_LT((logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>(), 1e-4);
   }
+}
+
+// The gates stay with their heads.
+TEST_F(ConvertTest, ForgetGatesAreKept) {
+  config::Config source = dense();
+  source.model.attention.position = "forgetting";
+  train(source);
+  const auto forgetting = [&](const std::function<void(Attention&)>& change) {
+    return convert(request([&](Attention& a) {
+      a.position = "forgetting";
+      change(a);
+    }));
+  };
+  const Conversion composed = forgetting([](Attention& a) { a.composition = "static"; });
+  EXPECT_TRUE(composed.exact);
+  EXPECT_NEAR(composed.loss_after, composed.loss_before, 1e-5);
+  const Conversion fewer = forgetting([](Attention& a) { a.n_heads = 2; });
+  EXPECT_FALSE(fewer.exact);
+  EXPECT_LT(fewer.loss_after, 5.0);
+  const Conversion exclusive = forgetting([](Attention& a) { a.of<config::OutputGateOptions>().exclusive = true; });
+  EXPECT_FALSE(exclusive.exact);
 }
 
 TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {

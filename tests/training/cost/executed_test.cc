@@ -119,6 +119,13 @@ TEST(Executed, FactoredAndTiedHeads) {
   expect_added("attention.projection=tied attention.d_head=4 attention.n_kv_heads=2", {{"", tied - kDense}});
 }
 
+TEST(Executed, OutputAndForgetGates) {
+  expect_added("attention.gate_output=head", {{"", 5 * 10 * 4}, {"attention.gate_channels=3", 5 * 3 * 4}});
+  expect_added("attention.gate_output=element", {{"", 5 * 10 * 12}, {"attention.gate_channels=3", 5 * 3 * 12}});
+  expect_added("attention.position=forgetting", {{"", 8 * 10 * 4}, {"attention.forget=head", 0}});
+  expect_added("attention.position=alibi", {{"", 0}, {"attention.exclusive=true", 0}});
+}
+
 TEST(Executed, EveryMixtureKeyIsScored) {
   expect_added("attention.score=gaussian_mixture attention.n_mixtures=3",
                {{"", 2 * kKeys + 2 * kScores},

@@ -52,7 +52,8 @@ TEST(Match, FindsThePrintedWidths) {
       {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
       {"zoo/dense",
        {"zoo/switchhead", "zoo/switchall", "zoo/moa", "zoo/dcmha", "zoo/mgk", "zoo/smgk", "zoo/gated", "zoo/sink",
-        "zoo/mla", "zoo/differential", "zoo/moh", "zoo/gqe"}}};
+        "zoo/mla", "zoo/differential", "zoo/moh", "zoo/gqe",
+         "zoo/fox"}}};
   for (const auto& [target, names] : rows) {
     for (const char* name : names) {
       const MatchResult result = rematch(name, target);

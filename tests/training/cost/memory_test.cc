@@ -134,6 +134,12 @@ TEST(Cache, MixturesAndCompositions) {
                                                   {"attention.composition=static", 5 * 2 * kHeads}});
 }
 
+TEST(Cache, ForgetGatesOfTokens) {
+  expect_cached("attention.position=forgetting", {{"", 5 * (2 * kHeads + 4)},
+                                                  {"attention.window=2", 2 * (2 * kHeads + 4)},
+                                                  {"attention.forget=head", 5 * 2 * kHeads}});
+}
+
 TEST(Cache, LinearAttentionKeepsAState) {
   expect_cached("attention.score=linear", {{"", 4 * (3 * 3 + 3)},
                                            {"context_length=5000", 4 * (3 * 3 + 3)},

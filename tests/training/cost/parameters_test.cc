@@ -124,6 +124,15 @@ TEST(Parameters, FactoredTiedAndLatentHeads) {
                 {"attention.latent_groups=2", 2 * (wide / 2 + down + 3 * 4 * (2 + 4) - kAttention)}});
 }
 
+TEST(Parameters, OutputAndForgetGates) {
+  expect_added("attention.gate_output=head",
+               {{"", 2 * (10 * 4)}, {"attention.gate_channels=3 attention.exclusive=true", 2 * (3 * 4)}});
+  expect_added("attention.gate_output=element", {{"", 2 * (10 * 12)}, {"attention.gate_channels=10", 2 * (10 * 12)}});
+  expect_added("attention.position=forgetting",
+               {{"", 2 * (10 * 4 + 4)}, {"attention.forget=head", 2 * 4}, {"attention.n_kv_heads=2", 2 * (44 - 120)}});
+  expect_added("attention.position=alibi", {{"", 0}});
+}
+
 TEST(Parameters, MixtureKeys) {
   const std::int64_t grouped = -2 * (2 * 2 * 10 * 3), more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;

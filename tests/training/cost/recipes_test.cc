@@ -376,6 +376,13 @@ TEST(Recipes, ModelsStartAsTheirPapersDo) {
   }
 }
 
+// Embedding and head; of each layer q, k, v and o, the forget gates, a SwiGLU of 2048 and two norms; the last norm.
+TEST(Recipes, TheForgettingTransformerHasItsSize) {
+  constexpr std::int64_t d = 768, layer = 4 * d * d + 12 * (d + 1) + 3 * d * 2048 + 2 * d;
+  EXPECT_EQ(count_parameters(recipe("neighbours/fox_125m").model), 2 * 50257 * d + 12 * layer + d);
+  EXPECT_EQ(2 * 50257 * d + 12 * layer + d, 162'259'344);
+}
+
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
   fs::remove_all(folder);

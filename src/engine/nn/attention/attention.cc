@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "engine/nn/linear.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
@@ -11,12 +12,21 @@
 namespace headroom::nn {
 namespace {
 
-void check_cross_attention(const config::AttentionOptions& o, const AttentionPlace& place) {
+void check_place(const config::AttentionOptions& o, const AttentionPlace& place) {
   if (place.cross && (o.position->has_distances() || place.causal || place.window > 0)) {
     user_error(
         "model.attention: cross-attention has no distances between its two sequences: position must be none, learned "
         "or "
         "sinusoidal, without a causal mask or a window");
+  }
+  if (place.cross && o.of<config::OutputGateOptions>().exclusive) {
+    user_error(
+        "model.attention.exclusive: must be false in cross-attention, whose queries have no values of their own");
+  }
+  if (!place.causal && o.position->needs_causal()) {
+    user_error(
+        "model.attention.position: must not be \"{}\" without a causal mask: its bias is defined for earlier keys",
+        o.position.name());
   }
 }
 
@@ -58,7 +68,7 @@ template std::map<std::string, MakeOutputGate, std::less<>>& factories();
 
 Attention::Attention(const config::AttentionOptions& options, const AttentionPlace& place, const Builder& build)
     : options_(options), place_(place) {
-  check_cross_attention(options, place);
+  check_place(options, place);
   check_recurrence(options, place);
   const LayerInit init{.d_model = place.d_model, .n_layers = place.n_layers, .layer = place.layer};
   projection_ = factory_of<MakeProjection>(options.projection.name())(options, init, build);
@@ -268,10 +278,10 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
   return rows.size() == 1 ? rows[0] : at::cat(rows);
 }
 
-bool Attention::can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const {
+bool Attention::can_batch_rows(const Heads& heads, const Context& context) const {
   return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->supports_sequences() &&
          (composition_ == nullptr || composition_->supports_sequences()) && !projection_->expands() &&
-         !pair_values(context) && !position_->key_features(input.x, context).defined();
+         !pair_values(context) && position_->supports_sequences();
 }
 
 at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -325,8 +335,8 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   observe_heads(heads, context);
   at::Tensor o =
       decodes
-          ? can_batch_rows(input, heads, context) ? attend_batched(input, heads, context)
-                                                  : attend_by_row(input, heads, context)
+          ? can_batch_rows(heads, context) ? attend_batched(input, heads, context)
+                                           : attend_by_row(input, heads, context)
           : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
                    keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
@@ -335,9 +345,19 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   if (const at::Tensor gate = score_->gate(o, input.x, context); gate.defined()) {
     heads.gate = heads.gate.defined() ? heads.gate * gate : gate;
   }
+  const bool exclusive = options_.of<config::OutputGateOptions>().exclusive;
   if (heads.gate.defined()) {
     context.show("gate", [&] { return heads.gate; });
-    o = context.observe("value_sum", std::move(o)) * heads.gate;
+  }
+  if (exclusive || heads.gate.defined()) {
+    o = context.observe("value_sum", std::move(o));
+  }
+  if (exclusive) {
+    const c10::SymInt t = input.x.sym_size(1);
+    o = exclude_own_values(o, heads.v.narrow_symint(2, heads.v.sym_size(2) - t, t), context);
+  }
+  if (heads.gate.defined()) {
+    o = o * heads.gate;
   }
   o = context.observe("o", std::move(o));
   return context.observe("out", projection_->combine(o, heads, context));

@@ -48,6 +48,24 @@ void check_bias(const AttentionInputs& in) {
   }
 }
 
+void check_token_biases(const AttentionInputs& in) {
+  if (in.query_bias.has_value() != in.key_bias.has_value()) {
+    fail("attention: query_bias and key_bias must be given together");
+  }
+  const auto check_one = [&](const char* name, const at::Tensor& bias, const c10::SymInt& tokens) {
+    const c10::SymInt b = in.q.sym_size(0), h = in.q.sym_size(1);
+    if (bias.dim() != 3 || (bias.sym_size(0) != 1 && bias.sym_size(0) != b) || bias.sym_size(1) != h ||
+        bias.sym_size(2) != tokens) {
+      fail("attention: {} must be [{} or 1, {}, {}], got {}", name, text_of(b), text_of(h), text_of(tokens),
+           shape_of(bias));
+    }
+  };
+  if (in.query_bias) {
+    check_one("query_bias", *in.query_bias, in.q.sym_size(2));
+    check_one("key_bias", *in.key_bias, in.k.sym_size(2));
+  }
+}
+
 void check(const AttentionInputs& in) {
   const auto& q = in.q;
   const auto& k = in.k;
@@ -82,6 +100,7 @@ void check(const AttentionInputs& in) {
   if (in.bias) {
     check_bias(in);
   }
+  check_token_biases(in);
   if (in.sink && (in.sink->dim() != 1 || in.sink->sym_size(0) != q.sym_size(1))) {
     fail("attention: sink must be [H] = {}, got {}", text_of(q.sym_size(1)), shape_of(*in.sink));
   }
@@ -106,7 +125,7 @@ void check_sequences(const AttentionInputs& in) {
   if (in.q.dim() != 4 || in.q.size(0) != n || in.q.size(2) != 1) {
     fail("attention: of {} sequences q must be [{}, H, 1, e], got {}", n, n, shape_of(in.q));
   }
-  if (in.pre || in.post || in.mixture || in.bias || in.mask.valid_keys) {
+  if (in.pre || in.post || in.mixture || in.bias || in.query_bias || in.key_bias || in.mask.valid_keys) {
     fail("attention: sequences with keys of their own have plain scores, and each its own valid_keys");
   }
   if (in.q_position.has_value() != in.r.has_value() || (in.r && in.q_position->sizes() != in.q.sizes())) {
@@ -195,6 +214,8 @@ struct AttentionCall {
     v("q_position", in.q_position);
     v("r", in.r);
     v("bias", in.bias);
+    v("query_bias", in.query_bias);
+    v("key_bias", in.key_bias);
     v("sink", in.sink);
     v("mixture_keys", mixture.more_keys);
     v("mixture_shift", mixture.shift);

@@ -221,7 +221,25 @@ void add_widths_and_sinks(Table& to) {
   }
 }
 
-// Biases, and mixtures with a sink.
+// Biases of queries and keys, with dot products, mixtures and composed heads.
+void add_token_biases(Table& to) {
+  const std::vector<std::optional<MixtureCase>> scores = {
+      std::nullopt, MixtureCase{.coefficient = 0.05, .prior = MixtureCase::per_key, .epsilon = 0.5},
+      MixtureCase{.n = 3, .keys = MixtureCase::shifted, .coefficient = 0.05}};
+  for (AttentionCase c : kMixedSizes) {
+    for (const bool composed : {false, true}) {
+      for (const std::optional<MixtureCase>& mixture : scores) {
+        c.composed = composed ? std::optional(ComposedCase{}) : std::nullopt;
+        c.mixture = mixture;
+        c.bias = BiasCase{.per_batch = composed == mixture.has_value(), .by_token = true};
+        c.w = mixture ? 0 : 3;
+        to.add(c, Role::tested);
+      }
+    }
+  }
+}
+
+// Biases of pairs, and mixtures or biases of queries and keys with a sink.
 void add_reference_only(Table& to) {
   for (AttentionCase c : {AttentionCase{2, 4, 2, 5, 7, 3}, {2, 4, 4, 5, 7, 3, false}}) {
     for (const bool per_batch : {false, true}) {
@@ -237,6 +255,9 @@ void add_reference_only(Table& to) {
     c.mixture = MixtureCase{.epsilon = epsilon};
     to.add(c, Role::reference_only);
   }
+  c.mixture.reset();
+  c.bias = BiasCase{.by_token = true};
+  to.add(c, Role::reference_only);
 }
 
 std::vector<AttentionCase> make_table() {
@@ -259,6 +280,7 @@ std::vector<AttentionCase> make_table() {
     add_bfloat16(size, table);
   }
   add_widths_and_sinks(table);
+  add_token_biases(table);
   add_reference_only(table);
   for (const AttentionCase& c : kTimed) {
     table.add(c, Role::timed);

@@ -61,6 +61,8 @@ void for_leaves(AttentionInputs& in, const Body& body) {
   maybe(in.q_position);
   maybe(in.r);
   maybe(in.bias);
+  maybe(in.query_bias);
+  maybe(in.key_bias);
   maybe(in.sink);
   if (in.mixture) {
     std::for_each(in.mixture->more_keys.begin(), in.mixture->more_keys.end(), body);
@@ -80,7 +82,11 @@ void for_leaves(AttentionInputs& in, const Body& body) {
 }
 
 std::string name_of(const BiasCase& c) {
-  return fmt::format(" bias of {}{}", c.per_query ? "pairs" : "keys", c.per_batch ? "" : " for the whole batch");
+  return fmt::format(" bias of {}{}",
+                     c.by_token    ? "queries and keys"
+                     : c.per_query ? "pairs"
+                                   : "keys",
+                     c.per_batch ? "" : " for the whole batch");
 }
 
 std::string name_of(const ComposedCase& c) {
@@ -143,7 +149,10 @@ AttentionInputs AttentionCase::inputs(const Setting& setting) const {
   if (sink) {  // of about the same size as the scores
     in.sink = draw.parameter({h}, 2.0);
   }
-  if (bias) {
+  if (bias && bias->by_token) {
+    in.query_bias = draw.parameter({bias->per_batch ? b : 1, h, t});
+    in.key_bias = draw.parameter({bias->per_batch ? b : 1, h, s});
+  } else if (bias) {
     in.bias = draw.activation({bias->per_batch ? b : 1, h, bias->per_query ? t : 1, s});
   }
   return in;

@@ -64,6 +64,7 @@ MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOp
   tensors.factor.assign(factor.const_data_ptr<float>(), factor.const_data_ptr<float>() + factor.numel());
   tensors.query_term = query_term.const_data_ptr<float>();
   tensors.key_term = key_term.const_data_ptr<float>();
+  tensors.key_term_heads = key_term.size(1);
   tensors.epsilon = static_cast<float>(in.epsilon);
   tensors.maximum = in.maximum;
   tensors.key_bias = operands.tensors.key_bias;
@@ -205,7 +206,10 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
 
 std::string attention_refusal(const AttentionInputs& in) {
   if (in.bias) {
-    return "a bias on the scores is not supported";
+    return "a bias of query-key pairs is not supported";
+  }
+  if (in.query_bias && in.sink) {
+    return "sinks are not supported with biases of queries and keys";
   }
   std::string refusal = in.mixture ? mixture_refusal(in) : "";
   if (refusal.empty() && (in.pre || in.post)) {

@@ -9,8 +9,8 @@ std::string cuda_attention_refusal(const AttentionInputs& in) {
   if (in.mixture || in.pre || in.post) {
     return "mixtures of keys and composed heads are supported on the CPU only";
   }
-  if (in.bias) {
-    return "a bias on the scores is not supported";
+  if (in.bias || in.query_bias) {
+    return "biases on the scores are not supported";
   }
   if (in.r || in.sink || in.mask.valid_keys) {
     return "relative positions, sinks and padding are supported on the CPU only";

@@ -118,6 +118,18 @@ void add_mixture(const AttentionInputs& in, FusedAttention::Arguments& to) {
   to.maximum = mixture.maximum;
 }
 
+void add_token_biases(const AttentionInputs& in, FusedAttention::Arguments& to) {
+  const at::Tensor query = in.query_bias->to(at::kFloat).unsqueeze(2), key = in.key_bias->to(at::kFloat).unsqueeze(2);
+  if (to.factor) {
+    to.query_term = *to.query_term + query;
+    to.key_term = for_every_head(*to.key_term, in.q.sym_size(1)) + key;
+    return;
+  }
+  to.factor = at::full({1}, in.scale, in.q.options().dtype(at::kFloat));
+  to.query_term = query.expand_symint({in.q.sym_size(0), -1, -1, -1});
+  to.key_term = key.expand_symint({in.q.sym_size(0), -1, -1, -1});
+}
+
 }  // namespace
 
 FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
@@ -140,6 +152,9 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
   }
   if (in.mixture) {
     add_mixture(in, to);
+  }
+  if (in.query_bias) {
+    add_token_biases(in, to);
   }
   return to;
 }

@@ -17,8 +17,8 @@ struct FusedAttention {
     OptionalTensor q_position, r, sink, valid_keys;
     HeadMapArguments pre, post;
     // A mixture if `factor` [R] is set: s_r = factor_r q . k_r + query_term_r + key_term_r with terms [B, H, R, T] and
-    // [B, G, R, S]. more_keys holds the keys of components 2 .. R; if empty, all components share the dot product with
-    // k.
+    // [B, G or H, R, S]. more_keys holds the keys of components 2 .. R; if empty, all components share the dot product
+    // with k. Biases of queries and keys are terms, of a mixture with one component if there is no other.
     OptionalTensor factor, query_term, key_term;
     std::vector<at::Tensor> more_keys;
     double epsilon = 0.0;

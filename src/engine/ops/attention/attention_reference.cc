@@ -186,6 +186,10 @@ at::Tensor weighted_attention(const AttentionInputs& given, const Weigh& weigh, 
   if (in.bias) {
     scores = scores + in.bias->to(scores.scalar_type());
   }
+  if (in.query_bias) {  // the two terms first: each may be much larger than their sum
+    const at::Tensor bias = at_least_float(*in.query_bias).unsqueeze(3) + at_least_float(*in.key_bias).unsqueeze(2);
+    scores = scores + bias.to(scores.scalar_type());
+  }
   scores = shown(AttentionStage::scores, scores);
   const at::Tensor composed = shown(AttentionStage::scores_composed, in.pre ? apply_head_map(*in.pre, scores) : scores);
   const at::Tensor p =

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -71,6 +72,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {o.head_bias, "head_bias"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
                    {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
+                   {a.of<config::OutputGateOptions>().exclusive, "attention.exclusive"},
                    {a.scale != plain.scale, "attention.scale"},
                    {a.gate_output != plain.gate_output, "attention.gate_output"}});
 }

@@ -1,23 +1,71 @@
 // gate_output = "none": no gate. "head", "element": each head output is multiplied by the sigmoid of a linear map of
-// the query's token (gated attention, Qiu et al. 2025).
+// the query's token (gated attention, Qiu et al. 2025), or of its first gate_channels channels. With each of them,
+// exclusive = true first removes the projection of the head output on the token's own value.
+#include "foundation/config/checker.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::config {
+
+void OutputGatePart::describe(Fields& fields, AttentionOptions& o) const {
+  fields.add("exclusive", o.of<OutputGateOptions>().exclusive,
+             "remove from each head output its projection on the token's own value (exclusive self-attention)");
+}
+
+void OutputGatePart::check(const detail::Checker& check, const ModelOptions& model) const {
+  const AttentionOptions& a = model.attention;
+  const auto& own = a.of<OutputGateOptions>();
+  check.require(!own.exclusive || !a.projection->has_latent(), "exclusive",
+                "must be false with {}, which does not compute a token's value when decoding",
+                detail::setting("projection", a.projection));
+  check.require(own.gate_channels <= model.d_model, "gate_channels", "must be at most d_model = {}, got {}",
+                model.d_model, own.gate_channels);
+}
+
+Exact OutputGatePart::inputs(const AttentionOptions& a, Exact d) const {
+  const std::int64_t channels = a.of<OutputGateOptions>().gate_channels;
+  return channels > 0 ? Exact(channels) : d;
+}
+
 namespace {
 
 class NoOutputGate : public OutputGatePart {
  public:
   std::int64_t gates(const AttentionOptions&) const override { return 0; }
+  std::vector<Example> examples() const override {
+    return {{"none", [](AttentionOptions&) {}},
+            {"exclusive", [](AttentionOptions& o) { o.of<OutputGateOptions>().exclusive = true; }}};
+  }
 };
 
-class HeadGate : public OutputGatePart {
+class SigmoidGate : public OutputGatePart {
+ public:
+  void describe(Fields& fields, AttentionOptions& o) const override {
+    OutputGatePart::describe(fields, o);
+    fields
+        .add("gate_channels", o.of<OutputGateOptions>().gate_channels, between(0, 65536),
+             "head, element: the gates read only the first channels of the token; 0: all")
+        .refuse_unused = true;
+  }
+};
+
+class HeadGate : public SigmoidGate {
  public:
   std::int64_t gates(const AttentionOptions&) const override { return 1; }
+  std::vector<Example> examples() const override {
+    return {{"head", [](AttentionOptions&) {}},
+            {"head, 2 channels", [](AttentionOptions& o) { o.of<OutputGateOptions>().gate_channels = 2; }}};
+  }
 };
 
-class ElementGate : public OutputGatePart {
+class ElementGate : public SigmoidGate {
  public:
   std::int64_t gates(const AttentionOptions& a) const override { return a.value_width(); }
+  std::vector<Example> examples() const override {
+    return {{"element", [](AttentionOptions&) {}},
+            {"element, 2 channels, exclusive",
+             [](AttentionOptions& o) { o.of<OutputGateOptions>() = {.exclusive = true, .gate_channels = 2}; }}};
+  }
 };
 
 const Registration<NoOutputGate> kNoOutputGate("none", "no gate");

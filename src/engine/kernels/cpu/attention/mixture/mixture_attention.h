@@ -19,7 +19,8 @@ struct MixtureTensors {
   std::vector<Heads> keys;          // P of [B, G, S, e]
   std::vector<float> factor;        // R
   const float* query_term;          // [B, H, R, T]
-  const float* key_term;            // [B, G, R, S]
+  const float* key_term;            // [B, G or H, R, S]
+  std::int64_t key_term_heads;      // G or H
   const float* key_bias = nullptr;  // [B, S], 0 or -infinity
   float epsilon = 0.0F;
   bool maximum = false;  // use the largest component's exponential instead of the sum

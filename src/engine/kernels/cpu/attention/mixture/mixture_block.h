@@ -20,6 +20,7 @@ struct QueryIndex {
 inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at,
                               Strided<const float> products) {
   const auto components = static_cast<std::int64_t>(in.factor.size());
+  const std::int64_t key_term_head = at.b * in.key_term_heads + at.h / (s.heads / in.key_term_heads);
   return {.components = components,
           .maximum = in.maximum,
           .product = products.data,
@@ -27,7 +28,7 @@ inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in,
           .factor = in.factor.data(),
           .query_term = in.query_term + (at.b * s.heads + at.h) * components * s.queries + at.query,
           .query_stride = s.queries,
-          .key_term = in.key_term + (at.b * s.kv_heads + at.group(s)) * components * s.keys + at.low,
+          .key_term = in.key_term + key_term_head * components * s.keys + at.low,
           .key_stride = s.keys};
 }
 
