@@ -13,11 +13,8 @@ HeadroomTokenizer.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from pathlib import Path as Folder
-from typing import Iterator, Optional, Sequence, Union
+from typing import Optional, Union
 
 import torch
 import transformers
@@ -25,16 +22,20 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from ._library import ops
+from .huggingface_cache import HeadroomCache, Look
+from .huggingface_padding import gathered, require_shape, tokens_first, tokens_or_embeddings
+from .huggingface_tokenizer import HeadroomTokenizer, load_tokenizer, save_tokenizer
 from .models import LanguageModel, Path
 from .modules import _describe, has_hooks
-from .observing import watching
-from .tokenizer import Tokenizer
 
 __all__ = ["HeadroomConfig", "HeadroomForCausalLM", "HeadroomTokenizer"]
 
 # Names in `transformers` and in the engine.
 _NAMES = {"vocab_size": "vocabulary_size", "hidden_size": "d_model", "num_hidden_layers": "n_layers",
           "num_attention_heads": "attention.n_heads", "max_position_embeddings": "context_length"}
+
+# Special tokens that every config of `transformers` names; None: it has none.
+_SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 # Positions that count from the start of a text; others only have distances.
 _ABSOLUTE = ("learned", "sinusoidal")
@@ -50,7 +51,7 @@ class HeadroomConfig(transformers.PretrainedConfig):
     model_type = "headroom"
 
     def __init__(self, settings: tuple[str, ...] = (), **others):
-        super().__init__(**others)
+        super().__init__(**{**dict.fromkeys(_SPECIAL), **others})
         self.settings = list(settings)
         options = json.loads(ops.options_of(self.description))
         if options["model.kind"] != LanguageModel.KIND:
@@ -61,111 +62,6 @@ class HeadroomConfig(transformers.PretrainedConfig):
     @property
     def description(self) -> str:
         return _describe("model", "HeadroomConfig", None, self.settings)
-
-
-class HeadroomTokenizer(transformers.PreTrainedTokenizer):
-    """SentencePiece and words, with the ids of headroom_torch.Tokenizer. The name of a token is the text that it adds, or its
-    id as <7> if that text is empty, not UTF-8 or another token's."""
-
-    vocab_files_names = {"headroom_file": "tokenizer.headroom"}
-    model_input_names = ["input_ids", "attention_mask"]
-
-    def __init__(self, headroom_file: Path, **others):
-        self._engine = Tokenizer(headroom_file)
-        self._tokens = list(_token_texts(self._engine))
-        self._ids = {token: i for i, token in enumerate(self._tokens)}
-        # Padding is masked, so any token will do. Its name in a text is text.
-        others.setdefault("pad_token", next((t for i, t in enumerate(self._tokens) if t == f"<{i}>"), self._tokens[0]))
-        others.setdefault("split_special_tokens", True)
-        super().__init__(headroom_file=os.fspath(headroom_file), **others)
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self._tokens)
-
-    def get_vocab(self) -> dict[str, int]:
-        return {**self._ids, **self._added_tokens_encoder}
-
-    def _tokenize(self, text: str, **others) -> list[str]:
-        return [self._tokens[i] for i in self._engine.encode(text).tolist()]
-
-    def _convert_token_to_id(self, token: str) -> Optional[int]:
-        return self._ids.get(token)
-
-    def _convert_id_to_token(self, index: int) -> str:
-        return self._tokens[index]
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        return self._engine.decode([self._ids[token] for token in tokens])
-
-    def save_vocabulary(self, save_directory: Path, filename_prefix: Optional[str] = None) -> tuple[str]:
-        name = self.vocab_files_names["headroom_file"]
-        path = os.path.join(save_directory, f"{filename_prefix}-{name}" if filename_prefix else name)
-        self._engine.save(path)
-        return (path,)
-
-
-def _token_texts(tokenizer: Tokenizer) -> Iterator[str]:
-    """The unique name of each token: the text that it adds, or its id."""
-    before = tokenizer.encode("a").tolist()
-    known, n = set(), len(tokenizer.decode(before))
-    for i in range(tokenizer.vocabulary_size):
-        text = tokenizer.decode([*before, i])[n:]
-        if not text or "\ufffd" in text or text in known:
-            text = f"<{i}>"
-        while text in known:
-            text = f"<{text}>"
-        known.add(text)
-        yield text
-
-
-class HeadroomCache:
-    """The KV cache of `rows` sequences."""
-
-    is_compileable = False
-
-    def __init__(self, model: LanguageModel, rows: int):
-        self._decoder = model.decoder(rows)
-        self._valid = torch.empty(rows, 0, dtype=torch.bool)  # [B, columns read]
-
-    def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
-        """Logits [B, V] after the last of tokens [B, n]; valid [B, n] bool: False for padding."""
-        self._valid = torch.cat([self._valid, (torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid).cpu()], 1)
-        return self._decoder.read(tokens, valid)
-
-    def read_observed(self, tokens: Tensor, valid: Optional[Tensor], names: Sequence[str]):
-        """read() of one token for each row, tokens [B, 1]; also returns the values of these names: attention weights
-        [B, H, 1, columns read], 0 for keys that a row does not see, and others [B, 1, d]."""
-        rows, valid = tokens.shape[0], torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        self._valid = torch.cat([self._valid, valid.cpu()], 1)
-        logits, values = None, {}
-        for row in range(rows):
-            alone = valid & (torch.arange(rows, device=valid.device) == row)[:, None]
-            with watching(*names) as seen:
-                one = self._decoder.read(tokens, alone)
-            logits = one if logits is None else logits + one  # 0 in the other rows
-            for name, value in seen.values.items():
-                values.setdefault(name, []).append((row, value[0, ..., -1, :]))
-        return logits, {name: self._assembled(some, rows, weights=".probs" in name) for name, some in values.items()}
-
-    def _assembled(self, values: list[tuple[int, Tensor]], rows: int, weights: bool) -> Tensor:
-        """[B, ..., 1, n] of rows' values [..., n]. Weights belong to the last tokens that the row has read."""
-        like = values[0][1]
-        n = self._valid.shape[1] if weights else like.shape[-1]
-        whole = like.new_zeros(rows, *like.shape[:-1], n)
-        for row, value in values:
-            columns = self._valid[row].nonzero()[-value.shape[-1]:, 0] if weights else torch.arange(n)
-            whole[row][..., columns.to(like.device)] = value
-        return whole.unsqueeze(-2)
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Columns read, padding included."""
-        return self._valid.shape[1]
-
-    def reorder_cache(self, rows: Tensor) -> None:
-        """Replaces row i by a copy of row rows[i]."""
-        self._decoder.reorder(rows)
-        self._valid = self._valid[rows.cpu()]
 
 
 class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):
@@ -188,8 +84,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         """The model of a folder that save_pretrained() wrote, with its tokenizer."""
         loaded = super().from_pretrained(folder, *inputs, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded  # with output_loading_info
-        if (file := Folder(folder) / HeadroomTokenizer.vocab_files_names["headroom_file"]).exists():
-            model.model.tokenizer = Tokenizer(file)
+        load_tokenizer(model.model, folder)
         return loaded
 
     @classmethod
@@ -280,10 +175,14 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("HeadroomForCausalLM: either input_ids or inputs_embeds must be given, got "
                              f"{'neither' if input_ids is None else 'both'}")
+        if input_ids is not None and input_ids.dim() != 2:
+            raise ValueError(f"HeadroomForCausalLM: input_ids must be [B, T], got {list(input_ids.shape)}")
+        if inputs_embeds is not None and inputs_embeds.dim() != 3:
+            raise ValueError(f"HeadroomForCausalLM: inputs_embeds must be [B, T, d], got {list(inputs_embeds.shape)}")
         rows, length = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
-        _require_shape("labels", labels, rows, length)
-        _require_shape("position_ids", position_ids, rows, length)
-        _require_shape("attention_mask", attention_mask, rows, length + (cache.get_seq_length() if cache else 0), length)
+        require_shape("labels", labels, rows, length)
+        require_shape("position_ids", position_ids, rows, length)
+        require_shape("attention_mask", attention_mask, rows, length + (cache.get_seq_length() if cache else 0), length)
         valid = None if attention_mask is None else attention_mask[:, -length:].bool()
         if position_ids is not None:
             self._check_positions(position_ids, valid, cache)
@@ -296,7 +195,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         self.model._checkpoint = self._gradient_checkpointing_func if self.gradient_checkpointing else None
         if valid is not None and bool(valid.all()):
             valid = None
-        look = _Look(self.config, output_attentions, output_hidden_states)
+        look = Look(self.config, output_attentions, output_hidden_states)
         loss, logits = None, None
         if labels is not None:
             with look.on(self.training and not use_cache and cache is None):  # the only forward pass of this call
@@ -314,7 +213,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
                                         **{_CACHE: cache})
         return output if return_dict in (None, True) else output.to_tuple()
 
-    def _read(self, cache: HeadroomCache, tokens: Tensor, valid: Optional[Tensor], keep: int, look: "_Look") -> Tensor:
+    def _read(self, cache: HeadroomCache, tokens: Tensor, valid: Optional[Tensor], keep: int, look: Look) -> Tensor:
         n, logits = tokens.shape[1], []
         for begin, end in [(0, n)] if keep == 1 and not look.names else [(i, i + 1) for i in range(n)]:
             some, some_valid = tokens[:, begin:end], None if valid is None else valid[:, begin:end]
@@ -339,73 +238,20 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
     # `given` holds tokens [B, T] or embeddings [B, T, d]. Padding is moved to the end of its row, where the causal mask hides it.
     def _logits(self, given: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is None:
-            return _first(self.model(**_tokens_or_embeddings(given)))
-        order = _tokens_first(valid)
-        logits = _first(self.model(**_tokens_or_embeddings(_gathered(given, order))))
-        return _gathered(logits, order.argsort(1))
+            return _first(self.model(**tokens_or_embeddings(given)))
+        order = tokens_first(valid)
+        logits = _first(self.model(**tokens_or_embeddings(gathered(given, order))))
+        return gathered(logits, order.argsort(1))
 
     def _loss(self, given: Tensor, labels: Tensor, valid: Optional[Tensor]) -> Tensor:
         if valid is not None:
-            order = _tokens_first(valid)
-            given, labels = _gathered(given, order), labels.masked_fill(~valid, -100).gather(1, order)
-        return _first(self.model.loss(**_tokens_or_embeddings(given[:, :-1]), targets=labels[:, 1:]))
+            order = tokens_first(valid)
+            given, labels = gathered(given, order), labels.masked_fill(~valid, -100).gather(1, order)
+        return _first(self.model.loss(**tokens_or_embeddings(given[:, :-1]), targets=labels[:, 1:]))
 
     def save_pretrained(self, save_directory: Path, **options) -> None:
         super().save_pretrained(save_directory, **options)
-        tokenizer, folder = self.model.tokenizer, Folder(save_directory)
-        if tokenizer is None:
-            return
-        (folder / "tokenizer.json").unlink(missing_ok=True)
-        path = folder / HeadroomTokenizer.vocab_files_names["headroom_file"]
-        tokenizer.save(path)  # for the commands of `headroom`
-        if tokenizer.kind in ("bytes", "bpe"):
-            ops.export_tokenizer(tokenizer._engine, self.config.max_position_embeddings, str(folder), self.model._special)
-        if not (folder / "tokenizer.json").exists():
-            HeadroomTokenizer(path, model_max_length=self.config.max_position_embeddings).save_pretrained(folder)
-
-
-class _Look:
-    """Collects the attentions and hidden states of a call."""
-
-    def __init__(self, config: HeadroomConfig, attentions: Optional[bool], hidden_states: Optional[bool]):
-        attentions = config.output_attentions if attentions is None else attentions
-        hidden_states = config.output_hidden_states if hidden_states is None else hidden_states
-        layers = range(config.num_hidden_layers)
-        self._weights = [f"layer{i}.attention.probs_composed" for i in layers] if attentions else []
-        self._states = ["embedding", *(f"layer{i}.out" for i in layers[:-1]), "norm_f"] if hidden_states else []
-        self.names = [*self._weights, *self._states]
-        self._values: dict[str, list[Tensor]] = {}
-
-    @contextlib.contextmanager
-    def on(self, wanted: bool = True) -> Iterator[None]:
-        """Collects the values of the calls inside it."""
-        if not (wanted and self.names):
-            yield
-            return
-        with watching(*self.names) as seen:
-            yield
-        self.add(seen.values)
-
-    def add(self, values: dict[str, Tensor]) -> None:
-        """Appends the values of more tokens."""
-        for name, value in values.items():
-            self._values.setdefault(name, []).append(value)
-
-    def results(self, valid: Optional[Tensor]) -> tuple[Optional[tuple[Tensor, ...]], Optional[tuple[Tensor, ...]]]:
-        """`attentions` and `hidden_states`. valid [B, T]: False for padding that was moved to the end of its row."""
-        for name in self.names:
-            if name not in self._values:
-                raise ValueError(f"output_attentions: {name.removesuffix('.attention.probs_composed')} has no attention "
-                                 f"weights")
-        columns = max((value.shape[-1] for name in self._weights for value in self._values[name]), default=0)
-        weights = [torch.cat([nn.functional.pad(value, (0, columns - value.shape[-1])) for value in self._values[name]], -2)
-                   for name in self._weights]
-        states = [torch.cat(self._values[name], -2) for name in self._states]
-        if valid is not None:
-            back = _tokens_first(valid).argsort(1)
-            weights = [_back(_back(weight, back, -2), back, -1) for weight in weights]
-            states = [_back(state, back, -2) for state in states]
-        return tuple(weights) if self._weights else None, tuple(states) if self._states else None
+        save_tokenizer(self.model, save_directory, self.config.max_position_embeddings)
 
 
 def _resize(old: Tensor, new: Tensor, mean: bool) -> None:
@@ -416,36 +262,6 @@ def _resize(old: Tensor, new: Tensor, mean: bool) -> None:
         kept = min(old.shape[axis], new.shape[axis])
         old, new = old.narrow(axis, 0, kept), new.narrow(axis, 0, kept)
     new.copy_(old)
-
-
-def _require_shape(name: str, value: Optional[Tensor], rows: int, columns: int, fewest: Optional[int] = None) -> None:
-    """Raises ValueError unless value is [rows, columns], or has at least `fewest` columns."""
-    fits = value is None or value.dim() == 2 and value.shape[0] == rows and (
-        value.shape[1] == columns or fewest is not None and value.shape[1] >= fewest)
-    if not fits:
-        raise ValueError(f"HeadroomForCausalLM: {name} must be [{rows}, {columns}], got {list(value.shape)}")
-
-
-def _tokens_or_embeddings(given: Tensor) -> dict[str, Optional[Tensor]]:
-    return dict(tokens=given) if given.dim() == 2 else dict(tokens=None, embeddings=given)
-
-
-def _gathered(value: Tensor, order: Tensor) -> Tensor:
-    """value [B, T, ...] in the order of `order` [B, T]."""
-    return value.gather(1, order.reshape([*order.shape] + [1] * (value.dim() - 2)).expand([*value.shape]))
-
-
-def _tokens_first(valid: Tensor) -> Tensor:
-    """[B, T] the indices of each row's tokens, then of its padding."""
-    return valid.logical_not().sort(dim=1, stable=True).indices
-
-
-def _back(value: Tensor, places: Tensor, axis: int) -> Tensor:
-    """value [B, ...] with `axis` (size T, or T - 1 in a training loss) in the order of places [B, T]."""
-    places = places[:, :value.shape[axis]].clamp_max(value.shape[axis] - 1)
-    shape = [1] * value.dim()
-    shape[0], shape[axis] = places.shape
-    return value.gather(axis, places.reshape(shape).expand([*value.shape]))
 
 
 def _first(result: Union[Tensor, tuple]) -> Tensor:
