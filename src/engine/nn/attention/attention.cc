@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
@@ -253,8 +254,8 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
 }
 
 bool Attention::can_batch_rows(const AttentionInput& input, const Heads& heads, const Context& context) const {
-  return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->supports_sequences() &&
-         composition_ == nullptr && !projection_->expands() && !pair_values(context) &&
+  return heads.q.size(2) == 1 && !ops::ManyRows::active() && (place_.cross || place_.causal) &&
+         score_->supports_sequences() && composition_ == nullptr && !projection_->expands() && !pair_values(context) &&
          !position_->key_features(input.x, context).defined();
 }
 

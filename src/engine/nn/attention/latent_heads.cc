@@ -5,6 +5,7 @@
 // queries the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -70,7 +71,7 @@ class LatentHeads : public Projection {
     const at::Tensor cached = heads.keys[0], latent = cached.narrow(3, rotary_, rank_);
     context.show("rotary", [&] { return cached.narrow(3, 0, rotary_).squeeze(1); });
     context.show("latent", [&] { return latent.squeeze(1); });
-    if (decoding && absorbing_is_cheaper(heads.q.size(2), cached.size(2))) {
+    if (decoding && !ops::ManyRows::active() && absorbing_is_cheaper(heads.q.size(2), cached.size(2))) {
       const at::Tensor rest = times_each(heads.q.narrow(3, rotary_, rest_), w_k_.permute({1, 2, 0}), context);
       heads.q = at::cat({heads.q.narrow(3, 0, rotary_), rest}, 3);
       heads.v = latent;

@@ -2,6 +2,7 @@
 // norm, o_i^h <- sigmoid(x_i W_gate^h + b_gate^h) o_i^h before the output projection. Each head has one gate, or one
 // for each of its channels.
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -33,7 +34,10 @@ class SigmoidGate : public OutputGate {
     const at::Tensor score =
         fixed_heads_ ? linear(x, w_, b_, context) : routed_scores(x, *heads.query_routing, context);
     const c10::SymInt b = x.sym_size(0), t = x.sym_size(1);
-    return by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); })
+    return by_rows(score, context,
+                   [&](const auto& part) {
+                     return ops::elementwise(part(score), [](const at::Tensor& some) { return some.sigmoid(); });
+                   })
         .view_symint({b, t, -1, gates_})
         .transpose(1, 2);
   }

@@ -13,6 +13,7 @@
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/ops/heads_on_cpu.h"
+#include "engine/ops/many_rows.h"
 
 namespace at::native {
 
@@ -262,8 +263,11 @@ at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x
 }
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  return a.size(0) == 1 && suits_gemv(a, b, bias) ? gemv_rows(a, b, bias)
-                                                  : dense_matmul_by(matmul_choice().rows, a, b, bias);
+  if (a.size(0) == 1 && suits_gemv(a, b, bias) && !ManyRows::active()) {
+    return gemv_rows(a, b, bias);
+  }
+  return with_many_rows(a,
+                        [&](const at::Tensor& rows) { return dense_matmul_by(matmul_choice().rows, rows, b, bias); });
 }
 
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
