@@ -51,6 +51,10 @@ struct Context {
   // Decoding several sequences: one matmul for all rows instead. Faster for many rows, but the rounding depends on
   // their number.
   bool batched = false;
+  // Reading a text with a language model: each token gets bit for bit (on the CPU, with fused operators) the same
+  // result however the text is divided into batches and pieces. Slower for a few tokens than the decode path, which
+  // rounds differently. Linear attention carries sums, so there pieces still affect the rounding.
+  bool split_invariant = false;
   std::string scope;  // prefix of the names below: "layer3.attention."
 
   // Outputs; collected if set.

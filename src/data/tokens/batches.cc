@@ -137,11 +137,15 @@ bool EvaluationPass::next(EvaluationBatch& batch) {
   batch.inputs.assign(static_cast<std::size_t>(batch.batch * batch.length), 0);
   batch.targets.assign(batch.inputs.size(), -1);
   batch.valid = 0;
+  batch.chunks.clear();
+  batch.counted.assign(static_cast<std::size_t>(batch.batch), 0);
   for (std::int64_t row = 0; row < batch.batch; ++row) {
     const std::int64_t first = first_of(row), count = std::min(batch.length, predictions_ - first);
     file_->copy(first, count, batch.inputs.data() + row * batch.length);
+    batch.chunks.push_back(first / shape_.length);
     if (row == 0 || step_ >= shape_.warming) {
       file_->copy(first + 1, count, batch.targets.data() + row * batch.length);
+      batch.counted[static_cast<std::size_t>(row)] = count;
       batch.valid += count;
     }
   }

@@ -123,6 +123,8 @@ struct EvaluationBatch {
   std::vector<std::int32_t> inputs, targets;
   bool resets_memory = false;
   std::int64_t valid = 0;  // number of targets that count; at least 1
+  // By row: the index of the chunk in the file, and the number of its targets that count, 0 while warming.
+  std::vector<std::int64_t> chunks, counted;
 };
 
 // One pass over a file. Every token but the first is predicted exactly once, from the inputs of its own chunk and,

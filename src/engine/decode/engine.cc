@@ -170,6 +170,7 @@ at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> to
   const bool ends = row.read + n == std::ssize(row.request.prompt);
   RouteRecorder recorder;
   nn::Context context = options.context;
+  context.split_invariant = true;
   if (row.routes_prompt()) {
     context.observer = &recorder;
   }

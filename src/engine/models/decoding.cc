@@ -82,7 +82,7 @@ std::vector<DecodeState> gather_states(std::vector<DecodeState> states, std::spa
 
 nn::Context decode_context(const nn::Context& context) {
   nn::Context rows = context;
-  rows.batch_invariant = !context.batched;
+  rows.batch_invariant = !context.batched && !context.split_invariant;
   return rows;
 }
 
@@ -92,7 +92,7 @@ at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(c
   std::vector<DecodeRow> single;
   std::vector<at::Tensor> last(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].tokens.size() > 1 || alone(rows[i])) {
+    if (rows[i].tokens.size() > 1 || context.split_invariant || alone(rows[i])) {
       last[i] = by_itself(rows.subspan(i, 1), context);
     } else {
       single.push_back(rows[i]);

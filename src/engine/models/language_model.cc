@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "block.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "model_base.h"
@@ -200,6 +201,7 @@ Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
 }
 
 Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   const at::Tensor targets = batch.find("targets");
   if (const at::Tensor teacher = batch.find("teacher"); teacher.defined()) {
     const at::Tensor& tokens = batch.at("tokens");
@@ -212,15 +214,18 @@ Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& 
 }
 
 Loss LanguageModel::loss(const at::Tensor& tokens, Memory& memory, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   return layers().loss(tokens.slice(1, 0, -1), tokens.slice(1, 1), memory, context);
 }
 
 at::Tensor LanguageModel::logits(const at::Tensor& inputs, Memory& memory, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   return layers().head->logits(layers().hidden(inputs, memory, context), context);
 }
 
 TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& targets, Memory& memory,
                                  const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   constexpr std::int64_t kBlock = 1024;  // positions whose logits are computed at once
   const at::Tensor h = layers().hidden(inputs, memory, context).reshape({-1, layers().options.d_model});
   const at::Tensor all = targets.reshape({-1}), places = all.ge(0).nonzero().squeeze(1);
@@ -247,11 +252,13 @@ DecodeState LanguageModel::start_decoding() const {
 }
 
 at::Tensor LanguageModel::decode(std::span<const DecodeRow> rows, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   const c10::InferenceMode no_graph;
   return layers().next_logits(layers().last_of(rows, context), context);
 }
 
 at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   const c10::InferenceMode no_graph;
   const Layers& p = layers();
   if (row.tokens.size() < 2) {
@@ -264,6 +271,7 @@ at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& c
 }
 
 void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const {
+  const ops::ManyRows mode(context.split_invariant);
   const c10::InferenceMode no_graph;
   layers().last_of({&row, 1}, context);
 }

@@ -1,6 +1,7 @@
 #include "linear.h"
 
 #include "engine/ops/linear/batch_invariant.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
@@ -24,6 +25,9 @@ at::Tensor expert_matmul(const ops::ExpertLinearInputs& inputs, const Context& c
 }
 
 at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const Context& context) {
+  if (ops::ManyRows::active()) {
+    return matmul_rows(rows, matrix, std::nullopt, context);
+  }
   return by_rows(rows, context, [&](const auto& part) { return part(rows).mm(matrix); });
 }
 
@@ -69,7 +73,9 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation, const Co
   if (activation == config::Activation::relu) {  // exact, so always batch-invariant
     return activate(x, activation);
   }
-  return by_rows(x, context, [&](const auto& part) { return activate(part(x), activation); });
+  return by_rows(x, context, [&](const auto& part) {
+    return ops::elementwise(part(x), [&](const at::Tensor& some) { return activate(some, activation); });
+  });
 }
 
 namespace {

@@ -5,12 +5,16 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/json.h"
 #include "task.h"
 
 namespace headroom::tasks {
+
+// The sums of parts of the data, each with its place there.
+using PlacedSums = std::vector<std::pair<std::int64_t, Sums>>;
 
 struct EvaluationLoop {
   std::string unit;
@@ -19,7 +23,10 @@ struct EvaluationLoop {
   // EvaluateOptions::batch_size units.
   std::function<std::int64_t(std::int64_t begin)> end_of = {};
   // Evaluates units [begin, end); called only on the ranks to which the batch is assigned.
-  std::function<Sums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate;
+  std::function<Sums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate = {};
+  // Set instead of evaluate() if the sums must not depend on how parts are divided into batches: all parts are added in
+  // the order of their places.
+  std::function<PlacedSums(std::int64_t begin, std::int64_t end, const nn::Context& context)> evaluate_parts = {};
   bool shows_loss = true;
   bool independent = true;  // batches can be evaluated in any order
 };
@@ -28,12 +35,22 @@ struct EvaluationLoop {
 // several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank evaluates all.
 Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop);
 
+// Returns the cross-entropy of each prediction of a CPU batch, in nats; undefined if the model returns only their mean,
+// which is then stored in `mean`.
+at::Tensor token_losses(const models::Model& model, const models::Batch& batch, models::Memory& memory,
+                        const nn::Context& context, at::Tensor* mean = nullptr);
+
 // Returns the sums of the model's losses on a CPU batch with this number of predictions.
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context);
 
 // Returns the sums of the cross-entropies (in nats, on any device) and of their squares.
 Sums sums_of_losses(const at::Tensor& losses);
+
+// The same for consecutive parts of `losses`: counted[i] losses belong to the part at places[i]. Parts without losses
+// are left out.
+PlacedSums sums_of_parts(const at::Tensor& losses, const std::vector<std::int64_t>& places,
+                         const std::vector<std::int64_t>& counted);
 
 // ProcessGroup::gather() of JSON values. `what` names the operation in errors.
 std::vector<Json> gather(ProcessGroup& group, const Json& mine, std::string_view what);

@@ -27,7 +27,7 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  std::int64_t batch_size = 16;   // affects only speed and rounding
+  std::int64_t batch_size = 16;   // affects only speed; models other than language models, and other devices: rounding
   std::int64_t batch_tokens = 0;  // translation: maximum tokens per side, with padding; 0: no limit; affects only speed
   std::int64_t most_tokens = 0;   // evaluate only this many predictions, from the start of the data; 0: all
   // Language modelling without memory: sliding windows of context_length tokens that advance by `stride` tokens; all

@@ -6,6 +6,7 @@
 
 #include "engine/kernels/cpu/dropout_rows.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
+#include "engine/kernels/cpu/matmul/gemv_bfloat16.h"
 #include "engine/kernels/cpu/matmul/grouped_product.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "kernel_testing.h"
@@ -167,6 +168,61 @@ TEST(Gemv, EqualsTheLibraryProductAndIsBatchInvariant) {
       }
     }
   });
+}
+
+// Expects errors within the bound of sums of n exact products with two roundings a pair: |error| is at most
+// (n + 5) 2^-24 sum_i |x_i w_i|, since adding the 16 lanes takes four more.
+void expect_bfloat16_sums(const at::Tensor& got, const at::Tensor& x, const at::Tensor& w, const std::string& what) {
+  const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
+  const at::Tensor bound = wide_x.abs().mm(wide_w.abs()) * std::ldexp(static_cast<double>(x.size(1) + 5), -24);
+  EXPECT_TRUE((got.to(at::kDouble) - wide_x.mm(wide_w)).abs().le(bound).all().item<bool>()) << what;
+}
+
+// `most` vectors of n elements against n x m, alone and in batches of every size.
+void expect_bfloat16_gemv(std::int64_t most, std::int64_t n, std::int64_t m) {
+  at::Tensor x = at::full({most, n + 3}, NAN, at::kBFloat16), w = at::full({n + 1, m + 3}, NAN, at::kBFloat16),
+             turned = at::full({m + 1, n + 5}, NAN, at::kBFloat16);
+  x.narrow(1, 0, n).copy_(at::randn({most, n}));
+  w.narrow(0, 0, n).narrow(1, 0, m).copy_(at::randn({n, m}));
+  turned.narrow(0, 0, m).narrow(1, 0, n).copy_(w.narrow(0, 0, n).narrow(1, 0, m).t());
+  std::vector<std::uint32_t> pairs(static_cast<std::size_t>((n + 1) / 2 * most));
+  at::Tensor first, first_turned;
+  for (std::int64_t count = most; count > 0; --count) {
+    const std::string what = fmt::format("{}x{}x{}", count, n, m);
+    const at::Tensor y = at::full({count, m + 1}, NAN), other = at::full({count, m + 1}, NAN);
+    Bfloat16GemvInput in{x.const_data_ptr<BFloat16>(), count, n, n + 3};
+    if (count % 2 == 0) {
+      interleave_pairs(in, pairs.data());
+      in.pairs = pairs.data();
+    }
+    gemv_bfloat16(in, {w.const_data_ptr<BFloat16>(), m + 3}, 0, m, {y.mutable_data_ptr<float>(), m + 1});
+    gemv_bfloat16_transposed(in, {turned.const_data_ptr<BFloat16>(), n + 5}, 0, m,
+                             {other.mutable_data_ptr<float>(), m + 1});
+    EXPECT_TRUE(y.select(1, m).isnan().all().item<bool>() && other.select(1, m).isnan().all().item<bool>())
+        << what << ": column beyond was written";
+    const at::Tensor got = y.narrow(1, 0, m), got_turned = other.narrow(1, 0, m);
+    if (count == most) {
+      first = got;
+      first_turned = got_turned;
+      const at::Tensor values = x.narrow(1, 0, n), matrix = w.narrow(0, 0, n).narrow(1, 0, m);
+      expect_bfloat16_sums(got, values, matrix, what);
+      expect_bfloat16_sums(got_turned, values, matrix, what + " transposed");
+    }
+    EXPECT_TRUE(got.equal(first.narrow(0, 0, count))) << what;
+    EXPECT_TRUE(got_turned.equal(first_turned.narrow(0, 0, count))) << what << " transposed";
+  }
+}
+
+TEST(Gemv, OfBfloat16PairsIsExactToRoundingAndBatchInvariant) {
+  if (!has_bfloat16_gemv()) {
+    GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  }
+  at::manual_seed(8);
+  for (const std::int64_t n : {1, 2, 33, 64, 205}) {
+    for (const std::int64_t m : {1, 15, 16, 32, 45, 130}) {
+      expect_bfloat16_gemv(16, n, m);
+    }
+  }
 }
 
 // Seven assignments of four rows, two a row, one of them padding.

@@ -5,6 +5,7 @@
 
 #include "byte_scores.h"
 #include "headroom/core/error.h"
+#include "headroom/decode/engine.h"
 #include "tiny/files.h"
 
 namespace headroom::tasks {
@@ -53,7 +54,57 @@ TEST(Score, EqualsOnePassASequence) {
   }
 }
 
-// Rounding depends on a row's place in its batch.
+// The log-probability of the scored tokens of a sequence, which an engine reads as a prompt.
+double by_engine(const models::LanguageModel& model, const Sequence& sequence, std::int64_t prompt_chunk) {
+  decode::Request request{.prompt = {sequence.tokens.begin(), sequence.tokens.end()}, .max_tokens = 0};
+  request.echo = true;
+  request.logprobs = 0;
+  double sum = 0.0;
+  std::int64_t place = 0;
+  decode::Engine engine(model, {.prompt_chunk = prompt_chunk});
+  engine.add(
+      request,
+      [&](const decode::TokenEvent& event) {
+        const TokenSpan& span = sequence.scored.front();
+        sum += span.begin <= place && place < span.end ? event.logprob : 0.0;
+        ++place;
+        return true;
+      },
+      [](const decode::Ending&) {});
+  while (engine.step()) {
+  }
+  return sum;
+}
+
+// In any batch, and as a server computes them from prompts that it reads in pieces.
+TEST(Score, IsBitForBitTheSameHoweverItIsComputed) {
+  const auto tokenizer = tiny::bytes_tokenizer();
+  for (const std::int64_t memory : {0, 8}) {
+    const models::LanguageModel model(model_options(memory), 5);
+    std::vector<Sequence> sequences;
+    for (std::uint64_t i = 1; i <= 13; ++i) {
+      sequences.push_back(to_sequence(*tokenizer, tiny::text(1 + 5 * i, i), tiny::text(1 + i % 5, 100 + i), "test"));
+    }
+    const Scores alone = score(model, sequences, {.batch_size = 1}, "test");
+    for (const std::int64_t batch : {2, 5, 100}) {
+      const Scores scores = score(model, sequences, {.batch_size = batch}, "test");
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        EXPECT_EQ(scores.spans[i][0].log_probability, alone.spans[i][0].log_probability)
+            << i << " with memory " << memory << ", batch " << batch;
+      }
+    }
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      if (std::ssize(sequences[i].tokens) > model.options().context_length + 1 && memory == 0) {
+        continue;  // score() truncates, the engine slides
+      }
+      for (const std::int64_t prompt_chunk : {128, 4, 1}) {
+        EXPECT_EQ(by_engine(model, sequences[i], prompt_chunk), alone.spans[i][0].log_probability)
+            << i << " with memory " << memory << ", chunks of " << prompt_chunk;
+      }
+    }
+  }
+}
+
 TEST(Score, EqualSequencesGetEqualScores) {
   const models::LanguageModel model(model_options(0), 5);
   const auto tokenizer = tiny::bytes_tokenizer();

@@ -5,6 +5,7 @@
 
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/output_gate_options.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
@@ -279,7 +280,7 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
 }
 
 bool Attention::can_batch_rows(const Heads& heads, const Context& context) const {
-  return heads.q.size(2) == 1 && (place_.cross || place_.causal) && score_->supports_sequences() &&
+  return heads.q.size(2) == 1 && !ops::ManyRows::active() && (place_.cross || place_.causal) && score_->supports_sequences() &&
          (composition_ == nullptr || composition_->supports_sequences()) && !projection_->expands() &&
          !pair_values(context) && position_->supports_sequences();
 }

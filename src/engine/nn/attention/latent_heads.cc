@@ -7,6 +7,7 @@
 // Grouped latent attention (Zadouri et al. 2025, "Hardware-Efficient Attention for Fast Decoding"): c_j is split into
 // latent_groups parts, each normalised by itself and read by as many neighbouring heads.
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -74,7 +75,7 @@ class LatentHeads : public Projection {
     const at::Tensor cached = heads.keys[0], latent = cached.narrow(3, rotary_, rank_);
     context.show("rotary", [&] { return cached.narrow(3, 0, rotary_).squeeze(1); });
     context.show("latent", [&] { return latent.squeeze(1); });
-    if (decoding && absorbing_is_cheaper(heads.q.size(2), cached.size(2))) {
+    if (decoding && !ops::ManyRows::active() && absorbing_is_cheaper(heads.q.size(2), cached.size(2))) {
       const at::Tensor rest = times_each(heads.q.narrow(3, rotary_, rest_), w_k_.permute({1, 2, 0}), context);
       heads.q = at::cat({heads.q.narrow(3, 0, rotary_), rest}, 3);
       heads.v = latent;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "gaussian_mixture.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -48,7 +49,7 @@ class LinearScore : public Score {
  private:
   at::Tensor feature(const at::Tensor& x) const {
     const at::Tensor wide = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-    const at::Tensor positive = at::elu(wide) + 1.0;
+    const at::Tensor positive = ops::elementwise(wide, [](const at::Tensor& some) { return at::elu(some); }) + 1.0;
     return options_.feature_map == config::FeatureMap::elu_plus_one_l1 ? positive / positive.sum(-1, /*keepdim=*/true)
                                                                        : positive;
   }

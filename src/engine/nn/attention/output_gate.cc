@@ -3,6 +3,7 @@
 // for each of its channels; with gate_channels = c it reads the first c channels of x_i alone. And exclusive
 // self-attention (2026), before any gate: o_i^h <- o_i^h - (o_i^h . v_i / |v_i|^2) v_i with v_i the token's own value.
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -49,7 +50,10 @@ class SigmoidGate : public OutputGate {
     const at::Tensor score =
         fixed_heads_ ? linear(x, w_, b_, context) : routed_scores(x, *heads.query_routing, context);
     const c10::SymInt b = x.sym_size(0), t = x.sym_size(1);
-    return by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); })
+    return by_rows(score, context,
+                   [&](const auto& part) {
+                     return ops::elementwise(part(score), [](const at::Tensor& some) { return some.sigmoid(); });
+                   })
         .view_symint({b, t, -1, gates_})
         .transpose(1, 2);
   }

@@ -7,6 +7,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
@@ -92,7 +93,7 @@ RoutingOptions routing_options(const config::AttentionOptions& options, std::int
 at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
   switch (gate) {
     case config::Gate::sigmoid:
-      return score.gather(-1, index).sigmoid();
+      return ops::elementwise(score.gather(-1, index), [](const at::Tensor& some) { return some.sigmoid(); });
     case config::Gate::softmax_top_k:
       return score.gather(-1, index).softmax(-1);
     case config::Gate::softmax:

@@ -8,6 +8,7 @@
 #include "attention_operator.h"
 #include "engine/kernels/cpu/attention/mixture/mixture_rows.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
+#include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"
 
 namespace headroom::ops {
@@ -170,7 +171,7 @@ FusedAttention::Results attention_cpu(const AttentionArguments& in) {
   const AttentionOperands operands(in);
   const AttentionOutputs to(operands);
   const kernels::AttentionShape& shape = operands.shape;
-  const bool decode = shape.queries < kernels::kMinBlockedQueries;
+  const bool decode = shape.queries < kernels::kMinBlockedQueries && !ManyRows::active();
   const std::int64_t grain = decode ? decode_grain(shape) : 1;
   if (in.heads_together()) {
     (decode ? composed_decode : composed_attention)(in, operands, to);

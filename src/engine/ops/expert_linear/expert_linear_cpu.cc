@@ -11,6 +11,7 @@
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/grouped_product.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
+#include "engine/ops/many_rows.h"
 #include "expert_linear_operator.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/expert_linear.h"
@@ -81,7 +82,7 @@ struct Block {
 
 // No padding on the decode path, where an expert has a row or two.
 std::int64_t step_for(const ExpertLinearInputs& in) {
-  return in.index.numel() < kStep * in.bank.size(0) / 4 ? 1 : kStep;
+  return in.index.numel() < kStep * in.bank.size(0) / 4 && !ManyRows::active() ? 1 : kStep;
 }
 
 std::vector<Block> blocks_of(const Routing& routing) {

@@ -12,6 +12,7 @@
 #include "engine/ops/argument_struct.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/heads_on_cpu.h"
+#include "engine/ops/many_rows.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
@@ -118,9 +119,12 @@ at::Tensor factors_by_matmul(const FactorInputs& in, Implementation implementati
   columns.insert(columns.end(), in.weights.gate.begin(), in.weights.gate.end());
   const at::Tensor all = linear(in.x, columns.size() == 1 ? columns[0] : at::cat(columns, 1), {}, implementation);
   const std::int64_t inner_columns = static_cast<std::int64_t>(in.weights.w1.size()) * inner_width;
-  const at::Tensor inner = at::gelu(all.narrow(1, 0, inner_columns), in.weights.tanh_gelu ? "tanh" : "none");
+  const at::Tensor inner = elementwise(all.narrow(1, 0, inner_columns), [&](const at::Tensor& some) {
+    return at::gelu(some, in.weights.tanh_gelu ? "tanh" : "none");
+  });
   const at::Tensor gates =
-      all.narrow(1, inner_columns, static_cast<std::int64_t>(in.weights.gate.size()) * z.gates).tanh();
+      elementwise(all.narrow(1, inner_columns, static_cast<std::int64_t>(in.weights.gate.size()) * z.gates),
+                  [](const at::Tensor& some) { return some.tanh(); });
   std::vector<at::Tensor> parts;
   for (std::int64_t stage = 0; stage < z.stages; ++stage) {
     if (!in.weights.w1.empty()) {
@@ -244,6 +248,9 @@ std::string factors_refusal(const FactorInputs& in) {
   const std::optional<std::int64_t> rows = in.x.sym_size(0).maybe_as_int();
   if (!rows || *rows > kMaxDecodeRows) {
     return fmt::format("more than {} rows", kMaxDecodeRows);
+  }
+  if (ManyRows::active()) {
+    return "the kernels for many rows are needed";
   }
   return wants_gradient(in) ? "a gradient is needed" : "";
 }

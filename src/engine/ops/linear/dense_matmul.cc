@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
+#include "engine/kernels/cpu/matmul/gemv_bfloat16.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/ops/heads_on_cpu.h"
+#include "engine/ops/many_rows.h"
 
 namespace at::native {
 
@@ -115,16 +118,54 @@ std::int64_t parts_for(std::int64_t elements) {
   return parts;
 }
 
-// A matrix's rows in parts with separate sums, which are added in order, after the bias.
+using kernels::Bfloat16GemvInput;
+using kernels::GemvInput;
+
+// Columns [begin, end) of the product, by the kernel for the vectors' type.
+void multiply_part(const GemvInput& x, const kernels::Rows& w, std::int64_t begin, std::int64_t end,
+                   kernels::Strided<float> y) {
+  kernels::gemv(x, w, begin, end, y);
+}
+void multiply_part(const Bfloat16GemvInput& x, const kernels::Rows& w, std::int64_t begin, std::int64_t end,
+                   kernels::Strided<float> y) {
+  kernels::gemv_bfloat16(x, {w.bf16, w.stride}, begin, end, y);
+}
+void multiply_part_transposed(const GemvInput& x, const kernels::Rows& w, std::int64_t begin, std::int64_t end,
+                              kernels::Strided<float> y) {
+  kernels::gemv_transposed(x, w, begin, end, y);
+}
+void multiply_part_transposed(const Bfloat16GemvInput& x, const kernels::Rows& w, std::int64_t begin, std::int64_t end,
+                              kernels::Strided<float> y) {
+  kernels::gemv_bfloat16_transposed(x, {w.bf16, w.stride}, begin, end, y);
+}
+
+// Copies several vectors to the layout that the kernel reads for each block of columns.
+void interleave(GemvInput& x, kernels::Buffer& storage) {
+  storage.reserve(x.n * x.count);
+  kernels::interleave_rows(x, storage.data());
+  x.columns = storage.data();
+}
+void interleave(Bfloat16GemvInput& x, kernels::Buffer& storage) {
+  storage.reserve(kernels::even(x.n) / 2 * x.count);
+  auto* pairs = reinterpret_cast<std::uint32_t*>(storage.data());
+  kernels::interleave_pairs(x, pairs);
+  x.pairs = pairs;
+}
+
+// A matrix's rows in parts with separate sums, which are added in order, after the bias. bfloat16 is multiplied in
+// pairs of rows, so its parts begin at even rows.
+template <class Input>
 struct Parts {
   std::int64_t n, count, rows;
   Parts(std::int64_t n_rows, std::int64_t columns)
-      : n(n_rows), count(parts_for(n_rows * columns)), rows((n_rows + count - 1) / count) {}
+      : n(n_rows), count(parts_for(n_rows * columns)), rows((n_rows + count - 1) / count) {
+    rows = std::is_same_v<Input, Bfloat16GemvInput> ? kernels::even(rows) : rows;
+  }
   std::int64_t begin(std::int64_t part) const { return std::min(n, part * rows); }
   std::int64_t size(std::int64_t part) const { return std::min(rows, n - begin(part)); }
-  void add(std::int64_t part, const kernels::GemvInput& x, const kernels::Rows& w, std::int64_t columns,
+  void add(std::int64_t part, const Input& x, const kernels::Rows& w, std::int64_t columns,
            kernels::Strided<float> sums) const {
-    kernels::gemv(x.part(begin(part), size(part)), w.from(begin(part)), 0, columns, sums);
+    multiply_part(x.part(begin(part), size(part)), w.from(begin(part)), 0, columns, sums);
   }
 };
 
@@ -139,9 +180,9 @@ void begin_with(const float* bias, std::int64_t columns, float* y) {
 }
 
 // One row: one thread reads each part.
-void multiply_row(const kernels::GemvInput& x, const kernels::Rows& w, std::int64_t columns, const float* bias,
-                  float* y) {
-  const Parts parts(x.n, columns);
+template <class Input>
+void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+  const Parts<Input> parts(x.n, columns);
   kernels::Buffer sums(parts.count * columns);
   at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
@@ -155,16 +196,16 @@ void multiply_row(const kernels::GemvInput& x, const kernels::Rows& w, std::int6
 }
 
 // Several rows: the same sums, in blocks of columns that stay in the caches for all rows.
-void multiply_rows(kernels::GemvInput x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+template <class Input>
+void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   if (x.count == 1) {
     return multiply_row(x, w, columns, bias, y);
   }
-  kernels::Buffer transposed(x.n * x.count);
-  kernels::interleave_rows(x, transposed.data());
-  x.columns = transposed.data();
+  kernels::Buffer transposed;
+  interleave(x, transposed);
   // Two column blocks per thread, or as many as fit in L2. The blocks do not affect a column's sum.
   constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
-  const Parts parts(x.n, columns);
+  const Parts<Input> parts(x.n, columns);
   const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
   const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
   const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
@@ -186,10 +227,11 @@ void multiply_rows(kernels::GemvInput x, const kernels::Rows& w, std::int64_t co
   });
 }
 
-void multiply_columns(kernels::GemvInput x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+template <class Input>
+void multiply_columns(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   const std::int64_t parts = parts_for(x.n * columns);
   at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
-    kernels::gemv_transposed(x, w, begin, end, {y, columns});
+    multiply_part_transposed(x, w, begin, end, {y, columns});
     for (std::int64_t r = 0; bias != nullptr && r < x.count; ++r) {
       add(bias + begin, end - begin, y + r * columns + begin);
     }
@@ -198,12 +240,22 @@ void multiply_columns(kernels::GemvInput x, const kernels::Rows& w, std::int64_t
 
 // The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
 at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  const at::Tensor x = a.to(at::kFloat).contiguous(), y = at::empty({a.size(0), b.size(1)}, x.options());
+  const bool pairs = a.scalar_type() == at::kBFloat16 && kernels::has_bfloat16_gemv();
+  const at::Tensor x = (pairs ? a : a.to(at::kFloat)).contiguous();
+  const at::Tensor y = at::empty({a.size(0), b.size(1)}, x.options().dtype(at::kFloat));
   const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
   const bool by_rows = b.stride(1) == 1;
-  const auto run = by_rows ? multiply_rows : multiply_columns;
-  run({x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)}, matrix_rows(by_rows ? b : b.t()), b.size(1),
-      bias ? offset.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>());
+  const auto run = [&](const auto& input) {
+    (by_rows ? multiply_rows<std::decay_t<decltype(input)>>
+             : multiply_columns<std::decay_t<decltype(input)>>)(input, matrix_rows(by_rows ? b : b.t()), b.size(1),
+                                                                bias ? offset.const_data_ptr<float>() : nullptr,
+                                                                y.mutable_data_ptr<float>());
+  };
+  if (pairs) {
+    run(Bfloat16GemvInput{x.const_data_ptr<at::BFloat16>(), x.size(0), x.size(1), x.size(1)});
+  } else {
+    run(GemvInput{x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)});
+  }
   return y.to(a.scalar_type());
 }
 
@@ -262,8 +314,11 @@ at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x
 }
 
 at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  return a.size(0) == 1 && suits_gemv(a, b, bias) ? gemv_rows(a, b, bias)
-                                                  : dense_matmul_by(matmul_choice().rows, a, b, bias);
+  if (a.size(0) == 1 && suits_gemv(a, b, bias) && !ManyRows::active()) {
+    return gemv_rows(a, b, bias);
+  }
+  return with_many_rows(a,
+                        [&](const at::Tensor& rows) { return dense_matmul_by(matmul_choice().rows, rows, b, bias); });
 }
 
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,

@@ -120,8 +120,8 @@ struct SequenceOrder {
   }
 };
 
-// Returns, by sequence, the index of the first equal sequence. Equal sequences are scored once, because rounding
-// depends on a row's place in its batch.
+// Returns, by sequence, the index of the first equal sequence. Equal sequences are scored once, which saves time and
+// gives them bit-identical scores on every device.
 std::vector<std::size_t> first_equals(const std::vector<Sequence>& sequences) {
   std::map<const Sequence*, std::size_t, SequenceOrder> seen;
   std::vector<std::size_t> first(sequences.size());
@@ -221,6 +221,7 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
   }
   nn::Context context = options.context;
   context.training = false;
+  context.split_invariant = true;
   scores.spans.resize(shortened.size());
   std::int64_t so_far = 0;
   for (std::size_t batch = 0; scores.complete && batch < batches.size(); ++batch) {

@@ -57,10 +57,11 @@ struct Prefix {
 Sequence to_sequence(const tokenizers::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
                      std::string_view where, const Prefix& prefix = {});
 
-// Scores the sequences in batches of options.batch_size, sorted by length; the batch size affects only rounding. Equal
-// sequences get bit-identical scores. The ranks of options.group divide the batches and get the same scores. A model
-// with memory reads sequences of any length, chunk by chunk; one without memory reads the last context_length + 1
-// tokens. Throws UserError if the model has another vocabulary.
+// Scores the sequences in batches of options.batch_size, sorted by length; on the CPU the batch size changes no bit of
+// the scores, which are those of an engine that reads the sequences as prompts. Equal sequences get bit-identical
+// scores. The ranks of options.group divide the batches and get the same scores. A model with memory reads sequences of
+// any length, chunk by chunk; one without memory reads the last context_length + 1 tokens. Throws UserError if the
+// model has another vocabulary.
 Scores score(const models::LanguageModel& model, const std::vector<Sequence>& sequences, const EvaluateOptions& options,
              std::string_view title);
 

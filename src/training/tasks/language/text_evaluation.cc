@@ -1,6 +1,7 @@
 // Evaluates a language model on a text.
 #include <algorithm>
 #include <numbers>
+#include <numeric>
 #include <span>
 
 #include "data/text/token_cache.h"
@@ -78,6 +79,12 @@ class Windows {
   std::int64_t stride_, all_, length_ = 0;
 };
 
+// The losses do not depend on the batch size.
+nn::Context split_invariant(nn::Context context) {
+  context.split_invariant = true;
+  return context;
+}
+
 Evaluation evaluate_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
                             const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
@@ -90,9 +97,13 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
   const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
     const models::Batch batch = windows.batch(begin, end - begin).to(model.device());
     // score() computes logits only for targets that are not ignored.
-    return sums_of_losses(-model.score(batch.at("tokens"), batch.at("targets"), memory, context).log_probability);
+    const at::Tensor losses =
+        -model.score(batch.at("tokens"), batch.at("targets"), memory, split_invariant(context)).log_probability;
+    std::vector<std::int64_t> places(batch.targets.size());
+    std::iota(places.begin(), places.end(), begin);
+    return sums_of_parts(losses, places, batch.targets);
   };
-  return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate = measure});
+  return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate_parts = measure});
 }
 
 // Evaluates the text as parallel streams.
@@ -115,12 +126,13 @@ Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const da
     return begin + 1;
   };
   const auto measure = [&](std::int64_t /*begin*/, std::int64_t /*end*/, const nn::Context& context) {
-    return cross_entropy(model, to_batch(batch), batch.valid, memory, context);
+    return sums_of_parts(token_losses(model, to_batch(batch), memory, split_invariant(context)), batch.chunks,
+                         batch.counted);
   };
   return run_evaluation(options, {.unit = "batch",
                                   .units = pass.batches(),
                                   .end_of = read,
-                                  .evaluate = measure,
+                                  .evaluate_parts = measure,
                                   .independent = o.memory_length == 0});
 }
 

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "gemv.h"
+#include "gemv_bfloat16.h"
 #include "tile_product.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -162,10 +163,17 @@ void grouped_gemv(const RoutedRows<T>& rows, const Assignments& assignments, con
                   GroupedWorkspace& work) {
   float* sums = sums_for(to, assignments.count * b.n, work);
   for (std::int64_t i = 0; i < assignments.count; ++i) {
-    if (assignments.data[i] != kNoAssignment) {
-      const float* x = in_float(rows.row_of(assignments.data[i]), b.k, work);
-      gemv(x, b.k, {b.data, b.n}, b.n, sums + i * b.n);
+    if (assignments.data[i] == kNoAssignment) {
+      continue;
     }
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      if (has_bfloat16_gemv()) {
+        gemv_bfloat16({rows.row_of(assignments.data[i]), 1, b.k, 0}, {b.data, b.n}, 0, b.n, {sums + i * b.n, b.n});
+        continue;
+      }
+    }
+    const float* x = in_float(rows.row_of(assignments.data[i]), b.k, work);
+    gemv(x, b.k, {b.data, b.n}, b.n, sums + i * b.n);
   }
   store_sums(sums, assignments.count * b.n, to);
 }

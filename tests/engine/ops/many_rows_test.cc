@@ -1,0 +1,57 @@
+// In ManyRows, results do not depend on the number of rows or on an element's place.
+#include "engine/ops/many_rows.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include "headroom/ops/expert_linear.h"
+#include "headroom/ops/linear.h"
+
+namespace headroom::ops {
+namespace many_rows_test {
+
+TEST(ManyRows, ModesNest) {
+  EXPECT_FALSE(ManyRows::active());
+  const ManyRows inactive(false);
+  EXPECT_FALSE(ManyRows::active());
+  {
+    const ManyRows mode;
+    const ManyRows inner(false);
+    EXPECT_TRUE(ManyRows::active());
+  }
+  EXPECT_FALSE(ManyRows::active());
+}
+
+TEST(ManyRows, AnElementsResultDoesNotDependOnItsPlace) {
+  const c10::InferenceMode no_graph;
+  const auto gelu = [](const at::Tensor& x) { return at::gelu(x); };
+  const at::Tensor x = at::randn({70001});
+  const ManyRows mode;
+  const at::Tensor all = elementwise(x, gelu);
+  EXPECT_TRUE(all.allclose(at::gelu(x), 1e-5, 1e-6));
+  for (const auto& [begin, size] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {69990, 11}, {13, 999}, {5, 40000}}) {
+    EXPECT_TRUE(elementwise(x.narrow(0, begin, size), gelu).equal(all.narrow(0, begin, size))) << begin;
+  }
+  EXPECT_EQ(elementwise(x.narrow(0, 0, 0), gelu).numel(), 0);
+}
+
+TEST(ManyRows, ARowsProductsDoNotDependOnTheOtherRows) {
+  const at::NoGradGuard no_grad;
+  const ManyRows mode;
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor x = at::randn({130, 67}).to(type), bank = at::randn({4, 67, 45}).to(type);
+    const at::Tensor index = at::randint(4, {130, 1, 2}, at::kLong), w = bank[0], b = bank[1][0];
+    const at::Tensor dense = ops::linear(x, w, b), experts = expert_linear({.input = x, .bank = bank, .index = index});
+    for (const std::int64_t n : {1, 2, 5, 15, 16, 33, 129}) {
+      const at::Tensor some = x.narrow(0, 1, n);
+      EXPECT_TRUE(ops::linear(some, w, b).equal(dense.narrow(0, 1, n))) << n << " rows, " << at::toString(type);
+      EXPECT_TRUE(
+          expert_linear({.input = some, .bank = bank, .index = index.narrow(0, 1, n)}).equal(experts.narrow(0, 1, n)))
+          << n << " rows, " << at::toString(type);
+    }
+  }
+}
+
+}  // namespace many_rows_test
+}  // namespace headroom::ops
