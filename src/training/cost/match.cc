@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "cost.h"
 #include "headroom/config/attention/routing_options.h"
@@ -36,11 +37,37 @@ void require_fit(std::int64_t count, std::int64_t target, const char* key, std::
   }
 }
 
+// The attention options of every kind of layer.
+std::vector<AttentionOptions> attentions_of(const ModelOptions& model) {
+  std::vector<AttentionOptions> all;
+  for (const auto& [layer, count] : model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers()))) {
+    all.push_back(layer.attention);
+  }
+  return all;
+}
+
+// Throws UserError if every entry of model.layers sets `key`, so that the value in the model's own table has no effect.
+void require_inherited(const ModelOptions& model, LayerOptions::Keys LayerOptions::*table, std::string_view name,
+                       std::string_view key) {
+  if (!model.layers.empty() && std::all_of(model.layers.begin(), model.layers.end(),
+                                           [&](const LayerOptions& layer) { return (layer.*table).contains(key); })) {
+    user_error(
+        "match: model.layers: every entry sets {0}.{1}, which leaves no width to match; remove it from the entries "
+        "that may take the matched model.{0}.{1}",
+        name, key);
+  }
+}
+
 template <class Count>
 void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Count count) {
+  require_inherited(model, &LayerOptions::attention, "attention", "d_head");
   std::int64_t& d_head = model.attention.d_head;
-  const std::int64_t step = model.attention.projection->d_head_step();
-  const std::int64_t least = model.attention.projection->least_d_head(model.attention);
+  std::int64_t step = 1, least = 1;
+  for (const AttentionOptions& attention : attentions_of(model)) {
+    step = std::lcm(step, attention.projection->d_head_step());
+    least = std::max(least, attention.projection->least_d_head(attention));
+  }
+  least = (least + step - 1) / step * step;
   const auto fits = [&](std::int64_t width) {
     d_head = width;
     return count(model) <= target;
@@ -49,7 +76,11 @@ void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Cou
     require_fit(count(model), target, "model.attention.d_head", least, what);
   }
   d_head = largest(least, step, fits);
-  while (!model.attention.position->fits_width(model.attention) && d_head > least) {
+  const auto suits = [&] {
+    const std::vector<AttentionOptions> all = attentions_of(model);
+    return std::all_of(all.begin(), all.end(), [](const AttentionOptions& a) { return a.position->fits_width(a); });
+  };
+  while (!suits() && d_head > least) {
     d_head -= step;
   }
 }
@@ -59,13 +90,19 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
   if (model.mlp.kind == goal.mlp.kind) {
     model.mlp.d_hidden = goal.mlp.d_hidden;
   }
-  const std::int64_t step = model.mlp.kind == MlpKind::experts ? 4 : 1;
+  require_inherited(model, &LayerOptions::mlp, "mlp", "d_hidden");
+  const auto layers = model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers()));
+  const bool experts = std::any_of(layers.begin(), layers.end(),
+                                   [](const auto& kind) { return kind.first.mlp.kind == MlpKind::experts; });
+  const std::int64_t step = experts ? 4 : 1;
   const auto fits = [&model, target](std::int64_t d_hidden) {
     ModelOptions wider = model;
     wider.mlp.d_hidden = d_hidden;
     return count_parameters(wider) <= target;
   };
-  if (!model.attention.composition->keeps_width() && !model.attention.score->keeps_width()) {
+  const std::vector<AttentionOptions> all = attentions_of(model);
+  if (std::none_of(all.begin(), all.end(),
+                   [](const AttentionOptions& a) { return a.composition->keeps_width() || a.score->keeps_width(); })) {
     widen_heads(model, target, "parameters", count_parameters);
   } else if (!fits(model.mlp.d_hidden)) {
     model.mlp.d_hidden = step;

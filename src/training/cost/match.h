@@ -44,7 +44,11 @@ struct MatchResult {
 // the nearest integer, never fewer than given, then d_head to the largest fitting multiple of 4. The number of
 // parameters also grows.
 //
-// Throws UserError if even the smallest d_head exceeds the target, and for options without a cost formula.
+// In a model with model.layers, the widths that the layers inherit from model.attention and model.mlp are matched;
+// those that an entry sets stay. One layer that keeps its width, as above, is enough for all to keep it.
+//
+// Throws UserError if even the smallest d_head exceeds the target, if every entry of model.layers sets a width that is
+// to be matched, and for options without a cost formula.
 MatchResult match(const config::Config& config, const config::Config& target, MatchBy by);
 
 }  // namespace headroom::cost

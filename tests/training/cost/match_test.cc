@@ -52,7 +52,7 @@ TEST(Match, FindsThePrintedWidths) {
       {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
       {"zoo/dense",
        {"zoo/switchhead", "zoo/switchall", "zoo/moa", "zoo/dcmha", "zoo/mgk", "zoo/smgk", "zoo/gated", "zoo/sink",
-        "zoo/mla", "zoo/differential", "zoo/moh", "zoo/gqe",
+        "zoo/mla", "zoo/differential", "zoo/moh", "zoo/gqe", "zoo/tpa", "zoo/gta", "zoo/gla", "zoo/dense_windows", "zoo/switchhead_windows", "zoo/linear_switchhead",
          "zoo/fox"}}};
   for (const auto& [target, names] : rows) {
     for (const char* name : names) {
@@ -190,6 +190,33 @@ TEST(Match, ComposedHeadsKeepTheirWidth) {
   EXPECT_GT(match(config, target, MatchBy::parameters).config.model.mlp.d_hidden, target.model.mlp.d_hidden);
   config.model.attention.of<config::CompositionOptions>().compose_rank = 64;
   EXPECT_THROW(match(config, target, MatchBy::parameters), UserError);
+}
+
+// Widths that an entry of model.layers sets stay; the others are matched.
+TEST(Match, LayersTakeTheWidthsThatTheyInherit) {
+  const config::Config target = recipe("zoo/dense");
+  config::Config config = recipe("zoo/linear_switchhead");
+  config.model.attention.d_head = 4;
+  const MatchResult result = match(config, target, MatchBy::parameters);
+  const auto kinds = result.config.model.kinds_of_layers(4);
+  ASSERT_EQ(kinds.size(), 2U);
+  EXPECT_EQ(kinds[0].first.attention.d_head, 24);
+  EXPECT_EQ(kinds[1].first.attention.d_head, 36);
+  EXPECT_EQ(kinds[0].first.mlp.d_hidden, kinds[1].first.mlp.d_hidden);
+  EXPECT_LE(result.parameters, result.target_parameters);
+  EXPECT_LT(result.target_parameters - result.parameters, 4 * (2 * 192 + 1));
+  EXPECT_LE(match(config, target, MatchBy::macs).attention_macs, cost::paper_cost(target.model).attention_macs);
+  for (const char* key : {"attention", "mlp"}) {
+    config::Config all_set = config;
+    for (config::LayerOptions& layer : all_set.model.layers) {
+      layer.attention["d_head"] = "24";
+      if (std::string_view(key) == "mlp") {
+        layer.attention.erase("d_head");
+        layer.mlp["d_hidden"] = "700";
+      }
+    }
+    EXPECT_HAS(user_error_of([&] { match(all_set, target, MatchBy::parameters); }), "model.layers");
+  }
 }
 
 TEST(Match, RefusesATargetThatIsTooSmall) {
