@@ -109,6 +109,10 @@ TEST(Exclusive, RemovesTheOwnValue) {
     m.attention.gate_output = "head";
     m.attention.of<config::OutputGateOptions>().exclusive = true;
     score.set(m);
+    if (m.attention.score == "gated_delta") {
+      m.attention.position = "none";
+      m.attention.n_kv_heads = 0;
+    }
     ASSERT_EQ(testing::refusal(m), "") << score.name;
     const Layer layer = gated_layer(m, at::kDouble);
     at::manual_seed(3);

@@ -25,8 +25,10 @@ class BiasPosition : public Position {
   bool supports_sequences() const override { return false; }
 
  protected:
-  // `sums`: C of the source's tokens, [B or 1, H, S].
-  static void add(ops::AttentionInputs& in, const at::Tensor& sums) {
+  // `by_head`: C of the source's tokens, [B or 1, H, S]. Both attention matrices of a differential head have its bias.
+  static void add(ops::AttentionInputs& in, const at::Tensor& by_head) {
+    const std::int64_t maps = in.q.size(1) / by_head.size(1);
+    const at::Tensor sums = maps == 1 ? by_head : by_head.repeat_interleave(maps, 1);
     const c10::SymInt t = in.q.sym_size(2), s = sums.sym_size(2);
     in.query_bias = sums.narrow_symint(2, s - t, t);
     in.key_bias = -sums;
@@ -87,7 +89,7 @@ class Forgetting : public BiasPosition {
               const Context& context) const override {
     const at::Tensor log_f =
         w_.defined() ? key_features.squeeze(1)
-                     : log_sigmoid(b_).expand_symint({in.q.sym_size(0), in.k.sym_size(2), in.q.sym_size(1)});
+                     : log_sigmoid(b_).expand_symint({in.q.sym_size(0), in.k.sym_size(2), b_.sym_size(0)});
     context.show("log_forget", [&] { return log_f; });
     at::Tensor by_head = log_f.transpose(1, 2);
     if (in.mask.valid_keys) {  // padding forgets nothing

@@ -15,7 +15,7 @@ void OutputGatePart::describe(Fields& fields, AttentionOptions& o) const {
 void OutputGatePart::check(const detail::Checker& check, const ModelOptions& model) const {
   const AttentionOptions& a = model.attention;
   const auto& own = a.of<OutputGateOptions>();
-  check.require(!own.exclusive || !a.projection->has_latent(), "exclusive",
+  check.require(!own.exclusive || a.projection->has_head_matrices(), "exclusive",
                 "must be false with {}, which does not compute a token's value when decoding",
                 detail::setting("projection", a.projection));
   check.require(own.gate_channels <= model.d_model, "gate_channels", "must be at most d_model = {}, got {}",
