@@ -35,6 +35,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
   const config::ModelOptions usual;
   return first_of({{o.kind != config::ModelKind::language_model, "kind"},
                    {o.memory_length != 0, "memory_length"},
+                   {o.n_groups != 0, "n_groups"},
                    {o.norm_position != usual.norm_position, "norm_position"},
                    {o.head_bias, "head_bias"},
                    {o.scaled_embeddings, "scaled_embeddings"},
