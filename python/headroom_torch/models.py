@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import re
-from typing import Optional, Union
+from typing import Iterator, Optional, Union
 
 import torch
 from torch import Tensor
@@ -124,7 +124,7 @@ class _Model(Layer):
             masks = self._masks(scope, len(made), inputs)
             if scope == "decoder.":
                 masks["source"] = made[0][1]
-            for block in self._stack(scope):
+            for block in self._repeated(self._stack(scope), scope):
                 result = block(h, balance=loss and self._balances, **masks, **_unless_automatic(implementation))
                 h, *rest = result if isinstance(result, tuple) else (result,)
                 losses += rest
@@ -141,6 +141,16 @@ class _Model(Layer):
 
     def _stack(self, scope: str = "") -> list[Block]:
         return [self.get_submodule(name) for name in self._parts if re.fullmatch(re.escape(scope) + r"layer\d+", name)]
+
+    def _repeated(self, blocks: list[Block], scope: str = "") -> Iterator[Block]:
+        """The blocks of all layers: with n_groups, each of `blocks` is several layers."""
+        if not self._options["model.n_groups"]:
+            yield from blocks
+            return
+        for layer in range(self._options["model.n_layers"]):
+            block = blocks[layer % len(blocks)]
+            block._placed(f"{scope}layer{layer}.")
+            yield block
 
 
 @functools.lru_cache(maxsize=64)
@@ -162,8 +172,8 @@ class LanguageModel(_Model):
         LanguageModel("switchhead/wt103_47m")       # a recipe's name, or a TOML file
         LanguageModel(vocabulary_size=8000, n_layers=2, d_model=128, attention=dict(projection="experts"))
 
-    Keywords are the keys of [model], with tables as dicts. Sub-modules: Blocks `layer0`, `layer1`, ..., then `norm_f` and
-    `head`.
+    Keywords are the keys of [model], with tables as dicts. Sub-modules: Blocks `layer0`, `layer1`, ... (with n_groups as
+    many as have their own parameters), then `norm_f` and `head`.
     """
 
     KIND = "language_model"
@@ -195,7 +205,7 @@ class LanguageModel(_Model):
 
     def _hidden(self, tokens, memory, balance, implementation, embeddings):
         h, kept, losses = self._embed(tokens, embeddings, implementation), [], []
-        for i, block in enumerate(self.blocks):
+        for i, block in enumerate(self._repeated(self.blocks)):
             call = functools.partial(block, memory=memory[i] if memory else None, remember=self._remembers,
                                      balance=balance and self._balances, implementation=implementation)
             result = self._checkpoint(call, h) if self._checkpoint and self.training else call(h)

@@ -215,10 +215,13 @@ class MLP(Layer):
         description = _describe("mlp", "MLP", source, _of_part("mlp", options), layer=layer)
         super().__init__(description, initial_values(description, None, device, dtype))
 
-    def forward(self, x: Tensor, *, balance: bool = False, implementation: str = "automatic",
-                _losses: Optional[list[Tensor]] = None):
-        """x [B, T, d_model] to y of the same shape; with balance=True (y, loss), loss being the balance loss."""
-        results = self._run(x, implementation, balance or _losses is not None)
+    def forward(self, x: Tensor, *, routed_by: Optional[Tensor] = None, balance: bool = False,
+                implementation: str = "automatic", _losses: Optional[list[Tensor]] = None):
+        """x [B, T, d_model] to y of the same shape; with balance=True (y, loss), loss being the balance loss.
+
+        routed_by [B, T, d_model]: what tokens are routed to experts by, instead of x.
+        """
+        results = self._run(x, implementation, balance or _losses is not None, routed_by=routed_by)
         return self._result(results, balance, _losses)
 
 
@@ -295,7 +298,8 @@ class Block(Layer):
             return nn.functional.dropout(part(h, *others, **inputs), options["model.dropout"], self.training)
 
         queries = None if valid_keys is None else valid_keys[:, -x.shape[1]:]
-        attend = lambda h, m: call(self.attention, h, memory=m, valid_keys=valid_keys, valid_queries=queries)  # noqa: E731
+        attend = lambda h, m, v=None: call(self.attention, h, memory=m, source_value=v, valid_keys=valid_keys,  # noqa: E731
+                                           valid_queries=queries)
         across = lambda h: call(self.cross, h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
         crosses = "cross" in self._parts
         if options["model.norm_position"] == "post":
@@ -303,6 +307,10 @@ class Block(Layer):
             if crosses:
                 h = self.norm_cross(h + across(h))
             h = self.norm_2(h + call(self.ffn, h))
+        elif options["model.norm_position"] == "peri":
+            values = x if memory is None else torch.cat([memory, x], 1)
+            h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory), values)
+            h = h + call(self.ffn, h, routed_by=self.norm_2(h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
             # The memory does not run the hooks of the norm.

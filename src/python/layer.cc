@@ -75,7 +75,7 @@ nn::AttentionPlace Layer::place() const {
 config::ModelOptions Layer::built() const {
   config::ModelOptions options = model;
   if (kind == "ends") {
-    options.n_layers = options.n_decoder_layers = 0;
+    options.n_layers = options.n_decoder_layers = options.n_groups = 0;
   }
   return options;
 }
@@ -170,7 +170,8 @@ void check(const Layer& layer, const Inputs& in, const nn::Builder& build, const
   if (layer.cross && in.memory) {
     fail("{}: memory must not be given with cross=True", layer.kind);
   }
-  for (const auto& [name, source] : {std::pair{"source", in.source}, std::pair{"source_value", in.source_value}}) {
+  for (const auto& [name, source] : {std::pair{"source", in.source}, std::pair{"source_value", in.source_value},
+                                     std::pair{"routed_by", in.routed_by}}) {
     if (source) {
       check_vectors(layer, name, *source, in.x, context, type);
     }
@@ -223,7 +224,9 @@ std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::
                                 const nn::Context& context) {
   check(layer, in, build, context);
   const auto mlp = mlp_of(layer, build);
-  return {context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.own().hidden_dropout(), context))};
+  const at::Tensor routed_by = in.routed_by ? nn::to_compute(*in.routed_by, context) : at::Tensor();
+  return {
+      context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.own().hidden_dropout(), context, routed_by))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {

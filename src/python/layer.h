@@ -51,6 +51,7 @@ struct Inputs {
   std::optional<at::Tensor> valid_keys;     // [B, M + T] (cross: [B, S]) bool
   std::optional<at::Tensor> valid_queries;  // [B, T] bool
   std::optional<at::Tensor> valid_source;   // [B, S] bool, for a block
+  std::optional<at::Tensor> routed_by;      // [B, T, d] for an MLP of experts: what tokens are routed by; default: x
   std::optional<at::Tensor> targets;        // [B, T], for a head: return the loss instead of logits
   bool remember = false;                    // block: also return its memory for the next chunk
 };

@@ -70,6 +70,7 @@ struct LayerCall {
     v("valid_keys", in.valid_keys);
     v("valid_queries", in.valid_queries);
     v("valid_source", in.valid_source);
+    v("routed_by", in.routed_by);
     v("targets", in.targets);
     v("remember", in.remember);
     options.visit(v);
@@ -223,11 +224,11 @@ Children children_of_block(const Layer& block) {
   return children;
 }
 
-// Adds `n` blocks and, with `norm`, the norm after them.
+// Adds the blocks of `n` layers, as many as have their own parameters, and, with `norm`, the norm after them.
 void add_stack(Children& children, const std::string& scope, Layer block, std::int64_t n, bool norm) {
   block.kind = "block";
   block.model.n_layers = n;
-  for (block.index = 0; block.index < n; ++block.index) {
+  for (block.index = 0; block.index < block.model.distinct_layers(); ++block.index) {
     children.emplace_back(fmt::format("{}layer{}", scope, block.index), block);
   }
   if (norm) {

@@ -15,6 +15,8 @@ BLOCKS = {
     "switchhead": dict(attention=dict(**EXPERTS, position="relative"), dropout=0.2,
                        mlp=dict(kind="experts", d_hidden=16, n_experts=4, top_k=2)),
     "parallel": dict(arrangement="parallel", norm="rms", attention=dict(n_heads=2, d_head=8, window=4), n_layers=2),
+    "peri": dict(norm_position="peri", attention=dict(**EXPERTS, position="rope", entropy_coefficient=0.01),
+                 mlp=dict(kind="experts", d_hidden=16, n_experts=4, top_k=2)),
     "post": dict(norm_position="post", dropout=0.2, attention=dict(n_heads=4, d_head=8, composition="dynamic")),
 }
 
@@ -137,7 +139,7 @@ def test_a_part_can_be_replaced():
     assert model.generate(tokens(1, 3), 2).shape == (1, 5)
 
 
-@pytest.mark.parametrize("options", [dict(), dict(memory_length=16)])
+@pytest.mark.parametrize("options", [dict(), dict(memory_length=16), dict(n_layers=4, n_groups=2)])
 def test_decoding_with_hooks_equals_the_cache(options):
     model = model_of(dropout=0.0, **options).eval()
     other, seen = hooked(model, ["layer0.attention"])
@@ -168,6 +170,8 @@ HIDDEN = torch.where(torch.arange(T) % 3 == 0, tokens(), -1)
 OTHERS = {
     "masked": (lambda: ht.MaskedLanguageModel(**COMMON), ["layer1.attention"],
                lambda m: [m(tokens(), VALID), m.loss(tokens(), HIDDEN, VALID)]),
+    "repeated": (lambda: ht.MaskedLanguageModel(**{**COMMON, "n_layers": 4}, n_groups=2, norm_position="peri"),
+                 ["layer1.attention"], lambda m: [m(tokens(), VALID), m.loss(tokens(), HIDDEN, VALID)]),
     "pairs": (lambda: ht.Classifier(**COMMON, n_classes=3, paired=True), ["layer0.ffn", "norm_f"],
               lambda m: [m(tokens(), tokens(seed=1)), m.loss(tokens(), LABEL, tokens(seed=1))]),
     "vision": (lambda: ht.VisionTransformer(**{**COMMON, "context_length": 4}, image_size=8, patch_size=4, n_classes=3),

@@ -43,6 +43,9 @@ LAYERS = {
     "mlp": lambda: ht.MLP(d_model=D, d_hidden=32),
     "gated": lambda: ht.MLP(d_model=D, kind="gated", d_hidden=32, activation="silu"),
     "sigma-moe": lambda: ht.MLP(d_model=D, kind="experts", d_hidden=16, n_experts=5, top_k=2),
+    "peri": lambda: ht.Block(d_model=D, norm_position="peri", attention=dict(
+        n_heads=2, d_head=8, projection="experts", n_experts=3, top_k=2), mlp=dict(kind="experts", d_hidden=16, n_experts=4,
+                                                                                  top_k=2)),
     "block": lambda: ht.Block(d_model=D, norm="rms", attention=dict(n_heads=2, d_head=8, position="rope"),
                               mlp=dict(kind="gated", d_hidden=40)),
 }

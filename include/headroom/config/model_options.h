@@ -22,9 +22,9 @@ inline constexpr EnumNames kEnumNames<Arrangement> = {"sequential", "parallel"};
 enum class Norm { layer, rms };
 template <>
 inline constexpr EnumNames kEnumNames<Norm> = {"layer", "rms"};
-enum class NormPosition { pre, post };
+enum class NormPosition { pre, post, peri };
 template <>
-inline constexpr EnumNames kEnumNames<NormPosition> = {"pre", "post"};
+inline constexpr EnumNames kEnumNames<NormPosition> = {"pre", "post", "peri"};
 enum class Initialisation { scaled, normal, glorot, torch, pythia };
 template <>
 inline constexpr EnumNames kEnumNames<Initialisation> = {"scaled", "normal", "glorot", "torch", "pythia"};
@@ -78,6 +78,7 @@ struct ModelOptions {
   ModelKind kind = ModelKind::language_model;
   std::int64_t vocabulary_size = 8000;
   std::int64_t n_layers = 4;
+  std::int64_t n_groups = 0;  // G: layer l has the parameters of layer l mod G; 0: n_layers
   std::int64_t d_model = 256;
   std::int64_t context_length = 128;  // T, tokens
   std::int64_t memory_length = 0;     // M, tokens of Transformer-XL memory
@@ -116,13 +117,14 @@ struct ModelOptions {
   ModelOptions of_layer(std::int64_t index) const;
   // Returns the different layers among the first `n` as of_layer() does, each with the number of such layers.
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
-  // Throws UserError "<what>: ..." if model.layers is set; for what treats all layers alike.
+  // Throws UserError "<what>: ..." if model.layers or n_groups is set; for what treats all layers alike.
   void require_no_pattern(std::string_view what) const;
   // Returns the balance losses of a layer with `attention` and `mlp`.
   std::vector<BalanceLoss> layer_balance_losses() const;
   // Returns the balance losses of all layers, each name once.
   std::vector<BalanceLoss> balance_losses() const;
 
+  std::int64_t distinct_layers() const { return n_groups == 0 ? n_layers : n_groups; }  // with their own parameters
   std::int64_t decoder_layers() const { return n_decoder_layers == 0 ? n_layers : n_decoder_layers; }
   std::int64_t vocabulary_of_sources() const {
     return source_vocabulary_size == 0 ? vocabulary_size : source_vocabulary_size;

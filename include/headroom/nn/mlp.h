@@ -19,8 +19,9 @@ class Mlp {
  public:
   virtual ~Mlp() = default;
   // Maps [B, T, d] to [B, T, d] in the compute type. hidden_dropout applies to the hidden layer of dense and gated
-  // MLPs.
-  virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const = 0;
+  // MLPs. Tokens are routed to experts by `routed_by` [B, T, d]; undefined: by x.
+  virtual at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
+                                const at::Tensor& routed_by = {}) const = 0;
 };
 
 std::unique_ptr<Mlp> make_mlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build);

@@ -13,6 +13,7 @@
 //   norm_f                           [B, T, d] after the final norm; decoding: of the last token alone, T = 1
 //   layer3.attention. (layer3.cross.: cross-attention; S are the source's tokens)
 //     x, source (*)                  [B, T, d], [B, S, d] inputs of the layer
+//     source_value (*)               [B, S, d] what values are projected from, in peri layers
 //     q                              [B, H, T, e] normalised and rotated
 //     k, v                           [B, G, S, e] likewise; decoding: of the call's tokens alone, of a source once
 //     k2, k3, ...                    a mixture's other keys; gated delta: k2 [B, H, T, 2] is beta and the log decay

@@ -32,6 +32,7 @@ config::Config small_config(const Doctor& command) {
   config::Config config = config::load_config(command.config, command.set);
   config::ModelOptions& model = config.model;
   model.n_layers = std::min<std::int64_t>(model.n_layers, 2);
+  model.n_groups = 0;
   model.n_decoder_layers = std::min<std::int64_t>(model.n_decoder_layers, 2);
   if (model.reads_tokens()) {
     model.vocabulary_size = model.adaptive_cutoffs.empty() ? 16 : model.vocabulary_size;

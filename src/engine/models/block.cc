@@ -15,6 +15,12 @@ std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   return input.valid_keys->narrow_symint(1, input.valid_keys->sym_size(1) - t, t);
 }
 
+// Memory and tokens are concatenated in the compute type. Concatenating them before the norm would save both a second
+// time for the backward pass.
+at::Tensor after(const at::Tensor& memory, const at::Tensor& x, const nn::Context& context) {
+  return memory.defined() ? at::cat({nn::to_compute(memory, context), x}, 1) : x;
+}
+
 }  // namespace
 
 Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, const nn::Builder& build)
@@ -26,15 +32,19 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
       attention_(o.attention, place, build.in("attention")),
       norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
       mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))) {
-  if (arrangement_ == config::Arrangement::parallel && norm_position_ == config::NormPosition::post) {
+  if (arrangement_ == config::Arrangement::parallel && norm_position_ != config::NormPosition::pre) {
     user_error(
         "model.norm_position: must be pre with arrangement = \"parallel\", whose two halves read the same input, got "
-        "post");
+        "{}",
+        config::name_of(norm_position_));
   }
 }
 
 Block Block::with_cross_attention(const config::ModelOptions& o, const nn::AttentionPlace& place,
                                   const nn::Builder& build) {
+  if (o.norm_position == config::NormPosition::peri) {
+    user_error("model.norm_position: must be pre or post with cross-attention, got peri");
+  }
   Block block(o, place, build);
   nn::AttentionPlace across = place;
   across.causal = false;
@@ -45,13 +55,12 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   return block;
 }
 
-// Memory and tokens are concatenated in the compute type. Concatenating them before the norm would save both a second
-// time for the backward pass.
 at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
-                         const nn::Context& context) const {
+                         const nn::Context& context, const at::Tensor& values) const {
   nn::AttentionInput attention;
   attention.x = nn::to_compute(x, context);
-  attention.source = memory.defined() ? at::cat({nn::to_compute(memory, context), attention.x}, 1) : attention.x;
+  attention.source = after(memory, attention.x, context);
+  attention.source_value = values;
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.caches;
@@ -77,10 +86,19 @@ void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor
   cross_->attention.read_source(nn::to_compute(source, context), valid, cross_cache, context.in("cross"));
 }
 
-at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context) const {
+at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context, const at::Tensor& routed_by) const {
   const at::Tensor rows = nn::to_compute(x, context);
+  const at::Tensor router_rows = routed_by.defined() ? nn::to_compute(routed_by, context) : at::Tensor();
   const nn::Context inner = context.in("ffn");
-  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner)), dropout_, context, "ffn");
+  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)), dropout_, context,
+                     "ffn");
+}
+
+at::Tensor Block::peri_norm(const BlockInput& input, const nn::Context& context) const {
+  const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
+  const at::Tensor values = after(input.memory, nn::to_compute(input.h, context), context);
+  const at::Tensor h = input.h + attend(norm_1_(input.h), memory, input, context, values);
+  return context.observe("out", h + feed_forward(h, context, norm_2_(h)));
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
@@ -94,6 +112,9 @@ at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context)
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
   if (norm_position_ == config::NormPosition::post) {
     return post_norm(input, context);
+  }
+  if (norm_position_ == config::NormPosition::peri) {
+    return peri_norm(input, context);
   }
   const bool parallel = arrangement_ == config::Arrangement::parallel;
   const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
@@ -112,8 +133,8 @@ at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64
   return tokens.sym_size(1) > keep ? tokens.narrow_symint(1, tokens.sym_size(1) - keep, keep).contiguous() : tokens;
 }
 
-Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build) {
-  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Builder& build) : n_layers_(o.n_layers) {
+  for (std::int64_t layer = 0; layer < o.distinct_layers(); ++layer) {
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
                                    .layer = layer,
@@ -132,8 +153,9 @@ at::Tensor Encoder::operator()(at::Tensor h, const at::Tensor& valid, const nn::
   if (valid.defined()) {
     input.valid_keys = valid;
   }
-  for (std::size_t layer = 0; layer < blocks_.size(); ++layer) {
-    input.h = blocks_[layer](input, context.in(fmt::format("layer{}", layer)));
+  for (std::int64_t layer = 0; layer < n_layers_; ++layer) {
+    const Block& block = blocks_[static_cast<std::size_t>(layer) % blocks_.size()];
+    input.h = block(input, context.in(fmt::format("layer{}", layer)));
   }
   return norm_f_ ? context.observe("norm_f", (*norm_f_)(input.h)) : input.h;
 }

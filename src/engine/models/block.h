@@ -29,6 +29,7 @@ struct BlockInput {
 // pre, sequential:  h += attention(norm_1(h), norm_1(memory, h));  h += mlp(norm_2(h))
 // pre, parallel:    h += attention(norm_1(h), ...) + mlp(norm_2(h))
 // post, sequential: h = norm_1(h + attention(h, ...));  h = norm_2(h + mlp(h))
+// peri, sequential: h += attention(norm_1(h), ..., values of h);  h += mlp(h, routed by norm_2(h))   (MoEUT)
 // Cross-attention comes between the two: h += cross(norm_cross(h), source); parallel and post likewise.
 // Dropout applies to the outputs of attention and MLP and inside a dense MLP, never to attention probabilities.
 class Block {
@@ -52,10 +53,12 @@ class Block {
     nn::Attention attention;
   };
 
-  at::Tensor attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input,
-                    const nn::Context& context) const;
+  // `values`: [B, M + T, d], undefined: those of memory and x.
+  at::Tensor attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input, const nn::Context& context,
+                    const at::Tensor& values = {}) const;
   at::Tensor attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const;
-  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context) const;
+  at::Tensor feed_forward(const at::Tensor& x, const nn::Context& context, const at::Tensor& routed_by = {}) const;
+  at::Tensor peri_norm(const BlockInput& input, const nn::Context& context) const;
   at::Tensor post_norm(const BlockInput& input, const nn::Context& context) const;
 
   config::Arrangement arrangement_;
@@ -83,6 +86,7 @@ class Encoder {
 
  private:
   std::vector<Block> blocks_;
+  std::int64_t n_layers_;  // each block is several layers with n_groups
   std::optional<nn::NormLayer> norm_f_;
 };
 

@@ -15,9 +15,12 @@ namespace headroom::models {
 
 struct LanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
-  std::vector<Block> blocks;
+  std::vector<Block> blocks;  // those with their own parameters
   std::optional<nn::NormLayer> norm_f;
   std::optional<VocabularyHead> head;
+
+  std::size_t n_layers() const { return static_cast<std::size_t>(options.n_layers); }
+  const Block& block(std::size_t layer) const { return blocks[layer % blocks.size()]; }
 
   at::Tensor final_norm(const at::Tensor& h, const nn::Context& context) const {
     return nn::dropout(context.observe("norm_f", (*norm_f)(h)), options.dropout, context, "final");
@@ -28,7 +31,7 @@ struct LanguageModel::Layers : Parts {
     const std::int64_t keep = options.memory_length;
     at::Tensor h = context.observe("embedding", (*embedding)(inputs, 0, context));
     std::vector<at::Tensor> next_memory;
-    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    for (std::size_t layer = 0; layer < n_layers(); ++layer) {
       BlockInput input;
       input.h = h;
       if (layer < memory.layers.size()) {
@@ -37,7 +40,7 @@ struct LanguageModel::Layers : Parts {
       if (keep > 0) {
         next_memory.push_back(models::next_memory(input.memory, h, keep));
       }
-      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+      h = block(layer)(input, context.in(fmt::format("layer{}", layer)));
     }
     if (keep > 0) {
       memory.layers = std::move(next_memory);
@@ -90,12 +93,12 @@ struct LanguageModel::Layers : Parts {
     }
     at::Tensor h = context.observe(
         "embedding", (*embedding)(tokens_of(rows, embedding->matrix().device()), positions_of(rows), context));
-    for (std::size_t layer = 0; layer < blocks.size(); ++layer) {
+    for (std::size_t layer = 0; layer < n_layers(); ++layer) {
       const std::vector<nn::AttentionCache*> caches = caches_of(rows, layer, &DecodeState::caches);
       BlockInput input;
       input.h = h;
       input.caches = caches;
-      h = blocks[layer](input, context.in(fmt::format("layer{}", layer)));
+      h = block(layer)(input, context.in(fmt::format("layer{}", layer)));
     }
     for (const DecodeRow& row : rows) {
       row.state->position += std::ssize(row.tokens);
@@ -171,7 +174,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterS
   auto& p = static_cast<Layers&>(*parts_);
   const nn::Builder build = make_builder(o, p.parameters, source);
   p.embedding.emplace(o, build);
-  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+  for (std::int64_t layer = 0; layer < o.distinct_layers(); ++layer) {
     const config::ModelOptions own = o.of_layer(layer);
     const nn::AttentionPlace place{.d_model = o.d_model,
                                    .n_layers = o.n_layers,
@@ -245,8 +248,8 @@ TokenScores LanguageModel::score(const at::Tensor& inputs, const at::Tensor& tar
 
 DecodeState LanguageModel::start_decoding() const {
   DecodeState state;
-  for (const Block& block : layers().blocks) {
-    state.caches.push_back(block.make_cache());
+  for (std::size_t layer = 0; layer < layers().n_layers(); ++layer) {
+    state.caches.push_back(layers().block(layer).make_cache());
   }
   return state;
 }

@@ -32,7 +32,8 @@ class DenseMlp : public Mlp {
     }
   }
 
-  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context) const override {
+  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
+                        const at::Tensor& /*routed_by*/) const override {
     at::Tensor hidden = up_(x, context);
     if (gate_.defined()) {
       hidden = activate(gate_(x, context), activation_, context) * hidden;
@@ -74,7 +75,8 @@ class ExpertMlp : public Mlp {
         build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
   }
 
-  at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context) const override {
+  at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context,
+                        const at::Tensor& routed_by) const override {
     const RoutingOptions routing{.n_heads = 1,
                                  .n_experts = options_.n_experts,
                                  .top_k = options_.top_k,
@@ -82,7 +84,8 @@ class ExpertMlp : public Mlp {
                                  .expert_dropout = options_.expert_dropout,
                                  .zero_dropped = true};
     const at::Tensor rows = x.flatten(0, -2);
-    const Routing routed = route_tokens(rows, select_, routing, context, "select");
+    const Routing routed =
+        route_tokens(routed_by.defined() ? routed_by.flatten(0, -2) : rows, select_, routing, context, "select");
     if (context.losses != nullptr) {
       add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1)));
     }

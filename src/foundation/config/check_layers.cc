@@ -121,9 +121,44 @@ void check_unused(const ModelOptions& model, detail::Origin origin) {
   }
 }
 
+// The norms of peri layers do not reach values and MLPs, which must therefore be separable from keys and routing.
+void check_peri(const ModelOptions& layer, const std::string& name, detail::Origin origin) {
+  if (layer.norm_position != NormPosition::peri) {
+    return;
+  }
+  const Checker here(origin, "model");
+  here.require(layer.kind != ModelKind::encoder_decoder && layer.arrangement == Arrangement::sequential,
+               "norm_position", "must be \"pre\" or \"post\" with {}, got \"peri\"",
+               layer.kind == ModelKind::encoder_decoder ? detail::setting("kind", layer.kind)
+                                                        : detail::setting("arrangement", layer.arrangement));
+  here.require(layer.mlp.kind == MlpKind::experts, "norm_position",
+               "must not be \"peri\" with {}.mlp.kind = \"{}\": its norm is for the routing of experts alone", name,
+               name_of(layer.mlp.kind));
+  here.require(!layer.attention.projection->has_latent(), "norm_position",
+               "must not be \"peri\" with {}.attention.projection = \"{}\", whose keys and values share a latent", name,
+               name_of(layer.attention.projection));
+}
+
+void check_repetition(const ModelOptions& model, detail::Origin origin) {
+  const Checker here(origin, "model");
+  const std::int64_t groups = model.n_groups;
+  if (groups == 0) {
+    return;
+  }
+  here.require(model.kind != ModelKind::encoder_decoder, "n_groups", "must be 0 with {}",
+               detail::setting("kind", model.kind));
+  here.require(model.n_layers % groups == 0, "n_groups", "must be 0 or divide n_layers = {}, got {}", model.n_layers,
+               groups);
+  const std::int64_t period = detail::period_of(model);
+  here.require(groups % period == 0, "n_groups",
+               "must be a multiple of the {} layers of the pattern (model.layers or window_pattern), got {}", period,
+               groups);
+}
+
 void check_rest(const ModelOptions& model, const std::string& name, detail::Origin origin) {
   const std::string of_attention = name + ".attention", of_mlp = name + ".mlp";
   check_scores(Checker(origin, of_attention), model);
+  check_peri(model, name, origin);
   const Checker mlp(origin, of_mlp);
   const bool experts = model.mlp.kind == MlpKind::experts;
   mlp.require(!experts || model.mlp.top_k <= model.mlp.n_experts, "top_k", "must be at most n_experts = {}, got {}",
@@ -162,6 +197,7 @@ void check_layers(const ModelOptions& model, Origin origin) {
     check_parts(model, "model", origin);
     check_unused(model, origin);
     check_rest(model, "model", origin);
+    check_repetition(model, origin);
     return;
   }
   const Checker here(origin, "model"), attention(origin, "model.attention");
@@ -178,6 +214,7 @@ void check_layers(const ModelOptions& model, Origin origin) {
     check_together(model, losses, layer, entry_name(entry), origin);
   }
   check_unused(model, origin);
+  check_repetition(model, origin);
 }
 
 }  // namespace detail

@@ -137,6 +137,10 @@ std::int64_t period_of(const std::vector<LayerOptions>& entries) {
   return period;
 }
 
+std::int64_t period_of(const ModelOptions& model) {
+  return period_of(entries_of(model));
+}
+
 bool is_window_pattern(std::string_view text) {
   return windows_of(text).has_value();
 }
@@ -233,6 +237,11 @@ void ModelOptions::require_no_pattern(std::string_view what) const {
   if (!layers.empty()) {
     user_error("{}: model.layers: must be [], got {} kinds of layers; only models whose layers are alike are supported",
                what, layers.size());
+  }
+  if (n_groups != 0) {
+    user_error(
+        "{}: model.n_groups: must be 0, got {}; only models whose layers have their own parameters are supported", what,
+        n_groups);
   }
 }
 

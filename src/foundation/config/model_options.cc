@@ -34,6 +34,8 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("vocabulary_size", o.vocabulary_size, between(1, 2147483647),
              "tokens of the embedding and the head; if not set: the tokenizer's number");
   fields.add("n_layers", o.n_layers, between(1, 65536), "blocks of attention and MLP");
+  fields.add("n_groups", o.n_groups, between(0, 65536),
+             "layers with their own parameters, which are repeated in their order to n_layers (MoEUT); 0: n_layers");
   fields.add("d_model", o.d_model, between(1, 1 << 20), "width of the residual stream");
   fields.add("context_length", o.context_length, between(1, 1 << 24),
              "T, tokens of a sequence or chunk; vision: if not set, the number of patches");
@@ -41,8 +43,10 @@ void describe(Fields& fields, ModelOptions& o) {
              "M, tokens of the previous chunk that attention sees (Transformer-XL); 0 or context_length");
   fields.add("arrangement", o.arrangement, "attention, then MLP; or both from the same norm (parallel)");
   fields.add("norm", o.norm, "LayerNorm or RMSNorm");
-  fields.add("norm_position", o.norm_position,
-             "norms before each sublayer (pre), or after each residual addition (post)");
+  fields.add(
+      "norm_position", o.norm_position,
+      "norms before each sublayer (pre), after each residual addition (post), or only where tokens are compared and "
+      "routed (peri, MoEUT: queries, keys and routing, but neither values nor MLPs)");
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "epsilon of the norms, under the square root");
   fields.add(
       "initialisation", o.initialisation,

@@ -36,6 +36,9 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
   }
   model.require_no_pattern("convert: " + request.source);
   request.target.model.require_no_pattern("convert: " + request.to);
+  if (model.norm_position == config::NormPosition::peri) {
+    user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
+  }
   if (a.projection != "dense" || a.score != "dot" || a.composition != "none" || a.gate_output != "none") {
     user_error(
         "convert: {}: its attention has projection {}, score {}, composition {} and gate_output {}; expected a dense "

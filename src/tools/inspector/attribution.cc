@@ -68,7 +68,8 @@ void set_values(Attribution& a, const LayerValues& values, const LayerInfo& laye
     a.value_expert = at::full({heads, s, 1}, -1, at::kLong);
     return;
   }
-  const at::Tensor source = required_value(values, "source").select(0, 0);
+  const at::Tensor own = optional_value(values, "source_value");
+  const at::Tensor source = own.defined() ? own : required_value(values, "source").select(0, 0);
   const auto [index, weight] = routing_in(values, "select_in", s);
   const at::Tensor bank = layer_parameter(layer, "w_v").to(source.scalar_type());
   const at::Tensor all = at::einsum("sd,hedw->hsew", {source, bank});
@@ -175,7 +176,7 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
   std::vector<std::string> names = {"out",   "gate",           "head_norm",       "value",
                                     "probs", "probs_composed", "responsibilities"};
   if (o.has_experts('v')) {
-    names.emplace_back("source");
+    names.insert(names.end(), {"source", "source_value"});
   } else {
     names.emplace_back("v");
   }

@@ -20,14 +20,21 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
   const AttentionExtent own{.queries = t, .sources = t + model.memory_length, .causal = decodes, .self = true};
   std::vector<Stack> stacks;
   for (const auto& [layer, count] : model.kinds_of_layers(model.n_layers)) {
-    stacks.push_back(
-        {.layers = count, .tokens = t, .spans = {own}, .attentions = {layer.attention}, .mlp = layer.mlp, .norms = 2});
+    const std::int64_t repeats = model.n_layers / std::max<std::int64_t>(1, model.distinct_layers());
+    stacks.push_back({.layers = count,
+                      .distinct = count / std::max<std::int64_t>(1, repeats),
+                      .tokens = t,
+                      .spans = {own},
+                      .attentions = {layer.attention},
+                      .mlp = layer.mlp,
+                      .norms = 2});
   }
   if (model.kind == ModelKind::encoder_decoder) {
     const AttentionExtent past{.queries = t, .sources = t, .causal = true, .self = true};
     const AttentionExtent other{.queries = t, .sources = t, .causal = false, .self = false};
     for (const auto& [layer, count] : model.kinds_of_layers(model.decoder_layers())) {
       stacks.push_back({.layers = count,
+                        .distinct = count,
                         .tokens = t,
                         .spans = {past, other},
                         .attentions = {layer.attention, layer.attention.across_sequences()},

@@ -12,6 +12,7 @@ namespace headroom::cost {
 // Identical blocks of one stack, wherever they are in it.
 struct Stack {
   Exact layers = 0;
+  Exact distinct = 0;                          // layers with their own parameters
   Exact tokens = 0;                            // tokens per sequence that a layer reads
   std::vector<config::AttentionExtent> spans;  // one per attention layer of a block
   std::vector<config::AttentionOptions> attentions;

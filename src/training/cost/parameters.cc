@@ -56,14 +56,14 @@ std::vector<Group> groups_of(const ModelOptions& model) {
     groups.push_back({.times = model.kind == ModelKind::encoder_decoder ? 2 : 1, .sizes = {d * tokens_of(model)}});
   }
   for (const Stack& stack : stacks_of(model)) {
-    groups.push_back({.times = stack.layers * stack.norms, .sizes = norm});
+    groups.push_back({.times = stack.distinct * stack.norms, .sizes = norm});
     const MlpParts mlp = mlp_parts(stack.mlp, d);
-    groups.push_back({.times = stack.layers, .sizes = mlp.matrices, .hidden = true});
-    groups.push_back({.times = stack.layers, .sizes = mlp.others});
+    groups.push_back({.times = stack.distinct, .sizes = mlp.matrices, .hidden = true});
+    groups.push_back({.times = stack.distinct, .sizes = mlp.others});
     for (std::size_t i = 0; i < stack.attentions.size(); ++i) {
       const AttentionOptions& a = stack.attentions[i];
-      groups.push_back({.times = stack.layers, .sizes = a.projection->matrices(a, d), .hidden = true});
-      groups.push_back({.times = stack.layers, .sizes = other_attention_tensors(a, d, stack.spans[i].sources)});
+      groups.push_back({.times = stack.distinct, .sizes = a.projection->matrices(a, d), .hidden = true});
+      groups.push_back({.times = stack.distinct, .sizes = other_attention_tensors(a, d, stack.spans[i].sources)});
     }
   }
   return groups;

@@ -13,6 +13,7 @@
 #include "headroom/models/masked_language_model.h"
 #include "headroom/models/vision_transformer.h"
 #include "one_thread.h"
+#include "small_models.h"
 #include "training/cost/cost.h"
 
 namespace headroom::models {
@@ -107,6 +108,13 @@ TEST(ExecutedMacs, OfLayersThatDiffer) {
   for (const auto& [name, m] : models) {
     EXPECT_EQ(executed(m), claimed(m)) << name;
   }
+}
+
+TEST(ExecutedMacs, OfRepeatedLayers) {
+  config::ModelOptions m = testing::moeut();
+  EXPECT_EQ(executed(m), claimed(m));
+  m.memory_length = m.context_length;
+  EXPECT_EQ(executed(m), claimed(m));
 }
 
 TEST(ExecutedMacs, CoverLongLinearChunksAndExpertMlps) {

@@ -96,6 +96,11 @@ TEST(ParameterCount, MaskedLanguageModelsOfMoA) {
   }
 }
 
+// MoEUT: 243.3M.
+TEST(ParameterCount, RepeatedLayersCountOnce) {
+  EXPECT_EQ(built(config::load_config("neighbours/moeut_244m").model), 243326784);
+}
+
 TEST(ParameterCount, CostAgreesForEveryRecipe) {
   std::map<config::ModelKind, int> compared;
   for (const std::string& name : config::recipe_names()) {

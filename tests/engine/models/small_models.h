@@ -27,6 +27,22 @@ inline config::ModelOptions three_experts() {
   return o;
 }
 
+// Two SwitchAll layers that are each two layers, with norms of keys, queries and routing alone.
+inline config::ModelOptions moeut() {
+  config::ModelOptions o = three_experts();
+  o.n_layers = 4;
+  o.n_groups = 2;
+  o.norm_position = config::NormPosition::peri;
+  o.scaled_embeddings = true;
+  o.attention.projection = "experts";
+  o.attention.d_head = 8;
+  o.attention.of<config::PositionOptions>().rope_fraction = 0.5;
+  o.attention.of<config::RoutedHeadOptions>().entropy_coefficient = 0.001;
+  o.mlp.kind = config::MlpKind::experts;
+  o.mlp.activation = config::Activation::relu;
+  return o;
+}
+
 // Language models that differ in their decoding state and in where chunks end.
 inline std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
   std::vector<std::pair<std::string, config::ModelOptions>> all;
@@ -186,6 +202,10 @@ inline std::vector<std::pair<std::string, config::ModelOptions>> language_models
   o.attention.n_kv_heads = 0;
   o.memory_length = 8;
   all.emplace_back("differential experts with memory, version 1", o);
+  o = moeut();
+  all.emplace_back("moeut", o);
+  o.memory_length = 8;
+  all.emplace_back("moeut with memory", o);
   return all;
 }
 

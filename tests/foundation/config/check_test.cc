@@ -82,6 +82,49 @@ TEST(Check, HeadOutputs) {
                   .starts_with("gate_channels: must be at most d_model"));
 }
 
+TEST(Check, DifferentialHeads) {
+  const std::string differential = "composition = \"differential\"\n";
+  const auto key = [&](const std::string& lines) {
+    const std::string text = about_attention(lines);
+    return text.substr(0, text.find(':'));
+  };
+  EXPECT_EQ(key(differential), "no error");
+  EXPECT_EQ(key(differential + "differential_version = 1\nscore = \"sigmoid\""), "no error");
+  EXPECT_EQ(key(differential + "score = \"gaussian_mixture\"\nkeys = \"single\""), "no error");
+  EXPECT_NE(key(differential + "differential_version = 3"), "no error");
+  EXPECT_EQ(key("differential_version = 1"), "differential_version");
+  for (const char* other :
+       {"score = \"linear\"", "score = \"gaussian_mixture\"", "projection = \"latent\"\nkv_rank = 8",
+        "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2"}) {
+    EXPECT_EQ(key(differential + other), "composition") << other;
+  }
+}
+
+TEST(Check, RepeatedLayers) {
+  const auto key = [](const std::string& model, const std::string& rest = "") {
+    const std::string text = complaint("[model]\nn_layers = 6\n" + model + "\n" + rest);
+    const std::string prefix = "x: model.";
+    return text.starts_with(prefix) ? text.substr(prefix.size(), text.find(": ", prefix.size()) - prefix.size()) : text;
+  };
+  EXPECT_EQ(key("n_groups = 2"), "no error");
+  EXPECT_EQ(key("n_groups = 4"), "n_groups");
+  EXPECT_EQ(key("n_groups = 2\nkind = \"encoder_decoder\""), "n_groups");
+  const std::string windows = "[model.attention]\nwindow = 16\nwindow_pattern = \"2:1\"";
+  EXPECT_EQ(key("n_groups = 3", windows), "no error");
+  EXPECT_EQ(key("n_groups = 2", windows), "n_groups");
+  EXPECT_EQ(key("n_groups = 2", "[[model.layers]]\n[[model.layers]]\n[[model.layers]]\nattention = {window = 8}"),
+            "n_groups");
+  EXPECT_EQ(key("n_groups = 2", "[model.attention]\nscore = \"gaussian_mixture\"\nprior_update = \"soft_e\""),
+            "attention.prior_update");
+  const std::string experts = "[model.mlp]\nkind = \"experts\"\n";
+  EXPECT_EQ(key("norm_position = \"peri\"", experts), "no error");
+  EXPECT_EQ(key("norm_position = \"peri\""), "norm_position");
+  EXPECT_EQ(key("norm_position = \"peri\"\narrangement = \"parallel\"", experts), "norm_position");
+  EXPECT_EQ(key("norm_position = \"peri\"\nkind = \"encoder_decoder\"", experts), "norm_position");
+  EXPECT_EQ(key("norm_position = \"peri\"", experts + "[model.attention]\nprojection = \"latent\"\nkv_rank = 8"),
+            "norm_position");
+}
+
 TEST(Check, DropoutInsideTheMlp) {
   const auto about = [](const std::string& lines) {
     return complaint("[model]\ndropout = 0.2\n[model.mlp]\n" + lines);

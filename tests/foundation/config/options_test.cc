@@ -90,7 +90,10 @@ TEST(AttentionOptionsTest, RotatingChannels) {
 
 TEST(AttentionOptionsTest, PartsGoByTheirNames) {
   AttentionOptions options;
-  EXPECT_EQ(complaint_of([&] { options.composition = "statik"; }).find("model.attention.composition: "), 0u);
+  const std::string complaint = complaint_of([&] { options.composition = "statik"; });
+  for (const char* text : {"model.attention.composition: ", "\"none\", ", "\"static\"", "got \"statik\""}) {
+    EXPECT_NE(complaint.find(text), std::string::npos) << complaint;
+  }
   options.composition = "static";
   EXPECT_EQ(options.composition.name(), "static");
   EXPECT_TRUE(options.composition != AttentionOptions().composition && AttentionOptions().composition == "none");

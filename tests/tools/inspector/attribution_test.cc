@@ -24,7 +24,7 @@ namespace attribution_test {
 struct AttributedLayer {
   config::ModelOptions model;
   nn::Parameters parameters;
-  bool causal;
+  bool causal, own_values = false;  // own_values: values of other vectors than keys
   at::ScalarType type;
   nn::Attention attention;
 
@@ -57,6 +57,9 @@ struct AttributedLayer {
     nn::AttentionInput input;
     input.source = all;
     input.x = model.memory_length == 0 ? all : all.narrow(1, model.memory_length, model.context_length);
+    if (own_values) {
+      input.source_value = all.cos();
+    }
     nn::Context context;
     context.observer = &observer;
     return attention(input, context)[0];
@@ -140,6 +143,16 @@ TEST(Attribution, ContributionsSumToTheOutputForAllCombinations) {
   EXPECT_GT(n, 500);
 }
 
+TEST(Attribution, OfValuesFromOtherVectorsThanKeys) {
+  for (const char* projection : {"dense", "experts"}) {
+    config::ModelOptions m = testing::small_model();
+    m.attention.projection = projection;
+    AttributedLayer layer(m);
+    layer.own_values = true;
+    EXPECT_LE(largest(residual_of(layer.attributed())), 1e-12) << projection;
+  }
+}
+
 TEST(Attribution, InFloat32TheErrorIsRounding) {
   std::int64_t n = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
@@ -153,8 +166,9 @@ TEST(Attribution, InFloat32TheErrorIsRounding) {
 TEST(Attribution, RemovingAPartRemovesItsContributions) {
   std::int64_t edges = 0, experts = 0, seen = 0;
   for_each_combination([&](const std::string& name, const config::ModelOptions& m) {
-    const bool normed = m.attention.composition == "differential" &&
-                        m.attention.of<config::DifferentialOptions>().differential_version == 1;  // changes with the part
+    const bool normed =
+        m.attention.composition == "differential" &&
+        m.attention.of<config::DifferentialOptions>().differential_version == 1;  // changes with the part
     if (m.memory_length > 0 || !m.attention.score->has_scores() || normed || seen++ % 3 != 0) {
       return;
     }

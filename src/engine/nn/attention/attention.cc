@@ -327,6 +327,9 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   context.show("x", [&] { return input.x; });
   if (reads_source) {
     context.show("source", [&] { return source; });
+    if (input.source_value.defined()) {
+      context.show("source_value", [&] { return input.source_value; });
+    }
   }
   Heads heads = project(input, reads_source ? source : at::Tensor(), context);
   if (reads_source) {

@@ -17,6 +17,7 @@ class HeadProjections : public Projection {
       : options_(options),
         routing_(routing_options(options, options.n_heads)),
         shared_selection_(options.of<config::ExpertOptions>().shared_selection),
+        has_loss_(!options.projection->balance_losses(options).empty()),
         d_model_(init.d_model) {
     q_ = input_side('q', 1, init, build);
     k_ = input_side('k', options.key_projections(), init, build);
@@ -134,7 +135,15 @@ class HeadProjections : public Projection {
   }
 
   Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
-    return route_tokens(x.reshape({-1, d_model_}), w, routing_, context, name);
+    Routing routing = route_tokens(x.reshape({-1, d_model_}), w, routing_, context, name);
+    if (has_loss_ && context.losses != nullptr) {
+      std::vector<at::Tensor> of_heads;
+      for (std::int64_t h = 0; h < routing_.n_heads; ++h) {
+        of_heads.push_back(entropy_loss(routing.score.select(1, h)));
+      }
+      add_loss(context, "routing_entropy", at::stack(of_heads).mean());
+    }
+    return routing;
   }
 
   std::optional<Routing> route_source(const at::Tensor& source, const Context& context) const {
@@ -183,6 +192,7 @@ class HeadProjections : public Projection {
   config::AttentionOptions options_;
   RoutingOptions routing_;
   bool shared_selection_;
+  bool has_loss_;  // of the routing
   std::int64_t d_model_;
   Matrix q_, k_, v_, o_;
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides

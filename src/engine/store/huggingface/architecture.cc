@@ -68,7 +68,9 @@ std::string common_obstacle(const config::ModelOptions& o) {
   const config::AttentionOptions &a = o.attention, plain;
   return first_of({{o.kind != config::ModelKind::language_model, "kind"},
                    {o.memory_length != 0, "memory_length"},
-                   {o.norm_position == config::NormPosition::post, "norm_position"},
+                   {o.n_groups != 0, "n_groups"},
+                   {o.norm_position == config::NormPosition::post || o.norm_position == config::NormPosition::peri,
+                    "norm_position"},
                    {o.head_bias, "head_bias"},
                    {!o.adaptive_cutoffs.empty(), "adaptive_cutoffs"},
                    {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},

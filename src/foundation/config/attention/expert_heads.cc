@@ -16,6 +16,8 @@ class ExpertHeads : public detail::HeadProjections {
         .add("shared_selection", o.of<ExpertOptions>().shared_selection,
              "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
         .refuse_unused = true;
+    fields.add("entropy_coefficient", o.of<RoutedHeadOptions>().entropy_coefficient, at_least(0),
+               "experts, routed_heads: weight of the negative entropy of the mean routing distribution");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -87,6 +89,10 @@ class ExpertHeads : public detail::HeadProjections {
     return {.macs = projected * z.d, .memory = projected};
   }
 
+  std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
+    const double coefficient = a.of<RoutedHeadOptions>().entropy_coefficient;
+    return coefficient > 0.0 ? std::vector<BalanceLoss>{{"routing_entropy", coefficient}} : std::vector<BalanceLoss>();
+  }
   bool starts_truncated() const override { return false; }
   bool allows_several_maps() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {

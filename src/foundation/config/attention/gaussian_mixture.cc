@@ -37,6 +37,8 @@ class GaussianMixture : public detail::ScoreMatrix {
     const auto components = static_cast<std::size_t>(own.components());
     check.require(n == 0 || (own.mixture_score == MixtureScore::gaussian && n == components), "mixture_coefficients",
                   "must be [] or {} numbers, one for each Gaussian key, got {}", components, n);
+    check.require(own.prior_update != PriorUpdate::soft_e || model.n_groups == 0, "prior_update",
+                  "must not be \"soft_e\" with n_groups = {}: a prior is updated by one layer", model.n_groups);
     check.require(own.mixing == Mixing::sum || own.mixture_epsilon == 0.0, "mixture_epsilon",
                   "needs mixing = \"sum\", not \"max\"");
     check.require(own.prior_update != PriorUpdate::soft_e || own.has_prior(), "prior_update",

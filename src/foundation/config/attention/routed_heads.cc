@@ -76,7 +76,7 @@ class RoutedGroups : public ProjectionPart {
     fields.add("z_coefficient", own.z_coefficient, at_least(0),
                "routed heads: weight of the mean squared logsumexp of the router's scores");
     fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
-               "routed heads: weight of the negative entropy of the mean routing distribution");
+               "experts, routed heads: weight of the negative entropy of the mean routing distribution");
   }
 
   static void check_gate(const detail::Checker& check, const AttentionOptions& a) {
