@@ -124,22 +124,27 @@ HWY_INLINE void add_block(const Bfloat16GemvInput& x, const MatrixRows& rows, st
   }
 }
 
+// GCC warns about the undefined operand of the shuffles without a mask.
+constexpr __mmask16 kAllLanes = 0xffff;
+
 // The sums of the lanes of 16 vectors. Each is summed in the same order: lanes l and l + 8, then l and l + 4, ...
 HWY_INLINE __m512 sums_of_lanes(const __m512 (&v)[16]) {
   __m512 half[8], quarter[4], eighth[2];
   for (int i = 0; i < 8; ++i) {  // 256-bit halves: [v_i, v_{i+8}]
-    half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xee));
+    half[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(kAllLanes, v[i], v[i + 8], 0x44),
+                            _mm512_maskz_shuffle_f32x4(kAllLanes, v[i], v[i + 8], 0xee));
   }
   for (int i = 0; i < 4; ++i) {  // 128-bit blocks: [v_i, v_{i+4}, v_{i+8}, v_{i+12}]
-    quarter[i] = _mm512_add_ps(_mm512_shuffle_f32x4(half[i], half[i + 4], 0x88),
-                               _mm512_shuffle_f32x4(half[i], half[i + 4], 0xdd));
-    quarter[i] = _mm512_shuffle_f32x4(quarter[i], quarter[i], 0xd8);
+    quarter[i] = _mm512_add_ps(_mm512_maskz_shuffle_f32x4(kAllLanes, half[i], half[i + 4], 0x88),
+                               _mm512_maskz_shuffle_f32x4(kAllLanes, half[i], half[i + 4], 0xdd));
+    quarter[i] = _mm512_maskz_shuffle_f32x4(kAllLanes, quarter[i], quarter[i], 0xd8);
   }
   for (int i = 0; i < 2; ++i) {  // pairs of elements: [v_i, v_{i+2}] in each block
-    eighth[i] = _mm512_add_ps(_mm512_shuffle_ps(quarter[i], quarter[i + 2], 0x44),
-                              _mm512_shuffle_ps(quarter[i], quarter[i + 2], 0xee));
+    eighth[i] = _mm512_add_ps(_mm512_maskz_shuffle_ps(kAllLanes, quarter[i], quarter[i + 2], 0x44),
+                              _mm512_maskz_shuffle_ps(kAllLanes, quarter[i], quarter[i + 2], 0xee));
   }
-  return _mm512_add_ps(_mm512_shuffle_ps(eighth[0], eighth[1], 0x88), _mm512_shuffle_ps(eighth[0], eighth[1], 0xdd));
+  return _mm512_add_ps(_mm512_maskz_shuffle_ps(kAllLanes, eighth[0], eighth[1], 0x88),
+                       _mm512_maskz_shuffle_ps(kAllLanes, eighth[0], eighth[1], 0xdd));
 }
 
 // Where sums_of_lanes() puts the sum of vector i: block i / 4, and within it elements 0, 2, 1, 3.
