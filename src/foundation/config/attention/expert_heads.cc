@@ -16,8 +16,7 @@ class ExpertHeads : public detail::HeadProjections {
         .add("shared_selection", o.of<ExpertOptions>().shared_selection,
              "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
         .refuse_unused = true;
-    fields.add("entropy_coefficient", o.of<RoutedHeadOptions>().entropy_coefficient, at_least(0),
-               "experts, routed_heads: weight of the negative entropy of the mean routing distribution");
+    detail::describe_entropy_loss(fields, o);
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

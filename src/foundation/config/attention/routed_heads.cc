@@ -75,8 +75,7 @@ class RoutedGroups : public ProjectionPart {
                "routed heads: weight of the squared coefficient of variation of the heads' weights");
     fields.add("z_coefficient", own.z_coefficient, at_least(0),
                "routed heads: weight of the mean squared logsumexp of the router's scores");
-    fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
-               "experts, routed heads: weight of the negative entropy of the mean routing distribution");
+    detail::describe_entropy_loss(fields, o);
   }
 
   static void check_gate(const detail::Checker& check, const AttentionOptions& a) {

@@ -78,6 +78,11 @@ void describe_switch_loss(Fields& fields, AttentionOptions& o) {
              "routed heads: weight of the load-balancing loss E sum_e P_e F_e");
 }
 
+void describe_entropy_loss(Fields& fields, AttentionOptions& o) {
+  fields.add("entropy_coefficient", o.of<RoutedHeadOptions>().entropy_coefficient, at_least(0),
+             "experts, routed heads: weight of the negative entropy of the mean routing distribution");
+}
+
 void check_groups(const Checker& check, const AttentionOptions& a) {
   check.require(a.kv_heads() <= a.n_heads && a.n_heads % a.kv_heads() == 0, "n_kv_heads",
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);
