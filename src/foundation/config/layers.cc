@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "foundation/core/text/format.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "parse.h"
 #include "toml_value.h"
@@ -233,6 +234,25 @@ void ModelOptions::require_no_pattern(std::string_view what) const {
   if (!layers.empty()) {
     user_error("{}: model.layers: must be [], got {} kinds of layers; only models whose layers are alike are supported",
                what, layers.size());
+  }
+}
+
+void ModelOptions::require_alike_attention(std::string_view what) const {
+  if (layers.empty()) {
+    return;
+  }
+  ModelOptions plain = *this;
+  plain.layers.clear();
+  for (const auto& [layer, count] : kinds_of_layers(n_layers)) {
+    for (const std::string& key : differing_keys(layer, plain)) {
+      if (key.starts_with("model.attention.") && key != "model.attention.window" &&
+          key != "model.attention.rope_base") {
+        user_error(
+            "{}: model.layers: the attention layers differ in {}; only their windows, rotary bases and MLPs may differ "
+            "here",
+            what, key);
+      }
+    }
   }
 }
 

@@ -1,5 +1,8 @@
-// projection = "routed_heads": a router selects the k = H of E query heads that a token uses. All query heads share one
-// key head and one value head (MoA).
+// projection = "routed_heads": a router selects the k of E experts that a token uses. An expert is a query head, and
+// all share one key head and one value head (MoA), or a group of G query heads, one for each of G key and value heads
+// (JetMoE). H = k G.
+#include <algorithm>
+
 #include "foundation/config/checker.h"
 #include "shared.h"
 
@@ -13,6 +16,8 @@ class RoutedHeads : public ProjectionPart {
     detail::describe_routing(fields, o);
     fields.add("noisy_routing", own.noisy_routing, "routed_heads: learned noise on the router's scores in training")
         .refuse_unused = true;
+    fields.add("output_bias", own.output_bias, "routed_heads: one bias of the layer's output (JetMoE)").refuse_unused =
+        true;
     fields.add("switch_coefficient", own.switch_coefficient, at_least(0),
                "routed_heads: weight of the load-balancing loss E sum_e P_e F_e");
     fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
@@ -29,43 +34,57 @@ class RoutedHeads : public ProjectionPart {
     const AttentionOptions& a = model.attention;
     const auto& routing = a.of<RoutingOptions>();
     const std::string projection = detail::setting("projection", a.projection);
-    check.require(a.n_kv_heads <= 1 || a.n_kv_heads == a.n_heads, "n_kv_heads",
-                  "must be 0 or 1 with {}, whose heads share one key and value head, got {}", projection, a.n_kv_heads);
+    const std::int64_t group = kv_heads(a);
+    check.require(a.n_kv_heads <= a.n_heads && a.n_heads % group == 0, "n_kv_heads",
+                  "must divide n_heads = {} with {}, whose experts have a query head for each of them, got {}",
+                  a.n_heads, projection, a.n_kv_heads);
+    check.require(routing.top_k == a.n_heads / group, "top_k", "must equal n_heads{} = {} with {}, got {}",
+                  group > 1 ? " / n_kv_heads" : "", a.n_heads / group, projection, routing.top_k);
+    check.require(group == 1 || a.gate_output->gates(a) == 0, "gate_output",
+                  "must be \"none\" with {} and n_kv_heads = {}, whose experts are groups of heads", projection, group);
     check.require(routing.top_k <= routing.n_experts, "top_k", "must be at most n_experts = {}, got {}",
                   routing.n_experts, routing.top_k);
-    check.require(routing.top_k == a.n_heads, "top_k", "must equal n_heads = {} with {}, got {}", a.n_heads, projection,
-                  routing.top_k);
-    check.require(routing.gate != Gate::softmax_top_k, "gate",
-                  "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"", projection,
-                  name_of(routing.gate));
   }
 
-  std::int64_t kv_heads(const AttentionOptions&) const override { return 1; }
+  std::vector<Example> examples() const override {
+    return {{"routed heads", [](AttentionOptions&) {}}, {"routed groups of heads", [](AttentionOptions& o) {
+                                                           o.n_kv_heads = o.n_heads / 2;
+                                                           o.projection->derive_top_k(o);
+                                                           o.of<RoutedHeadOptions>().output_bias = true;
+                                                         }}};
+  }
+
+  std::int64_t heads_per_expert(const AttentionOptions& a) const override { return kv_heads(a); }
+  // G.
+  std::int64_t kv_heads(const AttentionOptions& a) const override {
+    return a.n_kv_heads > 1 && a.n_kv_heads < a.n_heads ? a.n_kv_heads : 1;
+  }
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
-  std::int64_t all_heads(const AttentionOptions& a) const override { return a.of<RoutingOptions>().n_experts; }
+  std::int64_t all_heads(const AttentionOptions& a) const override { return n_experts(a) * kv_heads(a); }
   bool has_fixed_heads() const override { return false; }
 
   Sizes matrices(const AttentionOptions& a, Exact d) const override {
     const Exact one = d * a.d_head;
-    return {one * all_heads(a), one * a.key_projections(), one, one * all_heads(a)};
+    return {one * all_heads(a), one * kv_heads(a) * a.key_projections(), one * kv_heads(a), one * all_heads(a)};
   }
-  // Each of the E heads has a separate output bias.
+  // Each of the E experts has a separate output bias.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact e = a.d_head;
-    return Sizes(a.of<RoutedHeadOptions>().noisy_routing ? 2 : 1, d * all_heads(a)) +
-           (a.bias ? Sizes{e * all_heads(a), e * a.key_projections(), e, d * all_heads(a)} : Sizes());
+    const Exact e = Exact(a.d_head) * kv_heads(a);
+    return Sizes(a.of<RoutedHeadOptions>().noisy_routing ? 2 : 1, d * n_experts(a)) +
+           (a.bias ? Sizes{e * n_experts(a), e * a.key_projections(), e, d * n_experts(a)} : Sizes()) +
+           Sizes(a.of<RoutedHeadOptions>().output_bias ? 1 : 0, d);
   }
 
   ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const Exact router = d * all_heads(a) * extent.queries;
+    const Exact router = d * n_experts(a) * extent.queries;
     return {.projections = detail::projection_macs(a, d, extent),
             .selection = router,
             .noise = a.of<RoutedHeadOptions>().noisy_routing ? router : 0};
   }
 
-  // MACs (2H + 2)deT + 2HTe + EdT, floats (2H + 2)eT + CET (SwitchHead Eq. 15).
+  // MACs (2H + 2G)deT + 2HTe + EdT, floats (2H + 2G)eT + CET (SwitchHead Eq. 15, with G = 1).
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact projected = (Exact(a.n_heads) + 1) * 2 * a.d_head * z.t, router = all_heads(a);
+    const Exact projected = (Exact(a.n_heads) + kv_heads(a)) * 2 * a.d_head * z.t, router = n_experts(a);
     return {.macs = projected * z.d + z.t * 2 * a.n_heads * a.d_head + router * z.d * z.t,
             .memory = projected + router * z.s};
   }
@@ -91,11 +110,15 @@ class RoutedHeads : public ProjectionPart {
     return fmt::format("{} of {}", a.n_heads, all_heads(a));
   }
   std::int64_t d_head_step() const override { return 4; }
-  void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads; }
+  void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads / kv_heads(a); }
   void set_heads(AttentionOptions& a, std::int64_t n_heads) const override {
-    a.n_heads = std::min(n_heads, all_heads(a));
-    derive_top_k(a);
+    const std::int64_t group = kv_heads(a);
+    a.of<RoutingOptions>().top_k = std::clamp<std::int64_t>(n_heads / group, 1, n_experts(a));
+    a.n_heads = a.of<RoutingOptions>().top_k * group;
   }
+
+ private:
+  static std::int64_t n_experts(const AttentionOptions& a) { return a.of<RoutingOptions>().n_experts; }
 };
 
 const Registration<RoutedHeads> kRoutedHeads("routed_heads", "heads routed per token (MoA)");

@@ -24,16 +24,17 @@ Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent&
 
 void describe_routing(Fields& fields, AttentionOptions& o) {
   auto& routing = o.of<RoutingOptions>();
-  fields.add("n_experts", routing.n_experts, between(1, 1 << 20),
-             "experts: number per head and projection; routed_heads: number of heads to route to");
   fields.add(
-      "top_k", routing.top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: n_heads, need not be set; gated_heads: heads per "
-      "token");
-  fields.add(
-      "gate", routing.gate,
-      "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts); sigmoid, softmax over all, "
-      "or softmax over all renormalised to sum to 1 (routed_heads, gated_heads)");
+      "n_experts", routing.n_experts, between(1, 1 << 20),
+      "experts: number per head and projection; routed_heads: number of heads, or of groups of heads, to route to");
+  fields.add("top_k", routing.top_k, between(1, 1 << 20),
+             "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need "
+             "not be set; gated_heads: heads per "
+             "token");
+  fields.add("gate", routing.gate,
+             "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, "
+             "softmax "
+             "over all, or softmax over all renormalised to sum to 1 (routed_heads, gated_heads)");
   fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
 }
