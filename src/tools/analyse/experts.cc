@@ -159,9 +159,11 @@ class ExpertsAnalysis : public Analysis {
     if (!router.count.defined()) {
       const config::AttentionOptions& o = options_.attention;
       router.n_heads = value.size(1);
-      router.n_experts = name.find(".ffn.") != std::string_view::npos      ? options_.mlp.n_experts
-                         : name.find(".select.") != std::string_view::npos ? o.projection->all_heads(o)
-                                                                           : o.of<config::RoutingOptions>().n_experts;
+      router.n_experts = name.find(".ffn.") != std::string_view::npos
+                             ? options_.of_layer(layer_index(name)).mlp.n_experts
+                         : name.find(".select.") != std::string_view::npos
+                             ? o.projection->all_heads(o) / o.projection->heads_per_expert(o)
+                             : o.of<config::RoutingOptions>().n_experts;
       router.count = at::zeros({router.n_heads, router.n_experts}, at::kDouble);
       router.gate_sum = at::zeros_like(router.count);
     }

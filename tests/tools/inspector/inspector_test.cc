@@ -180,6 +180,12 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   add("linear", [](auto& o) { o.attention.score = "linear"; });
   add("norms after", [](auto& o) { o.norm_position = config::NormPosition::post; });
   add("window", [](auto& o) { o.attention.window = 5; });
+  add("layers", [](auto& o) {
+    o.attention.window = 5;
+    o.layers = {{.repeat = 1, .attention = {}, .mlp = {}},
+                {.repeat = 1, .attention = {{"window", "0"}}, .mlp = {{"kind", "\"gated\""}}}};
+  });
+  add("output norms", [](auto& o) { o.output_norms = true; });
   return all;
 }
 
