@@ -43,7 +43,8 @@ bool ModelRunner::includes(std::int64_t layer) const {
 at::Tensor ModelRunner::find_parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().in_creation_order()) {
     if (made.name == parameter) {
-      return made.tensor.detach();
+      const at::Tensor value = made.tensor.detach();
+      return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value;  // of a large model
     }
   }
   return {};

@@ -198,10 +198,36 @@ TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
         },
         3);
     for (const auto& [name, tensor] : read().tensors) {
-      EXPECT_EQ(tensor.scalar_type(), at::kFloat);
-      EXPECT_TRUE(tensor.equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
+      const bool half = type != at::kDouble && tensor.dim() > 1;  // matrices are stored as they are
+      EXPECT_EQ(tensor.scalar_type(), half ? type : at::kFloat);
+      EXPECT_TRUE(tensor.to(at::kFloat).equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
     }
   }
+}
+
+// Models in half precision compute alike whether they are converted as a whole or matrix by matrix.
+TEST_F(HuggingfaceFolder, LargeModelsStayInHalfPrecision) {
+  copy("llama");
+  rewrite([](auto& tensors) {
+    for (auto& [name, tensor] : tensors) {
+      tensor = tensor.to(at::kBFloat16);
+    }
+  });
+  save_checkpoint(read(), folder_ / "half.safetensors");
+  const at::Tensor tokens = tensor_of(kModels / "llama" / "expected.safetensors", "tokens");
+  const auto logits = [&](const OpenOptions& options, at::ScalarType stays) {
+    const c10::InferenceMode no_graph;
+    const OpenedModel opened = open_model((folder_ / "half.safetensors").string(), options);
+    EXPECT_EQ(opened.model->parameters().at("layer0.attention.w_q").scalar_type(), stays);
+    EXPECT_EQ(opened.model->parameters().at("embed").scalar_type(), at::kFloat);
+    models::Memory memory;
+    return models::as_language_model(*opened.model, "test").logits(tokens, memory, opened.context);
+  };
+  const at::Tensor whole = logits({}, at::kFloat);
+  EXPECT_TRUE(logits({.largest_float_copy = 0}, at::kBFloat16).equal(whole));
+  EXPECT_TRUE(logits({.writes = true, .largest_float_copy = 0}, at::kBFloat16).equal(whole));
+  const OpenOptions bf16{.precision = config::Precision::bf16, .largest_float_copy = 0};
+  EXPECT_LT(difference(logits(bf16, at::kBFloat16), whole), 0.2);
 }
 
 TEST_F(HuggingfaceFolder, OlderFilesAreRead) {

@@ -40,7 +40,9 @@ at::Tensor place_in(const Mapping& mapping, const at::Tensor& parameter, at::Int
 void Mapping::read(const at::Tensor& stored_tensor, at::Tensor& to) const {
   const at::Tensor values = parameter_of(stored_tensor);
   if (!to.defined()) {
-    to = at::empty(shape.empty() ? values.sizes() : at::IntArrayRef(shape), at::TensorOptions(at::kFloat));
+    const at::IntArrayRef sizes = shape.empty() ? values.sizes() : at::IntArrayRef(shape);
+    const bool half = at::isReducedFloatingType(values.scalar_type()) && sizes.size() > 1 && offset == 0.0;
+    to = at::empty(sizes, at::TensorOptions(half ? values.scalar_type() : at::kFloat));
   }
   const at::Tensor place_of_values = place_in(*this, to, values.sizes());
   place_of_values.copy_(values);

@@ -47,7 +47,8 @@ struct Mapping {
 
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
-  // Copies the values from a stored tensor into the parameter `to`, allocated in float32 if it is undefined.
+  // Copies the values from a stored tensor into the parameter `to`. If it is undefined, allocates it in float32, or in
+  // half precision if it is a matrix that is stored so.
   void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
   // Copies the values from the parameter `from` into a stored tensor.
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;
