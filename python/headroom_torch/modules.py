@@ -261,7 +261,8 @@ class Block(Layer):
     Keywords are the keys of [model], with the tables [model.attention] and [model.mlp] as dicts. cross=True adds
     attention to another sequence.
 
-    Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`. One operator computes
+    Sub-modules: `norm_1`, `attention`, `norm_2` and `ffn`, with cross=True also `norm_cross` and `cross`; with
+    output_norms also `norm_1_out`, `norm_2_out` and `norm_cross_out`. One operator computes
     all of them; if one has hooks or was replaced, each is called instead, with the same results.
     """
 
@@ -289,35 +290,38 @@ class Block(Layer):
         options = self._options
         losses: list[Tensor] = []
 
-        def call(part, h, *others, **inputs):
+        def call(part, norm, h, *others, **inputs):
             inputs = {name: value for name, value in inputs.items() if value is not None}
             if implementation != "automatic":
                 inputs["implementation"] = implementation
             if balance and isinstance(part, Layer):
                 inputs["_losses"] = losses
-            return nn.functional.dropout(part(h, *others, **inputs), options["model.dropout"], self.training)
+            output = part(h, *others, **inputs)
+            if options["model.output_norms"]:
+                output = getattr(self, norm)(output)
+            return nn.functional.dropout(output, options["model.dropout"], self.training)
 
         queries = None if valid_keys is None else valid_keys[:, -x.shape[1]:]
-        attend = lambda h, m, v=None: call(self.attention, h, memory=m, source_value=v, valid_keys=valid_keys,  # noqa: E731
-                                           valid_queries=queries)
-        across = lambda h: call(self.cross, h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
+        attend = lambda h, m, v=None: call(self.attention, "norm_1_out", h, memory=m, source_value=v,  # noqa: E731
+                                           valid_keys=valid_keys, valid_queries=queries)
+        across = lambda h: call(self.cross, "norm_cross_out", h, source, valid_keys=valid_source, valid_queries=queries)  # noqa: E731
         crosses = "cross" in self._parts
         if options["model.norm_position"] == "post":
             h = self.norm_1(x + attend(x, memory))
             if crosses:
                 h = self.norm_cross(h + across(h))
-            h = self.norm_2(h + call(self.ffn, h))
+            h = self.norm_2(h + call(self.ffn, "norm_2_out", h))
         elif options["model.norm_position"] == "peri":
             values = x if memory is None else torch.cat([memory, x], 1)
             h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory), values)
-            h = h + call(self.ffn, h, routed_by=self.norm_2(h))
+            h = h + call(self.ffn, "norm_2_out", h, routed_by=self.norm_2(h))
         else:
             read = (lambda h: x) if options["model.arrangement"] == "parallel" else (lambda h: h)
             # The memory does not run the hooks of the norm.
             h = x + attend(self.norm_1(x), None if memory is None else self.norm_1.forward(memory))
             if crosses:
                 h = h + across(self.norm_cross(read(h)))
-            h = h + call(self.ffn, self.norm_2(read(h)))
+            h = h + call(self.ffn, "norm_2_out", self.norm_2(read(h)))
         if observed():
             show(f"{self._scope}out", h)
         kept = [ops.remembered(memory, x, options["model.memory_length"])] if remember else []

@@ -214,12 +214,20 @@ Children children_of_block(const Layer& block) {
   const Layer norm{.kind = "norm", .model = block.model},
       mlp{.kind = "mlp", .index = block.index, .model = block.model};
   const Layer attention{.kind = "attention", .causal = block.causal, .index = block.index, .model = block.model};
-  Children children = {{"norm_1", norm}, {"attention", attention}, {"norm_2", norm}, {"ffn", mlp}};
+  Children children;
+  const auto add = [&](const std::string& norm_name, const std::string& name, const Layer& layer) {
+    children.emplace_back(norm_name, norm);
+    children.emplace_back(name, layer);
+    if (block.model.output_norms) {
+      children.emplace_back(norm_name + "_out", norm);
+    }
+  };
+  add("norm_1", "attention", attention);
+  add("norm_2", "ffn", mlp);
   if (block.cross) {
     Layer across{.kind = "attention", .causal = false, .cross = true, .index = block.index, .model = block.own()};
     across.model.attention = across.model.attention.across_sequences();
-    children.emplace_back("norm_cross", norm);
-    children.emplace_back("cross", across);
+    add("norm_cross", "cross", across);
   }
   return children;
 }
@@ -232,7 +240,9 @@ void add_stack(Children& children, const std::string& scope, Layer block, std::i
     children.emplace_back(fmt::format("{}layer{}", scope, block.index), block);
   }
   if (norm) {
-    children.emplace_back(scope + "norm_f", Layer{.kind = "norm", .model = block.model});
+    Layer last{.kind = "norm", .model = block.model};
+    last.model.norm_epsilon = block.model.last_norm_epsilon();
+    children.emplace_back(scope + "norm_f", last);
   }
 }
 

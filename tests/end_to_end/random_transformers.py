@@ -12,6 +12,23 @@ CONFIGS = {
     "llama": lambda v, context: transformers.LlamaConfig(
         vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2,
         intermediate_size=48, max_position_embeddings=context),
+    "qwen3": lambda v, context: transformers.Qwen3Config(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=48, max_position_embeddings=context),
+    "gemma3_text": lambda v, context: transformers.Gemma3TextConfig(
+        vocab_size=v, num_hidden_layers=4, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=48, max_position_embeddings=context, sliding_window=7, sliding_window_pattern=2),
+    "gpt_oss": lambda v, context: transformers.GptOssConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=24, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=context,
+        sliding_window=7),
+    "deepseek_v2": lambda v, context: transformers.DeepseekV2Config(
+        vocab_size=v, num_hidden_layers=3, hidden_size=32, num_attention_heads=4, intermediate_size=48,
+        moe_intermediate_size=16, first_k_dense_replace=1, n_routed_experts=4, num_experts_per_tok=2, kv_lora_rank=12,
+        q_lora_rank=None, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8, max_position_embeddings=context),
+    "jetmoe": lambda v, context: transformers.JetMoeConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_key_value_heads=2, kv_channels=8, intermediate_size=24,
+        num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=context),
 }
 
 

@@ -180,10 +180,10 @@ def test_refusals_name_the_setting(headroom, model, tmp_path):
     for name in folder.iterdir():
         (tmp_path / name.name).symlink_to(name)
     (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_scaling": {"rope_type": "yarn", "factor": 2.0}}))
+    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
     if theirs.config.model_type != "gpt2":
         refusal = headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
-        assert 'rope_scaling.rope_type has no equivalent, got "yarn"' in refusal
+        assert 'rope_scaling.rope_type has no equivalent, got "linear"' in refusal
     for key in {"layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"} & set(config):
         (tmp_path / "config.json").write_text(json.dumps({**config, key: 0}))
         assert key in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")

@@ -93,6 +93,8 @@ class ProjectionPart : public AttentionPart {
   // Returns the number of heads or experts that each router of the layer chooses among. Default: n_experts.
   virtual std::int64_t router_width(const AttentionOptions& options) const;
   virtual std::int64_t value_width(const AttentionOptions& a) const { return a.d_head; }  // w
+  // Returns the number of query heads of a routed expert of attention (JetMoE).
+  virtual std::int64_t heads_per_expert(const AttentionOptions& /*options*/) const { return 1; }
   // Returns the number of leading channels in each head that rotary positions rotate. Default: rope_fraction of d_head.
   virtual std::int64_t rotary_channels(const AttentionOptions& options) const;
   // Returns whether the projection `which` ('q', 'k', 'v' or 'o') is a bank of experts in every head.

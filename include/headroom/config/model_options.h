@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_options.h"
 #include "headroom/config/field.h"
 
@@ -34,6 +35,16 @@ inline constexpr EnumNames kEnumNames<InitialisationSeeds> = {"sequence", "by_na
 enum class MlpKind { dense, gated, experts };
 template <>
 inline constexpr EnumNames kEnumNames<MlpKind> = {"dense", "gated", "experts"};
+// One expert: dense: f(x up) down. gated: (f(x gate) * (x up)) down. clamped: gpt-oss's gated expert, with the gate and
+// the other factor limited to kExpertLimit.
+enum class ExpertKind { dense, gated, clamped };
+template <>
+inline constexpr EnumNames kEnumNames<ExpertKind> = {"dense", "gated", "clamped"};
+inline constexpr double kExpertLimit = 7.0, kExpertSlope = 1.702;
+// none; output: one vector after the sum over experts; all: of the router and of each matrix of an expert.
+enum class ExpertBias { none, output, all };
+template <>
+inline constexpr EnumNames kEnumNames<ExpertBias> = {"none", "output", "all"};
 enum class Activation { relu, gelu, gelu_tanh, silu };
 template <>
 inline constexpr EnumNames kEnumNames<Activation> = {"relu", "gelu", "gelu_tanh", "silu"};
@@ -56,6 +67,11 @@ struct MlpOptions {
   std::int64_t hidden_groups = 0;  // gated: groups of hidden units that the token gates (DCFormer); 0: none
   std::int64_t n_experts = 16;
   std::int64_t top_k = 4;
+  ExpertKind expert_kind = ExpertKind::dense;
+  ExpertBias expert_bias = ExpertBias::none;
+  Gate gate = Gate::sigmoid;
+  double gate_scale = 1.0;    // factor of the routed experts' weights
+  std::int64_t d_shared = 0;  // width of a gated MLP that every token uses in addition; 0: none
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
 
@@ -85,7 +101,9 @@ struct ModelOptions {
   Arrangement arrangement = Arrangement::sequential;
   Norm norm = Norm::layer;
   NormPosition norm_position = NormPosition::pre;
+  bool output_norms = false;  // norms of the outputs of attention and MLP, before they are added (Gemma)
   double norm_epsilon = 1e-5;
+  double final_norm_epsilon = 0.0;  // of the norm after the last layer; 0: norm_epsilon
   Initialisation initialisation = Initialisation::scaled;
   double initialisation_std = 0.02;  // for Initialisation::normal
   double embedding_std = 0.0;        // 0: determined by initialisation
@@ -119,6 +137,9 @@ struct ModelOptions {
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
   // Throws UserError "<what>: ..." if model.layers or n_groups is set; for what treats all layers alike.
   void require_no_pattern(std::string_view what) const;
+  // Throws UserError "<what>: ..." if attention layers differ in more than their windows and rotary bases; for what
+  // uses `attention` for all layers. MLPs may differ.
+  void require_alike_attention(std::string_view what) const;
   // Returns the balance losses of a layer with `attention` and `mlp`.
   std::vector<BalanceLoss> layer_balance_losses() const;
   // Returns the balance losses of all layers, each name once.
@@ -129,6 +150,8 @@ struct ModelOptions {
   std::int64_t vocabulary_of_sources() const {
     return source_vocabulary_size == 0 ? vocabulary_size : source_vocabulary_size;
   }
+  double last_norm_epsilon() const { return final_norm_epsilon == 0.0 ? norm_epsilon : final_norm_epsilon; }
+  std::int64_t norms_per_sublayer() const { return output_norms ? 2 : 1; }
   double hidden_dropout() const { return mlp.dropout < 0.0 ? dropout : mlp.dropout; }
   bool scales_embeddings() const { return scaled_embeddings || kind == ModelKind::encoder_decoder; }
   bool reads_tokens() const { return kind != ModelKind::vision; }  // false: reads images

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_cache.h"
@@ -76,11 +77,15 @@ class Projection {
 // Position: rotations and relative terms inside a layer. Position vectors that are added to the embeddings do nothing
 // here.
 
-// RoPE: rotates the first `channels` of each head in pairs (c, c + channels/2) by the angle
-// position * base^(-2c/channels).
+// RoPE: rotates the first `channels` of each head in pairs (c, c + channels/2) by the angle position * f_c,
+// f_c = base^(-2c/channels). YaRN (Peng et al. 2023) with factor s, original length L and n = channels:
+//   f_c' = f_c (1 - r_c) + f_c r_c / s,  r_c = (c - low) / (high - low) within 0..1,
+//   low, high = n ln(L / (2 pi beta)) / (2 ln base) for beta_fast and beta_slow, rounded down and up, within 0..n - 1
+// and cosines and sines are multiplied by the attention factor.
 struct Rotary {
   std::int64_t channels = 0;
   double base = 10000.0;
+  config::RopeScalingOptions scaling = {};
   // Rotates `x` [B, H, n, e]; row i of n has position first + i.
   at::Tensor operator()(const at::Tensor& x, const c10::SymInt& first) const;
   // Like operator(), with a separate first position for each of the B rows.

@@ -1,9 +1,10 @@
 // Checkpoints: safetensors files for rebuilding and evaluating a model and for resuming its training, and the run
 // folders that contain them.
 //
-// Tensors: "model.<parameter>" (F32), "tokenizer" (U8: Tokenizer::serialised()), and the trainer's own "optimizer.*"
-// and "memory.*". Metadata: format "headroom.checkpoint.1", config (TOML), tokenizer_kind, tokenizer_name, step,
-// checksums (of the tensors, as JSON), and the trainer's own entries. Models with classes have no tokenizer entries.
+// Tensors: "model.<parameter>" (F32; BF16 or F16 for matrices of imported models in half precision), "tokenizer" (U8:
+// Tokenizer::serialised()), and the trainer's own "optimizer.*" and "memory.*". Metadata: format
+// "headroom.checkpoint.1", config (TOML), tokenizer_kind, tokenizer_name, step, checksums (of the tensors, as JSON),
+// and the trainer's own entries. Models with classes have no tokenizer entries.
 #pragma once
 
 #include <ATen/ATen.h>

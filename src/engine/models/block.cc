@@ -21,6 +21,20 @@ at::Tensor after(const at::Tensor& memory, const at::Tensor& x, const nn::Contex
   return memory.defined() ? at::cat({nn::to_compute(memory, context), x}, 1) : x;
 }
 
+// The norm of a sublayer's output under "norm_<name>_out".
+std::optional<nn::NormLayer> make_output_norm(const config::ModelOptions& o, const char* name,
+                                              const nn::Builder& build) {
+  if (!o.output_norms) {
+    return std::nullopt;
+  }
+  return nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in(fmt::format("norm_{}_out", name)));
+}
+
+// Returns the output, which may be in the compute type, after its norm, if any.
+at::Tensor normed(const std::optional<nn::NormLayer>& norm, const at::Tensor& output, const at::Tensor& stream) {
+  return norm ? (*norm)(output.to(stream.scalar_type())) : output;
+}
+
 }  // namespace
 
 Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, const nn::Builder& build)
@@ -30,8 +44,10 @@ Block::Block(const config::ModelOptions& o, const nn::AttentionPlace& place, con
       hidden_dropout_(o.hidden_dropout()),
       norm_1_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_1")),
       attention_(o.attention, place, build.in("attention")),
+      output_norm_1_(make_output_norm(o, "1", build)),
       norm_2_(o.norm, o.norm_epsilon, o.d_model, build.in("norm_2")),
-      mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))) {
+      mlp_(nn::make_mlp(o.mlp, {.d_model = o.d_model, .n_layers = o.n_layers}, build.in("ffn"))),
+      output_norm_2_(make_output_norm(o, "2", build)) {
   if (arrangement_ == config::Arrangement::parallel && norm_position_ != config::NormPosition::pre) {
     user_error(
         "model.norm_position: must be pre with arrangement = \"parallel\", whose two halves read the same input, got "
@@ -51,7 +67,8 @@ Block Block::with_cross_attention(const config::ModelOptions& o, const nn::Atten
   across.cross = true;
   across.window = 0;
   block.cross_.emplace(Cross{nn::NormLayer(o.norm, o.norm_epsilon, o.d_model, build.in("norm_cross")),
-                             nn::Attention(o.attention.across_sequences(), across, build.in("cross"))});
+                             nn::Attention(o.attention.across_sequences(), across, build.in("cross")),
+                             make_output_norm(o, "cross", build)});
   return block;
 }
 
@@ -64,7 +81,8 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.caches;
-  return nn::dropout(attention_(attention, context.in("attention")), dropout_, context, "attention");
+  const at::Tensor output = normed(output_norm_1_, attention_(attention, context.in("attention")), x);
+  return nn::dropout(output, dropout_, context, "attention");
 }
 
 at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, const nn::Context& context) const {
@@ -78,7 +96,8 @@ at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, co
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.cross_caches;
-  return nn::dropout(cross_->attention(attention, context.in("cross")), dropout_, context, "cross");
+  const at::Tensor output = normed(cross_->output_norm, cross_->attention(attention, context.in("cross")), h);
+  return nn::dropout(output, dropout_, context, "cross");
 }
 
 void Block::read_source(const at::Tensor& source, const std::optional<at::Tensor>& valid,
@@ -90,8 +109,9 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context, 
   const at::Tensor rows = nn::to_compute(x, context);
   const at::Tensor router_rows = routed_by.defined() ? nn::to_compute(routed_by, context) : at::Tensor();
   const nn::Context inner = context.in("ffn");
-  return nn::dropout(inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)), dropout_, context,
-                     "ffn");
+  const at::Tensor output =
+      normed(output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)), x);
+  return nn::dropout(output, dropout_, context, "ffn");
 }
 
 at::Tensor Block::peri_norm(const BlockInput& input, const nn::Context& context) const {
@@ -143,7 +163,7 @@ Encoder::Encoder(const config::ModelOptions& o, bool final_norm, const nn::Build
     blocks_.emplace_back(o.of_layer(layer), place, build.in(fmt::format("layer{}", layer)));
   }
   if (final_norm) {
-    norm_f_.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+    norm_f_.emplace(o.norm, o.last_norm_epsilon(), o.d_model, build.in("norm_f"));
   }
 }
 

@@ -30,6 +30,7 @@ struct BlockInput {
 // pre, parallel:    h += attention(norm_1(h), ...) + mlp(norm_2(h))
 // post, sequential: h = norm_1(h + attention(h, ...));  h = norm_2(h + mlp(h))
 // peri, sequential: h += attention(norm_1(h), ..., values of h);  h += mlp(h, routed by norm_2(h))   (MoEUT)
+// With output_norms, the outputs of attention, cross-attention and MLP pass another norm before they are added.
 // Cross-attention comes between the two: h += cross(norm_cross(h), source); parallel and post likewise.
 // Dropout applies to the outputs of attention and MLP and inside a dense MLP, never to attention probabilities.
 class Block {
@@ -51,6 +52,7 @@ class Block {
   struct Cross {
     nn::NormLayer norm;
     nn::Attention attention;
+    std::optional<nn::NormLayer> output_norm;
   };
 
   // `values`: [B, M + T, d], undefined: those of memory and x.
@@ -66,9 +68,11 @@ class Block {
   double dropout_, hidden_dropout_;
   nn::NormLayer norm_1_;
   nn::Attention attention_;
+  std::optional<nn::NormLayer> output_norm_1_;
   std::optional<Cross> cross_;
   nn::NormLayer norm_2_;
   std::unique_ptr<nn::Mlp> mlp_;
+  std::optional<nn::NormLayer> output_norm_2_;
 };
 
 // Returns a layer's memory for the next chunk: the last `keep` tokens of `memory` (undefined: none) followed by the

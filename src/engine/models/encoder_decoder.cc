@@ -130,7 +130,7 @@ EncoderDecoder::EncoderDecoder(const config::ModelOptions& o, const nn::Paramete
     p.decoder.push_back(Block::with_cross_attention(own, place, decoder.in(fmt::format("layer{}", layer))));
   }
   if (has_final_norm) {
-    p.decoder_norm.emplace(o.norm, o.norm_epsilon, o.d_model, decoder.in("norm_f"));
+    p.decoder_norm.emplace(o.norm, o.last_norm_epsilon(), o.d_model, decoder.in("norm_f"));
   }
   p.head.emplace(o, matrix, build.in("head"));
 }

@@ -185,7 +185,7 @@ LanguageModel::LanguageModel(const config::ModelOptions& o, const nn::ParameterS
                                    .memory_length = o.memory_length};
     p.blocks.emplace_back(own, place, build.in(fmt::format("layer{}", layer)));
   }
-  p.norm_f.emplace(o.norm, o.norm_epsilon, o.d_model, build.in("norm_f"));
+  p.norm_f.emplace(o.norm, o.last_norm_epsilon(), o.d_model, build.in("norm_f"));
   p.head.emplace(o, p.embedding->matrix(), build.in("head"));
 }
 

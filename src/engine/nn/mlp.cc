@@ -1,5 +1,7 @@
 #include "headroom/nn/mlp.h"
 
+#include <optional>
+
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/routing.h"
 #include "linear.h"
@@ -63,8 +65,17 @@ at::Tensor with_equal_columns(const at::Tensor& matrix) {
   return matrix.size(0) > 1 ? unit * (spread(matrix) / spread(unit)) : matrix;
 }
 
+// y = sum over the routed experts e of w_e f_e(x), plus the shared MLP of x and the output bias, if any. One expert is
+//   dense    f(x U) D
+//   gated    (f(x G) * (x U)) D
+//   clamped  (g sigmoid(1.702 g) * (u + 1)) D,  g = min(x G, 7), u = x U clamped to [-7, 7]  (gpt-oss)
+// with a bias after each matrix if expert_bias is "all". The weights w_e are gate_scale times those of
+// nn::gate_weights.
 class ExpertMlp : public Mlp {
  public:
+  // Letters: E experts, g d_hidden. Parameters "select" [d, E], "w_up" [E, d, g], "w_down" [E, g, d]; gated and
+  // clamped: "w_gate" [E, d, g]; biases: "b_out" [d], or "b_select" [E], "b_gate", "b_up" [E, g], "b_down" [E, d];
+  // "shared.*".
   ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
     const Distribution in = Distribution::normal(init.scaled(d)), out = Distribution::normal(init.scaled(e * g));
@@ -73,38 +84,102 @@ class ExpertMlp : public Mlp {
     w_up_ = build.for_hidden({.batch = 1}).matrix("w_up", {e, d, g}, in, {.in = d, .out = e * g});
     w_down_ =
         build.for_hidden({.batch = 1}).matrix("w_down", {e, g, d}, out, {.in = e * g, .out = d, .into_stream = true});
+    const bool gated = options.expert_kind != config::ExpertKind::dense;
+    if (gated) {
+      w_gate_ = build.for_hidden({.batch = 1}).matrix("w_gate", {e, d, g}, in, {.in = d, .out = e * g});
+    }
+    if (options.expert_bias == config::ExpertBias::output) {
+      b_out_ = build.bias("b_out", {d}, e * g);
+    } else if (options.expert_bias == config::ExpertBias::all) {
+      b_select_ = build.bias("b_select", {e}, d);
+      b_up_ = build.bias("b_up", {e, g}, d);
+      b_down_ = build.bias("b_down", {e, d}, e * g);
+      if (gated) {
+        b_gate_ = build.bias("b_gate", {e, g}, d);
+      }
+    }
+    if (options.d_shared > 0) {
+      config::MlpOptions shared = options;
+      shared.kind = config::MlpKind::gated;
+      shared.d_hidden = options.d_shared;
+      shared.bias = false;
+      shared.hidden_groups = 0;
+      shared_.emplace(shared, init, build.in("shared"));
+    }
   }
 
-  at::Tensor operator()(const at::Tensor& x, double /*hidden_dropout*/, const Context& context,
+  at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
                         const at::Tensor& routed_by) const override {
-    const RoutingOptions routing{.n_heads = 1,
-                                 .n_experts = options_.n_experts,
-                                 .top_k = options_.top_k,
-                                 .gate = config::Gate::sigmoid,
-                                 .expert_dropout = options_.expert_dropout,
-                                 .zero_dropped = true};
     const at::Tensor rows = x.flatten(0, -2);
-    const Routing routed =
-        route_tokens(routed_by.defined() ? routed_by.flatten(0, -2) : rows, select_, routing, context, "select");
+    const Routing routed = route(routed_by.defined() ? routed_by.flatten(0, -2) : rows, context);
     if (context.losses != nullptr) {
       add_loss(context, "entropy", entropy_loss(routed.score.squeeze(1)));
     }
     // Each routed expert becomes a slot: [N, 1, k] to [N, k, 1].
     const at::Tensor slot = routed.index.transpose(1, 2);
-    const at::Tensor hidden =
-        expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_up_, context), .index = slot}, context);
-    return expert_matmul({.input = activate(hidden, options_.activation, context),
-                          .bank = to_compute(w_down_, context),
-                          .index = slot,
-                          .weight = routed.weight.transpose(1, 2),
-                          .sum_heads = true},
-                         context)
-        .view_symint(x.sym_sizes());
+    at::Tensor weight = routed.weight.transpose(1, 2);
+    if (options_.gate_scale != 1.0) {
+      weight = weight * options_.gate_scale;
+    }
+    at::Tensor y = expert_matmul({.input = hidden(to_compute(rows, context), slot, context),
+                                  .bank = to_compute(w_down_, context),
+                                  .index = slot,
+                                  .weight = weight,
+                                  .sum_heads = true},
+                                 context);
+    if (b_down_.defined()) {
+      const at::Tensor bias = of_slots(b_down_, slot, context);  // [N, k, d]
+      y = y + by_rows(bias, context,
+                      [&](const auto& part) { return (part(bias) * part(weight).to(bias.scalar_type())).sum(1); });
+    }
+    y = b_out_.defined() ? y + to_compute(b_out_, context) : y;
+    y = y.view_symint(x.sym_sizes());
+    return shared_ ? y + (*shared_)(x, hidden_dropout, context, {}) : y;
   }
 
  private:
+  Routing route(const at::Tensor& rows, const Context& context) const {
+    const RoutingOptions routing{.n_heads = 1,
+                                 .n_experts = options_.n_experts,
+                                 .top_k = options_.top_k,
+                                 .gate = options_.gate,
+                                 .expert_dropout = options_.expert_dropout,
+                                 .zero_dropped = true};
+    if (!b_select_.defined()) {
+      return route_tokens(rows, select_, routing, context, "select");
+    }
+    return route_scores(matmul_rows(rows, select_, b_select_, context).unsqueeze(1), routing, context, "select");
+  }
+
+  // Returns the bias of each slot's expert, [N, k, o].
+  static at::Tensor of_slots(const at::Tensor& bias, const at::Tensor& slot, const Context& context) {
+    return to_compute(bias, context).index({slot.squeeze(2)});
+  }
+
+  // Returns the hidden units of the slots, [N, k, g].
+  at::Tensor hidden(const at::Tensor& rows, const at::Tensor& slot, const Context& context) const {
+    const auto times = [&](const at::Tensor& w, const at::Tensor& b) {
+      const at::Tensor y = expert_matmul({.input = rows, .bank = to_compute(w, context), .index = slot}, context);
+      return b.defined() ? y + of_slots(b, slot, context) : y;
+    };
+    const at::Tensor up = times(w_up_, b_up_);
+    if (options_.expert_kind == config::ExpertKind::dense) {
+      return activate(up, options_.activation, context);
+    }
+    const at::Tensor gate = times(w_gate_, b_gate_);
+    if (options_.expert_kind == config::ExpertKind::gated) {
+      return activate(gate, options_.activation, context) * up;
+    }
+    const double limit = config::kExpertLimit;
+    const at::Tensor g = gate.clamp_max(limit), u = up.clamp(-limit, limit);
+    return by_rows(g, context, [&](const auto& part) {
+      return part(g) * (part(g) * config::kExpertSlope).sigmoid() * (part(u) + 1.0);
+    });
+  }
+
   config::MlpOptions options_;
-  at::Tensor select_, w_up_, w_down_;
+  at::Tensor select_, w_gate_, w_up_, w_down_, b_select_, b_gate_, b_up_, b_down_, b_out_;
+  std::optional<DenseMlp> shared_;
 };
 
 }  // namespace

@@ -209,8 +209,7 @@ Checkpoint read_unchecked(const fs::path& path) {
 }
 
 std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::string& origin,
-                                     const at::TensorOptions& options,
-                                     const std::function<at::Tensor(const at::Tensor& stored)>& place) {
+                                     const at::TensorOptions& options, const Place& place) {
   const config::ModelOptions& model = checkpoint.config.model;
   if (model.n_layers > static_cast<std::int64_t>(checkpoint.tensors.size())) {
     user_error("{}: model.n_layers is {}, but the file has only {} tensors", origin, model.n_layers,
@@ -222,11 +221,12 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
       user_error("{}: parameter \"{}\" is missing", origin, wanted.name);
     }
     const at::Tensor& tensor = found->second;
-    if (tensor.scalar_type() != at::kFloat || tensor.sizes() != wanted.tensor.sizes()) {
+    const bool known = tensor.scalar_type() == at::kFloat || at::isReducedFloatingType(tensor.scalar_type());
+    if (!known || tensor.sizes() != wanted.tensor.sizes()) {
       user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, wanted.name,
                  c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(wanted.tensor.sizes()));
     }
-    return place(tensor);
+    return place(tensor, wanted);
   };
   std::unique_ptr<models::Model> built;
   try {
@@ -270,7 +270,9 @@ void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std:
 Checkpoint read_checkpoint(const fs::path& path, Check check) {
   Checkpoint checkpoint = read_unchecked(path);
   const auto shapes = build(checkpoint, path.string(), at::TensorOptions(at::kMeta),
-                            [](const at::Tensor& stored) { return at::empty_like(stored, at::kMeta); });
+                            [](const at::Tensor& stored, const nn::Parameter&) {
+                              return at::empty_like(stored, at::TensorOptions(at::kMeta).dtype(at::kFloat));
+                            });
   if (check == Check::contents) {
     verify(checkpoint, shapes->parameters(), path.string());
   }

@@ -13,12 +13,13 @@ namespace headroom::store {
 // Step 1: reads the checkpoint and checks everything except the parameters. Throws UserError.
 Checkpoint read_unchecked(const std::filesystem::path& file);
 
-// Step 2: returns the model with the checkpoint's parameters, each passed through place(), in the type and on the
-// device of `options`. Throws UserError starting with `origin` unless the checkpoint has exactly the config's
+// Step 2: returns the model with the checkpoint's parameters, each passed through place(). A stored tensor may be in
+// half precision; place() returns float32, or half precision for a matrix that is only read in the compute type
+// (`wanted.matmul_only`). Throws UserError starting with `origin` unless the checkpoint has exactly the config's
 // parameters, in their shapes.
+using Place = std::function<at::Tensor(const at::Tensor& stored, const nn::Parameter& wanted)>;
 std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::string& origin,
-                                     const at::TensorOptions& options,
-                                     const std::function<at::Tensor(const at::Tensor& stored)>& place);
+                                     const at::TensorOptions& options, const Place& place);
 
 // Step 3: checks the values against the checksums and sets checkpoint.verified. `parameters` are the model's. Throws
 // UserError.

@@ -7,12 +7,23 @@
 namespace headroom::store {
 namespace {
 
+// `keeps_half`: matrices that are only read in the compute type stay in half precision if they are stored so.
 std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint, const std::string& origin,
-                                                   at::Device device) {
-  return build(checkpoint, origin, device, [&](const at::Tensor& stored) {
+                                                   at::Device device, bool keeps_half = false) {
+  return build(checkpoint, origin, device, [&](const at::Tensor& stored, const nn::Parameter& wanted) {
+    const at::ScalarType type = keeps_half && wanted.matmul_only ? stored.scalar_type() : at::kFloat;
     // a separate handle, so that caching weights in another type does not change `stored`
-    return stored.to(device).detach();
+    return stored.to(device, type).detach();
   });
+}
+
+// Returns the bytes of a float32 copy of the parameters that are stored in half precision.
+std::int64_t float_copy_bytes(const Checkpoint& checkpoint) {
+  std::int64_t elements = 0;
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    elements += at::isReducedFloatingType(tensor.scalar_type()) ? tensor.numel() : 0;
+  }
+  return elements * static_cast<std::int64_t>(sizeof(float));
 }
 
 // Returns the named device, or the CPU if it is not available; resolve() reports that later.
@@ -27,8 +38,8 @@ at::Device available(const std::string& device) {
 }  // namespace
 
 std::unique_ptr<models::Model> build_trainable(const Checkpoint& checkpoint, at::Device device) {
-  auto model = build(checkpoint, "checkpoint", device, [&](const at::Tensor& stored) {
-    return stored.to(device, stored.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  auto model = build(checkpoint, "checkpoint", device, [&](const at::Tensor& stored, const nn::Parameter&) {
+    return stored.to(device, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
   });
   for (nn::Parameter parameter : model->parameters().all()) {
     parameter.tensor.requires_grad_(true);
@@ -47,6 +58,7 @@ std::unique_ptr<models::Model> build_model(const Checkpoint& checkpoint, at::Dev
 
 OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& options) {
   OpenedModel opened;
+  bool keeps_half = false;
   if (!options.device.empty()) {
     models::resolve(options.device);  // report an unavailable device before anything is read
   }
@@ -61,7 +73,8 @@ OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& 
     open_first(run_or_checkpoint, [&](const std::filesystem::path& file, bool /*is_only*/) {
       opened.name = file.string();
       opened.checkpoint = read_unchecked(file);
-      opened.model = build_for_inference(opened.checkpoint, opened.name, available(device_name()));
+      keeps_half = float_copy_bytes(opened.checkpoint) > options.largest_float_copy;
+      opened.model = build_for_inference(opened.checkpoint, opened.name, available(device_name()), keeps_half);
     });
     verify(opened.checkpoint, opened.model->parameters(), opened.name);
   }
@@ -69,7 +82,9 @@ OpenedModel open_model(const std::string& run_or_checkpoint, const OpenOptions& 
   train.precision = options.precision.value_or(train.precision);
   models::set_threads(options.threads > 0 ? options.threads : train.threads);
   opened.context = models::make_context(train, models::resolve(device_name()));
-  if (options.writes && opened.context.compute_dtype) {
+  if (keeps_half && !opened.context.compute_dtype) {
+    opened.context.compute_dtype = at::kFloat;  // each matrix is converted when it is used
+  } else if (options.writes && opened.context.compute_dtype) {
     opened.model->parameters().cache_weights_in(*opened.context.compute_dtype);
   }
   return opened;

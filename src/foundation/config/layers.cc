@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "foundation/core/text/format.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "parse.h"
 #include "toml_value.h"
@@ -242,6 +243,25 @@ void ModelOptions::require_no_pattern(std::string_view what) const {
     user_error(
         "{}: model.n_groups: must be 0, got {}; only models whose layers have their own parameters are supported", what,
         n_groups);
+  }
+}
+
+void ModelOptions::require_alike_attention(std::string_view what) const {
+  if (layers.empty()) {
+    return;
+  }
+  ModelOptions plain = *this;
+  plain.layers.clear();
+  for (const auto& [layer, count] : kinds_of_layers(n_layers)) {
+    for (const std::string& key : differing_keys(layer, plain)) {
+      if (key.starts_with("model.attention.") && key != "model.attention.window" &&
+          key != "model.attention.rope_base") {
+        user_error(
+            "{}: model.layers: the attention layers differ in {}; only their windows, rotary bases and MLPs may differ "
+            "here",
+            what, key);
+      }
+    }
   }
 }
 

@@ -22,6 +22,17 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.only_with("kind", name_of(MlpKind::experts), [&](Fields& own) {
     own.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: number of experts");
     own.add("top_k", o.top_k, between(1, 1 << 20), "experts: number of experts that each token is routed to");
+    own.add("expert_kind", o.expert_kind,
+            "experts: one expert is dense, gated (SwiGLU), or gated with clamped factors (gpt-oss)");
+    own.add("expert_bias", o.expert_bias,
+            "experts: no biases, one vector added to the output (JetMoE), or biases of the router and of all matrices "
+            "(gpt-oss)");
+    own.add("gate", o.gate,
+            "experts: weights of the top_k: sigmoid of each score, softmax over the top_k, over all, or over all "
+            "renormalised to sum to 1");
+    own.add("gate_scale", o.gate_scale, above(0), "experts: factor of these weights (DeepSeek-V2)");
+    own.add("d_shared", o.d_shared, between(0, 1 << 24),
+            "experts: width of a gated MLP that every token uses in addition (DeepSeek-V2); 0: none");
     own.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
             "experts: probability that an expert is excluded from routing in training");
     own.add("entropy_coefficient", o.entropy_coefficient, at_least(0),
@@ -47,7 +58,12 @@ void describe(Fields& fields, ModelOptions& o) {
       "norm_position", o.norm_position,
       "norms before each sublayer (pre), after each residual addition (post), or only where tokens are compared and "
       "routed (peri, MoEUT: queries, keys and routing, but neither values nor MLPs)");
+  fields.add(
+      "output_norms", o.output_norms,
+      "normalise the outputs of attention and MLP as well, before they are added to the residual stream (Gemma)");
   fields.add("norm_epsilon", o.norm_epsilon, above(0), "epsilon of the norms, under the square root");
+  fields.add("final_norm_epsilon", o.final_norm_epsilon, at_least(0),
+             "epsilon of the norm after the last layer (JetMoE); 0: norm_epsilon");
   fields.add(
       "initialisation", o.initialisation,
       "initialisation of matrices; scaled: standard deviation sqrt(2 / (n_layers fan_in)), as SwitchHead; normal: "

@@ -7,7 +7,9 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
+#include "layer_groups.h"
 #include "layers.h"
 
 namespace headroom::analyse {
@@ -20,6 +22,8 @@ std::map<std::string_view, AnalysisKind>& registered() {
 
 struct RunningAnalysis {
   const AnalysisKind* kind;
+  const LayerGroup* group;
+  const ModelRunner* runner;  // of the group
   std::unique_ptr<Analysis> analysis;
   bool active = false;  // takes part in the current pass
 };
@@ -42,7 +46,8 @@ class AnalysesObserver : public nn::Observer {
 
  private:
   bool wanted(const RunningAnalysis& one, std::string_view name) const {
-    return one.active && one.analysis->wants(name, input_);
+    return one.active && one.analysis->wants(name, input_) &&
+           (name.find("layer") == std::string_view::npos || one.runner->includes(layer_index(name)));
   }
 
   std::vector<RunningAnalysis>& all_;
@@ -128,10 +133,23 @@ std::vector<std::string> names_of_all() {
   return names;
 }
 
+// Returns the reason why the analysis does not apply to a group of layers; empty if it applies.
+std::string refusal(const AnalysisKind& kind, const config::ModelOptions& o) {
+  const bool groups = o.attention.projection->heads_per_expert(o.attention) > 1;
+  return groups && kind.name != "experts" ? "each of its routed experts is a group of heads" : kind.refusal(o);
+}
+
+// Returns the same for all groups.
+std::string refusal(const AnalysisKind& kind, const std::vector<LayerGroup>& groups) {
+  const bool applies = std::any_of(groups.begin(), groups.end(),
+                                   [&](const LayerGroup& group) { return refusal(kind, group.options).empty(); });
+  return applies ? "" : refusal(kind, groups.front().options);
+}
+
 // Returns the requested analyses in the order of the page; if none is requested, all that are useful for the model.
 std::vector<const AnalysisKind*> select_analyses(const AnalyseRequest& request, const config::ModelOptions& o,
                                                  const std::string& model) {
-  o.require_no_pattern(model);
+  const std::vector<LayerGroup> groups = layer_groups(o);
   std::vector<const AnalysisKind*> all;
   for (const std::string& name : request.what) {
     const auto found = analysis_kinds().find(name);
@@ -140,13 +158,15 @@ std::vector<const AnalysisKind*> select_analyses(const AnalyseRequest& request, 
       user_error("analyse: --what: must be among {}, got {}{}", fmt::join(names_of_all(), ", "), printable(name),
                  meant.empty() ? "" : "; did you mean " + meant + "?");
     }
-    if (const std::string why = found->second.refusal(o); !why.empty()) {
+    if (const std::string why = refusal(found->second, groups); !why.empty()) {
       user_error("analyse: --what: {} does not apply to {}: {}", name, printable(model), why);
     }
     all.push_back(&found->second);
   }
   for (const auto& [name, kind] : analysis_kinds()) {
-    const bool useful = kind.refusal(o).empty() && (kind.by_default == nullptr || kind.by_default(o));
+    const bool useful = std::any_of(groups.begin(), groups.end(), [&](const LayerGroup& group) {
+      return refusal(kind, group.options).empty() && (kind.by_default == nullptr || kind.by_default(group.options));
+    });
     if (request.what.empty() && useful) {
       all.push_back(&kind);
     }
@@ -176,9 +196,19 @@ void require_analyses(const AnalyseRequest& request, const config::ModelOptions&
 
 ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& request) {
   const ModelRunner runner(opened);
+  const std::vector<LayerGroup> groups = layer_groups(opened.config().model);
+  std::vector<ModelRunner> runners;
+  for (const LayerGroup& group : groups) {
+    runners.emplace_back(opened, groups.size() == 1 ? std::vector<std::int64_t>() : group.layers, group.options);
+  }
   std::vector<RunningAnalysis> all;
   for (const AnalysisKind* kind : select_analyses(request, opened.config().model, opened.name)) {
-    all.push_back({.kind = kind, .analysis = kind->make(runner, request)});
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      if (refusal(*kind, groups[i].options).empty()) {
+        all.push_back(
+            {.kind = kind, .group = &groups[i], .runner = &runners[i], .analysis = kind->make(runners[i], request)});
+      }
+    }
   }
   if (request.samples > 0 &&
       std::none_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 1; })) {
@@ -202,9 +232,14 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
     run_all_text(all, runner, *text);
   }
   ModelFindings result{.name = opened.name, .step = opened.checkpoint.step, .analyses = {}};
-  for (RunningAnalysis& one : all) {
-    result.analyses.emplace_back(one.kind, one.analysis->finish(runner));
-    one.analysis.reset();
+  for (std::size_t i = 0; i < all.size();) {
+    const AnalysisKind* const kind = all[i].kind;
+    std::vector<std::pair<const LayerGroup*, Findings>> found;
+    for (; i < all.size() && all[i].kind == kind; ++i) {
+      found.emplace_back(all[i].group, all[i].analysis->finish(*all[i].runner));
+      all[i].analysis.reset();
+    }
+    result.analyses.emplace_back(kind, joined(std::move(found)));
   }
   return result;
 }

@@ -159,8 +159,9 @@ class ExpertsAnalysis : public Analysis {
     if (!router.count.defined()) {
       const config::AttentionOptions& o = options_.attention;
       router.n_heads = value.size(1);
-      router.n_experts =
-          name.find(".ffn.") != std::string_view::npos ? options_.mlp.n_experts : o.projection->router_width(o);
+      router.n_experts = name.find(".ffn.") != std::string_view::npos
+                             ? options_.of_layer(layer_index(name)).mlp.n_experts
+                             : o.projection->router_width(o);
       router.count = at::zeros({router.n_heads, router.n_experts}, at::kDouble);
       router.gate_sum = at::zeros_like(router.count);
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -24,6 +25,12 @@ void stop_if_interrupted() {
   if (interrupted()) {
     throw InterruptedError("interrupted");
   }
+}
+
+std::int64_t layer_index(std::string_view name) {
+  constexpr std::string_view kLayer = "layer";
+  const std::string_view after = name.substr(name.find(kLayer) + kLayer.size());
+  return whole_number(after.substr(0, after.find('.'))).value_or(0);
 }
 
 std::string layer_of(std::string_view value) {

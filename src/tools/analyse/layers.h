@@ -21,6 +21,8 @@ void stop_if_interrupted();
 // Splits the name of a value: "layer3.attention.probs" into "layer3.attention" and "probs".
 std::string layer_of(std::string_view value);
 std::string_view value_of(std::string_view name);
+// Returns the number of the layer: 3 in "encoder.layer3.ffn.select".
+std::int64_t layer_index(std::string_view name);
 
 // The name of the attention weights that multiply the values, after all compositions.
 std::string_view weights_value(const config::AttentionOptions& options);

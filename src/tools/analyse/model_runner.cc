@@ -30,12 +30,21 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
                                                                      : opened.checkpoint.tokenizer;
 }
 
-ModelRunner::ModelRunner(const store::OpenedModel& opened) : opened_(&opened), tokenizer_(tokenizer_of(opened)) {}
+ModelRunner::ModelRunner(const store::OpenedModel& opened) : ModelRunner(opened, {}, opened.model->options()) {}
+
+ModelRunner::ModelRunner(const store::OpenedModel& opened, std::vector<std::int64_t> layers,
+                         config::ModelOptions options)
+    : opened_(&opened), options_(std::move(options)), layers_(std::move(layers)), tokenizer_(tokenizer_of(opened)) {}
+
+bool ModelRunner::includes(std::int64_t layer) const {
+  return layers_.empty() || std::find(layers_.begin(), layers_.end(), layer) != layers_.end();
+}
 
 at::Tensor ModelRunner::find_parameter(std::string_view parameter) const {
   for (const nn::Parameter& made : model().parameters().in_creation_order()) {
     if (made.name == parameter) {
-      return made.tensor.detach();
+      const at::Tensor value = made.tensor.detach();
+      return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value;  // of a large model
     }
   }
   return {};
@@ -58,6 +67,7 @@ std::vector<AttentionLayer> ModelRunner::attention_layers() const {
   } else {
     add_stack(all, "", o.n_layers, /*with_cross=*/false);
   }
+  std::erase_if(all, [&](const AttentionLayer& layer) { return !includes(layer.layer); });
   return all;
 }
 

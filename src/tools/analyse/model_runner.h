@@ -41,9 +41,12 @@ std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of(const store::OpenedMod
 class ModelRunner {
  public:
   explicit ModelRunner(const store::OpenedModel& opened);
+  // A runner for analyses of these layers alone: attention_layers() returns only them, and options() returns `options`.
+  ModelRunner(const store::OpenedModel& opened, std::vector<std::int64_t> layers, config::ModelOptions options);
 
   const std::string& name() const { return opened_->name; }
-  const config::ModelOptions& options() const { return opened_->model->options(); }
+  const config::ModelOptions& options() const { return options_; }
+  bool includes(std::int64_t layer) const;
   const models::Model& model() const { return *opened_->model; }
   const tokenizers::Tokenizer& tokenizer() const { return *tokenizer_; }
   const tokenizers::Tokenizer& tokenizer(TextSide side) const {
@@ -65,6 +68,8 @@ class ModelRunner {
 
  private:
   const store::OpenedModel* opened_;
+  config::ModelOptions options_;
+  std::vector<std::int64_t> layers_;  // empty: all
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
 };
 

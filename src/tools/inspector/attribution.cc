@@ -18,19 +18,24 @@ bool composes_at(const config::AttentionOptions& o, const char* stage) {
   return o.composition->has_maps(o, stage);
 }
 
+// Matrices of large models are in half precision.
+at::Tensor in_float(const at::Tensor& value) {
+  return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value;
+}
+
 // Returns the parameter; undefined if the layer has none of this name.
 at::Tensor find_layer_parameter(const LayerInfo& layer, std::string_view name) {
   const std::string full = layer.scope + std::string(name);
   for (const nn::Parameter& parameter : layer.parameters.in_creation_order()) {
     if (parameter.name == full) {
-      return parameter.tensor.detach();
+      return in_float(parameter.tensor.detach());
     }
   }
   return {};
 }
 
 at::Tensor layer_parameter(const LayerInfo& layer, std::string_view name) {
-  return layer.parameters.at(layer.scope + std::string(name)).detach();
+  return in_float(layer.parameters.at(layer.scope + std::string(name)).detach());
 }
 
 const at::Tensor& required_value(const LayerValues& values, std::string_view name) {

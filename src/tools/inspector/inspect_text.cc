@@ -293,7 +293,12 @@ void require_inspectable(const config::ModelOptions& options) {
   if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
     user_error("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
   }
-  options.require_no_pattern("inspect");
+  options.require_alike_attention("inspect");
+  const config::AttentionOptions& a = options.attention;
+  if (a.projection->heads_per_expert(a) > 1) {
+    user_error("inspect: model.attention.n_kv_heads: must be 0 or 1, got {}; the page shows one head per routed expert",
+               a.n_kv_heads);
+  }
   if (options.kind == config::ModelKind::classifier && options.paired) {
     user_error("inspect: model.paired: must be false, the page shows single texts; use `headroom analyse` for pairs");
   }

@@ -134,7 +134,8 @@ Predictions predict(const models::LanguageModel& model, const at::Tensor& ids, c
   p.target[1] = p.likeliest.select(1, 0);
   p.target[0] = next.clone();
   p.target[0][-1] = p.target[1][-1];
-  if (pass.vocabulary() && model.options().norm_position == config::NormPosition::pre) {
+  const config::ModelOptions& o = model.options();
+  if (pass.vocabulary() && o.norm_position == config::NormPosition::pre && !o.output_norms) {
     set_directions(p, model, *pass.vocabulary(), pass.stream, pass.normed);
   }
   return p;

@@ -16,8 +16,8 @@
 namespace headroom::cost {
 
 // Returns the number of trainable parameters. Every kind of model has blocks (two norms per block, three per decoder
-// block), an embedding (vision: a projection of patches with a bias), a table of learned positions per stack if
-// configured, and
+// block, twice as many with output_norms), an embedding (vision: a projection of patches with a bias), a table of
+// learned positions per stack if configured, and
 //   language_model         a norm after the last block; head [d,V], or tied, with its bias; adaptive softmax:
 //                          [d,n] and [n] for n cutoffs
 //   masked_language_model  norms after the embedding and the last block; head: layer [d,d] with bias, norm, then

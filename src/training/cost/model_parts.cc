@@ -27,7 +27,7 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
                       .spans = {own},
                       .attentions = {layer.attention},
                       .mlp = layer.mlp,
-                      .norms = 2});
+                      .norms = 2 * model.norms_per_sublayer()});
   }
   if (model.kind == ModelKind::encoder_decoder) {
     const AttentionExtent past{.queries = t, .sources = t, .causal = true, .self = true};
@@ -39,7 +39,7 @@ std::vector<Stack> stacks_of(const ModelOptions& model) {
                         .spans = {past, other},
                         .attentions = {layer.attention, layer.attention.across_sequences()},
                         .mlp = layer.mlp,
-                        .norms = 3});
+                        .norms = 3 * model.norms_per_sublayer()});
     }
   }
   return stacks;
@@ -56,9 +56,34 @@ Exact outer_norms(const ModelOptions& model) {
   }
 }
 
+namespace {
+
+// relu saves only its result.
+std::int64_t saved_by(Activation activation) {
+  return activation == Activation::relu ? 1 : 2;
+}
+
+MlpParts expert_parts(const MlpOptions& mlp, Exact d) {
+  const Exact hidden = mlp.d_hidden, one = d * hidden, n = mlp.n_experts, shared = d * mlp.d_shared;
+  const std::int64_t inputs = mlp.expert_kind == ExpertKind::dense ? 1 : 2;  // matrices that read the token
+  MlpParts parts{.matrices = Sizes(static_cast<std::size_t>(inputs + 1), one * n),
+                 .others = {d * n},
+                 .macs = d * n + one * (inputs + 1) * mlp.top_k + shared * 3,
+                 .saved = hidden * mlp.top_k * (inputs == 1 ? saved_by(mlp.activation) : 4) + Exact(mlp.d_shared) * 4};
+  parts.matrices = parts.matrices + Sizes(mlp.d_shared > 0 ? 3 : 0, shared);
+  if (mlp.expert_bias == ExpertBias::output) {
+    parts.others.push_back(d);
+  } else if (mlp.expert_bias == ExpertBias::all) {
+    parts.others = parts.others + Sizes{n, d * n} + Sizes(static_cast<std::size_t>(inputs), hidden * n);
+  }
+  return parts;
+}
+
+}  // namespace
+
 MlpParts mlp_parts(const MlpOptions& mlp, Exact d) {
   const Exact hidden = mlp.d_hidden, one = d * hidden;
-  const std::int64_t saved = mlp.activation == Activation::relu ? 1 : 2;  // relu: only its result
+  const std::int64_t saved = saved_by(mlp.activation);
   switch (mlp.kind) {
     case MlpKind::dense:
       return {.matrices = {one, one},
@@ -74,10 +99,7 @@ MlpParts mlp_parts(const MlpOptions& mlp, Exact d) {
               .saved = gates ? hidden * 5 + mlp.hidden_groups : hidden * 4};
     }
     case MlpKind::experts:
-      return {.matrices = {one * mlp.n_experts, one * mlp.n_experts},
-              .others = {d * mlp.n_experts},
-              .macs = d * mlp.n_experts + one * 2 * mlp.top_k,
-              .saved = hidden * mlp.top_k * saved};
+      return expert_parts(mlp, d);
   }
   user_error("cost: model.mlp.kind has no cost formula");
 }

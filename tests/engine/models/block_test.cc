@@ -13,7 +13,7 @@ struct Half {
   nn::Parameters parameters;
   std::unique_ptr<Block> block;
 
-  explicit Half(double inside) {
+  explicit Half(double inside, bool output_norms = false) {
     config::ModelOptions o;
     o.d_model = kWidth;
     o.dropout = 0.5;
@@ -21,6 +21,7 @@ struct Half {
     o.attention.d_head = 4;
     o.mlp.d_hidden = 24;
     o.mlp.dropout = inside;
+    o.output_norms = output_norms;
     block = std::make_unique<Block>(o, nn::AttentionPlace{.d_model = kWidth, .context_length = kTokens},
                                     nn::Builder(parameters, nn::ParameterSource(1, at::kDouble)));
     const at::NoGradGuard no_grad;
@@ -51,6 +52,19 @@ TEST(Block, TheMlpsHiddenLayerHasADropoutOfItsOwn) {
   EXPECT_LT(doubled_or_dropped(Half(0.5)), 0.7);
   EXPECT_TRUE(Half(-1.0).added(h, true).equal(Half(0.5).added(h, true)));  // not given: model.dropout
   EXPECT_FALSE(Half(0.1).added(h, true).equal(Half(0.5).added(h, true)));
+}
+
+// The outputs of both halves are normalised: attention's stays 0, the MLP's has mean 0 and variance 1.
+TEST(Block, OutputNormsComeBeforeTheAddition) {
+  const at::Tensor h =
+      at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);
+  const Half half(0.0, /*output_norms=*/true);
+  const at::Tensor added = half.added(h, false);
+  EXPECT_LT(added.mean(-1).abs().max().item<double>(), 1e-12);
+  EXPECT_LT((added.square().mean(-1) - 1.0).abs().max().item<double>(), 1e-3);
+  const at::NoGradGuard no_grad;
+  half.parameters.at("norm_2_out.scale").fill_(3.0);
+  EXPECT_TRUE(half.added(h, false).allclose(added * 3.0));
 }
 
 }  // namespace block_test

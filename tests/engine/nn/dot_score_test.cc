@@ -56,6 +56,21 @@ TEST(DotScore, ASinkTakesAShareOfEachSoftmax) {
   EXPECT_LE(relative_error(layer.last(all, kTokens), at::einsum("bhte,hed->btd", {o, layer.at("w_o")})), 1e-13);
 }
 
+TEST(DotScore, TheScaleMayBeThatOfAnotherWidth) {
+  const at::NoGradGuard no_grad;
+  config::AttentionOptions o;
+  o.n_heads = kHeads;
+  o.d_head = kHead;
+  const AttentionPlace place{.d_model = kWidth, .context_length = kTokens};
+  const Layer plain(o, place, at::kDouble);
+  o.of<config::DotOptions>().scale_width = 16.0;  // scores are halved
+  const Layer other(o, place, at::kDouble);
+  const at::Tensor x = tokens(at::kDouble).narrow(1, 0, kTokens), y = other.last(x, kTokens);
+  EXPECT_FALSE(plain.last(x, kTokens).allclose(y));
+  plain.at("w_q").mul_(0.5);
+  EXPECT_LE(relative_error(plain.last(x, kTokens), y), 1e-14);
+}
+
 // The decode path of the fused kernels: each row equals that of the full pass by the reference.
 TEST(DotScore, DecodingWithASinkEqualsTheWhole) {
   const at::NoGradGuard no_grad;

@@ -87,6 +87,73 @@ TEST(Mlp, ExpertsAreASumOverTheChosen) {
   EXPECT_NEAR(losses.at("entropy").item<double>(), (mean * mean.log()).sum().item<double>(), 1e-12);
 }
 
+MlpOptions experts(config::ExpertKind kind, config::ExpertBias bias, config::Gate gate) {
+  MlpOptions o = options(MlpKind::experts);
+  o.expert_kind = kind;
+  o.expert_bias = bias;
+  o.gate = gate;
+  o.activation = config::Activation::silu;
+  return o;
+}
+
+// One expert of `p` for the rows x.
+at::Tensor expert_output(const Parameters& p, const MlpOptions& o, std::int64_t e, const at::Tensor& x) {
+  const bool all = o.expert_bias == config::ExpertBias::all;
+  const auto linear = [&](const at::Tensor& from, const std::string& name) {
+    const at::Tensor y = from.matmul(p.at("w_" + name)[e]);
+    return all ? y + p.at("b_" + name)[e] : y;
+  };
+  at::Tensor hidden = linear(x, "up");
+  if (o.expert_kind == config::ExpertKind::dense) {
+    hidden = at::silu(hidden);
+  } else if (o.expert_kind == config::ExpertKind::gated) {
+    hidden = at::silu(linear(x, "gate")) * hidden;
+  } else {
+    const at::Tensor g = linear(x, "gate").clamp_max(7.0);
+    hidden = g * (1.702 * g).sigmoid() * (hidden.clamp(-7.0, 7.0) + 1.0);
+  }
+  return linear(hidden, "down");
+}
+
+TEST(Mlp, ExpertsOfOtherKinds) {
+  for (MlpOptions o : {experts(config::ExpertKind::gated, config::ExpertBias::output, config::Gate::softmax_top_k),
+                       experts(config::ExpertKind::gated, config::ExpertBias::none, config::Gate::softmax),
+                       experts(config::ExpertKind::clamped, config::ExpertBias::all, config::Gate::softmax_top_k),
+                       experts(config::ExpertKind::dense, config::ExpertBias::all, config::Gate::softmax)}) {
+    o.gate_scale = 1.5;
+    o.d_shared = o.expert_bias == config::ExpertBias::none ? 6 : 0;
+    Layer layer(o, 4);
+    for (const Parameter& parameter : layer.parameters.all()) {
+      at::Tensor(parameter.tensor).detach().normal_();  // the clamps of large values, and biases
+    }
+    const auto& p = layer.parameters;
+    const at::Tensor x = at::randn({6, 4}, at::kDouble) * 2.0;
+    at::Tensor score = x.matmul(p.at("select"));
+    score = o.expert_bias == config::ExpertBias::all ? score + p.at("b_select") : score;
+    const auto [top, index] = score.topk(2, -1);
+    const at::Tensor weight = o.gate == config::Gate::softmax ? score.softmax(-1).gather(-1, index) : top.softmax(-1);
+    at::Tensor expected = at::zeros({6, 4}, at::kDouble);
+    for (std::int64_t n = 0; n < 6; ++n) {
+      for (std::int64_t k = 0; k < 2; ++k) {
+        expected[n] += 1.5 * weight[n][k] * expert_output(p, o, index[n][k].item<std::int64_t>(), x[n]);
+      }
+    }
+    if (o.expert_bias == config::ExpertBias::output) {
+      expected = expected + p.at("b_out");
+    }
+    if (o.d_shared > 0) {
+      expected =
+          expected +
+          (at::silu(x.matmul(p.at("shared.w_gate"))) * x.matmul(p.at("shared.w_up"))).matmul(p.at("shared.w_down"));
+    }
+    EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-13);
+    // Decoding row by row.
+    Context by_row;
+    by_row.batch_invariant = true;
+    EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, by_row), expected), 1e-13);
+  }
+}
+
 TEST(Mlp, SelectionColumnsBeginEquallyLong) {
   Layer layer(options(MlpKind::experts), 64);
   const at::Tensor lengths = layer.parameters.at("select").norm(2, at::IntArrayRef{0});

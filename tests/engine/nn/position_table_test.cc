@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <thread>
 
 #include "headroom/nn/attention_parts.h"
@@ -11,9 +13,9 @@ namespace position_table_test {
 
 std::int64_t made = 0;
 
-at::Tensor make(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
+at::Tensor make(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table) {
   ++made;
-  return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
+  return sinusoids(first, n, table.width, table.base, at::kDouble).unsqueeze(0);
 }
 
 TEST(PositionTable, GivesTheRowsThatWereAskedForInAnyOrder) {
@@ -28,6 +30,38 @@ TEST(PositionTable, GivesTheRowsThatWereAskedForInAnyOrder) {
     }
   }
   EXPECT_FALSE(rows_of({make, 5, 10.0}, 0, 3, at::kDouble, false).equal(rows_of(table, 0, 3, at::kDouble, false)));
+}
+
+// YaRN by its equation: fast channels keep their frequency, slow ones are 4 times slower, those in between are mixed.
+TEST(Rotary, YarnSlowsChannelsDown) {
+  constexpr std::int64_t kWidth = 12;
+  constexpr double kBase = 90.0, kFactor = 4.0, kLength = 12.0;
+  const Rotary rotary{.channels = kWidth,
+                      .base = kBase,
+                      .scaling = {.rope_scaling = config::RopeScaling::yarn,
+                                  .rope_factor = kFactor,
+                                  .rope_original_length = 12,
+                                  .rope_beta_fast = 1.5,
+                                  .rope_beta_slow = 0.2,
+                                  .rope_truncate = false}};
+  const auto limit = [&](double beta) {
+    return kWidth * std::log(kLength / (2.0 * M_PI * beta)) / (2.0 * std::log(kBase));
+  };
+  const double low = limit(1.5), high = limit(0.2);
+  ASSERT_LT(0.0, low);
+  ASSERT_LT(high, 5.0);
+  const at::Tensor x =
+      at::cat({at::ones({1, 1, 7, kWidth / 2}, at::kDouble), at::zeros({1, 1, 7, kWidth / 2}, at::kDouble)}, 3);
+  const at::Tensor y = rotary(x, 3);
+  for (std::int64_t c = 0; c < kWidth / 2; ++c) {
+    const double ramp = std::clamp((static_cast<double>(c) - low) / (high - low), 0.0, 1.0);
+    const double frequency = std::pow(kBase, -2.0 * static_cast<double>(c) / kWidth) * (1.0 - ramp + ramp / kFactor);
+    for (std::int64_t i = 0; i < 7; ++i) {
+      const double angle = static_cast<double>(3 + i) * frequency, size = 0.1 * std::log(kFactor) + 1.0;
+      EXPECT_NEAR(y[0][0][i][c].item<double>(), size * std::cos(angle), 1e-12);
+      EXPECT_NEAR(y[0][0][i][c + kWidth / 2].item<double>(), size * std::sin(angle), 1e-12);
+    }
+  }
 }
 
 TEST(PositionTable, IsMadeOnceAndSeldomAgainAsASequenceGrows) {

@@ -28,11 +28,23 @@ constexpr const char* kNames[] = {"gpt2",
                                   "llama_biases",
                                   "mistral",
                                   "qwen2",
+                                  "qwen3",
+                                  "gemma3_text",
+                                  "gpt_oss",
+                                  "gpt_oss_yarn",
+                                  "deepseek_v2",
+                                  "deepseek_v2_lite",
+                                  "jetmoe",
                                   "dcformer_mgate",
                                   "dcformer_no_qk_norm",
                                   "dcpythia_parallel"};
 
+// Models whose gradient and generated text are recorded as well.
+constexpr const char* kRecorded[] = {"qwen3",       "gemma3_text",      "gpt_oss", "gpt_oss_yarn",
+                                     "deepseek_v2", "deepseek_v2_lite", "jetmoe"};
+
 class Huggingface : public testing::TestWithParam<const char*> {};
+class HuggingfaceRecords : public Huggingface {};
 
 at::Tensor tensor_of(const fs::path& path, const std::string& name) {
   const auto file = std::make_shared<const SafetensorsFile>(path);
@@ -48,6 +60,44 @@ at::Tensor logits_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
 
 double difference(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
+}
+
+// Returns the gradient of the mean cross-entropy with respect to the embedding, which all other layers affect.
+at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
+  const auto model = build_trainable(checkpoint, at::kCPU);
+  models::Memory memory;
+  nn::Context context;
+  context.training = true;
+  models::as_language_model(*model, "test").loss(tokens, memory, context).cross_entropy.backward();
+  return model->parameters().at("embed").grad();
+}
+
+// Writes greedily with the cache after the first `n_given` of `text`, up to its length.
+std::vector<std::int64_t> written_by(const Checkpoint& checkpoint, const std::vector<std::int64_t>& text,
+                                     std::size_t n_given) {
+  const c10::InferenceMode no_graph;
+  const auto model = build_model(checkpoint);
+  const models::LanguageModel& writer = models::as_language_model(*model, "test");
+  models::DecodeState state = writer.start_decoding();
+  std::vector<std::int64_t> written(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n_given));
+  for (std::size_t read = 0; written.size() < text.size();) {
+    const models::DecodeRow row{&state, std::span<const std::int64_t>(written).subspan(read)};
+    read = written.size();
+    written.push_back(writer.decode({&row, 1}, nn::Context()).argmax(-1).item<std::int64_t>());
+  }
+  return written;
+}
+
+TEST_P(HuggingfaceRecords, WritesAndLearnsAsTransformersDoes) {
+  const fs::path expected = kModels / GetParam() / "expected.safetensors";
+  const Checkpoint checkpoint = import_huggingface(kModels / GetParam(), kTokenizer).checkpoint;
+  const at::Tensor gradient = tensor_of(expected, "gradient");
+  EXPECT_GT(gradient.abs().max().item<double>(), 1e-3);
+  EXPECT_LT(difference(gradient_of(checkpoint, tensor_of(expected, "tokens")), gradient), 1e-4);
+  const at::Tensor written = tensor_of(expected, "written");
+  const std::vector<std::int64_t> text(written.data_ptr<std::int64_t>(),
+                                       written.data_ptr<std::int64_t>() + written.numel());
+  EXPECT_EQ(written_by(checkpoint, text, 8), text);
 }
 
 TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
@@ -80,6 +130,9 @@ TEST_P(Huggingface, GivesTheLogitsOfTransformers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Huggingface, testing::ValuesIn(kNames),
+                         [](const auto& one) { return std::string(one.param); });
+
+INSTANTIATE_TEST_SUITE_P(Kinds, HuggingfaceRecords, testing::ValuesIn(kRecorded),
                          [](const auto& one) { return std::string(one.param); });
 
 // A copy of a model's folder, for tests that change its config.json and tensors.
@@ -145,10 +198,36 @@ TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
         },
         3);
     for (const auto& [name, tensor] : read().tensors) {
-      EXPECT_EQ(tensor.scalar_type(), at::kFloat);
-      EXPECT_TRUE(tensor.equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
+      const bool half = type != at::kDouble && tensor.dim() > 1;  // matrices are stored as they are
+      EXPECT_EQ(tensor.scalar_type(), half ? type : at::kFloat);
+      EXPECT_TRUE(tensor.to(at::kFloat).equal(whole.tensors.at(name).to(type).to(at::kFloat))) << name;
     }
   }
+}
+
+// Models in half precision compute alike whether they are converted as a whole or matrix by matrix.
+TEST_F(HuggingfaceFolder, LargeModelsStayInHalfPrecision) {
+  copy("llama");
+  rewrite([](auto& tensors) {
+    for (auto& [name, tensor] : tensors) {
+      tensor = tensor.to(at::kBFloat16);
+    }
+  });
+  save_checkpoint(read(), folder_ / "half.safetensors");
+  const at::Tensor tokens = tensor_of(kModels / "llama" / "expected.safetensors", "tokens");
+  const auto logits = [&](const OpenOptions& options, at::ScalarType stays) {
+    const c10::InferenceMode no_graph;
+    const OpenedModel opened = open_model((folder_ / "half.safetensors").string(), options);
+    EXPECT_EQ(opened.model->parameters().at("layer0.attention.w_q").scalar_type(), stays);
+    EXPECT_EQ(opened.model->parameters().at("embed").scalar_type(), at::kFloat);
+    models::Memory memory;
+    return models::as_language_model(*opened.model, "test").logits(tokens, memory, opened.context);
+  };
+  const at::Tensor whole = logits({}, at::kFloat);
+  EXPECT_TRUE(logits({.largest_float_copy = 0}, at::kBFloat16).equal(whole));
+  EXPECT_TRUE(logits({.writes = true, .largest_float_copy = 0}, at::kBFloat16).equal(whole));
+  const OpenOptions bf16{.precision = config::Precision::bf16, .largest_float_copy = 0};
+  EXPECT_LT(difference(logits(bf16, at::kBFloat16), whole), 0.2);
 }
 
 TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
@@ -291,6 +370,27 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
       {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
       {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
       {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"},
+      {"qwen3", "/layer_types", R"(["full_attention"])", "layer_types must have 3 entries, one for each layer"},
+      {"qwen3", "/layer_types", R"(["a","b","c"])", "layer_types must be full_attention or sliding_attention"},
+      {"qwen3", "/layer_types", "[1]", "layer_types must be a list of strings"},
+      {"gemma3_text", "/final_logit_softcapping", "30.0", "final_logit_softcapping has no equivalent, got 30.0"},
+      {"gemma3_text", "/use_bidirectional_attention", "true", "use_bidirectional_attention has no equivalent"},
+      {"gemma3_text", "/rope_parameters/full_attention/rope_type", R"("linear")",
+       "rope_parameters.full_attention.rope_type has no equivalent, got \"linear\""},
+      {"gemma3_text", "/query_pre_attn_scalar", "0", "query_pre_attn_scalar must be above 0"},
+      {"gpt_oss", "/swiglu_limit", "5.0", "swiglu_limit has no equivalent, got 5.0"},
+      {"gpt_oss", "/num_local_experts", "6",
+       "mlp.router.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
+      {"gpt_oss_yarn", "/rope_parameters/factor", "0.5", "rope_parameters.factor must be at least 1, got 0.5"},
+      {"gpt_oss_yarn", "/rope_parameters/original_max_position_embeddings", "0",
+       "rope_parameters.original_max_position_embeddings must be a whole number from 1"},
+      {"deepseek_v2", "/topk_method", R"("group_limited_greedy")", "topk_method has no equivalent"},
+      {"deepseek_v2", "/norm_topk_prob", "true", "norm_topk_prob has no equivalent, got true"},
+      {"deepseek_v2", "/first_k_dense_replace", "3", "first_k_dense_replace must be a whole number below"},
+      {"deepseek_v2", "/n_routed_experts", "6",
+       "mlp.gate.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
+      {"deepseek_v2", "/qk_nope_head_dim", "5", "qk_nope_head_dim must be even, got 5"},
+      {"jetmoe", "/num_attention_heads", "4", "num_attention_heads has no equivalent, got 4"},
       {"dcformer_mgate", "/query_wise", "true", "query_wise has no equivalent, got true"},
       {"dcformer_mgate", "/use_dcmha", "false", "use_dcmha has no equivalent, got false"},
       {"dcformer_mgate", "/n_local_heads", "2", "n_local_heads has no equivalent, got 2"},
@@ -381,6 +481,16 @@ TEST_F(HuggingfaceFolder, ATokenizerMayBeMissing) {
   });
   EXPECT_EQ(encoded("a b"), (std::vector<std::int32_t>{'a', ' ', 'b'}));
   EXPECT_EQ(import_huggingface(path_).checkpoint.tokenizer->vocabulary_size(), 300);
+}
+
+TEST_F(HuggingfaceFolder, EachExpertIsNeeded) {
+  const std::string last = "model.layers.1.mlp.experts.4.up_proj.weight";
+  copy("deepseek_v2");
+  rewrite([&](auto& tensors) { tensors["model.layers.1.mlp.experts.5.up_proj.weight"] = tensors.at(last); });
+  EXPECT_HAS(refusal(), "tensor \"model.layers.1.mlp.experts.5.up_proj.weight\" has no equivalent");
+  copy("deepseek_v2");
+  rewrite([&](auto& tensors) { tensors.erase(last); });
+  EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json asks for it");
 }
 
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {

@@ -187,10 +187,9 @@ TEST(Check, RoutedHeads) {
   EXPECT_EQ(about_attention(routed), "no error");
   EXPECT_EQ(about_attention(routed + "gate = \"softmax\"\nn_kv_heads = 1"), "no error");
   EXPECT_EQ(about_attention(routed + "gate = \"softmax_renormalised\""), "no error");
-  EXPECT_EQ(
-      about_attention(routed + "gate = \"softmax_top_k\""),
-      "gate: must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with projection = \"routed_heads\", got "
-      "\"softmax_top_k\"");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\nn_experts = 8"), "no error");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\ntop_k = 6\nn_experts = 8"),
+            "top_k: must equal n_heads / n_kv_heads = 2 with projection = \"routed_heads\", got 6");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"),
             "top_k: must equal n_heads = 3 with projection = \"routed_heads\", got 2");
   Config derived = parse_config("[model.attention]\nprojection = \"routed_heads\"\nn_heads = 3", "x");
@@ -201,10 +200,12 @@ TEST(Check, RoutedHeads) {
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"),
             "top_k: must be at most n_experts = 8, got 9");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"),
+            "top_k: must equal n_heads / n_kv_heads = 2 with projection = \"routed_heads\", got 4");
   EXPECT_EQ(
-      about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"),
-      "n_kv_heads: must be 0 or 1 with projection = \"routed_heads\", whose heads share one key and value head, got 2; "
-      "groups of routed heads: projection = \"routed_queries\"");
+      about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 1\nn_kv_heads = 3"),
+      "n_kv_heads: must divide n_heads = 4 with projection = \"routed_heads\", whose experts have a query head for "
+      "each of them, got 3");
   EXPECT_EQ(about_attention(routed + "shared_selection = true"),
             "shared_selection: needs projection = \"experts\", not \"routed_heads\"");
   EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""),

@@ -74,6 +74,41 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
   }
 }
 
+// Layers that differ in their windows, rotary bases and MLPs are analysed together, those of other kinds separately.
+TEST(Analyse, LayersMayDiffer) {
+  config::ModelOptions o = small_options();
+  o.attention.position = "rope";
+  o.n_layers = 2;
+  o.layers = {{.repeat = 1, .attention = {{"window", "4"}, {"rope_base", "700.0"}}, .mlp = {{"kind", "\"gated\""}}},
+              {.repeat = 1, .attention = {}, .mlp = {{"kind", "\"experts\""}}}};
+  const store::OpenedModel opened = small_model(o);
+  const ModelFindings all =
+      analyse(opened, {.text = {.text = "the cat sat on the mat, the cat sat"}, .command = "test"});
+  std::set<std::string_view> names;
+  for (const auto& [what, findings] : all.analyses) {
+    names.insert(what->name);
+  }
+  for (const char* name : {"maps", "experts", "induction", "rank"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  const at::Tensor first = small::found(opened, "maps", "the cat sat").tensors.at("layer0.attention");
+  EXPECT_EQ(first.select(1, 10).narrow(1, 0, 7).abs().max().item<double>(), 0.0) << "outside the window";
+  o.n_layers = 3;
+  o.layers[1].attention = {{"composition", "\"dynamic\""}};
+  const ModelFindings mixed = analyse(small_model(o), {.text = {.text = "the cat sat on the mat"}, .command = "test"});
+  for (const auto& [what, findings] : mixed.analyses) {
+    if (what->name == "composition") {
+      EXPECT_FALSE(findings.metrics.contains("layer 1")) << "the only group that has it";
+    } else if (what->name == "maps") {
+      EXPECT_TRUE(findings.metrics.contains("layers 0, 2"));
+      EXPECT_TRUE(findings.metrics.contains("layer 1"));
+      EXPECT_EQ(findings.tensors.size(), 3U);
+    }
+    names.insert(what->name);
+  }
+  EXPECT_TRUE(names.contains("composition"));
+}
+
 TEST(Analyse, InvalidTextsAreRefused) {
   const store::OpenedModel pairs = small_model(small_options(config::ModelKind::encoder_decoder));
   expect_refusal(pairs, "maps", "no tab", {"--text: line 1", "tab"});

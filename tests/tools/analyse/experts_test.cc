@@ -53,6 +53,20 @@ TEST(Experts, LoadIsThatOfTheRouting) {
   }
 }
 
+// The MLPs of some layers alone have experts, and other ones than others.
+TEST(Experts, LayersMayDiffer) {
+  config::ModelOptions o = small_options();
+  o.layers = {{.repeat = 1, .attention = {{"window", "4"}}, .mlp = {{"kind", "\"experts\""}, {"n_experts", "5"}}},
+              {.repeat = 1, .attention = {}, .mlp = {{"kind", "\"experts\""}, {"n_experts", "3"}, {"top_k", "2"}}}};
+  o.n_layers = 3;
+  o.layers.push_back({.repeat = 1, .attention = {}, .mlp = {}});
+  const Findings experts = found(small_model(o), "experts", tiny::text(70));
+  ASSERT_EQ(experts.metrics.size(), 2U);
+  EXPECT_EQ(experts.tensors.at("layer0.ffn.select.count").size(1), 5);
+  EXPECT_EQ(experts.tensors.at("layer1.ffn.select.count").size(1), 3);
+  EXPECT_EQ(experts.tensors.at("layer1.ffn.select.count").sum().item<std::int64_t>(), 2 * 70);
+}
+
 // Memory is part of the source, but its tokens were counted in their own chunk.
 TEST(Experts, MemoryIsNotCountedTwice) {
   config::ModelOptions o = switching();

@@ -185,6 +185,12 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
   add("linear", [](auto& o) { o.attention.score = "linear"; });
   add("norms after", [](auto& o) { o.norm_position = config::NormPosition::post; });
   add("window", [](auto& o) { o.attention.window = 5; });
+  add("layers", [](auto& o) {
+    o.attention.window = 5;
+    o.layers = {{.repeat = 1, .attention = {}, .mlp = {}},
+                {.repeat = 1, .attention = {{"window", "0"}}, .mlp = {{"kind", "\"gated\""}}}};
+  });
+  add("output norms", [](auto& o) { o.output_norms = true; });
   return all;
 }
 
@@ -245,7 +251,7 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
     const at::Tensor likeliest = predictions.take(at::kInt, {t, k}), p = predictions.take(at::kFloat, {t, k});
     EXPECT_LE((p - logits.softmax(-1).gather(1, likeliest)).abs().max().item<double>(), 1e-5) << name;
     EXPECT_TRUE(likeliest.select(1, 0).equal(logits.argmax(-1))) << name;
-    EXPECT_EQ(text.about["logits"], name != "norms after");
+    EXPECT_EQ(text.about["logits"], name != "norms after" && name != "output norms");
     if (text.about["logits"]) {
       const std::int64_t width = 3 + 2 * (heads + 2);
       const at::Tensor table = field(text, "logits").take(at::kFloat, {2, t, width});

@@ -1,18 +1,36 @@
 // The options of position schemes.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <vector>
 
 #include "headroom/config/field.h"
 
 namespace headroom::config {
 
+enum class RopeScaling { none, yarn };
+template <>
+inline constexpr EnumNames kEnumNames<RopeScaling> = {"none", "yarn"};
+
+// Slower rotations for texts that are longer than those of the first training.
+struct RopeScalingOptions {
+  RopeScaling rope_scaling = RopeScaling::none;
+  double rope_factor = 1.0;               // that the text is longer
+  std::int64_t rope_original_length = 0;  // tokens of the first training
+  double rope_beta_fast = 32.0, rope_beta_slow = 1.0;
+  bool rope_truncate = true;
+  double rope_attention_factor = 0.0;  // of cosines and sines; 0: 0.1 ln(rope_factor) + 1
+
+  friend auto operator<=>(const RopeScalingOptions&, const RopeScalingOptions&) = default;
+};
+
 // What a forget gate depends on.
 enum class Forget { token, head };
 template <>
 inline constexpr EnumNames kEnumNames<Forget> = {"token", "head"};
 
-struct PositionOptions {
+struct PositionOptions : RopeScalingOptions {
   bool position_bias = false;  // relative
   double rope_fraction = 1.0;  // rope
   double rope_base = 10000.0;  // relative, rope, sinusoidal

@@ -40,6 +40,7 @@ struct ExpertOptions {
 // routed_heads, routed_queries; switch_coefficient: shared_and_routed.
 struct RoutedHeadOptions {
   bool noisy_routing = false;
+  bool output_bias = false;
   double switch_coefficient = 0.01;
   double switch_slots_coefficient = 0.0;
   double cv_coefficient = 0.0;

@@ -44,6 +44,7 @@ inline constexpr EnumNames kEnumNames<OutputScale> = {"none", "inv_sqrt_head", "
 
 struct DotOptions {
   bool sink = false;
+  double scale_width = 0.0;  // scores are divided by its square root; 0: d_head
 };
 
 // Several keys at each position: gaussian_mixture, and partly linear.

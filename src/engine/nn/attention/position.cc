@@ -2,6 +2,7 @@
 // embeddings (learned, sinusoidal), and rotary (RoPE; Su et al. 2021).
 #include <c10/core/InferenceMode.h>
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <string>
@@ -44,19 +45,20 @@ at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t c
 at::Tensor rows_of(const PositionTable& table, const c10::SymInt& first, const c10::SymInt& n,
                    const at::TensorOptions& options, bool traced) {
   if (traced) {
-    return table.make(first, n, table.width, table.base).to(options);
+    return table.make(first, n, table).to(options);
   }
   const std::int64_t begin = first.expect_int(), end = begin + n.expect_int();
-  using Key = std::tuple<decltype(table.make), std::int64_t, double, at::ScalarType, std::string>;
+  using Key =
+      std::tuple<decltype(table.make), std::int64_t, double, config::RopeScalingOptions, at::ScalarType, std::string>;
   static std::mutex mutex;
   static auto& tables = *new std::map<Key, CachedTable>;  // never destroyed: its tensors need torch
   const std::lock_guard lock(mutex);
-  CachedTable& cached =
-      tables[{table.make, table.width, table.base, c10::typeMetaToScalarType(options.dtype()), options.device().str()}];
+  CachedTable& cached = tables[{table.make, table.width, table.base, table.scaling,
+                                c10::typeMetaToScalarType(options.dtype()), options.device().str()}];
   if (!cached.rows.defined() || begin < cached.first || end > cached.end) {
     cached = extended(cached, begin, end);
     const c10::InferenceMode usable_in_training(false);
-    cached.rows = table.make(cached.first, cached.end - cached.first, table.width, table.base).to(options);
+    cached.rows = table.make(cached.first, cached.end - cached.first, table).to(options);
   }
   return cached.rows.narrow(1, begin - cached.first, end - begin);
 }
@@ -88,16 +90,41 @@ at::Tensor sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_
 
 namespace {
 
+// Returns YaRN's factors of the frequencies, [channels / 2].
+at::Tensor yarn_factors(const PositionTable& table) {
+  const config::RopeScalingOptions& s = table.scaling;
+  const auto width = static_cast<double>(table.width);
+  const auto channel_of = [&](double turns) {
+    const double length = static_cast<double>(s.rope_original_length) / (2.0 * M_PI * turns);
+    return width * std::log(length) / (2.0 * std::log(table.base));
+  };
+  double low = channel_of(s.rope_beta_fast), high = channel_of(s.rope_beta_slow);
+  low = std::max(s.rope_truncate ? std::floor(low) : low, 0.0);
+  high = std::min(s.rope_truncate ? std::ceil(high) : high, width - 1.0);
+  high = high == low ? low + 0.001 : high;
+  const at::Tensor channel = at::arange(table.width / 2, at::TensorOptions(at::kDouble));
+  const at::Tensor ramp = ((channel - low) / (high - low)).clamp(0.0, 1.0);
+  return 1.0 - ramp + ramp / s.rope_factor;
+}
+
 // Returns cosines and sines, [2, n, width / 2].
-at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
-  const at::Tensor angle = angles(first, n, width / 2, width, base);
-  return at::stack({angle.cos(), angle.sin()});
+at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table) {
+  const at::Tensor angle = angles(first, n, table.width / 2, table.width, table.base);
+  const config::RopeScalingOptions& s = table.scaling;
+  if (s.rope_scaling == config::RopeScaling::none) {
+    return at::stack({angle.cos(), angle.sin()});
+  }
+  const at::Tensor scaled = angle * yarn_factors(table);
+  const double factor = s.rope_attention_factor > 0.0 ? s.rope_attention_factor : 0.1 * std::log(s.rope_factor) + 1.0;
+  return at::stack({scaled.cos(), scaled.sin()}) * factor;
 }
 
 class RotaryPosition : public Position {
  public:
   RotaryPosition(const config::AttentionOptions& o, const LayerInit& /*init*/, const Builder& /*build*/)
-      : rotary_{o.projection->rotary_channels(o) / 2 * 2, o.of<config::PositionOptions>().rope_base} {}
+      : rotary_{.channels = o.projection->rotary_channels(o) / 2 * 2,
+                .base = o.of<config::PositionOptions>().rope_base,
+                .scaling = o.of<config::PositionOptions>()} {}
   std::optional<Rotary> rotary() const override { return rotary_; }
   bool depends_on_key_order() const override { return false; }
   void add_to(ops::AttentionInputs&, const at::Tensor&, AttentionCache*, const Context&) const override {}
@@ -128,7 +155,7 @@ at::TensorOptions at_least_single(const at::Tensor& x) {
 
 at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) const {
   const at::Tensor rotations =
-      rows_of({make_rotations, channels, base}, first, x.sym_size(2), at_least_single(x), !ops::has_values(x));
+      rows_of({make_rotations, channels, base, scaling}, first, x.sym_size(2), at_least_single(x), !ops::has_values(x));
   return rotated(x, channels, rotations[0], rotations[1]);
 }
 
@@ -138,7 +165,8 @@ at::Tensor Rotary::rotate_rows(const at::Tensor& x, at::IntArrayRef first) const
     return (*this)(x, *least);
   }
   const std::int64_t n = x.size(2), count = *most - *least + n;
-  const at::Tensor all = rows_of({make_rotations, channels, base}, *least, count, at_least_single(x), /*traced=*/false);
+  const at::Tensor all =
+      rows_of({make_rotations, channels, base, scaling}, *least, count, at_least_single(x), /*traced=*/false);
   std::vector<std::int64_t> places;
   for (const std::int64_t position : first) {
     for (std::int64_t i = 0; i < n; ++i) {

@@ -3,16 +3,19 @@
 
 #include <ATen/ATen.h>
 
+#include "headroom/config/attention/position_options.h"
+
 namespace headroom::nn {
 
 // Returns [n, count] float64: angle c of position i is i * base^(-2c/width), for n positions from `first`.
 at::Tensor angles(const c10::SymInt& first, const c10::SymInt& n, std::int64_t count, std::int64_t width, double base);
 
 struct PositionTable {
-  // Returns [K, n, c] in float64; each row must depend on its position alone.
-  at::Tensor (*make)(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base);
+  // Returns [K, n, c] in float64; each row must depend on its position and the table's other members alone.
+  at::Tensor (*make)(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table);
   std::int64_t width;
   double base;
+  config::RopeScalingOptions scaling = {};
 };
 
 // Returns rows [K, n, c] in the type and on the device of `options`; read-only. The table is cached for the process and

@@ -12,8 +12,8 @@
 namespace headroom::nn {
 namespace {
 
-at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, std::int64_t width, double base) {
-  return sinusoids(first, n, width, base, at::kDouble).unsqueeze(0);
+at::Tensor make_sinusoids(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table) {
+  return sinusoids(first, n, table.width, table.base, at::kDouble).unsqueeze(0);
 }
 
 class RelativePosition : public Position {

@@ -1,5 +1,6 @@
-// Mixture of Attention Heads: each token's queries are routed to k of E heads, which share one key and one value head
-// (MoA Eq. 6-17). Grouped query experts: the same in each of G groups, with separate routers, keys and values.
+// Mixture of Attention Heads: each token's queries are routed to k experts (MoA Eq. 6-17). An expert is a query head,
+// and all share one key and one value head, or a group of G query heads, one for each of G key and value heads
+// (JetMoE). Head g k + j is head g of the expert in slot j.
 #include <ATen/Functions.h>
 
 #include <cmath>
@@ -7,37 +8,47 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
 
-// X = G E query heads; a token uses k of each group, H = G k in all.
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
       : n_keys_(o.key_projections()),
-        n_groups_(o.computed_kv_heads()),
         d_head_(o.d_head),
-        routing_(routing_options(o, n_groups_)),
+        group_(o.computed_kv_heads()),
+        routing_(routing_options(o, 1)),
         options_(o.of<config::RoutedHeadOptions>()) {
-    routing_.n_experts = o.projection->router_width(o);
-    routing_.top_k = o.computed_heads() / n_groups_;
-    const std::int64_t d = init.d_model, e = o.d_head, n = n_groups_ * routing_.n_experts;
+    routing_.top_k = o.n_heads / group_;
+    const std::int64_t d = init.d_model, e = o.d_head * group_, n = routing_.n_experts, r = n_keys_;
     const Distribution in = Distribution::normal(init.scaled(d)),
-                       out = Distribution::normal(init.scaled(o.computed_heads() * e));
-    const Fan shared{.in = d, .out = n_groups_ * e, .gain = kQkvGain};
+                       out = Distribution::normal(init.scaled(o.n_heads * e));
+    const Fan shared{.in = d, .out = e, .gain = kQkvGain};
     const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
-    w_q_ = several.matrix("w_q", {n, d, e}, in, {.in = d, .out = e});
-    w_k_ = (n_keys_ == 1 ? one : several).matrix("w_k", per_key(per_group({d, e})), in, shared);
-    w_v_ = one.matrix("w_v", per_group({d, e}), in, shared);
-    w_o_ = several.matrix("w_o", {n, e, d}, out, {.in = e, .out = d, .into_stream = true});
+    // Groups of heads have an axis of their own: [.., d, G, e].
+    const auto grouped = [&](std::vector<std::int64_t> shape, std::ptrdiff_t axis) {
+      if (group_ > 1) {
+        shape[static_cast<std::size_t>(axis)] = o.d_head;
+        shape.insert(shape.begin() + axis, group_);
+      }
+      return shape;
+    };
+    w_q_ = several.matrix("w_q", grouped({n, d, e}, 2), in, {.in = d, .out = e});
+    w_k_ = r == 1 ? one.matrix("w_k", grouped({d, e}, 1), in, shared)
+                  : several.matrix("w_k", grouped({r, d, e}, 2), in, shared);
+    w_v_ = one.matrix("w_v", grouped({d, e}, 1), in, shared);
+    w_o_ = (group_ > 1 ? build.for_hidden({.batch = 1, .rows = 2}) : several)
+               .matrix("w_o", grouped({n, e, d}, 1), out, {.in = e, .out = d, .into_stream = true});
     if (o.bias) {
-      b_q_ = build.bias("b_q", {n, e}, d);
-      b_k_ = build.bias("b_k", per_key(per_group({e})), d);
-      b_v_ = build.bias("b_v", per_group({e}), d);
+      b_q_ = build.bias("b_q", grouped({n, e}, 1), d);
+      b_k_ = r == 1 ? build.bias("b_k", grouped({e}, 0), d) : build.bias("b_k", grouped({r, e}, 1), d);
+      b_v_ = build.bias("b_v", grouped({e}, 0), d);
       b_o_ = build.bias("b_o", {n, d}, e);
+    }
+    if (options_.output_bias) {
+      b_out_ = build.bias("b_out", {d}, e);
     }
     // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
     select_ = build.initialisation().rule == config::Initialisation::glorot
@@ -66,49 +77,52 @@ class RoutedHeads : public Projection {
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     const Routing& routing = *heads.query_routing;
-    at::Tensor y = expert_matmul({.input = o.transpose(1, 2).flatten(0, 1),
-                                  .bank = to_compute(w_o_, context),
-                                  .index = routing.slots(),
-                                  .weight = routing.weight.flatten(1).unsqueeze(2),
+    at::Tensor y = expert_matmul({.input = by_slot(o).flatten(0, 1),
+                                  .bank = flat(to_compute(w_o_, context), 1),
+                                  .index = routing.index.transpose(1, 2),
+                                  .weight = routing.weight.transpose(1, 2),
                                   .sum_heads = true},
                                  context);
     if (b_o_.defined()) {
-      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).flatten(1);
+      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).squeeze(1);
       y = y + torch_matmul(to_compute(gate, context), to_compute(b_o_, context), context);
     }
+    y = b_out_.defined() ? y + to_compute(b_out_, context) : y;
     return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
   }
 
  private:
+  // Returns head outputs [B, H, T, w] as [B, T, k, G w].
+  at::Tensor by_slot(const at::Tensor& o) const {
+    if (group_ == 1) {
+      return o.transpose(1, 2);
+    }
+    return o.unflatten(1, {group_, -1}).permute({0, 3, 2, 1, 4}).flatten(3);
+  }
+
+  // Joins axes `axis` and `axis` + 1, those of a group's heads and of their channels.
+  at::Tensor flat(const at::Tensor& w, std::int64_t axis) const { return group_ == 1 ? w : w.flatten(axis, axis + 1); }
+
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
     heads.query_routing = route(rows, input, context);
-    const at::Tensor slots = heads.query_routing->slots();
-    at::Tensor q =
-        expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
+    // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
+    const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
+    at::Tensor q = expert_matmul(
+        {.input = to_compute(rows, context), .bank = flat(to_compute(w_q_, context), 2), .index = slots}, context);
     if (b_q_.defined()) {
-      q = q + to_compute(b_q_, context).index({slots.squeeze(2)});
+      q = q + flat(to_compute(b_q_, context), 1).index({slots.squeeze(2)});
     }
-    heads.q = q.view_symint({input.x.sym_size(0), input.x.sym_size(1), -1, d_head_}).transpose(1, 2);
+    const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
+    heads.q = group_ == 1
+                  ? q.view_symint({b, t, routing_.top_k, d_head_}).transpose(1, 2)
+                  : q.view_symint({b, t, routing_.top_k, group_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
   }
 
   // Projects [B, S, d] to [B, G, S, e].
   at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) const {
-    return linear(x, w, bias, context).view_symint({x.sym_size(0), x.sym_size(1), n_groups_, d_head_}).transpose(1, 2);
-  }
-
-  // Shapes of the parameters of several groups and of several keys; one group and one key have no axis for them.
-  std::vector<std::int64_t> per_group(std::vector<std::int64_t> shape) const {
-    if (n_groups_ > 1) {
-      shape.insert(shape.end() - 1, n_groups_);
-    }
-    return shape;
-  }
-  std::vector<std::int64_t> per_key(std::vector<std::int64_t> shape) const {
-    if (n_keys_ > 1) {
-      shape.insert(shape.begin(), n_keys_);
-    }
-    return shape;
+    const at::Tensor y = linear(x, w, bias, context);
+    return group_ == 1 ? y.unsqueeze(1) : y.unflatten(2, {group_, -1}).transpose(1, 2);
   }
 
   Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
@@ -121,7 +135,7 @@ class RoutedHeads : public Projection {
     if (input.valid_queries) {
       options.valid = input.valid_queries->reshape({-1});
     }
-    Routing routing = route_scores(score.view_symint({-1, n_groups_, routing_.n_experts}), options, context, "select");
+    Routing routing = route_scores(score.unsqueeze(1), options, context, "select");
     if (context.losses != nullptr) {
       const Routing by_slot = input.router_slots
                                   ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
@@ -138,16 +152,16 @@ class RoutedHeads : public Projection {
     return normal(score, context, "select.noise");
   }
 
-  std::int64_t n_keys_, n_groups_, d_head_;
+  std::int64_t n_keys_, d_head_, group_;
   RoutingOptions routing_;
   config::RoutedHeadOptions options_;
-  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, e], [R, d, G, e], [d, G, e], [X, e, d]; no axes for R = 1 and G = 1
-  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, e], [R, G, e], [G, e], [X, d], likewise
-  at::Tensor select_, select_noise_;  // [d, X]
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
+  at::Tensor b_out_;                  // [d]
+  at::Tensor select_, select_noise_;  // [d, E]
 };
 
 const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);
-const Factory<MakeProjection> kRoutedQueries("routed_queries", make_part<Projection, RoutedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

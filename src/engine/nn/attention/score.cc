@@ -75,15 +75,18 @@ at::Tensor run_attention(const ops::AttentionInputs& in, double dropout, const C
 
 namespace {
 
+double fixed_scale(const config::AttentionOptions& options) {
+  const double width = options.of<config::DotOptions>().scale_width;
+  return 1.0 / std::sqrt(width > 0.0 ? width : static_cast<double>(options.d_head));
+}
+
 // The scaled dot product of query and key. With a sink b (gpt-oss, 2025) the weights of head h are
 //   p_ij = exp(s_ij) / (exp(b_h) + sum over visible j of exp(s_ij)),
 // which sum to less than 1. b is neither scaled nor masked.
 class DotScore : public Score {
  public:
   DotScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
-      : fixed_(1.0 / std::sqrt(static_cast<double>(options.d_head))),
-        dropout_(options.dropout),
-        learned_(make_scale(options, build)) {
+      : fixed_(fixed_scale(options)), dropout_(options.dropout), learned_(make_scale(options, build)) {
     if (options.of<config::DotOptions>().sink) {
       sink_ = build.random("sink", {options.n_heads}, Distribution::normal(0.02));
     }

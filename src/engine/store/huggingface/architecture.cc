@@ -1,6 +1,8 @@
 #include "architecture.h"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
@@ -10,7 +12,8 @@
 namespace headroom::store {
 
 std::span<const Architecture* const> architectures() {
-  static const std::array kAll = {&gpt2(), &gpt_neox(), &llama(), &dcformer()};
+  static const std::array kAll = {&gpt2(),    &gpt_neox(),    &llama(),  &gemma3(),
+                                  &gpt_oss(), &deepseek_v2(), &jetmoe(), &dcformer()};
   return kAll;
 }
 
@@ -38,7 +41,9 @@ at::Tensor place_in(const Mapping& mapping, const at::Tensor& parameter, at::Int
 void Mapping::read(const at::Tensor& stored_tensor, at::Tensor& to) const {
   const at::Tensor values = parameter_of(stored_tensor);
   if (!to.defined()) {
-    to = at::empty(shape.empty() ? values.sizes() : at::IntArrayRef(shape), at::TensorOptions(at::kFloat));
+    const at::IntArrayRef sizes = shape.empty() ? values.sizes() : at::IntArrayRef(shape);
+    const bool half = at::isReducedFloatingType(values.scalar_type()) && sizes.size() > 1 && offset == 0.0;
+    to = at::empty(sizes, at::TensorOptions(half ? values.scalar_type() : at::kFloat));
   }
   const at::Tensor place_of_values = place_in(*this, to, values.sizes());
   place_of_values.copy_(values);
@@ -82,6 +87,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
 std::string dense_obstacle(const config::ModelOptions& o) {
   const config::AttentionOptions &a = o.attention, plain;
   return first_of({{o.norm_position != config::NormPosition::pre, "norm_position"},
+                   {o.output_norms, "output_norms"},
                    {o.scaled_embeddings, "scaled_embeddings"},
                    {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
                    {a.projection != plain.projection, "attention.projection"},
@@ -98,6 +104,76 @@ std::vector<std::int64_t> windows_of(const config::ModelOptions& o) {
   return windows;
 }
 
+std::vector<std::int64_t> read_layer_types(const Settings& s, std::int64_t window, std::vector<std::int64_t> windows) {
+  const std::vector<std::string> types = s.texts("layer_types");
+  if (types.empty()) {
+    return windows;
+  }
+  if (types.size() != windows.size()) {
+    s.refuse("layer_types", fmt::format("must have {} entries, one for each layer", windows.size()));
+  }
+  for (std::size_t layer = 0; layer < types.size(); ++layer) {
+    const bool full = types[layer] == "full_attention";
+    if (!full && (types[layer] != "sliding_attention" || window == 0)) {
+      s.refuse("layer_types", window == 0 ? "must be full_attention without a sliding_window"
+                                          : "must be full_attention or sliding_attention");
+    }
+    windows[layer] = full ? 0 : window;
+  }
+  return windows;
+}
+
+Json layer_types(const std::vector<std::int64_t>& windows) {
+  Json types = Json::array();
+  for (const std::int64_t window : windows) {
+    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
+void set_layers(config::ModelOptions& o, const std::vector<config::LayerOptions>& keys) {
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    return keys[a].attention == keys[b].attention && keys[a].mlp == keys[b].mlp;
+  };
+  std::size_t period = 1;
+  const auto repeats = [&] {
+    for (std::size_t layer = period; layer < keys.size(); ++layer) {
+      if (!alike(layer, layer - period)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  while (!repeats()) {
+    ++period;
+  }
+  o.layers.clear();
+  for (std::size_t layer = 0; layer < period; ++layer) {
+    if (layer > 0 && alike(layer, layer - 1)) {
+      ++o.layers.back().repeat;
+    } else {
+      o.layers.push_back(keys[layer]);
+    }
+  }
+}
+
+void set_windows(config::ModelOptions& o, const std::vector<std::int64_t>& windows) {
+  if (std::ranges::adjacent_find(windows, std::ranges::not_equal_to()) == windows.end()) {
+    o.attention.window = windows.front();
+    return;
+  }
+  std::vector<config::LayerOptions> keys;
+  for (const std::int64_t window : windows) {
+    keys.push_back({.repeat = 1, .attention = {{"window", fmt::format("{}", window)}}, .mlp = {}});
+  }
+  set_layers(o, keys);
+}
+
+std::string toml_of(double number) {
+  const std::string text = fmt::format("{}", number);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
 std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
   std::vector<Mapping> mappings = {same("embed", names_.embedding + ".weight", {o.vocabulary_size, o.d_model})};
   if (!names_.positions.empty()) {
@@ -106,7 +182,7 @@ std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
     map_layer(mappings, o.of_layer(l), fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
   }
-  map_norm(mappings, o, "norm_f", names_.last_norm);
+  map_norm(mappings, o, "norm_f", names_.last_norm, names_.norm_offset);
   if (!o.tied_embeddings) {
     mappings.push_back(transposed("head.w", names_.head + ".weight", o.d_model, o.vocabulary_size));
   }
@@ -114,8 +190,9 @@ std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const
 }
 
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
-              const std::string& tensor) {
+              const std::string& tensor, double offset) {
   mappings.push_back(same(parameter + ".scale", tensor + ".weight", {o.d_model}));
+  mappings.back().offset = offset;
   if (o.norm == config::Norm::layer) {
     mappings.push_back(same(parameter + ".bias", tensor + ".bias", {o.d_model}));
   }
@@ -127,6 +204,44 @@ void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const S
                                                      : same(parameter, weight, {theirs.in, theirs.out}));
   if (theirs.bias) {
     mappings.push_back(same(ours.prefix + "b" + ours.suffix, theirs.name + ".bias", {theirs.out}));
+  }
+}
+
+void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+               const std::string& theirs) {
+  const config::AttentionOptions& a = o.attention;
+  const std::int64_t d = o.d_model, e = a.d_head;
+  for (const char which : {'q', 'k', 'v'}) {
+    const std::int64_t h = which == 'q' ? a.n_heads : a.kv_heads();
+    const std::string name = fmt::format("{}{}_proj", theirs, which);
+    mappings.push_back({.parameter = fmt::format("{}w_{}", ours, which),
+                        .tensor = name + ".weight",
+                        .stored = {h * e, d},
+                        .view = {h, e, d},
+                        .order = {2, 0, 1}});
+    if (a.bias) {
+      Mapping bias = same(fmt::format("{}b_{}", ours, which), name + ".bias", {h * e});
+      bias.view = {h, e};
+      mappings.push_back(bias);
+    }
+  }
+  mappings.push_back({.parameter = ours + "w_o",
+                      .tensor = theirs + "o_proj.weight",
+                      .stored = {d, a.n_heads * e},
+                      .view = {d, a.n_heads, e},
+                      .order = {1, 2, 0}});
+  if (a.bias) {
+    mappings.push_back(same(ours + "b_o", theirs + "o_proj.bias", {d}));
+  }
+}
+
+void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                   const std::string& ours, const std::string& theirs) {
+  for (const char* which : {"gate", "up", "down"}) {
+    const bool down = which == std::string_view("down");
+    const std::int64_t in = down ? mlp.d_hidden : d_model, out = down ? d_model : mlp.d_hidden;
+    map_linear(mappings, {ours, fmt::format("_{}", which)},
+               {fmt::format("{}{}_proj", theirs, which), in, out, mlp.bias, Stored::out_in});
   }
 }
 

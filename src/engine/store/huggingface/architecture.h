@@ -47,7 +47,8 @@ struct Mapping {
 
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
-  // Copies the values from a stored tensor into the parameter `to`, allocated in float32 if it is undefined.
+  // Copies the values from a stored tensor into the parameter `to`. If it is undefined, allocates it in float32, or in
+  // half precision if it is a matrix that is stored so.
   void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
   // Copies the values from the parameter `from` into a stored tensor.
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;
@@ -69,6 +70,7 @@ struct ArchitectureNames {
   std::string positions = {};                      // empty: none
   std::string other_head = {};                     // the head's name in other versions of transformers; empty: none
   std::vector<std::string_view> ignored = {};      // suffixes of tensors in older files that contain no parameters
+  double norm_offset = 0.0;                        // of the last norm: gain = weight + norm_offset
   std::vector<std::string_view> identities = {};   // suffixes of tensors that must be identity matrices if present
 };
 
@@ -101,6 +103,10 @@ class Architecture {
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
+const Architecture& gemma3();
+const Architecture& gpt_oss();
+const Architecture& deepseek_v2();
+const Architecture& jetmoe();
 const Architecture& dcformer();
 // Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
@@ -113,9 +119,22 @@ std::string dense_obstacle(const config::ModelOptions& options);
 // The window of each layer; 0: none.
 std::vector<std::int64_t> windows_of(const config::ModelOptions& options);
 
-// Mappings shared by the architectures.
+// Returns `windows`, or those of layers that alternate as in transformers' layer_types: "sliding_attention" has
+// `window`, "full_attention" none. Throws UserError unless the setting, if present, lists `n_layers` of them.
+std::vector<std::int64_t> read_layer_types(const Settings& settings, std::int64_t window,
+                                           std::vector<std::int64_t> windows);
+// Returns layer_types for windows.
+Json layer_types(const std::vector<std::int64_t>& windows);
+// Sets model.layers to the shortest pattern in which layer i differs from model.attention and model.mlp by keys[i].
+void set_layers(config::ModelOptions& options, const std::vector<config::LayerOptions>& keys);
+// Sets the windows of all layers, with model.layers if they differ.
+void set_windows(config::ModelOptions& options, const std::vector<std::int64_t>& windows);
+// Returns the TOML of a value of model.layers.
+std::string toml_of(double number);
+
+// Mappings shared by the architectures. `offset`: parameter = tensor + offset.
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
-              const std::string& tensor);
+              const std::string& tensor, double offset = 0.0);
 enum class Stored { in_out, out_in };
 struct LinearNames {
   std::string prefix, suffix;  // "layer0.ffn.", "_up": parameters layer0.ffn.w_up and layer0.ffn.b_up
@@ -127,6 +146,12 @@ struct StoredLinear {
   Stored stored;
 };
 void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
+// Attention with one matrix [heads * d_head, d] for each of queries, keys and values ("q_proj"), and an MLP with
+// "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
+void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+               const std::string& theirs);
+void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                   const std::string& ours, const std::string& theirs);
 // Maps a matrix that is stored as [out, in].
 Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
 Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);

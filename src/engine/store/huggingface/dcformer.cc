@@ -57,6 +57,7 @@ class DcFormer : public Architecture {
     const config::AttentionOptions &a = o.attention, plain;
     const bool pythia = o.norm == config::Norm::layer;
     return first_of({{o.norm_position != config::NormPosition::pre, "norm_position"},
+                     {o.output_norms, "output_norms"},
                      {o.scaled_embeddings, "scaled_embeddings"},
                      {o.tied_embeddings, "tied_embeddings"},
                      {a.projection != plain.projection, "attention.projection"},

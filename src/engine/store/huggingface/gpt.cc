@@ -141,7 +141,7 @@ class GptNeox : public Architecture {
     o.attention.n_heads = s.size("num_attention_heads", 64);
     o.attention.d_head = s.head_share({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
     o.attention.bias = s.flag("attention_bias", true);
-    read_rope(s, o.attention, 0.25);
+    read_rope(s, o.attention, {.fraction = 0.25});
     o.mlp.kind = config::MlpKind::dense;
     o.mlp.d_hidden = s.size("intermediate_size", 24576);
     o.mlp.activation = s.activation("hidden_act", "gelu");

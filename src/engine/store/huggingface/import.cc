@@ -162,7 +162,7 @@ class TensorNames {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-// Returns all parameters in float32.
+// Returns all parameters, matrices in half precision if they are stored so.
 Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names) {
   Tensors parameters;
   for (const Mapping& mapping : mappings) {
@@ -209,7 +209,7 @@ void drop_tied_head(const ModelFolder& folder, const Tensors& parameters, const 
   for (const char* head : {"lm_head.weight", "embed_out.weight"}) {
     if (o.tied_embeddings && folder.contains(head)) {
       const at::Tensor stored = folder.at(head, {o.vocabulary_size, o.d_model}).to(at::kFloat);
-      if (!stored.equal(parameters.at("model.embed"))) {
+      if (!stored.equal(parameters.at("model.embed").to(at::kFloat))) {
         user_error("{}: tensor \"{}\" differs from the embedding, but config.json sets tie_word_embeddings",
                    folder.origin(), head);
       }

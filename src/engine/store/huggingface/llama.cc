@@ -1,5 +1,8 @@
 // LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
-// window; Qwen2 adds biases for queries, keys and values.
+// window; Qwen2 adds biases for queries, keys and values; Qwen3 adds norms of queries and keys, and windows in the last
+// layers.
+#include <algorithm>
+
 #include "architecture.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
@@ -14,15 +17,15 @@ struct Defaults {
 };
 
 Defaults defaults_of(std::string_view kind) {
-  return kind == "mistral" ? Defaults{32000, 14336, 8, 131072, 4096}
-         : kind == "qwen2" ? Defaults{151936, 22016, 32, 32768, 0}
-                           : Defaults{32000, 11008, 0, 2048, 0};
+  return kind == "mistral"                    ? Defaults{32000, 14336, 8, 131072, 4096}
+         : kind == "qwen2" || kind == "qwen3" ? Defaults{151936, 22016, 32, 32768, 4096}
+                                              : Defaults{32000, 11008, 0, 2048, 0};
 }
 
 class Llama : public Architecture {
  public:
   Llama()
-      : Architecture({.kinds = {"llama", "mistral", "qwen2"},
+      : Architecture({.kinds = {"llama", "mistral", "qwen2", "qwen3"},
                       .prefix = "model.",
                       .embedding = "model.embed_tokens",
                       .layers = "model.layers.",
@@ -47,10 +50,17 @@ class Llama : public Architecture {
     const bool usual_heads = s.lacks("num_key_value_heads") && usual.n_kv_heads > 0;
     a.n_kv_heads = s.size("num_key_value_heads", usual_heads ? usual.n_kv_heads : a.n_heads);
     a.d_head = s.has("head_dim") ? s.size("head_dim")
+               : kind == "qwen3" ? 128
                                  : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
     a.bias = kind == "qwen2" || s.flag("attention_bias", false);
-    read_rope(s, a, 1.0);
-    read_windows(s, kind, usual.window, a);
+    read_rope(s, a, {.fraction = 1.0});
+    if (kind == "qwen3") {
+      a.qk_norm = true;
+      a.qk_norm_epsilon = o.norm_epsilon;
+      read_last_windows(s, usual.window, o);
+    } else {
+      read_windows(s, kind, usual.window, a);
+    }
     o.mlp.kind = config::MlpKind::gated;
     o.mlp.d_hidden = s.size("intermediate_size", usual.d_hidden);
     o.mlp.activation = s.activation("hidden_act", "silu");
@@ -61,8 +71,19 @@ class Llama : public Architecture {
   std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
     const bool window = a.window != 0;
-    if (const std::string obstacle = dense_obstacle(o); !obstacle.empty()) {
+    config::ModelOptions without_norm = o;
+    without_norm.attention.qk_norm = false;
+    if (const std::string obstacle = dense_obstacle(without_norm); !obstacle.empty()) {
       return obstacle;
+    }
+    if (a.qk_norm) {
+      return first_of({{a.position != "rope", "attention.position"},
+                       {o.norm != config::Norm::rms, "norm"},
+                       {o.arrangement != config::Arrangement::sequential, "arrangement"},
+                       {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
+                       {o.mlp.bias, "mlp.bias"},
+                       {a.qk_norm_epsilon != o.norm_epsilon, "attention.qk_norm_epsilon"},
+                       {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"}});
     }
     return first_of(
         {{a.position != "rope", "attention.position"},
@@ -76,16 +97,18 @@ class Llama : public Architecture {
 
   Json write(const config::ModelOptions& o, const std::string& imported_as) const override {
     const config::AttentionOptions& a = o.attention;
-    const bool mistral = a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias);
+    const bool mistral = !a.qk_norm && (a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias));
     const bool qwen = !mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias;
     Json json = {
-        {"model_type", mistral ? "mistral"
-                       : qwen  ? "qwen2"
-                               : "llama"},
+        {"model_type", a.qk_norm ? "qwen3"
+                       : mistral ? "mistral"
+                       : qwen    ? "qwen2"
+                                 : "llama"},
         {"architectures",
-         {mistral ? "MistralForCausalLM"
-          : qwen  ? "Qwen2ForCausalLM"
-                  : "LlamaForCausalLM"}},
+         {a.qk_norm ? "Qwen3ForCausalLM"
+          : mistral ? "MistralForCausalLM"
+          : qwen    ? "Qwen2ForCausalLM"
+                    : "LlamaForCausalLM"}},
         {"num_hidden_layers", o.n_layers},
         {"hidden_size", o.d_model},
         {"num_attention_heads", a.n_heads},
@@ -97,7 +120,14 @@ class Llama : public Architecture {
         {"rms_norm_eps", o.norm_epsilon},
         {"rope_theta", a.of<config::PositionOptions>().rope_base},
         {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
-    if (mistral) {
+    if (a.qk_norm) {
+      const std::vector<std::int64_t> windows = windows_of(o);
+      const std::int64_t window = *std::max_element(windows.begin(), windows.end());
+      json["attention_bias"] = a.bias;
+      json["use_sliding_window"] = window > 0;
+      json["sliding_window"] = window > 0 ? Json(window) : Json();
+      json["layer_types"] = layer_types(windows);
+    } else if (mistral) {
       json["sliding_window"] = a.window > 0 ? Json(a.window) : Json();
     } else if (!qwen) {
       json["attention_bias"] = a.bias;
@@ -107,6 +137,19 @@ class Llama : public Architecture {
   }
 
  private:
+  // qwen3: the first max_window_layers have no window, unless layer_types says otherwise.
+  static void read_last_windows(const Settings& s, std::int64_t usual, config::ModelOptions& o) {
+    const bool uses = s.flag("use_sliding_window", false);
+    const std::int64_t window =
+        !uses || (!s.lacks("sliding_window") && !s.has("sliding_window")) ? 0 : s.size("sliding_window", usual);
+    const auto first = static_cast<std::int64_t>(s.number("max_window_layers", 28));
+    std::vector<std::int64_t> windows;
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      windows.push_back(layer >= first ? window : 0);
+    }
+    set_windows(o, read_layer_types(s, window, std::move(windows)));
+  }
+
   static void read_windows(const Settings& s, const std::string& kind, std::int64_t usual,
                            config::AttentionOptions& a) {
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
@@ -121,37 +164,19 @@ class Llama : public Architecture {
   void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                  const std::string& theirs) const override {
     const config::AttentionOptions& a = o.attention;
-    const std::int64_t d = o.d_model, e = a.d_head, g = o.mlp.d_hidden;
     map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
     map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
-    for (const char which : {'q', 'k', 'v'}) {
-      const std::int64_t h = which == 'q' ? a.n_heads : a.kv_heads();
-      const std::string name = fmt::format("{}self_attn.{}_proj", theirs, which);
-      mappings.push_back({.parameter = fmt::format("{}attention.w_{}", ours, which),
-                          .tensor = name + ".weight",
-                          .stored = {h * e, d},
-                          .view = {h, e, d},
-                          .order = {2, 0, 1}});
-      if (a.bias) {
-        Mapping bias = same(fmt::format("{}attention.b_{}", ours, which), name + ".bias", {h * e});
-        bias.view = {h, e};
-        mappings.push_back(bias);
+    map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
+    if (a.bias) {
+      mappings.back().optional = true;  // qwen2 has no bias of the output
+    }
+    if (a.qk_norm) {
+      for (const char* which : {"q_norm", "k_norm"}) {
+        mappings.push_back(
+            same(ours + "attention." + which, fmt::format("{}self_attn.{}.weight", theirs, which), {a.d_head}));
       }
     }
-    mappings.push_back({.parameter = ours + "attention.w_o",
-                        .tensor = theirs + "self_attn.o_proj.weight",
-                        .stored = {d, a.n_heads * e},
-                        .view = {d, a.n_heads, e},
-                        .order = {1, 2, 0}});
-    if (a.bias) {
-      mappings.push_back(same(ours + "attention.b_o", theirs + "self_attn.o_proj.bias", {d}));
-      mappings.back().optional = true;
-    }
-    for (const char* which : {"gate", "up", "down"}) {
-      const bool down = which == std::string_view("down");
-      map_linear(mappings, {ours + "ffn.", fmt::format("_{}", which)},
-                 {fmt::format("{}mlp.{}_proj", theirs, which), down ? g : d, down ? d : g, o.mlp.bias, Stored::out_in});
-    }
+    map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
   }
 };
 

@@ -99,6 +99,20 @@ std::string Settings::text(const std::string& key, const std::string& otherwise)
   return has(key) ? at(key).get<std::string>() : otherwise;
 }
 
+std::vector<std::string> Settings::texts(const std::string& key) const {
+  std::vector<std::string> all;
+  if (!has(key)) {
+    return all;
+  }
+  if (!at(key).is_array() || !std::ranges::all_of(at(key), [](const SortedJson& one) { return one.is_string(); })) {
+    refuse(key, "must be a list of strings");
+  }
+  for (const SortedJson& one : at(key)) {
+    all.push_back(one.get<std::string>());
+  }
+  return all;
+}
+
 config::Activation Settings::activation(const std::string& key, const std::string& otherwise) const {
   const std::string name = text(key, otherwise);
   for (const auto& [known, activation] : kActivations) {
@@ -142,9 +156,68 @@ KeyPlace agreed(std::initializer_list<KeyPlace> places) {
 
 }  // namespace
 
-void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction) {
+namespace {
+
+std::string rope_type(const Settings& place) {
+  return place.text("rope_type", place.text("type", "default"));
+}
+
+// ln-based factor of cosines and sines.
+double attention_factor(double factor, double scale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
+}
+
+void read_yarn(const Settings& s, config::RopeScalingOptions& o) {
+  o.rope_scaling = config::RopeScaling::yarn;
+  o.rope_original_length = s.size("original_max_position_embeddings");
+  o.rope_factor = s.number("factor", 0.0);
+  if (!(o.rope_factor >= 1.0)) {
+    s.refuse("factor", "must be at least 1");
+  }
+  const auto above_0 = [&](const char* key, double usual) {
+    const double value = s.number(key, usual);
+    if (!(value > 0.0)) {
+      s.refuse(key, "must be above 0");
+    }
+    return value;
+  };
+  o.rope_beta_fast = above_0("beta_fast", 32.0);
+  o.rope_beta_slow = above_0("beta_slow", 1.0);
+  o.rope_truncate = s.flag("truncate", true);
+  const double mscale = s.number("mscale", 0.0), all = s.number("mscale_all_dim", 0.0);
+  if (s.has("attention_factor")) {
+    o.rope_attention_factor = above_0("attention_factor", 1.0);
+  } else if (mscale != 0.0 && all != 0.0) {
+    o.rope_attention_factor = attention_factor(o.rope_factor, mscale) / attention_factor(o.rope_factor, all);
+  }
+}
+
+}  // namespace
+
+Json rope_parameters(const config::AttentionOptions& attention) {
+  const auto& o = attention.of<config::PositionOptions>();
+  Json json = {{"rope_type", "default"}, {"rope_theta", o.rope_base}};
+  if (o.rope_scaling == config::RopeScaling::yarn) {
+    json.update({{"rope_type", "yarn"},
+                 {"factor", o.rope_factor},
+                 {"original_max_position_embeddings", o.rope_original_length},
+                 {"beta_fast", o.rope_beta_fast},
+                 {"beta_slow", o.rope_beta_slow},
+                 {"truncate", o.rope_truncate}});
+    if (o.rope_attention_factor > 0.0) {
+      json["attention_factor"] = o.rope_attention_factor;
+    }
+  }
+  return json;
+}
+
+void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
   const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
   for (const Settings& place : {rope, scaling}) {
+    if (usual.yarn && rope_type(place) == "yarn") {
+      read_yarn(place, attention.of<config::PositionOptions>());
+      continue;
+    }
     for (const char* type : {"rope_type", "type"}) {
       place.require(type, place.text(type, "default") == "default");
     }
@@ -153,7 +226,7 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
   attention.position = "rope";
   const KeyPlace base =
       agreed({{rope, "rope_theta"}, {scaling, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});
-  attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, 10000.0);
+  attention.of<config::PositionOptions>().rope_base = base.settings.number(base.key, usual.base);
   if (!(attention.of<config::PositionOptions>().rope_base > 1.0)) {
     base.settings.refuse(base.key, "must be above 1");
   }
@@ -161,8 +234,8 @@ void read_rope(const Settings& settings, config::AttentionOptions& attention, do
                                 {scaling, "partial_rotary_factor"},
                                 {settings, "partial_rotary_factor"},
                                 {settings, "rotary_pct"}});
-  attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, fraction);
-  if (fraction == 1.0) {
+  attention.of<config::PositionOptions>().rope_fraction = part.settings.number(part.key, usual.fraction);
+  if (usual.fraction == 1.0) {
     part.settings.require(part.key, attention.of<config::PositionOptions>().rope_fraction == 1.0);
   }
   if (!(attention.of<config::PositionOptions>().rope_fraction > 0.0 &&

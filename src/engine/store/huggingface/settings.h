@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "headroom/config/model_options.h"
 #include "headroom/core/json.h"
@@ -36,6 +37,7 @@ class Settings {
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
+  std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty if it is missing
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
   // Returns the object stored under a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
@@ -50,9 +52,16 @@ class Settings {
 };
 
 // Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
-// rope_parameters or in rope_scaling. `fraction` is the default fraction of rotated channels; 1: the architecture
-// always rotates all. Throws UserError if any scaling is set, or if two places contradict.
-void read_rope(const Settings& settings, config::AttentionOptions& attention, double fraction);
+// rope_parameters or in rope_scaling. Throws UserError if another scaling is set, or if two places contradict.
+struct RopeDefaults {
+  double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
+  double base = 10000.0;
+  bool yarn = false;  // whether the architecture may have yarn's scaling
+};
+void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual);
+
+// Returns rope_parameters for export.
+Json rope_parameters(const config::AttentionOptions& attention);
 
 // Returns the activation's name in config.json.
 std::string activation_name(config::Activation activation);

@@ -78,16 +78,44 @@ class RotaryPosition : public PositionPart {
     fields.add("rope_fraction", o.of<PositionOptions>().rope_fraction, above_up_to(0, 1),
                "rope: fraction of a head's channels that rotate");
     describe_wavelengths(fields, o);
+    auto& own = o.of<PositionOptions>();
+    fields
+        .add("rope_scaling", own.rope_scaling,
+             "rope: slower rotations for longer texts than in the first training; yarn: slow channels alone (Peng et "
+             "al. 2023)")
+        .refuse_unused = true;
+    fields.add("rope_factor", own.rope_factor, at_least(1), "yarn: factor of the length of texts");
+    fields.add("rope_original_length", own.rope_original_length, between(0, 1 << 30),
+               "yarn: tokens of a text in the first training");
+    fields.add("rope_beta_fast", own.rope_beta_fast, above(0),
+               "yarn: channels that turn more often in rope_original_length tokens keep their speed");
+    fields.add("rope_beta_slow", own.rope_beta_slow, above(0),
+               "yarn: channels that turn less often are slower by rope_factor; in between, both are mixed");
+    fields.add("rope_truncate", own.rope_truncate, "yarn: round these two limits to whole channels, outwards");
+    fields.add("rope_attention_factor", own.rope_attention_factor, at_least(0),
+               "yarn: factor of rotated queries and keys; 0: 0.1 ln(rope_factor) + 1");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
+    const auto& own = a.of<PositionOptions>();
+    check.require(own.rope_scaling == RopeScaling::none || own.rope_original_length > 0, "rope_original_length",
+                  "must be above 0 with rope_scaling = \"yarn\"");
     const std::int64_t channels = a.projection->rotary_channels(a);
     check.require(
         fits_width(a), "rope_fraction",
         "d_head = {} with rope_fraction = {} gives {} rotating channel{}; the number must be even: change d_head or "
         "rope_fraction",
         a.d_head, a.of<PositionOptions>().rope_fraction, channels, channels == 1 ? "" : "s");
+  }
+
+  std::vector<Example> examples() const override {
+    return {{"rope", [](AttentionOptions&) {}}, {"rope, scaled", [](AttentionOptions& o) {
+                                                   auto& own = o.of<PositionOptions>();
+                                                   own.rope_scaling = RopeScaling::yarn;
+                                                   own.rope_factor = 4.0;
+                                                   own.rope_original_length = 8;
+                                                 }}};
   }
 
   bool has_distances() const override { return true; }

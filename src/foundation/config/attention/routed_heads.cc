@@ -1,49 +1,86 @@
-// projection = "routed_heads": a router selects the k of E query heads that a token uses. All query heads share one key
-// head and one value head (MoA). projection = "routed_queries": the same in each of G groups (grouped query experts).
-//
-// k = top_k, E = heads that a router chooses among; a layer computes H = G k of its G E query heads.
+// projection = "routed_heads": a router selects the k of E experts that a token uses. An expert is a query head, and
+// all share one key head and one value head (MoA), or a group of G query heads, one for each of G key and value heads
+// (JetMoE). H = k G.
+#include <algorithm>
+
 #include "foundation/config/checker.h"
 #include "shared.h"
 
 namespace headroom::config {
 namespace {
 
-// Every fact about a layer of G groups.
-class RoutedGroups : public ProjectionPart {
+class RoutedHeads : public ProjectionPart {
  public:
-  std::int64_t position_heads(const AttentionOptions& a) const override { return kv_heads(a); }
+  void describe(Fields& fields, AttentionOptions& o) const override {
+    detail::describe_n_experts(fields, o);
+    detail::describe_router(fields, o);
+    fields
+        .add("output_bias", o.of<RoutedHeadOptions>().output_bias, "routed_heads: one bias of the layer's output (JetMoE)")
+        .refuse_unused = true;
+  }
+
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    const AttentionOptions& a = model.attention;
+    const auto& routing = a.of<RoutingOptions>();
+    const std::string projection = detail::setting("projection", a.projection);
+    const std::int64_t group = kv_heads(a);
+    check.require(a.n_kv_heads <= a.n_heads && a.n_heads % group == 0, "n_kv_heads",
+                  "must divide n_heads = {} with {}, whose experts have a query head for each of them, got {}",
+                  a.n_heads, projection, a.n_kv_heads);
+    check.require(routing.top_k == a.n_heads / group, "top_k", "must equal n_heads{} = {} with {}, got {}",
+                  group > 1 ? " / n_kv_heads" : "", a.n_heads / group, projection, routing.top_k);
+    check.require(group == 1 || a.gate_output->gates(a) == 0, "gate_output",
+                  "must be \"none\" with {} and n_kv_heads = {}, whose experts are groups of heads", projection, group);
+    check.require(routing.top_k <= routing.n_experts, "top_k", "must be at most n_experts = {}, got {}",
+                  routing.n_experts, routing.top_k);
+  }
+
+  std::vector<Example> examples() const override {
+    return {{"routed heads", [](AttentionOptions&) {}}, {"routed groups of heads", [](AttentionOptions& o) {
+                                                           o.n_kv_heads = o.n_heads / 2;
+                                                           o.projection->derive_top_k(o);
+                                                           o.of<RoutedHeadOptions>().output_bias = true;
+                                                         }}};
+  }
+
+  std::int64_t heads_per_expert(const AttentionOptions& a) const override { return kv_heads(a); }
+  // G.
+  std::int64_t kv_heads(const AttentionOptions& a) const override {
+    return a.n_kv_heads > 1 && a.n_kv_heads < a.n_heads ? a.n_kv_heads : 1;
+  }
+  std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
+  std::int64_t all_heads(const AttentionOptions& a) const override { return n_experts(a) * kv_heads(a); }
   bool has_fixed_heads() const override { return false; }
 
   Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact one = d * a.d_head, groups = kv_heads(a);
-    return {one * all_heads(a), groups * one * a.key_projections(), groups * one, one * all_heads(a)};
+    const Exact one = d * a.d_head;
+    return {one * all_heads(a), one * kv_heads(a) * a.key_projections(), one * kv_heads(a), one * all_heads(a)};
   }
-  // Each query head has a separate output bias.
+  // Each of the E experts has a separate output bias.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact e = a.d_head, groups = kv_heads(a);
-    return Sizes(a.of<RoutedHeadOptions>().noisy_routing ? 2 : 1, d * all_heads(a)) +
-           (a.bias ? Sizes{e * all_heads(a), groups * e * a.key_projections(), groups * e, d * all_heads(a)} : Sizes());
+    const Exact e = Exact(a.d_head) * kv_heads(a);
+    return Sizes(a.of<RoutedHeadOptions>().noisy_routing ? 2 : 1, d * n_experts(a)) +
+           (a.bias ? Sizes{e * n_experts(a), e * a.key_projections(), e, d * n_experts(a)} : Sizes()) +
+           Sizes(a.of<RoutedHeadOptions>().output_bias ? 1 : 0, d);
   }
 
   ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const Exact router = d * all_heads(a) * extent.queries;
+    const Exact router = d * n_experts(a) * extent.queries;
     return {.projections = detail::projection_macs(a, d, extent),
             .selection = router,
             .noise = a.of<RoutedHeadOptions>().noisy_routing ? router : 0};
   }
 
-  // MACs (2H + 2G)deT + 2HTe + GEdT, floats (2H + 2G)eT + CGET (SwitchHead Eq. 15 for G = 1).
+  // MACs (2H + 2G)deT + 2HTe + EdT, floats (2H + 2G)eT + CET (SwitchHead Eq. 15, with G = 1).
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact heads = computed_heads(a), router = all_heads(a);
-    const Exact projected = (heads + kv_heads(a)) * 2 * a.d_head * z.t;
-    return {.macs = projected * z.d + z.t * 2 * heads * a.d_head + router * z.d * z.t,
+    const Exact projected = (Exact(a.n_heads) + kv_heads(a)) * 2 * a.d_head * z.t, router = n_experts(a);
+    return {.macs = projected * z.d + z.t * 2 * a.n_heads * a.d_head + router * z.d * z.t,
             .memory = projected + router * z.s};
   }
 
-  // 2CGdTe MACs and 2GTe floats.
+  // 2CdTe MACs and 2Te floats.
   PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact channels = Exact(kv_heads(a)) * 2 * a.d_head;
-    return {.macs = z.s * z.d * channels, .memory = z.t * channels};
+    return {.macs = z.s * 2 * z.d * a.d_head, .memory = z.t * 2 * a.d_head};
   }
 
   Exact cache_elements(const AttentionOptions& a) const override { return detail::keys_and_value(a); }
@@ -58,108 +95,22 @@ class RoutedGroups : public ProjectionPart {
   }
 
   bool starts_truncated() const override { return false; }
-  std::int64_t d_head_step() const override { return 4; }
-
- protected:
-  // Adds the options of both parts.
-  static void describe_router(Fields& fields, AttentionOptions& o) {
-    auto& own = o.of<RoutedHeadOptions>();
-    detail::describe_top_k(fields, o);
-    detail::describe_gates(fields, o);
-    fields.add("noisy_routing", own.noisy_routing, "routed heads: learned noise on the router's scores in training")
-        .refuse_unused = true;
-    detail::describe_switch_loss(fields, o);
-    fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
-               "routed heads: weight of the same loss as MoA's released code computes it");
-    fields.add("cv_coefficient", own.cv_coefficient, at_least(0),
-               "routed heads: weight of the squared coefficient of variation of the heads' weights");
-    fields.add("z_coefficient", own.z_coefficient, at_least(0),
-               "routed heads: weight of the mean squared logsumexp of the router's scores");
-    detail::describe_entropy_loss(fields, o);
-  }
-
-  static void check_gate(const detail::Checker& check, const AttentionOptions& a) {
-    const Gate gate = a.of<RoutingOptions>().gate;
-    check.require(gate != Gate::softmax_top_k, "gate",
-                  "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"",
-                  detail::setting("projection", a.projection), name_of(gate));
-  }
-};
-
-class RoutedHeads : public RoutedGroups {
- public:
-  void describe(Fields& fields, AttentionOptions& o) const override {
-    detail::describe_n_experts(fields, o);
-    describe_router(fields, o);
-  }
-
-  void check(const detail::Checker& check, const ModelOptions& model) const override {
-    const AttentionOptions& a = model.attention;
-    const auto& routing = a.of<RoutingOptions>();
-    const std::string projection = detail::setting("projection", a.projection);
-    check.require(a.n_kv_heads <= 1 || a.n_kv_heads == a.n_heads, "n_kv_heads",
-                  "must be 0 or 1 with {}, whose heads share one key and value head, got {}; groups of routed heads: "
-                  "projection = \"routed_queries\"",
-                  projection, a.n_kv_heads);
-    check.require(routing.top_k <= routing.n_experts, "top_k", "must be at most n_experts = {}, got {}",
-                  routing.n_experts, routing.top_k);
-    check.require(routing.top_k == a.n_heads, "top_k", "must equal n_heads = {} with {}, got {}", a.n_heads, projection,
-                  routing.top_k);
-    check_gate(check, a);
-  }
-
-  std::int64_t kv_heads(const AttentionOptions&) const override { return 1; }
-  std::int64_t all_heads(const AttentionOptions& a) const override { return a.of<RoutingOptions>().n_experts; }
-
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, all_heads(a));
   }
-  void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads; }
+  std::int64_t d_head_step() const override { return 4; }
+  void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads / kv_heads(a); }
   void set_heads(AttentionOptions& a, std::int64_t n_heads) const override {
-    a.n_heads = std::min(n_heads, all_heads(a));
-    derive_top_k(a);
-  }
-};
-
-class RoutedQueries : public RoutedGroups {
- public:
-  void describe(Fields& fields, AttentionOptions& o) const override { describe_router(fields, o); }
-
-  void check(const detail::Checker& check, const ModelOptions& model) const override {
-    const AttentionOptions& a = model.attention;
-    const std::int64_t top_k = a.of<RoutingOptions>().top_k;
-    check.require(a.n_kv_heads > 0, "n_kv_heads",
-                  "must be at least 1 with {}, which routes each token among the query heads that share a key and "
-                  "value head, got 0",
-                  detail::setting("projection", a.projection));
-    detail::check_groups(check, a);
-    check.require(top_k <= router_width(a), "top_k", "must be at most n_heads / n_kv_heads = {}, got {}",
-                  router_width(a), top_k);
-    check_gate(check, a);
+    const std::int64_t group = kv_heads(a);
+    a.of<RoutingOptions>().top_k = std::clamp<std::int64_t>(n_heads / group, 1, n_experts(a));
+    a.n_heads = a.of<RoutingOptions>().top_k * group;
   }
 
-  std::vector<Example> examples() const override {
-    return {{"routed_queries", [](AttentionOptions& o) {
-               o.n_heads = 6;
-               o.n_kv_heads = 2;
-               o.of<RoutingOptions>().top_k = 2;
-             }}};
-  }
-
-  std::int64_t kv_heads(const AttentionOptions& a) const override { return a.kv_heads(); }
-  std::int64_t computed_heads(const AttentionOptions& a) const override {
-    return kv_heads(a) * a.of<RoutingOptions>().top_k;
-  }
-  std::int64_t router_width(const AttentionOptions& a) const override { return a.n_heads / kv_heads(a); }
-
-  std::string heads_text(const AttentionOptions& a) const override {
-    return fmt::format("{} of {} ({} kv)", computed_heads(a), a.n_heads, kv_heads(a));
-  }
+ private:
+  static std::int64_t n_experts(const AttentionOptions& a) { return a.of<RoutingOptions>().n_experts; }
 };
 
 const Registration<RoutedHeads> kRoutedHeads("routed_heads", "heads routed per token (MoA)");
-const Registration<RoutedQueries> kRoutedQueries("routed_queries",
-                                                 "query heads routed per token in groups that share keys and values");
 
 }  // namespace
 }  // namespace headroom::config

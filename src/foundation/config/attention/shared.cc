@@ -46,7 +46,7 @@ void describe_ranks(Fields& fields, AttentionOptions& o) {
 
 void describe_n_experts(Fields& fields, AttentionOptions& o) {
   fields.add("n_experts", o.of<RoutingOptions>().n_experts, between(1, 1 << 20),
-             "experts: number per head and projection; routed_heads: number of heads to route to");
+             "experts: number per head and projection; routed_heads: number of heads, or of groups of heads, to route to");
 }
 
 void describe_routing(Fields& fields, AttentionOptions& o) {
@@ -58,7 +58,7 @@ void describe_routing(Fields& fields, AttentionOptions& o) {
 void describe_top_k(Fields& fields, AttentionOptions& o) {
   fields.add(
       "top_k", o.of<RoutingOptions>().top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: n_heads, need not be set; gated_heads, "
+      "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need not be set; gated_heads, "
       "shared_and_routed: routed heads per token; routed_queries: query heads per token in each group of n_heads / "
       "n_kv_heads");
 }
@@ -67,8 +67,8 @@ void describe_gates(Fields& fields, AttentionOptions& o) {
   auto& routing = o.of<RoutingOptions>();
   fields.add(
       "gate", routing.gate,
-      "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts); sigmoid, softmax over all, "
-      "or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
+      "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, softmax "
+      "over all, or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
   fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
 }
@@ -76,6 +76,22 @@ void describe_gates(Fields& fields, AttentionOptions& o) {
 void describe_switch_loss(Fields& fields, AttentionOptions& o) {
   fields.add("switch_coefficient", o.of<RoutedHeadOptions>().switch_coefficient, at_least(0),
              "routed heads: weight of the load-balancing loss E sum_e P_e F_e");
+}
+
+void describe_router(Fields& fields, AttentionOptions& o) {
+  auto& own = o.of<RoutedHeadOptions>();
+  describe_top_k(fields, o);
+  describe_gates(fields, o);
+  fields.add("noisy_routing", own.noisy_routing, "routed heads: learned noise on the router's scores in training")
+      .refuse_unused = true;
+  describe_switch_loss(fields, o);
+  fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
+             "routed heads: weight of the same loss as MoA's released code computes it");
+  fields.add("cv_coefficient", own.cv_coefficient, at_least(0),
+             "routed heads: weight of the squared coefficient of variation of the heads' weights");
+  fields.add("z_coefficient", own.z_coefficient, at_least(0),
+             "routed heads: weight of the mean squared logsumexp of the router's scores");
+  describe_entropy_loss(fields, o);
 }
 
 void describe_entropy_loss(Fields& fields, AttentionOptions& o) {

@@ -31,6 +31,8 @@ void describe_top_k(Fields& fields, AttentionOptions& options);
 void describe_gates(Fields& fields, AttentionOptions& options);  // gate and expert_dropout
 // Adds switch_coefficient.
 void describe_switch_loss(Fields& fields, AttentionOptions& options);
+// Adds top_k, gates, noise and losses of routed heads.
+void describe_router(Fields& fields, AttentionOptions& options);
 // Adds entropy_coefficient.
 void describe_entropy_loss(Fields& fields, AttentionOptions& options);
 

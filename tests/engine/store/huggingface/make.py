@@ -1,10 +1,12 @@
-"""Makes the folders here: small random models of transformers, with their logits.
+"""Makes the folders here: small random models of transformers, with their logits. Those of dcformer and dcpythia were
+made by their authors' code.
 
-    python make.py        # needs transformers and torch
+    python make.py [NAME...]        # needs transformers and torch
 """
 
 import json
 import pathlib
+import sys
 
 import torch
 import transformers
@@ -34,6 +36,37 @@ MODELS = {
     "qwen2": transformers.Qwen2Config(
         num_hidden_layers=1, hidden_size=16, num_attention_heads=2, num_key_value_heads=1, intermediate_size=24,
         max_position_embeddings=LENGTH),
+    "qwen3": transformers.Qwen3Config(
+        num_hidden_layers=3, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+        intermediate_size=24, max_position_embeddings=LENGTH, rms_norm_eps=1e-4, use_sliding_window=True,
+        sliding_window=5, max_window_layers=1),
+    "gemma3_text": transformers.Gemma3TextConfig(
+        num_hidden_layers=4, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+        intermediate_size=24, max_position_embeddings=LENGTH, sliding_window=5, query_pre_attn_scalar=9,
+        sliding_window_pattern=3),
+    "gpt_oss": transformers.GptOssConfig(
+        num_hidden_layers=3, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+        intermediate_size=12, num_local_experts=5, num_experts_per_tok=2, max_position_embeddings=LENGTH,
+        sliding_window=5, rope_parameters={"rope_type": "default", "rope_theta": 700.0}),
+    "gpt_oss_yarn": transformers.GptOssConfig(
+        num_hidden_layers=2, hidden_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=12,
+        intermediate_size=12, num_local_experts=3, num_experts_per_tok=2, max_position_embeddings=LENGTH,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 90.0, "factor": 4.0, "beta_fast": 1.5, "beta_slow": 0.2,
+                         "truncate": False, "original_max_position_embeddings": 12}),
+    "deepseek_v2": transformers.DeepseekV2Config(
+        num_hidden_layers=3, hidden_size=16, num_attention_heads=2, intermediate_size=24, moe_intermediate_size=12,
+        first_k_dense_replace=1, n_routed_experts=5, n_shared_experts=2, num_experts_per_tok=2,
+        routed_scaling_factor=1.5, kv_lora_rank=8, q_lora_rank=6, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5,
+        max_position_embeddings=LENGTH),
+    "deepseek_v2_lite": transformers.DeepseekV2Config(
+        num_hidden_layers=2, hidden_size=16, num_attention_heads=2, intermediate_size=24, moe_intermediate_size=12,
+        n_routed_experts=4, n_shared_experts=1, num_experts_per_tok=3, kv_lora_rank=8, q_lora_rank=None,
+        qk_nope_head_dim=4, qk_rope_head_dim=8, v_head_dim=6, max_position_embeddings=LENGTH,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 90.0, "factor": 3.0, "beta_fast": 2.0, "beta_slow": 0.3,
+                         "mscale": 0.7, "mscale_all_dim": 0.5, "original_max_position_embeddings": 12}),
+    "jetmoe": transformers.JetMoeConfig(
+        num_hidden_layers=2, hidden_size=16, num_key_value_heads=3, kv_channels=4, intermediate_size=12,
+        num_local_experts=5, num_experts_per_tok=2, max_position_embeddings=LENGTH, rms_norm_eps=1e-3),
 }
 
 
@@ -48,8 +81,12 @@ def make(name, config):
     tokens = torch.randint(VOCABULARY, (2, LENGTH))
     model.save_pretrained(HERE / name)
     (HERE / name / "generation_config.json").unlink(missing_ok=True)
-    with torch.no_grad():
-        save_file({"tokens": tokens, "logits": model(tokens).logits}, HERE / name / "expected.safetensors")
+    logits = model(tokens).logits
+    loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    loss.backward()  # without the balance losses of routers
+    written = model.generate(tokens[:1, :8], max_new_tokens=12, do_sample=False, eos_token_id=None)
+    save_file({"tokens": tokens, "logits": logits.detach(), "written": written[0],
+               "gradient": model.get_input_embeddings().weight.grad}, HERE / name / "expected.safetensors")
 
 
 def make_tokenizer():
@@ -64,5 +101,5 @@ def make_tokenizer():
 
 if __name__ == "__main__":
     make_tokenizer()
-    for model_name, model_config in MODELS.items():
-        make(model_name, model_config)
+    for model_name in sys.argv[1:] or MODELS:
+        make(model_name, MODELS[model_name])

@@ -1,0 +1,186 @@
+// Gemma 3 (text): RMS norms with the gain 1 + weight before and after attention and MLP, norms of queries and keys,
+// scaled and tied embeddings, windows with another rotary base in all layers but every sixth.
+#include <algorithm>
+#include <cmath>
+
+#include "architecture.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention_part.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr double kGain = 1.0;  // of a norm whose stored weight is 0
+
+// transformers wants an integer.
+Json whole_or(double number) {
+  return number == std::floor(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
+}
+
+double base_of(const config::ModelOptions& o) {
+  return o.attention.of<config::PositionOptions>().rope_base;
+}
+
+class Gemma3 : public Architecture {
+ public:
+  Gemma3()
+      : Architecture({.kinds = {"gemma3_text"},
+                      .prefix = "model.",
+                      .embedding = "model.embed_tokens",
+                      .layers = "model.layers.",
+                      .last_norm = "model.norm",
+                      .head = "lm_head",
+                      .norm_offset = kGain}) {}
+
+  config::ModelOptions read(const Settings& s) const override {
+    for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
+      s.require(key, false);
+    }
+    s.require("use_bidirectional_attention", !s.flag("use_bidirectional_attention", false));
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size", 262208);
+    o.n_layers = s.size("num_hidden_layers", 26);
+    o.d_model = s.size("hidden_size", 2304);
+    o.context_length = s.size("max_position_embeddings", 131072);
+    o.norm = config::Norm::rms;
+    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
+    o.output_norms = true;
+    o.tied_embeddings = s.flag("tie_word_embeddings", true);
+    o.scaled_embeddings = true;
+    o.head_bias = false;
+    config::AttentionOptions& a = o.attention;
+    a.n_heads = s.size("num_attention_heads", 8);
+    a.n_kv_heads = s.size("num_key_value_heads", 4);
+    a.d_head = s.size("head_dim", 256);
+    a.bias = s.flag("attention_bias", false);
+    a.qk_norm = true;
+    a.qk_norm_epsilon = o.norm_epsilon;
+    const double scale = s.number("query_pre_attn_scalar", 256.0);
+    if (!(scale > 0.0)) {
+      s.refuse("query_pre_attn_scalar", "must be above 0");
+    }
+    a.of<config::DotOptions>().scale_width = scale == static_cast<double>(a.d_head) ? 0.0 : scale;
+    a.position = "rope";
+    read_layers(s, o);
+    o.mlp.kind = config::MlpKind::gated;
+    o.mlp.d_hidden = s.size("intermediate_size", 9216);
+    o.mlp.activation = s.activation("hidden_activation", "gelu_pytorch_tanh");
+    o.mlp.bias = false;
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override {
+    const config::AttentionOptions &a = o.attention, plain;
+    return first_of({{a.projection != plain.projection, "attention.projection"},
+                     {a.score != plain.score, "attention.score"},
+                     {a.composition != plain.composition, "attention.composition"},
+                     {!o.output_norms, "output_norms"},
+                     {!o.scaled_embeddings, "scaled_embeddings"},
+                     {a.position != "rope", "attention.position"},
+                     {!a.qk_norm, "attention.qk_norm"},
+                     {o.norm != config::Norm::rms, "norm"},
+                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
+                     {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
+                     {o.mlp.bias, "mlp.bias"}});
+  }
+
+  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
+    const config::AttentionOptions& a = o.attention;
+    const std::vector<std::int64_t> windows = windows_of(o);
+    const std::int64_t window = *std::max_element(windows.begin(), windows.end());
+    double local = 10000.0, global = 1000000.0;  // defaults for kinds of layers that the model lacks
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      (windows[static_cast<std::size_t>(layer)] > 0 ? local : global) = base_of(o.of_layer(layer));
+    }
+    const double width = a.of<config::DotOptions>().scale_width;
+    return {{"model_type", "gemma3_text"},
+            {"architectures", {"Gemma3ForCausalLM"}},
+            {"num_hidden_layers", o.n_layers},
+            {"hidden_size", o.d_model},
+            {"num_attention_heads", a.n_heads},
+            {"num_key_value_heads", a.kv_heads()},
+            {"head_dim", a.d_head},
+            {"max_position_embeddings", o.context_length},
+            {"intermediate_size", o.mlp.d_hidden},
+            {"hidden_activation", activation_name(o.mlp.activation)},
+            {"rms_norm_eps", o.norm_epsilon},
+            {"attention_bias", a.bias},
+            {"query_pre_attn_scalar", whole_or(width > 0.0 ? width : static_cast<double>(a.d_head))},
+            {"sliding_window", window > 0 ? window : 4096},
+            {"layer_types", layer_types(windows)},
+            {"final_logit_softcapping", nullptr},
+            {"attn_logit_softcapping", nullptr},
+            {"rope_parameters",
+             {{"full_attention", {{"rope_type", "default"}, {"rope_theta", global}}},
+              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}}}};
+  }
+
+ private:
+  // The rotary base of a kind of layers: in rope_parameters, or under an older key at the top level.
+  static double read_base(const Settings& s, const char* layers, const char* old_key, double usual) {
+    const Settings of_layers = s.in("rope_parameters").in(layers);
+    of_layers.require("rope_type", of_layers.text("rope_type", "default") == "default");
+    const bool is_new = of_layers.has("rope_theta");
+    const double base = is_new ? of_layers.number("rope_theta", usual) : s.number(old_key, usual);
+    if (!(base > 1.0)) {
+      is_new ? of_layers.refuse("rope_theta", "must be above 1") : s.refuse(old_key, "must be above 1");
+    }
+    return base;
+  }
+
+  static void read_layers(const Settings& s, config::ModelOptions& o) {
+    const Settings scaling = s.in("rope_scaling");
+    for (const char* type : {"rope_type", "type"}) {
+      scaling.require(type, scaling.text(type, "default") == "default");
+    }
+    const std::int64_t window =
+        !s.lacks("sliding_window") && !s.has("sliding_window") ? 0 : s.size("sliding_window", 4096);
+    const std::int64_t period = s.size("sliding_window_pattern", 6);
+    std::vector<std::int64_t> windows;
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      windows.push_back((layer + 1) % period == 0 ? 0 : window);
+    }
+    windows = read_layer_types(s, window, std::move(windows));
+    const double local = read_base(s, "sliding_attention", "rope_local_base_freq", 10000.0);
+    const double global = read_base(s, "full_attention", "rope_theta", 1000000.0);
+    auto& position = o.attention.of<config::PositionOptions>();
+    const bool alike = std::ranges::adjacent_find(windows, std::ranges::not_equal_to()) == windows.end();
+    o.attention.window = *std::max_element(windows.begin(), windows.end());
+    position.rope_base = o.attention.window > 0 ? local : global;
+    if (alike) {
+      return;
+    }
+    std::vector<config::LayerOptions> keys(windows.size());
+    for (std::size_t layer = 0; layer < windows.size(); ++layer) {
+      if (windows[layer] == 0) {
+        keys[layer].attention = {{"rope_base", toml_of(global)}, {"window", "0"}};
+      }
+    }
+    set_layers(o, keys);
+  }
+
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
+    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm", kGain);
+    map_norm(mappings, o, ours + "norm_1_out", theirs + "post_attention_layernorm", kGain);
+    map_norm(mappings, o, ours + "norm_2", theirs + "pre_feedforward_layernorm", kGain);
+    map_norm(mappings, o, ours + "norm_2_out", theirs + "post_feedforward_layernorm", kGain);
+    map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
+    for (const char* which : {"q_norm", "k_norm"}) {
+      mappings.push_back(
+          same(ours + "attention." + which, fmt::format("{}self_attn.{}.weight", theirs, which), {o.attention.d_head}));
+      mappings.back().offset = kGain;
+    }
+    map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
+  }
+};
+
+}  // namespace
+
+const Architecture& gemma3() {
+  static const Gemma3 kGemma3;
+  return kGemma3;
+}
+
+}  // namespace headroom::store

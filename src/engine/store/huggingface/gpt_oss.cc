@@ -1,0 +1,152 @@
+// gpt-oss: RMS norms, grouped heads with biases and a sink each, windows in every other layer, experts with biases and
+// clamped gates, routed by a softmax over the routed scores.
+#include <algorithm>
+
+#include "architecture.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention_part.h"
+
+namespace headroom::store {
+namespace {
+
+// Of a config.json without rope_parameters.
+constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::RopeScaling::yarn,
+                                                      .rope_factor = 32.0,
+                                                      .rope_original_length = 4096,
+                                                      .rope_truncate = false};
+
+class GptOss : public Architecture {
+ public:
+  GptOss()
+      : Architecture({.kinds = {"gpt_oss"},
+                      .prefix = "model.",
+                      .embedding = "model.embed_tokens",
+                      .layers = "model.layers.",
+                      .last_norm = "model.norm",
+                      .head = "lm_head"}) {}
+
+  config::ModelOptions read(const Settings& s) const override {
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size", 201088);
+    o.n_layers = s.size("num_hidden_layers", 36);
+    o.d_model = s.size("hidden_size", 2880);
+    o.context_length = s.size("max_position_embeddings", 131072);
+    o.norm = config::Norm::rms;
+    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-5);
+    o.tied_embeddings = s.flag("tie_word_embeddings", false);
+    o.head_bias = false;
+    config::AttentionOptions& a = o.attention;
+    a.n_heads = s.size("num_attention_heads", 64);
+    a.n_kv_heads = s.size("num_key_value_heads", 8);
+    a.d_head = s.size("head_dim", 64);
+    a.bias = s.flag("attention_bias", true);
+    a.of<config::DotOptions>().sink = true;
+    if (!s.has("rope_parameters") && !s.has("rope_scaling")) {
+      static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
+    }
+    read_rope(s, a, {.fraction = 1.0, .base = 150000.0, .yarn = true});
+    const std::int64_t window =
+        !s.lacks("sliding_window") && !s.has("sliding_window") ? 0 : s.size("sliding_window", 128);
+    std::vector<std::int64_t> windows;
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      windows.push_back(layer % 2 == 0 ? window : 0);
+    }
+    set_windows(o, read_layer_types(s, window, std::move(windows)));
+    read_mlp(s, o.mlp);
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override {
+    const config::AttentionOptions &a = o.attention, plain;
+    return first_of({{a.projection != plain.projection, "attention.projection"},
+                     {a.score != plain.score, "attention.score"},
+                     {a.composition != plain.composition, "attention.composition"},
+                     {!a.of<config::DotOptions>().sink, "attention.sink"},
+                     {o.output_norms, "output_norms"},
+                     {o.scaled_embeddings, "scaled_embeddings"},
+                     {a.position != "rope", "attention.position"},
+                     {a.qk_norm, "attention.qk_norm"},
+                     {o.norm != config::Norm::rms, "norm"},
+                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
+                     {o.mlp.kind != config::MlpKind::experts, "mlp.kind"},
+                     {o.mlp.expert_kind != config::ExpertKind::clamped, "mlp.expert_kind"},
+                     {o.mlp.expert_bias != config::ExpertBias::all, "mlp.expert_bias"},
+                     {o.mlp.gate != config::Gate::softmax_top_k, "mlp.gate"},
+                     {o.mlp.gate_scale != 1.0, "mlp.gate_scale"},
+                     {o.mlp.d_shared != 0, "mlp.d_shared"}});
+  }
+
+  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
+    const config::AttentionOptions& a = o.attention;
+    const std::vector<std::int64_t> windows = windows_of(o);
+    const std::int64_t window = *std::max_element(windows.begin(), windows.end());
+    return {{"model_type", "gpt_oss"},
+            {"architectures", {"GptOssForCausalLM"}},
+            {"num_hidden_layers", o.n_layers},
+            {"hidden_size", o.d_model},
+            {"num_attention_heads", a.n_heads},
+            {"num_key_value_heads", a.kv_heads()},
+            {"head_dim", a.d_head},
+            {"attention_bias", a.bias},
+            {"max_position_embeddings", o.context_length},
+            {"intermediate_size", o.mlp.d_hidden},
+            {"num_local_experts", o.mlp.n_experts},
+            {"num_experts_per_tok", o.mlp.top_k},
+            {"swiglu_limit", config::kExpertLimit},
+            {"swiglu_alpha", config::kExpertSlope},
+            {"rms_norm_eps", o.norm_epsilon},
+            {"sliding_window", window > 0 ? Json(window) : Json()},
+            {"layer_types", layer_types(windows)},
+            {"rope_parameters", rope_parameters(a)}};
+  }
+
+ private:
+  static void read_mlp(const Settings& s, config::MlpOptions& mlp) {
+    s.require("swiglu_limit", s.number("swiglu_limit", config::kExpertLimit) == config::kExpertLimit);
+    s.require("swiglu_alpha", s.number("swiglu_alpha", config::kExpertSlope) == config::kExpertSlope);
+    mlp.kind = config::MlpKind::experts;
+    mlp.d_hidden = s.size("intermediate_size", 2880);
+    mlp.n_experts = s.size("num_local_experts", 128);
+    mlp.top_k = s.size("num_experts_per_tok", 4);
+    mlp.expert_kind = config::ExpertKind::clamped;
+    mlp.expert_bias = config::ExpertBias::all;
+    mlp.gate = config::Gate::softmax_top_k;
+    mlp.entropy_coefficient = 0.0;
+  }
+
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
+    const std::int64_t d = o.d_model, g = o.mlp.d_hidden, n = o.mlp.n_experts;
+    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
+    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
+    map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
+    mappings.push_back(same(ours + "attention.sink", theirs + "self_attn.sinks", {o.attention.n_heads}));
+    mappings.push_back(transposed(ours + "ffn.select", theirs + "mlp.router.weight", d, n));
+    mappings.push_back(same(ours + "ffn.b_select", theirs + "mlp.router.bias", {n}));
+    const std::string experts = theirs + "mlp.experts.";
+    for (const auto& [which, i] : {std::pair("gate", 0), std::pair("up", 1)}) {  // alternating columns
+      mappings.push_back({.parameter = fmt::format("{}ffn.w_{}", ours, which),
+                          .tensor = experts + "gate_up_proj",
+                          .stored = {n, d, 2 * g},
+                          .view = {n, d, g, 2},
+                          .part = {{3, i}}});
+      mappings.push_back({.parameter = fmt::format("{}ffn.b_{}", ours, which),
+                          .tensor = experts + "gate_up_proj_bias",
+                          .stored = {n, 2 * g},
+                          .view = {n, g, 2},
+                          .part = {{2, i}}});
+    }
+    mappings.push_back(same(ours + "ffn.w_down", experts + "down_proj", {n, g, d}));
+    mappings.push_back(same(ours + "ffn.b_down", experts + "down_proj_bias", {n, d}));
+  }
+};
+
+}  // namespace
+
+const Architecture& gpt_oss() {
+  static const GptOss kGptOss;
+  return kGptOss;
+}
+
+}  // namespace headroom::store
