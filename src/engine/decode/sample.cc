@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/kernels/cpu/row_maximum.h"
 #include "headroom/core/error.h"
 
 namespace headroom::decode {
@@ -59,14 +60,14 @@ void check_sampling(const SampleOptions& o, std::string_view what) {
 }
 
 std::int32_t sample(std::span<const float> logits, const SampleOptions& options, Random& random) {
-  const auto highest = std::max_element(logits.begin(), logits.end());  // ties: the first
-  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
+  const kernels::RowMaximum highest = kernels::row_maximum(logits.data(), std::ssize(logits));
+  if (!highest.finite) {
     fail("the model's logits are not finite");
   }
   if (options.temperature == 0.0) {
-    return static_cast<std::int32_t>(highest - logits.begin());
+    return static_cast<std::int32_t>(highest.index);
   }
-  const double above = *highest;
+  const double above = logits[static_cast<std::size_t>(highest.index)];
   const auto weight = [&](float logit) { return std::exp((static_cast<double>(logit) - above) / options.temperature); };
   ByLikelihood ids(logits);
   const std::size_t kept =
