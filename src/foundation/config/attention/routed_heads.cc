@@ -22,7 +22,7 @@ class RoutedHeads : public ProjectionPart {
     fields.add("z_coefficient", own.z_coefficient, at_least(0),
                "routed_heads: weight of the mean squared logsumexp of the router's scores");
     fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
-               "experts, routed_heads: weight of the negative entropy of the mean routing distribution");
+               "routed_heads: weight of the negative entropy of the mean routing distribution");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
