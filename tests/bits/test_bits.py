@@ -108,6 +108,11 @@ RECIPES = {
         "data.generator=composition", "data.generated_train=60", "data.generated_validation=10", "data.batching=chunks",
         "tokenizer.kind=bpe", "tokenizer.vocabulary_size=300", "model.initialisation=normal", "model.context_length=128",
         "train.schedule=inverse_sqrt", "train.warmup_steps=5"],
+    "differential": TEXT + attention(composition="differential", n_kv_heads=2, position="relative"),
+    "repeated": TEXT + attention(projection="experts", n_experts=3, top_k=2, expert_entropy_coefficient=0.01,
+                                 composition="differential", differential_version=1) + mlp(
+        kind="experts", n_experts=5, top_k=2, d_hidden=16, activation="relu") + [
+        "model.n_groups=1", "model.norm_position=peri", "model.memory_length=72"],
     "linear": TEXT + attention(score="linear", keys="single", position="rope", n_kv_heads=2),
     "mixed_linear": TEXT + attention(score="linear", keys="own", linear_mixing="before_map", prior="layer",
                                      feature_map="elu_plus_one_l1", score_scale="inv_sqrt_head",

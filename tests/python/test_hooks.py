@@ -15,7 +15,7 @@ BLOCKS = {
     "switchhead": dict(attention=dict(**EXPERTS, position="relative"), dropout=0.2,
                        mlp=dict(kind="experts", d_hidden=16, n_experts=4, top_k=2)),
     "parallel": dict(arrangement="parallel", norm="rms", attention=dict(n_heads=2, d_head=8, window=4), n_layers=2),
-    "peri": dict(norm_position="peri", attention=dict(**EXPERTS, position="rope", entropy_coefficient=0.01),
+    "peri": dict(norm_position="peri", attention=dict(**EXPERTS, position="rope", expert_entropy_coefficient=0.01),
                  mlp=dict(kind="experts", d_hidden=16, n_experts=4, top_k=2)),
     "post": dict(norm_position="post", dropout=0.2, attention=dict(n_heads=4, d_head=8, composition="dynamic")),
 }

@@ -37,7 +37,7 @@ inline config::ModelOptions moeut() {
   o.attention.projection = "experts";
   o.attention.d_head = 8;
   o.attention.of<config::PositionOptions>().rope_fraction = 0.5;
-  o.attention.of<config::RoutedHeadOptions>().entropy_coefficient = 0.001;
+  o.attention.of<config::ExpertOptions>().expert_entropy_coefficient = 0.001;
   o.mlp.kind = config::MlpKind::experts;
   o.mlp.activation = config::Activation::relu;
   return o;

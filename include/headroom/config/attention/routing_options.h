@@ -26,6 +26,7 @@ struct RoutingOptions {
 struct ExpertOptions {
   std::vector<std::string> experts = {"v", "o"};
   bool shared_selection = false;
+  double expert_entropy_coefficient = 0.0;
 
   bool has(char which) const { return std::ranges::find(experts, std::string(1, which)) != experts.end(); }
   bool on_source() const { return has('k') || has('v'); }

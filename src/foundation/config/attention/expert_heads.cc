@@ -16,7 +16,10 @@ class ExpertHeads : public detail::HeadProjections {
         .add("shared_selection", o.of<ExpertOptions>().shared_selection,
              "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
         .refuse_unused = true;
-    detail::describe_entropy_loss(fields, o);
+    fields
+        .add("expert_entropy_coefficient", o.of<ExpertOptions>().expert_entropy_coefficient, at_least(0),
+             "experts: weight of the negative entropy of each mean routing distribution, averaged over heads (MoEUT)")
+        .refuse_unused = true;
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -89,7 +92,7 @@ class ExpertHeads : public detail::HeadProjections {
   }
 
   std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
-    const double coefficient = a.of<RoutedHeadOptions>().entropy_coefficient;
+    const double coefficient = a.of<ExpertOptions>().expert_entropy_coefficient;
     return coefficient > 0.0 ? std::vector<BalanceLoss>{{"routing_entropy", coefficient}} : std::vector<BalanceLoss>();
   }
   bool starts_truncated() const override { return false; }

@@ -91,12 +91,8 @@ void describe_router(Fields& fields, AttentionOptions& o) {
              "routed heads: weight of the squared coefficient of variation of the heads' weights");
   fields.add("z_coefficient", own.z_coefficient, at_least(0),
              "routed heads: weight of the mean squared logsumexp of the router's scores");
-  describe_entropy_loss(fields, o);
-}
-
-void describe_entropy_loss(Fields& fields, AttentionOptions& o) {
-  fields.add("entropy_coefficient", o.of<RoutedHeadOptions>().entropy_coefficient, at_least(0),
-             "experts, routed heads: weight of the negative entropy of the mean routing distribution");
+  fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
+             "routed heads: weight of the negative entropy of the mean routing distribution");
 }
 
 void check_groups(const Checker& check, const AttentionOptions& a) {

@@ -33,8 +33,6 @@ void describe_gates(Fields& fields, AttentionOptions& options);  // gate and exp
 void describe_switch_loss(Fields& fields, AttentionOptions& options);
 // Adds top_k, gates, noise and losses of routed heads.
 void describe_router(Fields& fields, AttentionOptions& options);
-// Adds entropy_coefficient.
-void describe_entropy_loss(Fields& fields, AttentionOptions& options);
 
 // Throws UserError unless n_kv_heads divides n_heads.
 void check_groups(const Checker& check, const AttentionOptions& options);
