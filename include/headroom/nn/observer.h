@@ -26,6 +26,7 @@
 //     gate (*)                       [B, H, T, 1 or w] gate on the head outputs, in layers that have one
 //     value_sum                      [B, H, T, w] o before its gate, in layers that have one
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
+//     chosen (*)                     [B, n_heads, k] the tokens that sparse heads choose, ascending
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; weight 0 ablates an

@@ -85,7 +85,7 @@ class DotScore : public Score {
         dropout_(options.dropout),
         learned_(make_scale(options, build)) {
     if (options.of<config::DotOptions>().sink) {
-      sink_ = build.random("sink", {options.n_heads}, Distribution::normal(0.02));
+      sink_ = build.random("sink", {options.computed_heads()}, Distribution::normal(0.02));
     }
   }
 
