@@ -118,6 +118,10 @@ class ProjectionPart : public AttentionPart {
   virtual ProjectionProducts products(const AttentionOptions& options, Exact d_model,
                                       const AttentionExtent& extent) const = 0;
   virtual PaperTerms paper(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
+  // Returns the number of scored pairs of a query and a key, in the paper's accounting.
+  virtual Exact paper_pairs(const AttentionOptions& a, const PaperSizes& z) const {
+    return z.t * z.s * a.attention_matrices();
+  }
   // Returns the additional terms of Transformer-XL's relative positions.
   virtual PaperTerms paper_positions(const AttentionOptions& options, const PaperSizes& sizes) const = 0;
   virtual Exact cache_elements(const AttentionOptions& options) const = 0;  // elements of the KV cache per token

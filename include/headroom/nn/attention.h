@@ -69,6 +69,7 @@ class Attention {
   struct Queries {
     at::Tensor x, q;  // [B, T, d], [B, H, T, e]
     std::optional<at::Tensor> valid_keys, valid_queries;
+    at::Tensor key_bias;  // see Heads
     AttentionCache* cache = nullptr;
   };
 

@@ -41,6 +41,7 @@ struct ProjectionInput {
   at::Tensor source;                        // [B, S, d] keys. Undefined: only queries are projected
   at::Tensor source_value;                  // [B, S, d] values
   bool cross = false;                       // source is another sequence
+  std::optional<at::Tensor> valid_keys;     // [B, S] bool
   std::optional<at::Tensor> valid_queries;  // [B, T] bool: other tokens are routed to no head
   std::optional<at::Tensor> router_noise;   // [B, T, E] standard normal; replaces the drawn noise
   std::optional<at::Tensor> router_slots;   // [B, T, k] routed experts in the slot order of switch_slots
@@ -54,6 +55,7 @@ struct Heads {
   at::Tensor v;                          // [B, G, S, w]; undefined without a source or if expand() computes it
   std::optional<Routing> query_routing;  // routing of the query tokens, for combine()
   at::Tensor gate;                       // [B, H, T, 1 or w], multiplies the head outputs; undefined: 1
+  at::Tensor key_bias;                   // [B, H, 1, S], added to the scores of this call's tokens; undefined: 0
   bool absorbed = false;                 // expand() folded a projection into q; results() applies the value projection
 };
 

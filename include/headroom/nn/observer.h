@@ -38,6 +38,7 @@
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
 //     key, value (*)                 [B, S, H, e], [B, S, H, w] keys and values of all heads, where they are computed
 //                                    from another cached form: both with factored heads, the value with latent heads
+//     chosen (*)                     [B, n_heads, k] the tokens that sparse heads choose, ascending
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; weight 0 ablates an

@@ -14,7 +14,7 @@ inline constexpr BenchName kBenchNames[] = {
     {"composition", "attention with composed heads against the reference and plain attention"},
     {"mixture", "two Gaussian keys and half the heads against the reference and plain attention"},
     {"linear_attention", "causal linear attention against the reference and softmax attention"},
-    {"neighbours", "gated, sunk, factored, tied and latent layers against plain and grouped ones"},
+    {"neighbours", "gated, sunk, factored, tied, latent and routed layers against plain and grouped ones"},
     {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
     {"cross_entropy", "output layer and loss against the reference"},
     {"adamw", "the optimizer's step against the reference"},

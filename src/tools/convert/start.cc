@@ -30,7 +30,7 @@ class Layer {
   explicit Layer(const StartRequest& request) : r_(request), from_(request.from), to_(request.to) {}
 
   bool start() {
-    const bool same_heads = to_.n_heads == from_.n_heads && to_.d_head == from_.d_head;
+    const bool same_heads = to_.computed_heads() == from_.n_heads && to_.d_head == from_.d_head;
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     bool exact = start_composition() && start_extras();
@@ -220,8 +220,9 @@ class Layer {
   void refit() const {
     const HeadSums sums = r_.sums();
     const bool with_bias = target("b_o").defined();
-    const ValueFit fit = to_.n_heads < from_.n_heads ? choose_heads(sums, to_.n_heads, to_.d_head, with_bias)
-                                                     : fit_values(sums, all_heads(), to_.d_head, with_bias);
+    const ValueFit fit = to_.computed_heads() < from_.n_heads
+                             ? choose_heads(sums, to_.computed_heads(), to_.d_head, with_bias)
+                             : fit_values(sums, all_heads(), to_.d_head, with_bias);
     start_keys(fit.heads);
     write_values(fit);
   }

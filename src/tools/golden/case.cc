@@ -172,10 +172,30 @@ at::Tensor leaf(const Case& c, const std::string& name, CaseResult& result) {
   return t;
 }
 
+namespace {
+
+// Loads a parameter of sparse heads, then dense ones, which are two parameters of the case. The parameter becomes a
+// function of these leaves.
+void load_two_parts(const Case& c, const nn::Parameter& parameter, CaseResult& result) {
+  const at::AutoGradMode differentiable(true);
+  const std::string name = parameter.name;
+  const at::Tensor sparse = leaf(c, "param." + name, result), dense = leaf(c, "param.dense." + name, result);
+  at::Tensor to = parameter.tensor;
+  to.requires_grad_(false);
+  to.copy_(at::cat({sparse, dense}, name == "w_o" ? 0 : 1));
+}
+
+}  // namespace
+
 void load_parameters(const Case& c, nn::Parameters& parameters, CaseResult& result) {
   const at::NoGradGuard no_grad;
   std::size_t used = 0;
   for (const nn::Parameter& parameter : parameters.all()) {
+    if (c.has("param.dense." + parameter.name)) {
+      load_two_parts(c, parameter, result);
+      used += 2;
+      continue;
+    }
     const at::Tensor& value = c.at("param." + parameter.name);
     if (value.squeeze().sizes() != parameter.tensor.squeeze().sizes()) {  // axes of size 1 may be missing
       user_error("{}: param.{}: the shape differs from the layer's", c.name, parameter.name);
@@ -204,7 +224,7 @@ bool is_head_output(std::string_view name) {
 
 // The layers' name of a case's intermediate value.
 std::string own_value(const std::string& name) {
-  return is_head_output(name) ? "o" : name == "count" ? "select.count" : name;
+  return is_head_output(name) ? "o" : name == "count" ? "select.count" : name == "index" ? "chosen" : name;
 }
 
 }  // namespace
@@ -232,6 +252,8 @@ void add_recorded(const nn::Recorder& recorder, CaseResult& result) {
       result.values["mid." + name] = value;
       if (name == "select.count") {
         result.values["mid.count"] = value;
+      } else if (name == "chosen") {
+        result.values["mid.index"] = value;
       }
     }
   }

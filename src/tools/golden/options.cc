@@ -11,6 +11,7 @@
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention/sparse_options.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/routing.h"
 #include "headroom/ops/head_map.h"
@@ -131,6 +132,15 @@ void set_shared_and_routed(const Case& c, const Json& /*options*/, config::Atten
   o.of<config::SharedHeadOptions>().shared_heads = c.dim("H_shared");
   o.of<config::RoutingOptions>().top_k = c.dim("k");
   o.of<config::RoutedHeadOptions>().switch_coefficient = 1.0;
+}
+
+// H counts the sparse heads.
+void set_sparse_heads(const Case& c, const Json& options, config::AttentionOptions& o) {
+  auto& own = o.of<config::SparseHeadOptions>();
+  o.projection = "sparse_heads";
+  own.sparsity = options.at("sparsity").get<std::int64_t>();
+  own.include_first = flag(options, "include_first");
+  own.dense_heads = c.dim("H_dense");
 }
 
 void set_composition(const Case& c, const Json& options, config::AttentionOptions& o) {
@@ -296,6 +306,7 @@ const std::map<std::string, Set>& attention_families() {
       {"moh", set_shared_and_routed},
       {"tpa", set_factored},
       {"bias", set_named},
+      {"mosa", set_sparse_heads},
   };
   return kFamilies;
 }

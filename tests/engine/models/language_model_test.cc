@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -24,7 +25,8 @@ bool has_balance_loss(const ModelOptions& o) {
   const auto kinds = o.kinds_of_layers(o.n_layers);
   return std::any_of(kinds.begin(), kinds.end(), [](const auto& kind) {
     const ModelOptions& layer = kind.first;
-    return layer.mlp.kind == config::MlpKind::experts || layer.attention.projection == "routed_heads";
+    return layer.mlp.kind == config::MlpKind::experts ||
+           !layer.attention.projection->balance_losses(layer.attention).empty();
   });
 }
 

@@ -241,6 +241,21 @@ TEST(Check, SharedAndRoutedHeads) {
             "shared_heads: needs projection = \"shared_and_routed\", not \"dense\"");
 }
 
+TEST(Check, SparseHeads) {
+  const std::string sparse = "projection = \"sparse_heads\"\n";
+  EXPECT_EQ(about_attention(sparse),
+            "projection: must not be \"sparse_heads\" in a model of kind \"language_model\", where later tokens would "
+            "decide what earlier ones get");
+  const auto about = [&](const std::string& lines) {
+    return complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\n" + sparse + lines);
+  };
+  EXPECT_EQ(about("sparsity = 8\ninclude_first = true\ndense_heads = 2\nsink = true"), "no error");
+  EXPECT_NE(about("n_kv_heads = 2").find("n_kv_heads: must be 0 with"), std::string::npos);
+  EXPECT_NE(about("score = \"sigmoid\"").find("score: must be \"dot\" with"), std::string::npos);
+  EXPECT_NE(about("composition = \"static\"").find("composition: must be \"none\" with"), std::string::npos);
+  EXPECT_EQ(about_attention("dense_heads = 2"), "dense_heads: needs projection = \"sparse_heads\", not \"dense\"");
+}
+
 TEST(Check, Scores) {
   const std::string gaussian = "score = \"gaussian_mixture\"\n", linear = "score = \"linear\"\n";
   EXPECT_EQ(about_attention("keys = \"shifted\""),

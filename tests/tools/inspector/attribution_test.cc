@@ -116,8 +116,10 @@ void for_each_combination(const Visit& visit) {
   for_products({testing::gated_projections(), testing::compositions(), testing::masks()}, visit);
 }
 
+// 0 for a token that no head writes to.
 at::Tensor unit_of(const Attribution& a) {
-  return a.out / a.out.norm(2, {-1}, true);
+  const at::Tensor length = a.out.norm(2, {-1}, true);
+  return a.out / length.masked_fill(length.eq(0.0), 1.0);
 }
 
 double largest(const at::Tensor& t) {

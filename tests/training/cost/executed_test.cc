@@ -126,6 +126,12 @@ TEST(Executed, OutputAndForgetGates) {
   expect_added("attention.position=alibi", {{"", 0}, {"attention.exclusive=true", 0}});
 }
 
+TEST(Executed, SparseHeadsComputeAllPairs) {
+  const ModelOptions m = with(small_model(), "kind=masked_language_model"),
+                     sparse = with(m, "attention.projection=sparse_heads attention.n_heads=3 attention.dense_heads=1");
+  EXPECT_EQ(executed_cost(sparse, 1).attention_macs, executed_cost(m, 1).attention_macs + 2 * (5 * 10 * 3));
+}
+
 TEST(Executed, EveryMixtureKeyIsScored) {
   expect_added("attention.score=gaussian_mixture attention.n_mixtures=3",
                {{"", 2 * kKeys + 2 * kScores},

@@ -166,6 +166,17 @@ TEST(PaperCost, OtherParts) {
                -4 * 2 * head * 10 - matrix * 3 + 2 * 2 * 5 * 3 + 4 * 10 * 5, -4 * 2 * head - matrix + 4 * 5);
 }
 
+// Three heads of two of five tokens, and a dense head.
+TEST(PaperCost, SparseHeads) {
+  const config::ModelOptions m =
+      with(small_model(),
+           "kind=masked_language_model attention.projection=sparse_heads attention.n_heads=3 "
+           "attention.dense_heads=1 attention.sparsity=3");
+  const std::int64_t tokens = 3 * 2 + 5, pairs = 3 * 2 * 2 + 5 * 5;
+  EXPECT_EQ(paper_cost(m).attention_macs, tokens * 4 * 10 * 3 + 5 * 10 * 3 + pairs * 2 * 3);
+  EXPECT_EQ(paper_cost(m).attention_memory, tokens * 4 * 3 + 5 * 3 + pairs * 2);
+}
+
 TEST(Rounding, PrintedFigures) {
   EXPECT_TRUE(rounds_to(453'427'200, "453.4M"));
   EXPECT_FALSE(rounds_to(453'427'200, "453.5M"));

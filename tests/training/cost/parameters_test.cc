@@ -140,6 +140,12 @@ TEST(Parameters, OutputAndForgetGates) {
   expect_added("attention.position=alibi", {{"", 0}});
 }
 
+TEST(Parameters, SparseHeads) {
+  const ModelOptions m = with(small_model(), "kind=masked_language_model attention.bias=true"),
+                     sparse = with(m, "attention.projection=sparse_heads attention.n_heads=3 attention.dense_heads=1");
+  EXPECT_EQ(count_parameters(sparse) - count_parameters(m), 2 * (10 * 3));
+}
+
 TEST(Parameters, MixtureKeys) {
   const std::int64_t grouped = -2 * (2 * 2 * 10 * 3), more_keys = 2 * (10 * 2 * 3);  // two projections [d,G,e] more
   const std::int64_t biases = 4 * 3 + 2 * 3 + 10;

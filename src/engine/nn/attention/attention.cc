@@ -98,6 +98,7 @@ Heads Attention::project(const AttentionInput& input, const at::Tensor& source, 
                                       .source = source,
                                       .source_value = input.source_value.defined() ? input.source_value : source,
                                       .cross = place_.cross,
+                                      .valid_keys = input.valid_keys,
                                       .valid_queries = input.valid_queries,
                                       .router_noise = input.router_noise,
                                       .router_slots = input.router_slots},
@@ -227,6 +228,9 @@ ops::AttentionInputs Attention::operator_inputs(const Queries& queries, const He
   ops::AttentionInputs in{.q = operands.q, .k = operands.keys[0], .v = operands.v};
   in.mask = {.causal = place_.causal, .window = place_.window, .valid_keys = queries.valid_keys};
   position_->add_to(in, tokens.features, queries.cache, context);
+  if (queries.key_bias.defined()) {
+    in.bias = in.bias ? *in.bias + queries.key_bias : queries.key_bias;
+  }
   if (composition_ != nullptr) {
     Composition::Maps maps = composition_->maps(queries.x, tokens.factors, context);
     if (maps.pre || maps.post) {
@@ -263,6 +267,7 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
                           .q = part(heads.q),
                           .valid_keys = place_.cross ? cache.valid_source() : std::nullopt,
                           .valid_queries = {},
+                          .key_bias = {},
                           .cache = &cache};
     if (place_.cross) {
       rows.push_back(attend(queries, cached_source(cache), context));
@@ -341,7 +346,11 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
       decodes
           ? can_batch_rows(heads, context) ? attend_batched(input, heads, context)
                                            : attend_by_row(input, heads, context)
-          : attend({.x = input.x, .q = heads.q, .valid_keys = input.valid_keys, .valid_queries = input.valid_queries},
+          : attend({.x = input.x,
+                    .q = heads.q,
+                    .valid_keys = input.valid_keys,
+                    .valid_queries = input.valid_queries,
+                    .key_bias = heads.key_bias},
                    keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
     o = composition_->results(o, context);

@@ -88,7 +88,7 @@ class DotScore : public Score {
   DotScore(const config::AttentionOptions& options, const ScorePlace& /*place*/, const Builder& build)
       : fixed_(fixed_scale(options)), dropout_(options.dropout), learned_(make_scale(options, build)) {
     if (options.of<config::DotOptions>().sink) {
-      sink_ = build.random("sink", {options.n_heads}, Distribution::normal(0.02));
+      sink_ = build.random("sink", {options.computed_heads()}, Distribution::normal(0.02));
     }
   }
 

@@ -29,7 +29,7 @@ class DotScore : public detail::ScoreMatrix {
 
   // One sink per head.
   Sizes tensors(const AttentionOptions& a, Exact, Exact) const override {
-    return a.of<DotOptions>().sink ? Sizes{a.n_heads} : Sizes();
+    return a.of<DotOptions>().sink ? Sizes{a.computed_heads()} : Sizes();
   }
 };
 

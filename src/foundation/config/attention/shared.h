@@ -78,7 +78,7 @@ class ScoreMatrix : public ScorePart {
 
   // There are R + 1 matrices: C T^2 H (R e + w) MACs, (R + 1) C T^2 H floats.
   PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact pairs = z.t * z.s * a.attention_matrices();
+    const Exact pairs = a.projection->paper_pairs(a, z);
     return {.macs = pairs * channels(a), .memory = pairs * (Exact(a.key_components()) + 1)};
   }
 
