@@ -74,7 +74,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a.window = kept.window;
   a.window_pattern = kept.window_pattern;
   a.dropout = kept.dropout;
-  if (a.position == "rope") {
+  if (a.position == "rope" && a.projection->has_head_matrices()) {
     a.of<config::PositionOptions>().rope_fraction =
         std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
   }

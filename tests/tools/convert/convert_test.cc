@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "headroom/config/attention/composition_options.h"
+#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
@@ -141,6 +142,22 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
       [](Attention& a) {
         a.projection = "gated_heads";
         a.of<config::RoutingOptions>().top_k = 2;
+      },
+      // No closed form. The width differs from the source's, and all rotary channels rotate.
+      [](Attention& a) {
+        a.projection = "latent";
+        a.d_head = 8;
+        a.of<config::LatentOptions>().kv_rank = 6;
+      },
+      [](Attention& a) {
+        a.projection = "tied";
+        a.d_head = 8;
+        a.n_kv_heads = 2;
+      },
+      [](Attention& a) {
+        a.projection = "factored";
+        a.d_head = 8;
+        a.of<config::LatentOptions>().kv_rank = 2;
       },
   };
   for (const auto& change : targets) {
