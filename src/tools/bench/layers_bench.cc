@@ -128,12 +128,13 @@ std::vector<Row> neighbours(const BenchOptions& options) {
   // All layers cache 256 values per token.
   const std::vector<NamedLayer> small_caches = {
       changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
-      changed("latent, 224 and 32", heads(16, 96), [](AttentionOptions& o) {
-        o.projection = "latent";
-        o.of<config::LatentOptions>().kv_rank = 224;
-        o.of<config::LatentOptions>().d_rotary = 32;
-        o.of<config::LatentOptions>().d_value = 64;
-      }),
+      changed("latent, 224 and 32", heads(16, 96),
+              [](AttentionOptions& o) {
+                o.projection = "latent";
+                o.of<config::LatentOptions>().kv_rank = 224;
+                o.of<config::LatentOptions>().d_rotary = 32;
+                o.of<config::LatentOptions>().d_value = 64;
+              }),
       changed("latents, 2 x 112 and 32", heads(16, 96), [](AttentionOptions& o) {
         o.projection = "latent";
         o.of<config::LatentOptions>() = {.kv_rank = 224, .d_rotary = 32, .d_value = 64, .latent_groups = 2};

@@ -90,7 +90,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
     const auto channels = static_cast<double>(kept.projection->rotary_channels(kept));
     a.of<config::PositionOptions>().rope_base = std::pow(
         kept.of<config::PositionOptions>().rope_base, static_cast<double>(a.projection->rotary_channels(a)) / channels);
-  } else if (a.position == "rope") {
+  } else if (a.position == "rope" && a.projection->has_head_matrices()) {
     a.of<config::PositionOptions>().rope_fraction =
         std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
   }

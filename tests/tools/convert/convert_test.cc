@@ -172,6 +172,22 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
         a.of<config::SharedHeadOptions>().shared_heads = 1;
         a.of<config::RoutingOptions>().top_k = 2;
       },
+      // The width differs from the source's, and all rotary channels rotate.
+      [](Attention& a) {
+        a.projection = "latent";
+        a.d_head = 8;
+        a.of<config::LatentOptions>().kv_rank = 6;
+      },
+      [](Attention& a) {
+        a.projection = "tied";
+        a.d_head = 8;
+        a.n_kv_heads = 2;
+      },
+      [](Attention& a) {
+        a.projection = "factored";
+        a.d_head = 8;
+        a.of<config::LatentOptions>().kv_rank = 2;
+      },
   };
   for (const auto& change : targets) {
     const Conversion made = convert(request(change));

@@ -140,6 +140,13 @@ TEST(Cache, ForgetGatesOfTokens) {
                                                   {"attention.forget=head", 5 * 2 * kHeads}});
 }
 
+TEST(Cache, FactoredTiedAndLatentHeads) {
+  expect_cached("attention.projection=factored attention.kv_rank=2", {{"", 5 * 2 * 2 * (4 + 3)}});
+  expect_cached("attention.projection=tied attention.d_head=4 attention.n_kv_heads=2", {{"", 5 * (2 * 4 + 2)}});
+  expect_cached("attention.projection=latent attention.d_head=4 attention.kv_rank=6",
+                {{"", 5 * (6 + 2)}, {"attention.latent_groups=2", 5 * (6 + 2)}});
+}
+
 TEST(Cache, LinearAttentionKeepsAState) {
   expect_cached("attention.score=linear", {{"", 4 * (3 * 3 + 3)},
                                            {"context_length=5000", 4 * (3 * 3 + 3)},

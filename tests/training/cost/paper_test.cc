@@ -153,17 +153,26 @@ TEST(PaperCost, OtherParts) {
   expect_extra("attention.score=linear attention.keys=single", (5 + 5) * 4 * 9 - 2 * matrix * 3,
                (5 + 5) * 4 * 3 + 4 * 9 - 2 * matrix);
   expect_extra("attention.composition=static attention.compose_groups=2", 2 * (matrix * 2), 2 * matrix);
-  const std::int64_t hidden = 2 * 2 * 2, factors = 2 * 2 * 4;
+  const std::int64_t hidden = 2 * 2 * 2, maps = 2 * 2 * 4;
   expect_extra(
       "attention.composition=dynamic attention.compose_groups=2 attention.compose_low_rank=[\"key\"] "
       "attention.compose_gates=[\"query\"]",
-      2 * (2 * 2 * matrix + 5 * (10 * hidden * 2 + hidden * factors) + 5 * 10 * 4),
-      2 * (matrix + 25 * 2 * 2 + 5 * (hidden * 2 + factors) + 5 * 4));
+      2 * (2 * 2 * matrix + 5 * (10 * hidden * 2 + hidden * maps) + 5 * 10 * 4),
+      2 * (matrix + 25 * 2 * 2 + 5 * (hidden * 2 + maps) + 5 * 4));
   expect_extra("attention.projection=gated_heads", 4 * 10 * 5 + 4 * 5 * 3, 4 * 5);
   expect_extra("attention.projection=shared_and_routed attention.top_k=1", 6 * 10 * 5 + 4 * 5 * 3, 6 * 5);
   // MoA's terms with two of four heads, two key heads and routers of four scores.
   expect_extra("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1",
                -4 * 2 * head * 10 - matrix * 3 + 2 * 2 * 5 * 3 + 4 * 10 * 5, -4 * 2 * head - matrix + 4 * 5);
+  const std::int64_t factors = 4 + 3, product = 4 * 3, dense = 10 * 4 * 3;  // of one rank; of one projection
+  expect_extra("attention.projection=factored attention.kv_rank=2",
+               5 * (2 * 2 * (10 * factors + product) - 2 * dense), 5 * 2 * 2 * factors);
+  expect_extra("attention.projection=factored attention.kv_rank=2 attention.q_rank=3",
+               5 * ((3 + 2 * 2) * (10 * factors + product) - 3 * dense), 5 * (3 + 2 * 2) * factors);
+  // e = 4: one channel more in all scores and values.
+  expect_extra("attention.projection=tied attention.d_head=4 attention.n_kv_heads=2",
+               5 * (2 * 10 * 4 * 4 + 10 * (2 * 4 + 2) - 4 * dense) + 2 * matrix,
+               5 * (2 * 4 * 4 + 2 * 4 + 2 - 4 * 4 * 3));
 }
 
 // Three heads of two of five tokens, and a dense head.

@@ -35,8 +35,8 @@ class FactoredHeads : public Projection {
                        {.in = heads_ * width_, .out = d, .into_stream = true});
   }
 
-  // The key holds all factors of a token, those that the layer rotates first: (B_k, B_v, A_k, A_v) x, [B, R, S, 2e +
-  // 2H].
+  // The key holds all factors of a token, [B, R, S, 2e + 2H]. B_k x, which the layer rotates, is first, then B_v x, A_k
+  // x and A_v x.
   Heads project(const ProjectionInput& input, const Context& context) const override {
     Heads heads;
     if (input.x.defined()) {
