@@ -23,20 +23,34 @@ inline constexpr const char* kWeightsFile = "model.safetensors";
 // Metadata keys: "the folder was exported by Headroom and may be overwritten", and "Headroom trained the model".
 inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
-// Maps one parameter to the tensor of a file that holds its values, for reading and writing: the tensor is viewed in
-// the shape `view`; if it holds several parameters, index `part->second` of axis `part->first` is selected; then the
-// axes are permuted to the parameter's order.
+// Indices [begin, begin + length) of an axis.
+struct Range {
+  std::int64_t axis = 0, begin = 0, length = 0;
+};
+
+// Maps a parameter, or a part of it, to the tensor of a file that holds its values, for reading and writing. The tensor
+// is viewed in the shape `view`; if it holds several parameters, `range` and then index `part->second` of axis
+// `part->first` are selected; then the axes are permuted to the parameter's order. If several tensors hold the
+// parameter, `shape` is its shape and `place` the range that this tensor holds.
 struct Mapping {
   std::string parameter;                // "layer0.attention.w_q"
   std::string tensor;                   // "transformer.h.0.attn.c_attn.weight"
   std::vector<std::int64_t> stored;     // the tensor's shape
   std::vector<std::int64_t> view = {};  // empty: as stored
+  std::optional<Range> range = {};
   std::optional<std::pair<std::int64_t, std::int64_t>> part = {};
   std::vector<std::int64_t> order = {};  // empty: as viewed
-  bool optional = false;                 // use zeros if the file lacks the tensor
+  std::vector<std::int64_t> shape = {};  // the parameter's; empty: that of parameter_of()
+  std::optional<Range> place = {};
+  double offset = 0.0;    // parameter = tensor + offset
+  bool optional = false;  // use zeros if the file lacks the tensor
 
-  // Returns the view of the parameter in a tensor of shape `stored`.
+  // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
+  // Copies the values from a stored tensor into the parameter `to`, allocated in float32 if it is undefined.
+  void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
+  // Copies the values from the parameter `from` into a stored tensor.
+  void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;
 };
 
 // An option that an architecture does not support.
@@ -55,6 +69,7 @@ struct ArchitectureNames {
   std::string positions = {};                      // empty: none
   std::string other_head = {};                     // the head's name in other versions of transformers; empty: none
   std::vector<std::string_view> ignored = {};      // suffixes of tensors in older files that contain no parameters
+  double norm_offset = 0.0;                        // of the last norm: gain = weight + norm_offset
 };
 
 class Architecture {
@@ -85,15 +100,22 @@ class Architecture {
 const Architecture& gpt2();
 const Architecture& gpt_neox();
 const Architecture& llama();
+const Architecture& qwen3_next();
 // Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 
 // Returns the option that prevents an export as any architecture; empty: none.
 std::string common_obstacle(const config::ModelOptions& options);
 
-// Mappings shared by the architectures.
+// Returns the option that prevents an export of a dense model whose layers are alike, beyond common_obstacle().
+std::string dense_obstacle(const config::ModelOptions& options);
+
+// Sets model.layers to the shortest pattern in which layer i differs from model.attention and model.mlp by keys[i].
+void set_layers(config::ModelOptions& options, const std::vector<config::LayerOptions>& keys);
+
+// Mappings shared by the architectures. `offset`: parameter = tensor + offset.
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
-              const std::string& tensor);
+              const std::string& tensor, double offset = 0.0);
 enum class Stored { in_out, out_in };
 struct LinearNames {
   std::string prefix, suffix;  // "layer0.ffn.", "_up": parameters layer0.ffn.w_up and layer0.ffn.b_up
@@ -105,6 +127,9 @@ struct StoredLinear {
   Stored stored;
 };
 void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
+// A gated MLP with "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
+void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                   const std::string& ours, const std::string& theirs);
 // Maps a matrix that is stored as [out, in].
 Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
 Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);

@@ -59,7 +59,7 @@ Tensors to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& map
       tensor = at::zeros(mapping.stored, at::TensorOptions(at::kFloat));
     }
     if (const auto found = checkpoint.tensors.find("model." + mapping.parameter); found != checkpoint.tensors.end()) {
-      mapping.parameter_of(tensor).copy_(found->second);
+      mapping.write(found->second, tensor);
     }
   }
   return tensors;

@@ -10,6 +10,9 @@ namespace {
 
 std::string gpt_obstacle(const config::ModelOptions& o, const char* position) {
   const config::AttentionOptions& a = o.attention;
+  if (const std::string obstacle = dense_obstacle(o); !obstacle.empty()) {
+    return obstacle;
+  }
   return first_of({{a.position != position, "attention.position"},
                    {o.norm != config::Norm::layer, "norm"},
                    {a.position == "learned" && o.arrangement != config::Arrangement::sequential, "arrangement"},

@@ -160,10 +160,9 @@ Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& m
   for (const Mapping& mapping : mappings) {
     const std::string name = names(mapping.tensor);
     const bool absent = mapping.optional && !folder.contains(name);
-    const at::Tensor stored = absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored);
     // Always copied, so that the folder's files are not needed later.
-    const at::Tensor parameter = at::empty(mapping.parameter_of(stored).sizes(), at::TensorOptions(at::kFloat));
-    parameters["model." + mapping.parameter] = parameter.copy_(mapping.parameter_of(stored));
+    mapping.read(absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored),
+                 parameters["model." + mapping.parameter]);
   }
   return parameters;
 }

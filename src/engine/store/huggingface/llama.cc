@@ -61,6 +61,9 @@ class Llama : public Architecture {
   std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
     const bool window = a.window != 0;
+    if (const std::string obstacle = dense_obstacle(o); !obstacle.empty()) {
+      return obstacle;
+    }
     return first_of(
         {{a.position != "rope", "attention.position"},
          {o.norm != config::Norm::rms, "norm"},

@@ -99,6 +99,20 @@ std::string Settings::text(const std::string& key, const std::string& otherwise)
   return has(key) ? at(key).get<std::string>() : otherwise;
 }
 
+std::vector<std::string> Settings::texts(const std::string& key) const {
+  std::vector<std::string> all;
+  if (!has(key)) {
+    return all;
+  }
+  if (!at(key).is_array() || !std::ranges::all_of(at(key), [](const SortedJson& one) { return one.is_string(); })) {
+    refuse(key, "must be a list of strings");
+  }
+  for (const SortedJson& one : at(key)) {
+    all.push_back(one.get<std::string>());
+  }
+  return all;
+}
+
 config::Activation Settings::activation(const std::string& key, const std::string& otherwise) const {
   const std::string name = text(key, otherwise);
   for (const auto& [known, activation] : kActivations) {

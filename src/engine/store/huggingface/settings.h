@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "headroom/config/model_options.h"
 #include "headroom/core/json.h"
@@ -36,6 +37,7 @@ class Settings {
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
+  std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty if it is missing
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
   // Returns the object stored under a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
