@@ -52,7 +52,7 @@ TEST(Match, FindsThePrintedWidths) {
       {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
       {"zoo/dense",
        {"zoo/switchhead", "zoo/switchall", "zoo/moa", "zoo/dcmha", "zoo/mgk", "zoo/smgk", "zoo/gated", "zoo/sink",
-        "zoo/mla"}}};
+        "zoo/mla", "zoo/gated_deltanet", "zoo/gated_deltanet_hybrid"}}};
   for (const auto& [target, names] : rows) {
     for (const char* name : names) {
       const MatchResult result = rematch(name, target);
