@@ -25,6 +25,8 @@ LAYERS = {
                                            differential_version=1, layer=3),
     "mgk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="gaussian_mixture"),
     "mlk": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="linear", keys="own"),
+    "gated delta": lambda: ht.Attention(d_model=D, n_heads=4, d_head=8, score="gated_delta", position="none",
+                                        delta_key_heads=2, delta_d_value=6),
     "sigmoid": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, score="sigmoid"),
     "gated output": lambda: ht.Attention(**SWITCHHEAD, gate_output="element"),
     "gated moa": lambda: ht.Attention(d_model=D, n_heads=2, d_head=8, projection="routed_heads", n_experts=6, top_k=2,

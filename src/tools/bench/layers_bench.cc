@@ -125,6 +125,26 @@ std::vector<Row> neighbours(const BenchOptions& options) {
         z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
         options, rows);
   }
+  const std::vector<NamedLayer> recurrent = {changed("linear attention", plain,
+                                                     [](AttentionOptions& o) {
+                                                       o.score = "linear";
+                                                       o.of<config::MixtureOptions>().keys = config::Keys::single;
+                                                       o.position = "none";
+                                                     }),
+                                             changed("gated delta", plain, [](AttentionOptions& o) {
+                                               o.score = "gated_delta";
+                                               o.position = "none";
+                                             })};
+  for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
+    compare_layers(
+        z.name() + " H8 e64", recurrent, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
+        options, rows);
+  }
+  for (const std::int64_t read : {512, 8192}) {
+    compare_layers(
+        fmt::format("a token after {}, d512 H8", read), recurrent, 1.0 / kSteps,
+        [&](const AttentionOptions& o) { return decoding_steps(o, read, 512, options); }, options, rows);
+  }
   // All layers cache 256 values per token.
   const std::vector<NamedLayer> small_caches = {
       changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),

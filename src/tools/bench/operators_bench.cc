@@ -8,6 +8,7 @@
 
 #include "engine/ops/attention/attention_cases.h"
 #include "engine/ops/expert_linear/expert_linear_cases.h"
+#include "engine/ops/gated_delta/gated_delta_cases.h"
 #include "engine/ops/linear_attention/linear_attention_cases.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
 #include "engine/ops/operator_cases.h"
@@ -200,6 +201,16 @@ std::vector<Row> linear_attention(const BenchOptions& options) {
     std::vector<Contender> contenders = reference_and_fused(name, z.problem(setting_of(options)));
     contenders.push_back({.name = name + ": softmax attention, fused", .work = fused_attention(softmax, options)});
     append(rows, compare(contenders, options));
+  }
+  for (const ops::GatedDeltaCase& z : ops::gated_delta_cases(ops::Role::timed)) {
+    const ops::LinearAttentionCase linear{
+        z.b, z.h, z.g, z.t, z.t, z.e, true, true, false, ops::Layout::dense, ops::Role::timed};
+    const std::string name = name_of(z.b, z.h, z.t, z.e);
+    append(rows, compare({{.name = name + ": linear attention, fused",
+                           .work = fused_forward_backward(linear.problem(setting_of(options)))},
+                          {.name = name + ": gated delta rule, fused",
+                           .work = fused_forward_backward(z.problem(setting_of(options)))}},
+                         options));
   }
   return rows;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "engine/nn/combinations.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/encoder_decoder.h"
@@ -141,7 +142,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
           for (const testing::Choice* choice : {&projection, &score, &composition, &position}) {
             choice->set(m);
           }
-          if (!testing::refusal(m).empty()) {
+          if (!testing::refusal(m).empty() || m.attention.score->is_recurrent()) {
             continue;
           }
           const std::string name =

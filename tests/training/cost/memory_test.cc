@@ -154,6 +154,15 @@ TEST(Cache, LinearAttentionKeepsAState) {
                                            {"memory_length=5", 10 * (2 + 1) * kHeads}});
 }
 
+// H e w, and 3 inputs of the convolutions of q, k and v.
+TEST(Cache, GatedDeltaKeepsAState) {
+  expect_cached("attention.score=gated_delta attention.position=none",
+                {{"", 4 * (3 * 3) + 3 * (3 * 4 * 3)},
+                 {"context_length=5000", 4 * (3 * 3) + 3 * (3 * 4 * 3)},
+                 {"attention.delta_key_heads=2 attention.delta_d_value=5 attention.delta_conv_width=3",
+                  4 * (3 * 5) + 2 * (2 * 2 * 3 + 4 * 5)}});
+}
+
 TEST(Cache, CountsBeyond63BitsAreRefused) {
   config::ModelOptions m = small_model();
   m.attention.d_head = std::numeric_limits<std::int64_t>::max() / 8;

@@ -104,7 +104,7 @@ Convolution::Arguments short_convolution_backward_cpu(const Convolution::Backwar
     kernels::short_convolution_backward(in.head(head), {d.data, d.stride}, head_of(d_x, head),
                                         d_w.mutable_data_ptr<float>() + head * in.taps() * in.x.size(3));
   });
-  return {d_x.to(back.in.x.scalar_type()), d_w.sum(0).transpose(1, 2).to(back.in.w.scalar_type()), {}};
+  return {d_x.to(back.in.x.scalar_type()), d_w.sum(0).transpose(1, 2).to(back.in.w.scalar_type()).contiguous(), {}};
 }
 
 Single short_convolution_meta(const Convolution::Arguments& in) {

@@ -13,7 +13,8 @@ namespace headroom::store {
 
 std::span<const Architecture* const> architectures() {
   static const std::array kAll = {&gpt2(),    &gpt_neox(),    &llama(),  &gemma3(),
-                                  &gpt_oss(), &deepseek_v2(), &jetmoe(), &dcformer()};
+                                  &gpt_oss(), &deepseek_v2(), &jetmoe(), &dcformer(),
+                                  &qwen3_next()};
   return kAll;
 }
 
@@ -69,6 +70,20 @@ std::string first_of(std::initializer_list<Obstacle> obstacles) {
   return {};
 }
 
+namespace {
+
+// Layers with a state stand beside gated attention in Qwen3-Next alone, which checks the gates itself.
+bool has_recurrent_layer(const config::ModelOptions& o) {
+  for (std::int64_t l = 0; l < o.n_layers; ++l) {
+    if (o.of_layer(l).attention.score->is_recurrent()) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string common_obstacle(const config::ModelOptions& o) {
   const config::AttentionOptions &a = o.attention, plain;
   return first_of({{o.kind != config::ModelKind::language_model, "kind"},
@@ -81,7 +96,7 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {a.of<config::PositionOptions>().position_bias, "attention.position_bias"},
                    {a.of<config::OutputGateOptions>().exclusive, "attention.exclusive"},
                    {a.scale != plain.scale, "attention.scale"},
-                   {a.gate_output != plain.gate_output, "attention.gate_output"}});
+                   {a.gate_output != plain.gate_output && !has_recurrent_layer(o), "attention.gate_output"}});
 }
 
 std::string dense_obstacle(const config::ModelOptions& o) {

@@ -108,6 +108,7 @@ const Architecture& gpt_oss();
 const Architecture& deepseek_v2();
 const Architecture& jetmoe();
 const Architecture& dcformer();
+const Architecture& qwen3_next();
 // Returns all architectures, in the order in which an export tries them.
 std::span<const Architecture* const> architectures();
 

@@ -1,0 +1,300 @@
+// Qwen3-Next: three layers of Gated DeltaNet to one of gated attention with norms of queries and keys; RMS norms with
+// the gain 1 + weight, gated MLPs. Layers with routed experts are not supported.
+#include <algorithm>
+
+#include "architecture.h"
+#include "headroom/config/attention/gated_delta_options.h"
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention_part.h"
+
+namespace headroom::store {
+namespace {
+
+constexpr double kGainOffset = 1.0;  // of a norm whose stored weight is 0
+constexpr const char *kLinear = "linear_attention", *kFull = "full_attention";
+
+bool is_delta(const config::ModelOptions& layer) {
+  return layer.attention.score->is_recurrent();
+}
+
+// The first layer of a kind, or model.attention and model.mlp if there is none.
+config::ModelOptions layer_of_kind(const config::ModelOptions& o, bool delta) {
+  for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+    if (const config::ModelOptions own = o.of_layer(layer); is_delta(own) == delta) {
+      return own;
+    }
+  }
+  return o;
+}
+
+class Qwen3Next : public Architecture {
+ public:
+  Qwen3Next()
+      : Architecture({.kinds = {"qwen3_next"},
+                      .prefix = "model.",
+                      .embedding = "model.embed_tokens",
+                      .layers = "model.layers.",
+                      .last_norm = "model.norm",
+                      .head = "lm_head",
+                      .norm_offset = kGainOffset}) {}
+
+  config::ModelOptions read(const Settings& s) const override {
+    s.require("attention_bias", !s.flag("attention_bias", false));
+    config::ModelOptions o;
+    o.vocabulary_size = s.size("vocab_size", 151936);
+    o.n_layers = s.size("num_hidden_layers", 48);
+    o.d_model = s.size("hidden_size", 2048);
+    o.context_length = s.size("max_position_embeddings", 32768);
+    o.norm = config::Norm::rms;
+    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
+    o.tied_embeddings = s.flag("tie_word_embeddings", false);
+    o.head_bias = false;
+    config::AttentionOptions& a = o.attention;
+    a.n_heads = s.size("num_attention_heads", 16);
+    a.n_kv_heads = s.size("num_key_value_heads", 2);
+    a.d_head = s.size("head_dim", 256);
+    a.qk_norm = true;
+    a.qk_norm_epsilon = o.norm_epsilon;
+    a.gate_output = "element";
+    read_rope(s, a, {0.25});
+    read_mlp(s, o);
+    read_layers(s, o);
+    return o;
+  }
+
+  std::string obstacle(const config::ModelOptions& o) const override {
+    bool delta = false, other = false, differ = false;
+    const config::ModelOptions linear = layer_of_kind(o, true), full = layer_of_kind(o, false);
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      const config::ModelOptions own = o.of_layer(layer);
+      delta = delta || is_delta(own);
+      other = other || (!is_delta(own) && own.attention.score != "dot");
+      differ = differ || own.mlp.d_hidden != o.mlp.d_hidden || own.mlp.kind != o.mlp.kind;
+    }
+    const config::AttentionOptions &a = full.attention, plain;
+    const bool gated = is_delta(full) || a.gate_output == "element";
+    return first_of({{!delta || other, "attention.score"},
+                     {differ || o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
+                     {o.mlp.bias, "mlp.bias"},
+                     {o.mlp.activation != config::Activation::silu, "mlp.activation"},
+                     {o.norm != config::Norm::rms, "norm"},
+                     {o.norm_position != config::NormPosition::pre, "norm_position"},
+                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
+                     {o.scaled_embeddings, "scaled_embeddings"},
+                     {!gated, "attention.gate_output"},
+                     {a.projection != plain.projection, "attention.projection"},
+                     {a.composition != plain.composition, "attention.composition"},
+                     {a.window > 0, "attention.window"},
+                     {!is_delta(full) && a.position != "rope", "attention.position"},
+                     {!is_delta(full) && !a.qk_norm, "attention.qk_norm"},
+                     {a.bias || linear.attention.bias, "attention.bias"},
+                     {linear.attention.projection != plain.projection, "attention.projection"},
+                     {linear.attention.gate_output != plain.gate_output, "attention.gate_output"},
+                     {a.qk_norm_epsilon != o.norm_epsilon || linear.attention.qk_norm_epsilon != o.norm_epsilon,
+                      "attention.qk_norm_epsilon"}});
+  }
+
+  Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
+    const config::AttentionOptions full = layer_of_kind(o, false).attention, delta = layer_of_kind(o, true).attention;
+    const auto& position = full.of<config::PositionOptions>();
+    Json types = Json::array();
+    for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
+      types.push_back(is_delta(o.of_layer(layer)) ? kLinear : kFull);
+    }
+    return {{"model_type", "qwen3_next"},
+            {"architectures", {"Qwen3NextForCausalLM"}},
+            {"num_hidden_layers", o.n_layers},
+            {"hidden_size", o.d_model},
+            {"num_attention_heads", full.n_heads},
+            {"num_key_value_heads", full.kv_heads()},
+            {"head_dim", full.d_head},
+            {"max_position_embeddings", o.context_length},
+            {"intermediate_size", o.mlp.d_hidden},
+            {"hidden_act", activation_name(o.mlp.activation)},
+            {"rms_norm_eps", o.norm_epsilon},
+            {"attention_bias", false},
+            {"num_experts", 0},
+            {"layer_types", types},
+            {"linear_num_key_heads", delta.score->projected_heads(delta, 'k')},
+            {"linear_num_value_heads", delta.n_heads},
+            {"linear_key_head_dim", delta.d_head},
+            {"linear_value_head_dim", delta.value_width()},
+            {"linear_conv_kernel_dim", delta.of<config::GatedDeltaOptions>().delta_conv_width},
+            {"partial_rotary_factor", position.rope_fraction},
+            {"rope_theta", position.rope_base},
+            {"rope_parameters",
+             {{"rope_type", "default"},
+              {"rope_theta", position.rope_base},
+              {"partial_rotary_factor", position.rope_fraction}}}};
+  }
+
+ private:
+  static void read_mlp(const Settings& s, config::ModelOptions& o) {
+    // An expert layer is every decoder_sparse_step-th; mlp_only_layers, which excludes some, is not read.
+    if (s.number("num_experts", 512.0) > 0.0 && s.size("decoder_sparse_step", 1) <= o.n_layers) {
+      s.refuse("num_experts", "must be 0: routed experts beside a gated shared expert have no equivalent");
+    }
+    o.mlp.kind = config::MlpKind::gated;
+    o.mlp.d_hidden = s.size("intermediate_size", 5632);
+    o.mlp.activation = s.activation("hidden_act", "silu");
+    if (o.mlp.activation != config::Activation::silu) {
+      s.refuse("hidden_act", "must be silu, which the convolution of Gated DeltaNet has here");
+    }
+    o.mlp.bias = false;
+  }
+
+  // Which layers are Gated DeltaNet: layer_types, or all but every full_attention_interval-th.
+  static std::vector<bool> read_kinds(const Settings& s, std::int64_t n_layers) {
+    const std::vector<std::string> types = s.texts("layer_types");
+    const std::int64_t interval = s.size("full_attention_interval", 4);
+    if (!types.empty() && std::ssize(types) != n_layers) {
+      s.refuse("layer_types", fmt::format("must have {} entries, one for each layer", n_layers));
+    }
+    std::vector<bool> delta;
+    for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+      const std::string usual = (layer + 1) % interval == 0 ? kFull : kLinear;
+      const std::string type = types.empty() ? usual : types[static_cast<std::size_t>(layer)];
+      if (type != kFull && type != kLinear) {
+        s.refuse("layer_types", "must be linear_attention or full_attention");
+      }
+      delta.push_back(type == kLinear);
+    }
+    return delta;
+  }
+
+  static void read_layers(const Settings& s, config::ModelOptions& o) {
+    const std::int64_t value_heads = s.size("linear_num_value_heads", 32);
+    const config::LayerOptions::Keys delta = {
+        {"score", "\"gated_delta\""},
+        {"position", "\"none\""},
+        {"gate_output", "\"none\""},
+        {"qk_norm", "false"},
+        {"n_heads", fmt::format("{}", value_heads)},
+        {"n_kv_heads", "0"},
+        {"d_head", fmt::format("{}", s.size("linear_key_head_dim", 128))},
+        {"delta_key_heads", fmt::format("{}", s.size("linear_num_key_heads", 16))},
+        {"delta_d_value", fmt::format("{}", s.size("linear_value_head_dim", 128))},
+        {"delta_conv_width", fmt::format("{}", s.size("linear_conv_kernel_dim", 4))}};
+    std::vector<config::LayerOptions> keys;
+    for (const bool is_linear : read_kinds(s, o.n_layers)) {
+      keys.push_back({.repeat = 1, .attention = is_linear ? delta : config::LayerOptions::Keys(), .mlp = {}});
+    }
+    set_layers(o, keys);
+  }
+
+  void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                 const std::string& theirs) const override {
+    map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm", kGainOffset);
+    map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm", kGainOffset);
+    map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
+    is_delta(o) ? map_delta(mappings, o, ours + "attention.", theirs + "linear_attn.")
+                : map_full(mappings, o, ours + "attention.", theirs + "self_attn.");
+  }
+
+  // q_proj holds the queries and the gates of each head.
+  static void map_full(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                       const std::string& theirs) {
+    const config::AttentionOptions& a = o.attention;
+    const std::int64_t d = o.d_model, e = a.d_head;
+    const auto input = [&](const char* parameter, const char* tensor, std::int64_t heads, std::int64_t width,
+                           std::int64_t begin) {
+      mappings.push_back({.parameter = ours + parameter,
+                          .tensor = theirs + tensor,
+                          .stored = {heads * width, d},
+                          .view = {heads, width, d},
+                          .range = Range{1, begin, e},
+                          .order = {2, 0, 1}});
+    };
+    input("w_q", "q_proj.weight", a.n_heads, 2 * e, 0);
+    input("w_gate", "q_proj.weight", a.n_heads, 2 * e, e);
+    input("w_k", "k_proj.weight", a.kv_heads(), e, 0);
+    input("w_v", "v_proj.weight", a.kv_heads(), e, 0);
+    map_output(mappings, o, ours, theirs + "o_proj.weight");
+    for (const char* which : {"q_norm", "k_norm"}) {
+      mappings.push_back(same(ours + which, fmt::format("{}{}.weight", theirs, which), {e}));
+      mappings.back().offset = kGainOffset;
+    }
+  }
+
+  static void map_output(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                         std::string tensor) {
+    const std::int64_t d = o.d_model, h = o.attention.n_heads, w = o.attention.value_width();
+    mappings.push_back({.parameter = ours + "w_o",
+                        .tensor = std::move(tensor),
+                        .stored = {d, h * w},
+                        .view = {d, h, w},
+                        .order = {1, 2, 0}});
+  }
+
+  // in_proj_qkvz holds q, k, and the v and z of its value heads for each key head; in_proj_ba holds beta and decay.
+  static void map_delta(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                        const std::string& theirs) {
+    const config::AttentionOptions& a = o.attention;
+    const std::int64_t d = o.d_model, h = a.n_heads, g = a.score->projected_heads(a, 'k'), r = h / g;
+    const std::int64_t e = a.d_head, w = a.value_width();
+    const Mapping qkvz{.tensor = theirs + "in_proj_qkvz.weight",
+                       .stored = {2 * g * e + 2 * h * w, d},
+                       .view = {g, 2 * e + 2 * r * w, d}};
+    const Mapping ba{.tensor = theirs + "in_proj_ba.weight", .stored = {2 * h, d}, .view = {g, 2 * r, d}};
+    const auto of_key_heads = [&](const char* parameter, std::int64_t begin) {
+      Mapping mapping = qkvz;
+      mapping.parameter = ours + parameter;
+      mapping.range = Range{1, begin, e};
+      mapping.order = {2, 0, 1};
+      mappings.push_back(mapping);
+    };
+    // Columns [begin + j width, + width) of a key head belong to its value head j.
+    const auto of_value_heads = [&](const char* parameter, const Mapping& from, std::int64_t begin, std::int64_t width,
+                                    const std::vector<std::int64_t>& shape) {
+      for (std::int64_t head = 0; head < h; ++head) {
+        Mapping mapping = from;
+        mapping.parameter = ours + parameter;
+        mapping.range = Range{1, begin + head % r * width, width};
+        mapping.part = std::pair(std::int64_t{0}, head / r);
+        mapping.order = {1, 0};
+        mapping.shape = shape;
+        mapping.place = Range{1, head, 1};
+        mappings.push_back(mapping);
+      }
+    };
+    of_key_heads("w_q", 0);
+    of_key_heads("w_k", e);
+    of_value_heads("w_v", qkvz, 2 * e, w, {d, h, w});
+    of_value_heads("w_z", qkvz, 2 * e + r * w, w, {d, h, w});
+    of_value_heads("w_beta", ba, 0, 1, {d, h});
+    of_value_heads("w_decay", ba, r, 1, {d, h});
+    map_convolution(mappings, o, ours, theirs + "conv1d.weight");
+    mappings.push_back(same(ours + "a_log", theirs + "A_log", {h}));
+    mappings.push_back(same(ours + "dt_bias", theirs + "dt_bias", {h}));
+    mappings.push_back(same(ours + "o_norm", theirs + "norm.weight", {w}));
+    map_output(mappings, o, ours, theirs + "out_proj.weight");
+  }
+
+  static void map_convolution(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                              const std::string& tensor) {
+    const config::AttentionOptions& a = o.attention;
+    const std::int64_t taps = a.of<config::GatedDeltaOptions>().delta_conv_width;
+    std::int64_t all = 0, begin = 0;
+    for (const char which : {'q', 'k', 'v'}) {
+      all += a.score->projected_heads(a, which) * a.projected_width(which);
+    }
+    for (const char which : {'q', 'k', 'v'}) {
+      const std::int64_t heads = a.score->projected_heads(a, which), width = a.projected_width(which);
+      mappings.push_back({.parameter = fmt::format("{}conv_{}", ours, which),
+                          .tensor = tensor,
+                          .stored = {all, 1, taps},
+                          .range = Range{0, begin, heads * width},
+                          .shape = {heads, width, taps}});
+      begin += heads * width;
+    }
+  }
+};
+
+}  // namespace
+
+const Architecture& qwen3_next() {
+  static const Qwen3Next kQwen3Next;
+  return kQwen3Next;
+}
+
+}  // namespace headroom::store
