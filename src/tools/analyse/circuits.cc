@@ -112,7 +112,7 @@ class HeadPath {
   };
 
   bool is_wide(const Section& one) const {
-    return one.to - one.from > (runner_.options().routes() ? kNarrowestRouted : kNarrowest);
+    return one.to - one.from > (runner_.model().options().routes() ? kNarrowestRouted : kNarrowest);
   }
 
   Section section(double from, double to, double at_from, double at_to) {
@@ -287,7 +287,7 @@ class CircuitsAnalysis : public Analysis {
              "integrated gradients of its log-probability, by layer and head; one colour for positive contributions, "
              "one for negative; a layer's contributions sum to its effect up to {:.1e}{}",
              largest_residual,
-             runner.options().routes()
+             runner.model().options().routes()
                  ? fmt::format(" and jumps of up to {:.1e}, where the routing changes", largest_jump)
                  : ""),
          .markup = heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)});

@@ -258,13 +258,14 @@ class ExpertsAnalysis : public Analysis {
     return largest(information, counts, texts, kMinCount);
   }
 
-  // Groups the routers by kind: "attention.select_in", "attention.select", "ffn.select".
+  // Groups the routers by kind ("attention.select_in", "attention.select", "ffn.select") and number of experts.
   void draw_loads(Findings& found) const {
-    std::map<std::string, std::vector<std::string>> kinds;
+    std::map<std::pair<std::string, std::int64_t>, std::vector<std::string>> kinds;
     for (const auto& [name, router] : routers_) {
-      kinds[name.substr(name.rfind('.', name.rfind('.') - 1) + 1)].push_back(name);
+      kinds[{name.substr(name.rfind('.', name.rfind('.') - 1) + 1), router.count.numel()}].push_back(name);
     }
-    for (const auto& [kind, names] : kinds) {
+    for (const auto& [key, names] : kinds) {
+      const std::string& kind = key.first;
       found.figures.push_back(load_curves(kind, names));
       found.figures.push_back(load_map(kind, names));
     }
