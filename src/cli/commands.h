@@ -220,6 +220,8 @@ struct Doctor {
   std::vector<std::string> set;
 };
 
+struct Bits {};
+
 struct CheckpointInfo {
   std::string run;  // folder or checkpoint
 };
@@ -246,7 +248,7 @@ struct Convert {
 
 struct EngineRequest {
   std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, Report, Runs, Demo,
-               Golden, Bench, Doctor, CheckpointInfo, CheckpointExport, Import, Convert>
+               Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import, Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports
