@@ -8,20 +8,23 @@ find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 
 # torch by its files rather than by its CMake package, which asks for a whole CUDA toolkit where torch has CUDA, even
-# for code that only calls torch.
+# for code that only calls torch. For another kind of CPU, HEADROOM_TORCH_DIR is set to the `torch` folder of an unpacked
+# wheel.
 if(NOT DEFINED HEADROOM_PYTHON AND SKBUILD)
   set(HEADROOM_PYTHON "${Python_EXECUTABLE}")  # pip's
 elseif(NOT DEFINED HEADROOM_PYTHON)
   set(HEADROOM_PYTHON "${CMAKE_SOURCE_DIR}/.env/bin/python3" CACHE FILEPATH "Python with torch installed")
 endif()
-execute_process(
-  COMMAND "${HEADROOM_PYTHON}" -c
-          "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
-  OUTPUT_VARIABLE HEADROOM_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE
-  RESULT_VARIABLE torch_status ERROR_QUIET)
-if(torch_status)
-  message(FATAL_ERROR "torch: not found by ${HEADROOM_PYTHON}; './run.sh setup' installs it, "
-                      "or set HEADROOM_PYTHON to a Python that has it")
+if(NOT DEFINED HEADROOM_TORCH_DIR)
+  execute_process(
+    COMMAND "${HEADROOM_PYTHON}" -c
+            "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE HEADROOM_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE
+    RESULT_VARIABLE torch_status ERROR_QUIET)
+  if(torch_status)
+    message(FATAL_ERROR "torch: not found by ${HEADROOM_PYTHON}; './run.sh setup' installs it, "
+                        "or set HEADROOM_PYTHON to a Python that has it")
+  endif()
 endif()
 file(STRINGS "${HEADROOM_TORCH_DIR}/version.py" HEADROOM_TORCH_VERSION REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = '([^']*)'.*" "\\1" HEADROOM_TORCH_VERSION "${HEADROOM_TORCH_VERSION}")
@@ -63,7 +66,12 @@ find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(highway INTERFACE IMPORTED)
 target_link_libraries(highway INTERFACE ${HIGHWAY_LIBRARY})
 # CPUs without AVX2 (before 2013) take the portable loops: every instruction set more is compiled by everybody.
-target_compile_definitions(highway INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3|HWY_SSE4)
+set(highway_disabled HWY_SSSE3|HWY_SSE4)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # SVE vectors have no size at compile time, so they cannot be elements of the kernels' arrays. NEON's can.
+  string(APPEND highway_disabled "|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128")
+endif()
+target_compile_definitions(highway INTERFACE "HWY_DISABLED_TARGETS=${highway_disabled}")
 
 if(HEADROOM_TESTS)
   find_package(GTest REQUIRED)

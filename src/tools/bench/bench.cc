@@ -19,7 +19,7 @@ namespace {
 constexpr std::vector<Row> (*kRuns[])(const BenchOptions&) = {
     machine,  attention, composition, mixture,         linear_attention, neighbours,  expert_linear, cross_entropy,
     adamw,    step,      switchhead,  switchhead_262m, dcformer,         distributed, decoding,      generation,
-    evaluate, serving,   python,      scaling,         profile,          products};
+    evaluate, serving,   python,      scaling,         profile,          products,    bits};
 static_assert(std::size(kRuns) == std::size(kBenchNames));
 
 }  // namespace

@@ -76,5 +76,6 @@ std::vector<Row> python(const BenchOptions& options);
 std::vector<Row> scaling(const BenchOptions& options);
 std::vector<Row> profile(const BenchOptions& options);
 std::vector<Row> products(const BenchOptions& options);
+std::vector<Row> bits(const BenchOptions& options);
 
 }  // namespace headroom::bench

@@ -105,7 +105,8 @@ at::Tensor low_rank_factors(const at::Tensor& inner, const at::Tensor& w2, const
                     : inner.unflatten(1, {z.groups, z.inner}).transpose(0, 1).matmul(by_group);  // [C, N, 2 R m]
   // [C, N, 2, R, m] to [2, N, R, C, m]
   const at::Tensor uw = both.unflatten(2, {2, z.rank, z.m}).permute({2, 1, 3, 0, 4});
-  const at::Tensor u = uw[0] * (uw[0].square().mean(-1, /*keepdim=*/true) + kFactorEpsilon).rsqrt();
+  const at::Tensor u = uw[0] * elementwise(uw[0].square().mean(-1, /*keepdim=*/true) + kFactorEpsilon,
+                                           [](const at::Tensor& some) { return some.rsqrt(); });
   return at::cat({u.flatten(1), uw[1].flatten(1)}, 1);
 }
 

@@ -1,0 +1,37 @@
+// Checks on this machine what Headroom promises to be equal to the last bit (docs/reproducibility.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "headroom/core/json.h"
+
+namespace headroom::bits {
+
+// One promise.
+struct Check {
+  std::string name;      // "number of ranks"
+  std::string compared;  // what was compared: "parameters after training on 1, 2 and 3 ranks"
+  bool equal = true;
+  std::string different;  // if not equal: the cases that differ
+};
+
+struct BitsRequest {
+  std::filesystem::path program;  // the headroom program, which the training checks run as child processes
+  std::filesystem::path folder;   // an existing folder for their runs
+  std::int64_t threads = 2;       // of computations that are compared with one thread
+};
+
+// Trains small models in child processes. Throws Error if one of them fails.
+std::vector<Check> check_training(const BitsRequest& request);
+
+// Reads, scores and continues texts with small models in this process, in float32 and bfloat16.
+std::vector<Check> check_inference(const BitsRequest& request);
+
+bool all_equal(const std::vector<Check>& checks);
+std::string render_table(const std::vector<Check>& checks);
+Json to_json(const std::vector<Check>& checks);  // [{"name", "compared", "equal", "different"}]
+
+}  // namespace headroom::bits
