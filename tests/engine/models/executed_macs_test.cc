@@ -90,15 +90,19 @@ TEST(ExecutedMacs, AreThoseOfTheProductsThatRun) {
 }
 
 TEST(ExecutedMacs, OfOutputGates) {
+  std::int64_t checked = 0;
   for (const testing::Choice& projection : testing::gated_projections()) {
     for (const std::int64_t memory : {0, 5}) {
       config::ModelOptions m = testing::small_model();
       projection.set(m);
       m.memory_length = memory;
-      ASSERT_EQ(testing::refusal(m), "");
-      EXPECT_EQ(executed(m), claimed(m)) << projection.name << " memory " << memory;
+      if (testing::refusal(m).empty()) {
+        EXPECT_EQ(executed(m), claimed(m)) << projection.name << " memory " << memory;
+        ++checked;
+      }
     }
   }
+  EXPECT_GE(checked, 88);
 }
 
 TEST(ExecutedMacs, OfLayersThatDiffer) {
@@ -131,7 +135,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
           for (const testing::Choice* choice : {&projection, &score, &composition, &position}) {
             choice->set(m);
           }
-          if (!testing::refusal(m).empty()) {
+          if (!testing::refusal(m).empty() || m.attention.position->needs_causal()) {
             continue;
           }
           const std::string name =
