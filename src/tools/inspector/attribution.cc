@@ -198,6 +198,17 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
   return names;
 }
 
+namespace {
+
+// Sets outputs that are only rounding to 0. In exclusive layers, this is the output of a token that sees only itself.
+at::Tensor without_rounding(const at::Tensor& out) {
+  constexpr double kRounding = 1e-6;
+  const at::Tensor length = out.norm(2, {-1}, /*keepdim=*/true);
+  return out.masked_fill(length.lt(length.max() * kRounding), 0.0);
+}
+
+}  // namespace
+
 Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
   const at::NoGradGuard no_grad;
   Attribution a;
@@ -210,6 +221,7 @@ Attribution attribute(const LayerValues& values, const LayerInfo& layer) {
     a.gate = a.gate.defined() ? a.gate * norm : norm;
   }
   a.exclusive = layer.options.of<config::OutputGateOptions>().exclusive;
+  a.out = a.exclusive ? without_rounding(a.out) : a.out;
   set_values(a, values, layer);
   set_outputs(a, values, layer);
   set_decompositions(a, values, layer);

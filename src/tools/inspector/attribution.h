@@ -82,7 +82,8 @@ at::Tensor residual_of(const Attribution& a);
 // Maps `direction` [T, d] back through the output matrices and the gate: [H, T, O, w]. The size of a contribution is
 // the dot product of this with its value, times its weight.
 at::Tensor readout(const Attribution& a, const at::Tensor& direction);
-// Returns the signed sizes of the contributions to queries begin .. begin + count, [H, count, S, V, O].
+// Returns the signed sizes of the contributions to queries begin .. begin + count, [H, count, S, V, O]. In exclusive
+// layers, the direction of a query token's own value is held constant.
 at::Tensor sizes(const Attribution& a, const at::Tensor& readout, std::int64_t begin, std::int64_t count);
 
 // Terms whose sum is the attention weights (or scores) of some queries.

@@ -69,6 +69,7 @@ MixtureOperands::MixtureOperands(const AttentionArguments& in, const AttentionOp
   tensors.epsilon = static_cast<float>(in.epsilon);
   tensors.maximum = in.maximum;
   tensors.key_bias = operands.tensors.key_bias;
+  tensors.sink = operands.tensors.sink;
 }
 
 AttentionGradientTensors::AttentionGradientTensors(const AttentionBackward& back, const AttentionOperands& operands,
@@ -144,8 +145,8 @@ std::int64_t decode_grain(const kernels::AttentionShape& s) {
 
 std::string mixture_refusal(const AttentionInputs& in) {
   const Mixture& mixture = *in.mixture;
-  if (in.sink) {
-    return "sinks are not supported with mixtures of keys";
+  if (in.sink && mixture.epsilon > 0.0) {
+    return "sinks are not supported with the epsilon of a mixture of keys";
   }
   if (mixture.n_components() > kernels::kMostComponents) {
     return fmt::format("mixtures of keys are supported up to {} components", kernels::kMostComponents);
@@ -208,9 +209,6 @@ AttentionArguments attention_backward_cpu(const AttentionBackward& back) {
 std::string attention_refusal(const AttentionInputs& in) {
   if (in.bias) {
     return "a bias of query-key pairs is not supported";
-  }
-  if (in.query_bias && in.sink) {
-    return "sinks are not supported with biases of queries and keys";
   }
   std::string refusal = in.mixture ? mixture_refusal(in) : "";
   if (refusal.empty() && (in.pre || in.post)) {

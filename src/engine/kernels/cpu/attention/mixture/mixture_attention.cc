@@ -101,6 +101,9 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Att
                                   .key_stride = s.keys};
     mixture_backward_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), back,
                          block.scores.data() + i * e.columns, w.p.data() + i * e.columns);
+    if (out.d_sink != nullptr) {
+      out.d_sink[task] -= sink_probability(in.sink, block.h, back.log_sum) * deltas[i];
+    }
   }
   const RowsOut to = out.d_q.rows(block.b, block.h, e.row);
   const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
@@ -133,7 +136,7 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
         float most = 0.0F;
         const float seen = mixture_exp_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), &most,
                                            block.scores.data() + i * e.columns);
-        const MixtureSum sum(seen, most, in.epsilon);
+        const MixtureSum sum(seen, most, in, block.h);
         inverse[i] = sum.inverse;
         out.log_sum[task * s.queries + row + i] = sum.log_sum;
       }
@@ -155,6 +158,9 @@ void mixture_attention_backward(const AttentionShape& s, const MixtureTensors& i
   MixtureWorkspace w(s, in);
   for (std::int64_t task = begin; task < end; ++task) {
     w.pack(s, in, task);
+    if (out.d_sink != nullptr) {
+      out.d_sink[task] = 0.0F;
+    }
     for (std::int64_t row = 0; row < s.queries; row += kBlockRows) {
       block_backward(s, in, out, extent_of(s, row), w);
     }
@@ -183,7 +189,7 @@ void mixture_attention_decode(const AttentionShape& s, const MixtureTensors& in,
     const ScoreRow visible = visible_row(s, e, 0, in.key_bias, at.b);
     const float seen =
         mixture_exp_row(visible, mixture_row(s, in, at, {products.data(), stride}), &most, products.data());
-    const MixtureSum sum(seen, most, in.epsilon);
+    const MixtureSum sum(seen, most, in, at.h);
     const RowsOut to = out.o.rows(at.b, at.h, row);
     const Strided<float> o = staged_rows(to, 1, s.d_value, staging);
     gemv(products.data(), n, in.v.rows(at.b, at.group(s), e.low), s.d_value, o.data);

@@ -3,7 +3,7 @@
 //
 // Letters as in attention.h; R components, P dot products: 1 if the components' keys differ by a shift, else R.
 //   s_r(i, j) = factor_r q_i . k_(r or 0)j + query_term_ri + key_term_rj
-//   p_ij = sum_r exp(s_r) / (sum_j sum_r exp(s_r) + epsilon) over visible keys,  o_i = sum_j p_ij v_j
+//   p_ij = sum_r exp(s_r) / (sum_j sum_r exp(s_r) + epsilon + exp(sink)) over visible keys,  o_i = sum_j p_ij v_j
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct MixtureTensors {
   const float* key_term;            // [B, G or H, R, S]
   std::int64_t key_term_heads;      // G or H
   const float* key_bias = nullptr;  // [B, S], 0 or -infinity
+  const float* sink = nullptr;      // [H]; null: none
   float epsilon = 0.0F;
   bool maximum = false;  // use the largest component's exponential instead of the sum
 };

@@ -53,13 +53,17 @@ inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in,
   }
 }
 
-// The inverse and the logarithm of a query's sum of weights; 0 and +infinity if no key is visible.
+// The inverse and the logarithm of the sum of the weights of a query of head h; 0 and +infinity if no key is visible.
 struct MixtureSum {
-  float inverse, log_sum;
-  MixtureSum(float seen, float most, float epsilon) {
-    const float sum = epsilon > 0.0F ? seen + epsilon * std::exp(-most) : seen;  // exp() may be infinite
-    inverse = seen > 0.0F ? 1.0F / sum : 0.0F;
-    log_sum = seen > 0.0F ? most + std::log(sum) : std::numeric_limits<float>::infinity();
+  float inverse = 0.0F, log_sum = std::numeric_limits<float>::infinity();
+  MixtureSum(float seen, float most, const MixtureTensors& in, std::int64_t h) {
+    if (!(seen > 0.0F)) {
+      return;
+    }
+    float sum = in.epsilon > 0.0F ? seen + in.epsilon * std::exp(-most) : seen;  // exp() may be infinite
+    log_sum = most + std::log(sum);
+    add_sink(in.sink, h, &log_sum, &sum);
+    inverse = 1.0F / sum;
   }
 };
 
