@@ -11,6 +11,7 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
@@ -33,7 +34,10 @@ void shrink(config::AttentionOptions& a) {
   at_most(a.n_heads, 2);
   at_most(a.n_kv_heads, 2);
   at_most(a.of<config::RoutingOptions>().n_experts, 4);
-  at_most(a.of<config::RoutingOptions>().top_k, 2);
+  if (a.projection.name() == "shared_and_routed") {
+    at_most(a.of<config::SharedHeadOptions>().shared_heads, 1);
+  }
+  at_most(a.of<config::RoutingOptions>().top_k, std::min<std::int64_t>(2, a.projection->router_width(a)));
   at_most(a.d_head, 8);
   at_most(a.of<config::LatentOptions>().d_value, 4);
   at_most(a.of<config::LatentOptions>().d_rotary, 4);
