@@ -15,7 +15,7 @@ namespace bits_test {
 TEST(Bits, ServingAndEvaluationKeepTheirPromises) {
   const int threads = at::get_num_threads();
   const tiny::Folder folder;
-  const std::vector<Check> checks = check_inference({.program = "", .folder = folder.path(), .threads = 2});
+  const std::vector<Check> checks = check_inference({.program = "", .folder = folder.path(), .threads = 1});
   EXPECT_EQ(checks.size(), 6U);
   for (const Check& check : checks) {
     EXPECT_TRUE(check.equal) << check.name << ": " << check.different;
