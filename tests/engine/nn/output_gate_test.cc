@@ -122,7 +122,7 @@ TEST(Exclusive, RemovesTheOwnValue) {
     for (std::int64_t b = 0; b < 2; ++b) {
       for (std::int64_t h = 0; h < 4; ++h) {
         for (std::int64_t i = 0; i < 5; ++i) {
-          const at::Tensor v = trace.at("v")[b][h / 2][i], o = expected[b][h][i];
+          const at::Tensor v = trace.at("v")[b][h * trace.at("v").size(1) / 4][i], o = expected[b][h][i];
           if (v.dot(v).item<double>() > 0.0) {
             o.sub_(v * (o.dot(v) / v.dot(v)));
             EXPECT_LE(std::abs(o.dot(v).item<double>()), 1e-12) << score.name;
@@ -130,7 +130,9 @@ TEST(Exclusive, RemovesTheOwnValue) {
         }
       }
     }
-    EXPECT_EQ(trace.at("v")[1][0][3].abs().max().item<double>(), 0.0);
+    if (m.attention.score != "gated_delta") {  // whose values also depend on the tokens before
+      EXPECT_EQ(trace.at("v")[1][0][3].abs().max().item<double>(), 0.0);
+    }
     EXPECT_LE(relative_error(trace.at("o"), expected * trace.at("gate")), 1e-13) << score.name;
   }
 }
