@@ -85,7 +85,8 @@ def test_import_evaluates_generates_and_exports(headroom, tmp_path, kind):
     out = tmp_path / "model.safetensors"
     folder = tmp_path / "in"
     shutil.copytree(MODELS / kind, folder)
-    assert str(folder) in headroom.refusal("import", folder, "--out", out) and not out.exists()
+    assert "tokenizer" in headroom("import", folder, "--out", out).stderr  # its ids stand for bytes
+    out.unlink()
     shutil.copy(MODELS / "tokenizer.json", folder)
     done = headroom.json("import", folder, "--out", out)
     assert "--force" in headroom.refusal("import", folder, "--out", out)

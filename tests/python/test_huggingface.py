@@ -164,7 +164,11 @@ def test_a_new_model_begins_as_the_engine_has_it():
         assert torch.equal(value, expected[name]), name
 
 
-@pytest.mark.parametrize("kind", list(CONFIGS))
+# Two layers, whose attention matrices are those of transformers: neither windows that alternate nor sinks, latents or states.
+ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe", "qwen3_next")]
+
+
+@pytest.mark.parametrize("kind", ALIKE)
 def test_attentions_and_hidden_states_are_those_of_transformers(kind, tmp_path):
     """A model that `transformers` implements too: padded on the left, with and without caches, and generating text."""
     theirs = random_model(kind, 256, CONTEXT)
@@ -307,6 +311,8 @@ def test_shapes_that_do_not_fit(both):
     for name in ("labels", "position_ids", "attention_mask"):
         refused = {name: torch.ones(2, 3, dtype=torch.long)}
         assert_refused(lambda: theirs(tokens(2, 5), **refused), rf"{name} must be \[2, 5\], got \[2, 3\]")
+    assert_refused(lambda: theirs(tokens(1, 5)[0]), r"input_ids must be \[B, T\], got \[5\]")
+    assert_refused(lambda: theirs(inputs_embeds=torch.zeros(2, 5)), r"inputs_embeds must be \[B, T, d\], got \[2, 5\]")
 
 
 def test_gradient_checkpointing_changes_no_gradient(both):
@@ -351,6 +357,27 @@ def test_text_is_padded_and_continued(both, tmp_path):
     for row, text in enumerate(("a longer text", "short")):
         expected = ours.generate(ours.tokenizer.encode(text)[None], 5, temperature=0)[0, -5:]
         assert torch.equal(written[row, -5:], expected)
+
+
+def test_padding_of_a_bpe_trained_here(headroom, tmp_path):
+    """The token that pads is masked, and a text with its name has its usual ids."""
+    (tmp_path / "text.txt").write_text(TEXT * 40)
+    headroom("tokenizer", "train", tmp_path / "text.txt", "--kind", "bpe", "--vocabulary-size", 270, "--out",
+             tmp_path / "made.tokenizer")
+    ours = ht.Tokenizer(tmp_path / "made.tokenizer")
+    model = ht.LanguageModel(vocabulary_size=270, n_layers=1, d_model=24, context_length=CONTEXT,
+                             attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))
+    model.save_checkpoint(tmp_path / "model.safetensors", tokenizer=ours)
+    hf.HeadroomForCausalLM.from_checkpoint(tmp_path / "model.safetensors").save_pretrained(tmp_path / "folder")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    assert len(theirs) == 270
+    texts = [f"the {theirs.pad_token} head", TEXT, "a"]
+    batch = theirs(texts, padding=True)
+    for text, row, mask in zip(texts, batch["input_ids"], batch["attention_mask"]):
+        ids = ours.encode(text).tolist()
+        assert row == ids + [theirs.pad_token_id] * (len(row) - len(ids)) and mask == [int(i < len(ids)) for i in range(len(row))]
+        assert theirs.decode(row, skip_special_tokens=True) == text
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "folder").pad_token_id is None
 
 
 def test_commands_open_a_saved_folder(headroom, checkpoint, both, tmp_path):

@@ -107,6 +107,7 @@ class ProjectionPart : public AttentionPart {
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
   // Returns whether its heads are those that ScorePart::projected_heads() asks for.
   virtual bool has_projected_heads() const { return false; }
+  virtual bool attends_everywhere() const { return true; }  // a head reads all tokens that the mask shows
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this
   // Returns whether heads may have several queries and keys (CompositionPart::maps_per_head(), keys_per_head()) and
   // wider values.

@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t kLargestConfig = std::size_t{1} << 20;  // bytes
+constexpr std::size_t kLongestChain = 100;                    // configs that inherit from each other
 
 // Returns the recipe name of a path: "demo/x" for "recipes/demo/x.toml".
 std::string as_recipe_name(std::string name) {
@@ -162,6 +163,9 @@ std::vector<Layer> read_layers(const Source& first) {
     chain.push_back(next->path.lexically_normal().string());
     if (seen) {
       user_error("{}: base: circular inheritance: {}", first.path.string(), fmt::join(chain, " -> "));
+    }
+    if (layers.size() == kLongestChain) {
+      user_error("{}: base: must lead to at most {} configs, got more", first.path.string(), kLongestChain - 1);
     }
     auto [values, text] = read_file(next->path);
     layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text),

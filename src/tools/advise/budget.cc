@@ -39,7 +39,7 @@ double positive(const Json& json, const char* key) {
 }
 
 // Describes how two requests differ: "budget_seconds is 60.0 there, 90.0 here". Empty if they are equal. Before the
-// first pilot run, the budget may change: the measured speeds do not depend on it.
+// first pilot run only the config counts: the measured speeds depend on nothing else.
 std::string request_difference(const Json& there, const Json& here, bool has_pilot_runs) {
   const std::string text = there.at("config").get<std::string>();
   if (std::string difference =
@@ -49,7 +49,7 @@ std::string request_difference(const Json& there, const Json& here, bool has_pil
     return difference;
   }
   for (const auto& [key, value] : here.items()) {
-    if (key != "config" && there.at(key) != value && (has_pilot_runs || key != "budget_seconds")) {
+    if (key != "config" && there.at(key) != value && has_pilot_runs) {
       return fmt::format("{} is {} there, {} here", key, to_json_line(there.at(key)), to_json_line(value));
     }
   }

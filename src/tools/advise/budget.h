@@ -17,7 +17,7 @@ inline constexpr const char* kPilotFolder = "trials";  // in the request's `out`
 class Budget {
  public:
   // Resumes from request.out/advice.json if it exists. Throws UserError if that file is invalid or belongs to another
-  // request; before the first pilot run, the request may have another budget. `asked` is the loaded config of the
+  // request; before the first pilot run, only the config must be the same. `asked` is the loaded config of the
   // request.
   Budget(const AdviseRequest& request, const config::Config& asked);
 

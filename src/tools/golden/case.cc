@@ -136,6 +136,12 @@ const at::Tensor& Case::at(const std::string& tensor) const {
   return found->second;
 }
 
+std::string reason_of(const Json::exception& problem) {
+  const std::string text = problem.what();  // "[json.exception.out_of_range.403] key 'kind' not found"
+  const std::size_t tag = text.find("] ");
+  return tag == std::string::npos ? text : text.substr(tag + 2);
+}
+
 Case read_case(const std::filesystem::path& json, const GoldenOptions& options) {
   const Json meaning = parse_json(read_text_file(json), json.string());
   Case c;
@@ -155,7 +161,9 @@ Case read_case(const std::filesystem::path& json, const GoldenOptions& options) 
       c.limit_out = c.limit_grad = 3e-7;
     }
   } catch (const Json::exception& problem) {
-    user_error("{}: not a reference case: {}", json.string(), problem.what());
+    user_error(
+        "{}: is not a reference case, {}; one has the keys format, case, family, dims, options and tolerance with out",
+        json.string(), reason_of(problem));
   }
   std::filesystem::path file = json;
   const SafetensorsFile stored(file.replace_extension(".safetensors"));

@@ -94,6 +94,8 @@ CaseOutcome run_case(const fs::path& json, const GoldenOptions& options) {
     outcome.unsupported = !options.device.is_cpu();  // on the CPU all operators have fused versions
   } catch (const c10::Error& problem) {
     outcome.reason = problem.what_without_backtrace();
+  } catch (const Json::exception& problem) {
+    outcome.reason = fmt::format("{}: {}", json.string(), reason_of(problem));
   } catch (const std::exception& problem) {
     outcome.reason = problem.what();
   }

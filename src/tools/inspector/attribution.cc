@@ -111,6 +111,9 @@ void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& lay
     if (bias.defined()) {
       a.rest = (bias.index({a.matrix.squeeze(2)}) * a.matrix_weight).sum(0);
     }
+    if (const at::Tensor shared = find_layer_parameter(layer, "b_out"); shared.defined()) {
+      a.rest = a.rest + shared;
+    }
     return;
   }
   if (bias.defined()) {

@@ -299,6 +299,10 @@ void require_inspectable(const config::ModelOptions& options) {
     user_error("inspect: model.attention.n_kv_heads: must be 0 or 1, got {}; the page shows one head per routed expert",
                a.n_kv_heads);
   }
+  if (a.score->is_recurrent() && a.has_experts('v')) {
+    user_error("inspect: model.attention.score: must not be {} with experts for values, which pass a convolution",
+               a.score.name());
+  }
   if (options.kind == config::ModelKind::classifier && options.paired) {
     user_error("inspect: model.paired: must be false, the page shows single texts; use `headroom analyse` for pairs");
   }

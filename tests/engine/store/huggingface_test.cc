@@ -540,7 +540,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
     change(checkpoint.config.model);
     return user_error_of([&] { export_huggingface(checkpoint, folder_ / "out", "run"); });
   };
-  EXPECT_HAS(says([](auto& o) { o.attention.projection = "experts"; }), "run: model.attention.projection:");
+  EXPECT_HAS(says([](auto& o) { o.attention.projection = "experts"; }), "model.attention.projection");
   EXPECT_HAS(says([](auto& o) { o.head_bias = true; }), "run: model.head_bias:");
   EXPECT_HAS(says([](auto& o) { o.scaled_embeddings = true; }), "model.scaled_embeddings");
   EXPECT_HAS(says([](auto& o) { o.memory_length = 24; }), "model.memory_length");

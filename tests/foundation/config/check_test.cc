@@ -9,7 +9,7 @@ namespace headroom::config {
 namespace check_test {
 
 std::string complaint(std::string_view text) {
-  return complaint_of([&] { check(parse_config(text, "x"), "x"); });
+  return subject_of(complaint_of([&] { check(parse_config(text, "x"), "x"); }));
 }
 
 std::string about_attention(const std::string& lines) {
@@ -24,28 +24,24 @@ TEST(Check, TheDefaultPasses) {
 }
 
 TEST(Check, HeadsAndGroups) {
-  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 3"), "n_kv_heads: must divide n_heads = 8, got 3");
-  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 16"), "n_kv_heads: must divide n_heads = 8, got 16");
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 3"), "n_kv_heads");
+  EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 16"), "n_kv_heads");
   EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 2"), "no error");
   EXPECT_EQ(about_attention("n_heads = 8\nn_kv_heads = 1"), "no error");
 }
 
 TEST(Check, Experts) {
   const std::string experts = "projection = \"experts\"\n";
-  EXPECT_EQ(about_attention(experts + "n_experts = 4\ntop_k = 5"), "top_k: must be at most n_experts = 4, got 5");
+  EXPECT_EQ(about_attention(experts + "n_experts = 4\ntop_k = 5"), "top_k");
   EXPECT_EQ(about_attention("n_experts = 4\ntop_k = 5"), "no error");  // unused with "dense"
-  EXPECT_EQ(about_attention(experts + "experts = []"),
-            "experts: must name at least one of \"q\", \"k\", \"v\", \"o\" with projection = \"experts\"");
-  EXPECT_EQ(about_attention(experts + "experts = [\"v\", \"o\", \"v\"]"), "experts: names \"v\" twice");
-  EXPECT_EQ(about_attention(experts + "gate = \"softmax\""),
-            "gate: must be \"sigmoid\" or \"softmax_top_k\" with projection = \"experts\", got \"softmax\"");
+  EXPECT_EQ(about_attention(experts + "experts = []"), "experts");
+  EXPECT_EQ(about_attention(experts + "experts = [\"v\", \"o\", \"v\"]"), "experts");
+  EXPECT_EQ(about_attention(experts + "gate = \"softmax\""), "gate");
   EXPECT_EQ(about_attention(experts + "gate = \"softmax_top_k\""), "no error");
-  EXPECT_EQ(about_attention(experts + "n_kv_heads = 4"),
-            "n_kv_heads: must be n_heads = 8 if keys or values are experts, which every head routes separately, got 4");
+  EXPECT_EQ(about_attention(experts + "n_kv_heads = 4"), "n_kv_heads");
   EXPECT_EQ(about_attention(experts + "n_kv_heads = 4\nexperts = [\"q\", \"o\"]"), "no error");
   EXPECT_EQ(about_attention(experts + "n_kv_heads = 8\nshared_selection = true"), "no error");
-  EXPECT_EQ(about_attention("shared_selection = true"),
-            "shared_selection: needs projection = \"experts\", not \"dense\"");
+  EXPECT_EQ(about_attention("shared_selection = true"), "shared_selection");
   for (int subset = 1; subset < 16; ++subset) {  // every subset of projections is valid
     std::string list;
     for (int i = 0; i < 4; ++i) {
@@ -57,29 +53,26 @@ TEST(Check, Experts) {
 
 TEST(Check, BiasesOnTheScores) {
   for (const std::string position : {"alibi", "forgetting"}) {
-    const std::string line = "position = \"" + position + "\"\n",
-                      must_not = "position: must not be \"" + position + "\"";
+    const std::string line = "position = \"" + position + "\"\n";
     EXPECT_EQ(about_attention(line + "n_heads = 6\nqk_norm = true\nwindow = 8"), "no error");
-    EXPECT_TRUE(about_attention(line + "score = \"linear\"").starts_with(must_not));
-    EXPECT_TRUE(about_attention(line + "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2").starts_with(must_not));
-    EXPECT_NE(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\n" + line).find(must_not),
-              std::string::npos);
+    EXPECT_EQ(about_attention(line + "score = \"linear\""), "position");
+    EXPECT_EQ(about_attention(line + "projection = \"routed_heads\"\nn_heads = 2\ntop_k = 2"), "position");
+    EXPECT_EQ(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\n" + line),
+              "x: model.attention.position");
   }
   const std::string forgetting = "position = \"forgetting\"\n", head = forgetting + "forget = \"head\"\n";
-  EXPECT_EQ(about_attention("forget = \"head\""), "forget: needs position = \"forgetting\", not \"rope\"");
+  EXPECT_EQ(about_attention("forget = \"head\""), "forget");
   EXPECT_EQ(about_attention(head + "forget_times = [1, 100]"), "no error");
-  EXPECT_TRUE(about_attention(head + "forget_times = [1]").starts_with("forget_times: must have"));
-  EXPECT_TRUE(about_attention(forgetting + "forget_times = [1, 100]").starts_with("forget_times: needs forget"));
+  EXPECT_EQ(about_attention(head + "forget_times = [1]"), "forget_times");
+  EXPECT_EQ(about_attention(forgetting + "forget_times = [1, 100]"), "forget_times");
 }
 
 TEST(Check, HeadOutputs) {
   EXPECT_EQ(about_attention("exclusive = true\nn_kv_heads = 2"), "no error");
-  EXPECT_TRUE(about_attention("exclusive = true\nprojection = \"latent\"").starts_with("exclusive: must be false"));
-  EXPECT_EQ(about_attention("gate_channels = 12"),
-            "gate_channels: needs gate_output = \"element\" or \"head\", not \"none\"");
+  EXPECT_EQ(about_attention("exclusive = true\nprojection = \"latent\""), "exclusive");
+  EXPECT_EQ(about_attention("gate_channels = 12"), "gate_channels");
   EXPECT_EQ(about_attention("gate_output = \"head\"\ngate_channels = 12\nexclusive = true"), "no error");
-  EXPECT_TRUE(about_attention("gate_output = \"head\"\ngate_channels = 60000")
-                  .starts_with("gate_channels: must be at most d_model"));
+  EXPECT_EQ(about_attention("gate_output = \"head\"\ngate_channels = 60000"), "gate_channels");
 }
 
 TEST(Check, DifferentialHeads) {
@@ -136,9 +129,7 @@ TEST(Check, DropoutInsideTheMlp) {
   EXPECT_EQ(used("dropout = 0.0"), 0.0);
   EXPECT_EQ(used("dropout = 0.1"), 0.1);
   EXPECT_EQ(about("kind = \"experts\""), "no error");
-  EXPECT_EQ(
-      about("kind = \"experts\"\ndropout = 0.1"),
-      "x: model.mlp.dropout: must be at most 0 with kind = \"experts\", whose hidden layers have no dropout, got 0.1");
+  EXPECT_EQ(about("kind = \"experts\"\ndropout = 0.1"), "x: model.mlp.dropout");
   EXPECT_NE(about("dropout = 1.0"), "no error");
 }
 
@@ -178,7 +169,7 @@ TEST(Check, FactoredTiedAndGroupedLatentHeads) {
       {latents + "n_heads = 3", "latent_groups"},
       {"latent_groups = 2", "latent_groups"}};
   for (const auto& [lines, key] : wrong) {
-    EXPECT_TRUE(about_attention(lines).starts_with(key + ": ")) << lines << ": " << about_attention(lines);
+    EXPECT_EQ(about_attention(lines), key) << lines;
   }
 }
 
@@ -188,119 +179,90 @@ TEST(Check, RoutedHeads) {
   EXPECT_EQ(about_attention(routed + "gate = \"softmax\"\nn_kv_heads = 1"), "no error");
   EXPECT_EQ(about_attention(routed + "gate = \"softmax_renormalised\""), "no error");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\nn_experts = 8"), "no error");
-  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\ntop_k = 6\nn_experts = 8"),
-            "top_k: must equal n_heads / n_kv_heads = 2 with projection = \"routed_heads\", got 6");
-  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"),
-            "top_k: must equal n_heads = 3 with projection = \"routed_heads\", got 2");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\ntop_k = 6\nn_experts = 8"), "top_k");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"), "top_k");
   Config derived = parse_config("[model.attention]\nprojection = \"routed_heads\"\nn_heads = 3", "x");
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
   set_key(derived, "model.attention.n_heads=4");
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 4);
   set_key(derived, "model.attention.top_k=3");
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
-  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"),
-            "top_k: must be at most n_experts = 8, got 9");
-  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"),
-            "top_k: must equal n_heads / n_kv_heads = 2 with projection = \"routed_heads\", got 4");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"), "top_k");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"), "top_k");
   EXPECT_EQ(
-      about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 1\nn_kv_heads = 3"),
-      "n_kv_heads: must divide n_heads = 4 with projection = \"routed_heads\", whose experts have a query head for "
-      "each of them, got 3");
-  EXPECT_EQ(about_attention(routed + "shared_selection = true"),
-            "shared_selection: needs projection = \"experts\", not \"routed_heads\"");
-  EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""),
-            "composition: must be \"none\" with projection = \"routed_heads\", which routes each token to other heads");
+      about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 1\nn_kv_heads = 3"), "n_kv_heads");
+  EXPECT_EQ(about_attention(routed + "shared_selection = true"), "shared_selection");
+  EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""), "composition");
 }
 
 TEST(Check, RoutedQueries) {
   const std::string routed = "projection = \"routed_queries\"\nn_heads = 8\n";
   EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ntop_k = 3"), "no error");
   EXPECT_EQ(about_attention(routed + "n_kv_heads = 1\ntop_k = 8\nposition = \"relative\""), "no error");
-  EXPECT_EQ(about_attention(routed + "top_k = 1"),
-            "n_kv_heads: must be at least 1 with projection = \"routed_queries\", which routes each token among the "
-            "query heads that share a key and value head, got 0");
-  EXPECT_EQ(about_attention(routed + "n_kv_heads = 3"), "n_kv_heads: must divide n_heads = 8, got 3");
-  EXPECT_EQ(about_attention(routed + "n_kv_heads = 4\ntop_k = 3"),
-            "top_k: must be at most n_heads / n_kv_heads = 2, got 3");
-  EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ngate = \"softmax_top_k\""),
-            "gate: must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with projection = "
-            "\"routed_queries\", got \"softmax_top_k\"");
+  EXPECT_EQ(about_attention(routed + "top_k = 1"), "n_kv_heads");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 3"), "n_kv_heads");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 4\ntop_k = 3"), "top_k");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ngate = \"softmax_top_k\""), "gate");
   EXPECT_EQ(
-      about_attention(routed + "n_kv_heads = 2\ncomposition = \"dynamic\""),
-      "composition: must be \"none\" with projection = \"routed_queries\", which routes each token to other heads");
+      about_attention(routed + "n_kv_heads = 2\ncomposition = \"dynamic\""), "composition");
 }
 
 TEST(Check, SharedAndRoutedHeads) {
   const std::string routed = "projection = \"shared_and_routed\"\nn_heads = 8\n";
   EXPECT_EQ(about_attention(routed), "no error");
   EXPECT_EQ(about_attention(routed + "shared_heads = 0\ntop_k = 8\nn_kv_heads = 2\nqk_norm = true"), "no error");
-  EXPECT_EQ(about_attention(routed + "shared_heads = 8"), "shared_heads: must be below n_heads = 8, got 8");
-  EXPECT_EQ(about_attention(routed + "shared_heads = 3\ntop_k = 6"),
-            "top_k: must be at most n_heads - shared_heads = 5 with projection = \"shared_and_routed\", got 6");
-  EXPECT_EQ(about_attention("shared_heads = 3"),
-            "shared_heads: needs projection = \"shared_and_routed\", not \"dense\"");
+  EXPECT_EQ(about_attention(routed + "shared_heads = 8"), "shared_heads");
+  EXPECT_EQ(about_attention(routed + "shared_heads = 3\ntop_k = 6"), "top_k");
+  EXPECT_EQ(about_attention("shared_heads = 3"), "shared_heads");
 }
 
 TEST(Check, SparseHeads) {
   const std::string sparse = "projection = \"sparse_heads\"\n";
-  EXPECT_EQ(about_attention(sparse),
-            "projection: must not be \"sparse_heads\" in a model of kind \"language_model\", where later tokens would "
-            "decide what earlier ones get");
+  EXPECT_EQ(about_attention(sparse), "projection");
   const auto about = [&](const std::string& lines) {
     return complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\n" + sparse + lines);
   };
   EXPECT_EQ(about("sparsity = 8\ninclude_first = true\ndense_heads = 2\nsink = true"), "no error");
-  EXPECT_NE(about("n_kv_heads = 2").find("n_kv_heads: must be 0 with"), std::string::npos);
-  EXPECT_NE(about("score = \"sigmoid\"").find("score: must be \"dot\" with"), std::string::npos);
-  EXPECT_NE(about("composition = \"static\"").find("composition: must be \"none\" with"), std::string::npos);
-  EXPECT_EQ(about_attention("dense_heads = 2"), "dense_heads: needs projection = \"sparse_heads\", not \"dense\"");
+  EXPECT_EQ(about("n_kv_heads = 2"), "x: model.attention.n_kv_heads");
+  EXPECT_EQ(about("score = \"sigmoid\""), "x: model.attention.score");
+  EXPECT_EQ(about("composition = \"static\""), "x: model.attention.composition");
+  EXPECT_EQ(about_attention("dense_heads = 2"), "dense_heads");
 }
 
 TEST(Check, Scores) {
   const std::string gaussian = "score = \"gaussian_mixture\"\n", linear = "score = \"linear\"\n";
-  EXPECT_EQ(about_attention("keys = \"shifted\""),
-            "keys: needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"");
-  EXPECT_EQ(about_attention("keys = \"single\""),
-            "keys: needs score = \"gaussian_mixture\" or \"linear\", not \"dot\"");
+  EXPECT_EQ(about_attention("keys = \"shifted\""), "keys");
+  EXPECT_EQ(about_attention("keys = \"single\""), "keys");
   EXPECT_EQ(about_attention(gaussian + "keys = \"shifted\"\nmixing = \"max\"\nmixture_score = \"dot\""), "no error");
   EXPECT_EQ(about_attention(linear + "keys = \"single\""), "no error");
-  EXPECT_EQ(about_attention(linear + "mixing = \"max\""), "mixing: needs score = \"gaussian_mixture\", not \"linear\"");
-  EXPECT_EQ(about_attention("mixture_score = \"dot\""),
-            "mixture_score: needs score = \"gaussian_mixture\", not \"dot\"");
+  EXPECT_EQ(about_attention(linear + "mixing = \"max\""), "mixing");
+  EXPECT_EQ(about_attention("mixture_score = \"dot\""), "mixture_score");
   EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\""), "no error");
-  EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\"\nprior = \"none\""),
-            "prior_update: \"soft_e\" needs mixing = \"sum\", a prior and several keys at each position");
-  EXPECT_EQ(about_attention(linear + "composition = \"static\""),
-            "composition: must be \"none\" with score = \"linear\", which has no scores to mix");
-  EXPECT_EQ(about_attention(linear + "position = \"relative\""),
-            "position: must not be \"relative\" with score = \"linear\", which has no scores to add positions to");
-  EXPECT_EQ(about_attention(linear + "window = 8"),
-            "window: must be 0 with score = \"linear\", which sums over all keys");
+  EXPECT_EQ(about_attention(gaussian + "prior_update = \"soft_e\"\nprior = \"none\""), "prior_update");
+  EXPECT_EQ(about_attention(linear + "composition = \"static\""), "composition");
+  EXPECT_EQ(about_attention(linear + "position = \"relative\""), "position");
+  EXPECT_EQ(about_attention(linear + "window = 8"), "window");
 }
 
 TEST(Check, Composition) {
   const std::string dynamic = "composition = \"dynamic\"\n";
   EXPECT_EQ(about_attention(dynamic), "no error");
   EXPECT_EQ(about_attention(dynamic + "projection = \"experts\""), "no error");
-  EXPECT_EQ(about_attention(dynamic + "compose = []"),
-            "compose: must name \"pre\", \"post\" or both with composition = \"dynamic\"");
+  EXPECT_EQ(about_attention(dynamic + "compose = []"), "compose");
   EXPECT_EQ(about_attention("compose = []"), "no error");
-  EXPECT_EQ(about_attention(dynamic + "compose = [\"pre\", \"pre\"]"), "compose: names \"pre\" twice");
-  EXPECT_EQ(about_attention(dynamic + "compose_gates = [\"key\", \"key\"]"), "compose_gates: names \"key\" twice");
-  EXPECT_EQ(about_attention(dynamic + "compose_groups = 3"), "compose_groups: must divide n_heads = 8, got 3");
+  EXPECT_EQ(about_attention(dynamic + "compose = [\"pre\", \"pre\"]"), "compose");
+  EXPECT_EQ(about_attention(dynamic + "compose_gates = [\"key\", \"key\"]"), "compose_gates");
+  EXPECT_EQ(about_attention(dynamic + "compose_groups = 3"), "compose_groups");
   EXPECT_EQ(about_attention(dynamic + "compose_groups = 4\ncompose_low_rank = []"), "no error");
-  EXPECT_EQ(about_attention(dynamic + "compose_low_rank = []\ncompose_gates = []"),
-            "compose_low_rank: must not be [] with composition = \"dynamic\" if compose_gates is [] too: nothing would "
-            "depend on the tokens");
-  EXPECT_EQ(about_attention("compose_static = true"), "compose_static: needs composition = \"dynamic\", not \"none\"");
+  EXPECT_EQ(about_attention(dynamic + "compose_low_rank = []\ncompose_gates = []"), "compose_low_rank");
+  EXPECT_EQ(about_attention("compose_static = true"), "compose_static");
 }
 
 TEST(Check, Positions) {
-  EXPECT_EQ(about_attention("position_bias = true"), "position_bias: needs position = \"relative\", not \"rope\"");
+  EXPECT_EQ(about_attention("position_bias = true"), "position_bias");
   EXPECT_EQ(about_attention("position = \"relative\"\nposition_bias = true"), "no error");
   EXPECT_EQ(complaint("[model]\ncontext_length = 64\nmemory_length = 64\nattention.position = \"learned\""),
-            "x: model.attention.position: must not be \"learned\" with memory_length = 64: its table has "
-            "context_length rows");
+            "x: model.attention.position");
   EXPECT_EQ(about_attention("position = \"learned\""), "no error");
 }
 
@@ -308,16 +270,10 @@ TEST(Check, RotatingChannelsArePairs) {
   const auto rope = [](int d_head, const char* fraction) {
     return about_attention(fmt::format("d_head = {}\nrope_fraction = {}", d_head, fraction));
   };
-  EXPECT_EQ(rope(41, "1.0"),
-            "rope_fraction: d_head = 41 with rope_fraction = 1 gives 41 rotating channels; the number must be even: "
-            "change d_head or rope_fraction");
-  EXPECT_EQ(rope(42, "0.5"),
-            "rope_fraction: d_head = 42 with rope_fraction = 0.5 gives 21 rotating channels; the number must be even: "
-            "change d_head or rope_fraction");
-  EXPECT_EQ(rope(3, "0.5"),
-            "rope_fraction: d_head = 3 with rope_fraction = 0.5 gives 1 rotating channel; the number must be even: "
-            "change d_head or rope_fraction");
-  EXPECT_EQ(rope(1, "0.5").substr(0, 70), "rope_fraction: d_head = 1 with rope_fraction = 0.5 gives 0 rotating ch");
+  EXPECT_EQ(rope(41, "1.0"), "rope_fraction");
+  EXPECT_EQ(rope(42, "0.5"), "rope_fraction");
+  EXPECT_EQ(rope(3, "0.5"), "rope_fraction");
+  EXPECT_EQ(rope(1, "0.5"), "rope_fraction");
   EXPECT_EQ(rope(41, "0.5"), "no error");   // 20 channels
   EXPECT_EQ(rope(205, "0.5"), "no error");  // 102
   EXPECT_EQ(rope(60, "0.1"), "no error");   // 6, although 0.1 is not exact
@@ -326,68 +282,49 @@ TEST(Check, RotatingChannelsArePairs) {
 
 TEST(Check, Windows) {
   for (const char* pattern : {"", "1", "1:", ":1", "a:b", "1:1:1", "-1:1", "0:0", "1 : 1", "1:99999999999999999999"}) {
-    EXPECT_EQ(about_attention(fmt::format("window = 8\nwindow_pattern = \"{}\"", pattern)),
-              fmt::format("window_pattern: must be local:global layers such as \"1:0\", \"1:1\" or \"3:1\", got \"{}\"",
-                          pattern));
+    EXPECT_EQ(about_attention(fmt::format("window = 8\nwindow_pattern = \"{}\"", pattern)), "window_pattern");
   }
-  EXPECT_EQ(about_attention("window_pattern = \"3:1\""),
-            "window: must be above 0 for the local layers of window_pattern = \"3:1\"");
+  EXPECT_EQ(about_attention("window_pattern = \"3:1\""), "window");
   EXPECT_EQ(about_attention("window = 8\nwindow_pattern = \"3:1\""), "no error");
 }
 
 TEST(Check, Model) {
-  EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 100"),
-            "x: model.memory_length: must be 0 or context_length = 128, got 100");
+  EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 100"), "x: model.memory_length");
   EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128"), "no error");
   EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\ncontext_length = 128\nmemory_length = 128"),
-            "x: model.memory_length: must be 0 with kind = \"classifier\": only language models have memory");
+            "x: model.memory_length");
   EXPECT_EQ(complaint("[model]\ncontext_length = 128\nmemory_length = 128\n[data]\nbatching = \"chunks\""),
-            "x: data.batching: must be \"streams\" with model.memory_length = 128: independent chunks have no memory");
-  EXPECT_EQ(complaint("[model.mlp]\nkind = \"experts\"\nn_experts = 4\ntop_k = 5"),
-            "x: model.mlp.top_k: must be at most n_experts = 4, got 5");
+            "x: data.batching");
+  EXPECT_EQ(complaint("[model.mlp]\nkind = \"experts\"\nn_experts = 4\ntop_k = 5"), "x: model.mlp.top_k");
   EXPECT_EQ(complaint("[model.mlp]\nn_experts = 4\ntop_k = 5"), "no error");
 }
 
 TEST(Check, WhatBelongsToOtherKinds) {
-  EXPECT_EQ(complaint("[model]\nn_decoder_layers = 2"),
-            "x: model.n_decoder_layers: needs kind = \"encoder_decoder\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nn_decoder_layers = 2"), "x: model.n_decoder_layers");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nn_decoder_layers = 2"), "no error");
-  EXPECT_EQ(complaint("[model]\nsource_vocabulary_size = 9"),
-            "x: model.source_vocabulary_size: needs kind = \"encoder_decoder\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nsource_vocabulary_size = 9"), "x: model.source_vocabulary_size");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nsource_vocabulary_size = 9"), "no error");
-  EXPECT_EQ(complaint("[model]\nn_classes = 2"),
-            "x: model.n_classes: needs kind = \"classifier\" or \"vision\", not \"language_model\"");
-  EXPECT_EQ(complaint("[model]\nd_head_hidden = 2"),
-            "x: model.d_head_hidden: needs kind = \"classifier\" or \"vision\", not \"language_model\"");
-  EXPECT_EQ(complaint("[model]\npatch_size = 2"),
-            "x: model.patch_size: needs kind = \"vision\", not \"language_model\"");
+  EXPECT_EQ(complaint("[model]\nn_classes = 2"), "x: model.n_classes");
+  EXPECT_EQ(complaint("[model]\nd_head_hidden = 2"), "x: model.d_head_hidden");
+  EXPECT_EQ(complaint("[model]\npatch_size = 2"), "x: model.patch_size");
   const std::string classifier = "[model]\nkind = \"classifier\"\n", vision = "[model]\nkind = \"vision\"\n";
-  EXPECT_EQ(complaint(classifier), "x: model.n_classes: must be at least 2 with kind = \"classifier\", got 0");
+  EXPECT_EQ(complaint(classifier), "x: model.n_classes");
   EXPECT_EQ(complaint(classifier + "n_classes = 2\nd_head_hidden = 8\npaired = true"), "no error");
-  EXPECT_EQ(complaint(classifier + "n_classes = 2\n[data]\nclasses = [\"no\", \"no\"]"),
-            "x: data.classes: names \"no\" twice");
-  EXPECT_EQ(complaint(classifier + "n_classes = 2\ntied_embeddings = true"),
-            "x: model.tied_embeddings: must be false with kind = \"classifier\", whose head predicts classes");
-  EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"),
-            "x: model.image_size: needs kind = \"vision\", not \"classifier\"");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\nhead_activation = \"gelu\""),
-            "x: model.head_activation: needs kind = \"classifier\", not \"vision\"");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\n[data]\nclasses = [\"no\", \"no\"]"), "x: data.classes");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\ntied_embeddings = true"), "x: model.tied_embeddings");
+  EXPECT_EQ(complaint(classifier + "n_classes = 2\nimage_size = 8"), "x: model.image_size");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nhead_activation = \"gelu\""), "x: model.head_activation");
   EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\nd_model = 30\n"
                                "[model.attention]\nposition = \"sinusoidal\""),
-            "x: model.d_model: must be a multiple of 4 with 2-D sinusoidal positions, got 30");
-  EXPECT_EQ(
-      complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\nwindow = 8"),
-      "x: model.attention.window: must be 0 with kind = \"masked_language_model\", whose attention is not causal");
+            "x: model.d_model");
+  EXPECT_EQ(complaint("[model]\nkind = \"masked_language_model\"\n[model.attention]\nwindow = 8"),
+            "x: model.attention.window");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\n[model.attention]\nwindow = 8"), "no error");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\npaired = true"),
-            "x: model.paired: needs kind = \"classifier\", not \"vision\"");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32"),
-            "x: model.patch_size: must divide image_size = 32, got 0");
-  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 5"),
-            "x: model.patch_size: must divide image_size = 32, got 5");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\npaired = true"), "x: model.paired");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32"), "x: model.patch_size");
+  EXPECT_EQ(complaint(vision + "n_classes = 2\nimage_size = 32\npatch_size = 5"), "x: model.patch_size");
   const std::string patches = vision + "n_classes = 2\nimage_size = 32\npatch_size = 8\n";
-  EXPECT_EQ(complaint(patches + "context_length = 128"),
-            "x: model.context_length: must be 16, the number of patches, got 128");
+  EXPECT_EQ(complaint(patches + "context_length = 128"), "x: model.context_length");
   EXPECT_EQ(complaint(patches + "context_length = 16"), "no error");
   EXPECT_EQ(complaint(patches), "no error");
   Config derived = parse_config(patches, "x");
@@ -404,28 +341,23 @@ TEST(Check, AdaptiveCutoffs) {
   };
   EXPECT_EQ(cutoffs("[]"), "no error");
   EXPECT_EQ(cutoffs("[1, 2000, 7999]"), "no error");
-  EXPECT_EQ(cutoffs("[2000, 2000]"), "x: model.adaptive_cutoffs: must ascend, got 2000 before 2000");
-  EXPECT_EQ(cutoffs("[2000, 1000]"), "x: model.adaptive_cutoffs: must ascend, got 2000 before 1000");
-  EXPECT_EQ(cutoffs("[2000, 8000]"), "x: model.adaptive_cutoffs: must stay below vocabulary_size = 8000, got 8000");
-  EXPECT_EQ(
-      complaint("[model]\nkind = \"classifier\"\nadaptive_cutoffs = [5]"),
-      "x: model.adaptive_cutoffs: must be [] with kind = \"classifier\": adaptive softmax is for language models only");
+  EXPECT_EQ(cutoffs("[2000, 2000]"), "x: model.adaptive_cutoffs");
+  EXPECT_EQ(cutoffs("[2000, 1000]"), "x: model.adaptive_cutoffs");
+  EXPECT_EQ(cutoffs("[2000, 8000]"), "x: model.adaptive_cutoffs");
+  EXPECT_EQ(complaint("[model]\nkind = \"classifier\"\nadaptive_cutoffs = [5]"), "x: model.adaptive_cutoffs");
 }
 
 TEST(Check, TokenizerAgainstModel) {
-  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 8000"),
-            "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 8000");
+  EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 8000"), "x: model.vocabulary_size");
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 256"), "no error");
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205\ntokenizer.vocabulary_size = 205"),
             "no error");
   EXPECT_EQ(complaint("tokenizer.kind = \"bytes\"\nmodel.vocabulary_size = 205\ntokenizer.vocabulary_size = 256"),
-            "x: model.vocabulary_size: must be 256, the size of the bytes tokenizer, got 205");
-  EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.vocabulary_size = 8000"),
-            "x: model.vocabulary_size: must be at least 8000, the size of the tokenizer, got 2000");
+            "x: model.vocabulary_size");
+  EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.vocabulary_size = 8000"), "x: model.vocabulary_size");
   EXPECT_EQ(complaint("model.vocabulary_size = 2000\ntokenizer.model = \"a.model\""), "no error");
   EXPECT_EQ(complaint("tokenizer.kind = \"words\"\ntokenizer.vocabulary_size = 0"), "no error");
-  EXPECT_EQ(complaint("tokenizer.vocabulary_size = 0"),
-            "x: tokenizer.vocabulary_size: must be above 0 with kind = \"sentencepiece\"");
+  EXPECT_EQ(complaint("tokenizer.vocabulary_size = 0"), "x: tokenizer.vocabulary_size");
 }
 
 TEST(Check, Training) {
@@ -433,65 +365,47 @@ TEST(Check, Training) {
     EXPECT_EQ(complaint("train.device = \"" + device + "\""), "no error");
   }
   for (const std::string device : {"", "gpu", "cuda:", "cuda:x", "cuda:1000", "cpu:0"}) {
-    EXPECT_EQ(complaint("train.device = \"" + device + "\""),
-              "x: train.device: must be \"auto\", \"cpu\", \"cuda\" or \"cuda:<n>\", got \"" + device + "\"");
+    EXPECT_EQ(complaint("train.device = \"" + device + "\""), "x: train.device");
   }
-  EXPECT_EQ(complaint("train.batch_size = 10\ntrain.accumulate = 4"),
-            "x: train.accumulate: must divide batch_size = 10, got 4");
-  EXPECT_EQ(complaint("train.betas = [0.9]"), "x: train.betas: must be two numbers, got 1");
-  EXPECT_EQ(complaint("train.steps = 10\ntrain.warmup_steps = 11"),
-            "x: train.warmup_steps: must be at most steps = 10, got 11");
-  EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field: must not be empty");
+  EXPECT_EQ(complaint("train.batch_size = 10\ntrain.accumulate = 4"), "x: train.accumulate");
+  EXPECT_EQ(complaint("train.betas = [0.9]"), "x: train.betas");
+  EXPECT_EQ(complaint("train.steps = 10\ntrain.warmup_steps = 11"), "x: train.warmup_steps");
+  EXPECT_EQ(complaint("data.json_field = \"\""), "x: data.json_field");
   const std::string two = "data.train = [\"a.txt\", \"b.txt\"]\n";
   EXPECT_EQ(complaint(two + "data.mixture = [1, 2]"), "no error");
-  EXPECT_EQ(complaint(two + "data.mixture = [1]"),
-            "x: data.mixture: must have 2 weights, one for each entry of data.train, got 1");
-  EXPECT_EQ(complaint("data.mixture = [1]"),
-            "x: data.mixture: must have 0 weights, one for each entry of data.train, got 1");
-  EXPECT_EQ(complaint(two + "data.mixture = [1, 2]\nmodel.kind = \"masked_language_model\""),
-            "x: data.mixture: must be [] with kind = \"masked_language_model\"");
-  EXPECT_EQ(complaint("train.label_smoothing = 0.1"),
-            "x: train.label_smoothing: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint(two + "data.mixture = [1]"), "x: data.mixture");
+  EXPECT_EQ(complaint("data.mixture = [1]"), "x: data.mixture");
+  EXPECT_EQ(complaint(two + "data.mixture = [1, 2]\nmodel.kind = \"masked_language_model\""), "x: data.mixture");
+  EXPECT_EQ(complaint("train.label_smoothing = 0.1"), "x: train.label_smoothing");
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_learning_rate = 0.02"), "no error");
-  EXPECT_EQ(complaint("train.muon_learning_rate = 0.02"),
-            "x: train.muon_learning_rate: must be 0 with optimizer = \"adamw\"");
+  EXPECT_EQ(complaint("train.muon_learning_rate = 0.02"), "x: train.muon_learning_rate");
   EXPECT_EQ(complaint("train.optimizer = \"muon\"\ntrain.muon_momentum = 0.9"), "no error");
-  EXPECT_EQ(complaint("train.muon_momentum = 0.9"),
-            "x: train.muon_momentum: must be 0.95 with optimizer = \"adamw\", which does not use it");
+  EXPECT_EQ(complaint("train.muon_momentum = 0.9"), "x: train.muon_momentum");
   EXPECT_EQ(complaint("train.shard = \"none\""), "no error");  // earlier versions wrote it
   EXPECT_NE(complaint("train.shard = \"optimizer\""), "no error");
   EXPECT_EQ(complaint("train.gradient_accumulators = 2\ntrain.accumulate = 4"), "no error");
-  EXPECT_EQ(complaint("train.gradient_accumulators = 3\ntrain.accumulate = 4"),
-            "x: train.gradient_accumulators: must be 0 or divide accumulate = 4, got 3");
+  EXPECT_EQ(complaint("train.gradient_accumulators = 3\ntrain.accumulate = 4"), "x: train.gradient_accumulators");
   EXPECT_EQ(complaint("train.sample_every = 5"), "no error");
-  EXPECT_EQ(
-      complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"),
-      "x: train.sample_every: must be 0 with kind = \"masked_language_model\": only language models generate text");
-  EXPECT_EQ(complaint("train.batch_tokens = 4096"), "x: train.batch_tokens: must be 0 with kind = \"language_model\"");
+  EXPECT_EQ(complaint("model.kind = \"masked_language_model\"\ntrain.sample_every = 5"), "x: train.sample_every");
+  EXPECT_EQ(complaint("train.batch_tokens = 4096"), "x: train.batch_tokens");
   const std::string translating = "model.kind = \"encoder_decoder\"\ntrain.label_smoothing = 0.1\n";
   EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 256"), "no error");
-  EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"),
-            "x: train.batch_tokens: must be 0 or at least 256, one sequence of model.context_length for each "
-            "micro-batch, got 255");
+  EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"), "x: train.batch_tokens");
 }
 
 TEST(Check, WhatIsDoneToPictures) {
   for (const char* key : {"augment_crop", "randaugment", "mixup", "shuffle_buffer"}) {
-    EXPECT_EQ(complaint(fmt::format("data.{} = 1", key)),
-              fmt::format("x: data.{}: must be 0 with kind = \"language_model\"", key));
+    EXPECT_EQ(complaint(fmt::format("data.{} = 1", key)), fmt::format("x: data.{}", key));
   }
 }
 
 TEST(Check, PairsAndTheirTokenizers) {
   const std::string translating = "model.kind = \"encoder_decoder\"\n";
   EXPECT_EQ(complaint(translating + "data.max_length_ratio = 1.5\ndata.max_words = 175"), "no error");
-  EXPECT_EQ(complaint(translating + "data.max_length_ratio = 0.5"),
-            "x: data.max_length_ratio: must be 0 or at least 1, got 0.5");
-  EXPECT_EQ(complaint("data.max_length_ratio = 1.5"),
-            "x: data.max_length_ratio: must be 0 with kind = \"language_model\"");
-  EXPECT_EQ(complaint("data.max_words = 175"), "x: data.max_words: must be 0 with kind = \"language_model\"");
-  EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\""),
-            "x: tokenizer.source_model: needs model.source_vocabulary_size, the number of its tokens, got 0");
+  EXPECT_EQ(complaint(translating + "data.max_length_ratio = 0.5"), "x: data.max_length_ratio");
+  EXPECT_EQ(complaint("data.max_length_ratio = 1.5"), "x: data.max_length_ratio");
+  EXPECT_EQ(complaint("data.max_words = 175"), "x: data.max_words");
+  EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\""), "x: tokenizer.source_model");
   EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\"\nmodel.source_vocabulary_size = 9"),
             "no error");
 }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,8 +56,8 @@ TEST_F(LoadConfig, AFileGoesBeforeARecipe) {
 
 TEST_F(LoadConfig, OverridesComeInOrderAndBeforeTheCheck) {
   EXPECT_EQ(load_config("demo/small", {"model.n_layers=7", "model.n_layers=8"}).model.n_layers, 8);
-  EXPECT_EQ(complaint_of([&] { load_config("demo/small", {"train.warmup_steps=5000"}); }),
-            "--set: train.warmup_steps: must be at most steps = 1000, got 5000");
+  EXPECT_EQ(subject_of(complaint_of([&] { load_config("demo/small", {"train.warmup_steps=5000"}); })),
+            "--set: train.warmup_steps");
   EXPECT_EQ(load_config("demo/small", {"train.warmup_steps=5000", "train.steps=6000"}).train.warmup_steps, 5000);
 }
 
@@ -64,12 +65,11 @@ TEST_F(LoadConfig, NamesThePlaceOfAKeyThatDoesNotFit) {
   put("here/base.toml", "[model]\nmemory_length = 4\n");
   put("here/mine.toml", "base = \"base.toml\"\n[train]\nbatch_size = 10\n\naccumulate = 4\n");
   const auto complaint = [](const std::vector<std::string>& overrides) {
-    return complaint_of([&] { load_config("mine.toml", overrides); });
+    return subject_of(complaint_of([&] { load_config("mine.toml", overrides); }));
   };
-  EXPECT_EQ(complaint({}), "base.toml:2: model.memory_length: must be 0 or context_length = 128, got 4");
-  EXPECT_EQ(complaint({"model.memory_length=0"}), "mine.toml:5: train.accumulate: must divide batch_size = 10, got 4");
-  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=3"}),
-            "--set: train.accumulate: must divide batch_size = 10, got 3");
+  EXPECT_EQ(complaint({}), "base.toml:2: model.memory_length");
+  EXPECT_EQ(complaint({"model.memory_length=0"}), "mine.toml:5: train.accumulate");
+  EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=3"}), "--set: train.accumulate");
   EXPECT_EQ(complaint({"model.memory_length=0", "train.accumulate=5", "model.kind=vision"}).substr(0, 11),
             "mine.toml: ");
 }
@@ -78,31 +78,31 @@ TEST_F(LoadConfig, FewerStepsCutTheWarmUp) {
   put("here/mine.toml", "[train]\nsteps = 500\nwarmup_steps = 100\n");
   EXPECT_EQ(load_config("mine.toml", {"train.steps=50"}).train.warmup_steps, 50);
   EXPECT_EQ(load_config("mine.toml", {"train.steps=200"}).train.warmup_steps, 100);
-  EXPECT_EQ(complaint_of([] {
+  EXPECT_EQ(subject_of(complaint_of([] {
               load_config("mine.toml", {"train.steps=50", "train.warmup_steps=60"});
-            }),
-            "--set: train.warmup_steps: must be at most steps = 50, got 60");
+            })),
+            "--set: train.warmup_steps");
 }
 
 TEST_F(LoadConfig, NamesTheFileAndLine) {
   put("here/bad.toml", "[model]\nn_layer = 3\n");
-  EXPECT_EQ(complaint_of([] { load_config("bad.toml"); }),
-            "bad.toml:2: model.n_layer: unknown key, did you mean n_layers?");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("bad.toml"); })), "bad.toml:2: model.n_layer");
 }
 
 TEST_F(LoadConfig, SaysWhatWasMeant) {
-  const auto complaint = [](const std::string& name) { return complaint_of([&] { load_config(name); }); };
-  EXPECT_EQ(complaint("demo/smal"), "demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
-  EXPECT_EQ(complaint("large"), "large: is neither a file nor a recipe's name, did you mean demo/large?");
-  EXPECT_EQ(complaint("recipes/demo/large.toml"),
-            "recipes/demo/large.toml: is neither a file nor a recipe's name, did you mean demo/large?");
-  EXPECT_EQ(complaint("elsewhere.toml"), "elsewhere.toml: is neither a file nor a recipe's name");
-  EXPECT_EQ(complaint(folder_.string()),
-            folder_.string() + ": is a directory, neither a TOML file nor a recipe's name");
-  EXPECT_EQ(complaint("../demo/small"),
-            "../demo/small: is neither a file nor a recipe's name, did you mean demo/small?");
+  const auto suggestion = [](const std::string& name) {
+    const std::string message = complaint_of([&] { load_config(name); });
+    EXPECT_EQ(message.find(name + ": "), 0U) << message;
+    return suggestion_of(message);
+  };
+  EXPECT_EQ(suggestion("demo/smal"), "demo/small");
+  EXPECT_EQ(suggestion("large"), "demo/large");
+  EXPECT_EQ(suggestion("recipes/demo/large.toml"), "demo/large");
+  EXPECT_EQ(suggestion("elsewhere.toml"), "");
+  EXPECT_EQ(suggestion(folder_.string()), "");
+  EXPECT_EQ(suggestion("../demo/small"), "demo/small");
   ::setenv("HEADROOM_HOME", "/nowhere", 1);
-  EXPECT_EQ(complaint("demo/small"), "demo/small: is neither a file nor a recipe's name");
+  EXPECT_EQ(suggestion("demo/small"), "");
 }
 
 TEST_F(LoadConfig, InheritsAndOverrides) {
@@ -122,25 +122,32 @@ TEST_F(LoadConfig, InheritsAndOverrides) {
   EXPECT_EQ(load_config("of_recipe.toml").model.n_layers, 20);
 }
 
+TEST_F(LoadConfig, RefusesALongChain) {
+  const auto chain = [&](int configs) {
+    for (int i = 0; i < configs; ++i) {
+      put(fmt::format("here/{}.toml", i), i + 1 < configs ? fmt::format("base = \"{}.toml\"\n", i + 1) : "");
+    }
+  };
+  chain(100);
+  EXPECT_NO_THROW(load_config("0.toml"));
+  chain(101);
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("0.toml"); })), "0.toml: base");
+}
+
 TEST_F(LoadConfig, RefusesAWrongBase) {
   put("here/a.toml", "base = \"b.toml\"\n");
   put("here/b.toml", "base = \"c/../a.toml\"\n");
   fs::create_directories(folder_ / "here/c");
-  EXPECT_EQ(complaint_of([] { load_config("a.toml"); }),
-            "a.toml: base: circular inheritance: a.toml -> b.toml -> a.toml");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("a.toml"); })), "a.toml: base");
   put("here/itself.toml", "base = \"itself.toml\"\n");
-  EXPECT_EQ(complaint_of([] { load_config("itself.toml"); }),
-            "itself.toml: base: circular inheritance: itself.toml -> itself.toml");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("itself.toml"); })), "itself.toml: base");
   put("here/lost.toml", "\nbase = \"demo/smal\"\n");
-  EXPECT_EQ(complaint_of([] { load_config("lost.toml"); }),
-            "lost.toml:2: base: demo/smal: is neither a file nor a recipe's name, did you mean demo/small?");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("lost.toml"); })), "lost.toml:2: base");
   put("here/number.toml", "base = 3\n");
-  EXPECT_EQ(complaint_of([] { load_config("number.toml"); }),
-            "number.toml:1: base: must be a TOML file or a recipe's name, got 3");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("number.toml"); })), "number.toml:1: base");
   put("here/wrong.toml", "[model]\nn_layers = 0\n");
   put("here/of_wrong.toml", "base = \"wrong.toml\"\n");
-  EXPECT_EQ(complaint_of([] { load_config("of_wrong.toml"); }),
-            "wrong.toml:2: model.n_layers: must be an integer from 1 to 65536, got 0");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("of_wrong.toml"); })), "wrong.toml:2: model.n_layers");
 }
 
 TEST_F(LoadConfig, NamesOfFilesAreRelativeToTheFile) {
@@ -217,18 +224,16 @@ TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
 
 TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   put("here/huge.toml", std::string(2 << 20, '#'));
-  EXPECT_EQ(complaint_of([] { load_config("huge.toml"); }),
-            "huge.toml: is too large for a text file: the limit is 1048576 bytes");
   put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
   put("here/long.txt", std::string(2 << 20, '#'));
   put("here/model.safetensors", "\x08\0\0");
-  const std::string wanted =
-      "; expected a config (a TOML file or a recipe's name); to train on this text, set data.train = ";
-  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).starts_with("book.txt:1: not valid TOML: "));
-  EXPECT_TRUE(complaint_of([] { load_config("book.txt"); }).ends_with(wanted + "[\"book.txt\"] in a config"));
-  EXPECT_TRUE(complaint_of([] { load_config("long.txt"); }).ends_with(wanted + "[\"long.txt\"] in a config"));
-  EXPECT_EQ(complaint_of([] { load_config("model.safetensors"); }),
-            "model.safetensors: is a checkpoint; expected a config (a TOML file or a recipe's name)");
+  const auto complaint = [](const std::string& name) { return complaint_of([&] { load_config(name); }); };
+  EXPECT_TRUE(complaint("huge.toml").starts_with("huge.toml: ")) << complaint("huge.toml");
+  EXPECT_TRUE(complaint("book.txt").starts_with("book.txt:1: ")) << complaint("book.txt");
+  for (const std::string name : {"book.txt", "long.txt"}) {  // proposes to train on it
+    EXPECT_NE(complaint(name).find("data.train = [\"" + name + "\"]"), std::string::npos) << complaint(name);
+  }
+  EXPECT_TRUE(complaint("model.safetensors").starts_with("model.safetensors: is a checkpoint"));
 }
 
 TEST(Recipes, AllLoadAndReadBack) {

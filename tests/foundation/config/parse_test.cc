@@ -1,4 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "complaint.h"
 #include "headroom/config/attention/position_options.h"
@@ -50,91 +53,61 @@ TEST(ParseConfig, EmptyTextIsTheDefault) {
 }
 
 TEST(ParseConfig, UnknownKeysNameTheNearest) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"[model.attention]\nn_head = 2", "train.toml:2: model.attention.n_head: unknown key, did you mean n_heads?"},
-      {"[model]\nd_model = 8\n\nn_heads = 2",
-       "train.toml:4: model.n_heads: unknown key, did you mean model.attention.n_heads?"},
-      {"[model.attention]\nn_layers = 2",
-       "train.toml:2: model.attention.n_layers: unknown key, did you mean model.n_layers?"},
-      {"[train]\nlerning_rate = 1", "train.toml:2: train.lerning_rate: unknown key, did you mean learning_rate?"},
-      {"[train]\nbacth_size = 1", "train.toml:2: train.bacth_size: unknown key, did you mean batch_size?"},
-      {"steps = 10", "train.toml:1: steps: unknown key, did you mean train.steps?"},
-      {"[modle]\nd_model = 8", "train.toml:1: modle: unknown table, did you mean model?"},
-      {"[attention]\nn_heads = 8", "train.toml:1: attention: unknown table, did you mean model.attention?"},
-      {"[model.attn]\nn_heads = 8", "train.toml:1: model.attn: unknown table"},
-      {"[model]\nfrobnicate = 8", "train.toml:2: model.frobnicate: unknown key"},
-      {"[model]\n\"a b\" = 8", "train.toml:2: model.a b: unknown key"},
-      {"[model]\nx = 8", "train.toml:2: model.x: unknown key"},
-      {"[model]\nx = { y = 8 }", "train.toml:2: model.x: unknown table"},
-      {"[[model]]\nd_model = 8", "train.toml:1: model: must be a table [model], got [a table]"},
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"[model.attention]\nn_head = 2", "2: model.attention.n_head", "n_heads"},
+      {"[model]\nd_model = 8\n\nn_heads = 2", "4: model.n_heads", "model.attention.n_heads"},
+      {"[model.attention]\nn_layers = 2", "2: model.attention.n_layers", "model.n_layers"},
+      {"[train]\nlerning_rate = 1", "2: train.lerning_rate", "learning_rate"},
+      {"[train]\nbacth_size = 1", "2: train.bacth_size", "batch_size"},
+      {"steps = 10", "1: steps", "train.steps"},
+      {"[modle]\nd_model = 8", "1: modle", "model"},
+      {"[attention]\nn_heads = 8", "1: attention", "model.attention"},
+      {"[model.attn]\nn_heads = 8", "1: model.attn", ""},
+      {"[model]\nfrobnicate = 8", "2: model.frobnicate", ""},
+      {"[model]\n\"a b\" = 8", "2: model.a b", ""},
+      {"[model]\nx = 8", "2: model.x", ""},
+      {"[model]\nx = { y = 8 }", "2: model.x", ""},
+      {"[[model]]\nd_model = 8", "1: model", ""},
   };
-  for (const auto& [text, expected] : cases) {
-    EXPECT_EQ(complaint(text), expected) << text;
+  for (const auto& [text, place, suggestion] : cases) {
+    EXPECT_EQ(subject_of(complaint(text)), "train.toml:" + place) << text;
+    EXPECT_EQ(suggestion_of(complaint(text)), suggestion) << text;
   }
   EXPECT_LT(complaint("[model]\n" + std::string(100'000, 'k') + " = 1").size(), 200u);
 }
 
 TEST(ParseConfig, TheFirstMistakeInTheFileIsTheOneReported) {
-  EXPECT_EQ(complaint("[train]\nsteps = 0\nbatch_size = 0"),
-            "train.toml:2: train.steps: must be an integer from 1 to 1000000000000, got 0");
+  EXPECT_EQ(subject_of(complaint("[train]\nsteps = 0\nbatch_size = 0")), "train.toml:2: train.steps");
 }
 
 TEST(ParseConfig, WrongTypesAndRanges) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"model.d_model = 2.5", "model.d_model: must be an integer from 1 to 1048576, got 2.5"},
-      {"model.d_model = 2.0", "model.d_model: must be an integer from 1 to 1048576, got 2.0"},
-      {"model.d_model = \"2\"", "model.d_model: must be an integer from 1 to 1048576, got \"2\""},
-      {"model.d_model = 0", "model.d_model: must be an integer from 1 to 1048576, got 0"},
-      {"model.d_model = -1", "model.d_model: must be an integer from 1 to 1048576, got -1"},
-      {"model.d_model = 9223372036854775807",
-       "model.d_model: must be an integer from 1 to 1048576, got 9223372036854775807"},
-      {"model.d_model = true", "model.d_model: must be an integer from 1 to 1048576, got true"},
-      {"model.d_model = [2]", "model.d_model: must be an integer from 1 to 1048576, got [2]"},
-      {"model.d_model = {x = 1}", "model.d_model: must be an integer from 1 to 1048576, got a table"},
-      {"model.d_model = 1979-05-27", "model.d_model: must be an integer from 1 to 1048576, got 1979-05-27"},
-      {"model.dropout = 1", "model.dropout: must be a number of at least 0 and below 1, got 1"},
-      {"model.dropout = nan", "model.dropout: must be a number of at least 0 and below 1, got nan"},
-      {"train.weight_decay = inf", "train.weight_decay: must be a number of at least 0, got inf"},
-      {"train.weight_decay = -0.1", "train.weight_decay: must be a number of at least 0, got -0.1"},
-      {"train.learning_rate = 0", "train.learning_rate: must be a number above 0 and at most 1e+30, got 0"},
-      {"train.learning_rate = \"fast\"",
-       "train.learning_rate: must be a number above 0 and at most 1e+30, got \"fast\""},
-      {"model.attention.rope_fraction = 1.5",
-       "model.attention.rope_fraction: must be a number above 0 and at most 1, got 1.5"},
-      {"model.attention.rope_base = -inf", "model.attention.rope_base: must be a number above 1, got -inf"},
-      {"model.tied_embeddings = 1", "model.tied_embeddings: must be true or false, got 1"},
-      {"model.tied_embeddings = \"true\"", "model.tied_embeddings: must be true or false, got \"true\""},
-      {"model.norm = \"batch\"", "model.norm: must be one of \"layer\", \"rms\", got \"batch\""},
-      {"model.norm = 1", "model.norm: must be one of \"layer\", \"rms\", got 1"},
-      {"train.optimizer = \"sgd\"", "train.optimizer: must be one of \"adamw\", \"muon\", got \"sgd\""},
-      {"tokenizer.model = 3", "tokenizer.model: must be a string, got 3"},
-      {"data.train = \"x.txt\"", "data.train: must be a list of strings, got \"x.txt\"; a list is written [\"x.txt\"]"},
-      {"data.train = 1", "data.train: must be a list of strings, got 1; a list is written [\"a\", \"b\"]"},
-      {"train.betas = \"0.9, 0.99\"",
-       "train.betas: must be a list of numbers, each of at least 0 and below 1, got \"0.9, 0.99\"; a list is written "
-       "[1, 2]"},
-      {"train.evaluate_every = \"often\"",
-       "train.evaluate_every: must be an integer from 0 to 1000000000000, or \"auto\", got \"often\""},
-      {"train.checkpoint_every = -1",
-       "train.checkpoint_every: must be an integer from 0 to 1000000000000, or \"auto\", got -1"},
-      {"train.steps = \"auto\"", "train.steps: must be an integer from 1 to 1000000000000, got \"auto\""},
-      {"data.train = [1]", "data.train: must be a list of strings, got [1]"},
-      {"model.attention.experts = [\"v\", \"x\"]",
-       "model.attention.experts: must be a list of strings out of \"q\", \"k\", \"v\", \"o\", got [\"v\", \"x\"]"},
-      {"train.betas = [0.9, 1.0]",
-       "train.betas: must be a list of numbers, each of at least 0 and below 1, got [0.9, 1.0]"},
-      {"model.adaptive_cutoffs = [1.5]",
-       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got [1.5]"},
-      {"model.adaptive_cutoffs = [3, 0]",
-       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got [3, 0]"},
-      {"model.adaptive_cutoffs = 3",
-       "model.adaptive_cutoffs: must be a list of integers, each from 1 to 2147483647, got 3; a list is written [3]"},
-      {"train.betas = 0.9",
-       "train.betas: must be a list of numbers, each of at least 0 and below 1, got 0.9; a list is written [0.9]"},
-      {"model.attention = 3", "model.attention: must be a table [model.attention], got 3"},
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases = {
+      {"model.d_model",
+       {"2.5", "2.0", "\"2\"", "0", "-1", "9223372036854775807", "true", "[2]", "{x = 1}", "1979-05-27"}},
+      {"model.dropout", {"1", "nan"}},
+      {"train.weight_decay", {"inf", "-0.1"}},
+      {"train.learning_rate", {"0", "\"fast\""}},
+      {"model.attention.rope_fraction", {"1.5"}},
+      {"model.attention.rope_base", {"-inf"}},
+      {"model.tied_embeddings", {"1", "\"true\""}},
+      {"model.norm", {"\"batch\"", "1"}},
+      {"train.optimizer", {"\"sgd\""}},
+      {"tokenizer.model", {"3"}},
+      {"train.evaluate_every", {"\"often\""}},
+      {"train.checkpoint_every", {"-1"}},
+      {"train.steps", {"\"auto\""}},
+      {"data.train", {"\"x.txt\"", "1", "[1]"}},
+      {"model.attention.experts", {"[\"v\", \"x\"]"}},
+      {"train.betas", {"[0.9, 1.0]", "0.9", "\"0.9, 0.99\""}},
+      {"model.adaptive_cutoffs", {"[1.5]", "[3, 0]", "3"}},
+      {"model.attention", {"3"}},
   };
-  for (const auto& [text, expected] : cases) {
-    EXPECT_EQ(complaint("\n\n" + text), "train.toml:3: " + expected) << text;
+  for (const auto& [key, values] : cases) {
+    for (const std::string& value : values) {
+      const std::string message = complaint(fmt::format("\n\n{} = {}", key, value));
+      EXPECT_EQ(subject_of(message), "train.toml:3: " + key) << value;
+      EXPECT_NE(message.find(value.starts_with('{') ? "a table" : "got " + value), std::string::npos) << message;
+    }
   }
 }
 
@@ -182,35 +155,23 @@ TEST(ParseConfig, MistakesInLayersNameTheLayer) {
     });
   };
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"model.layers=3", "--set: model.layers: must be a list of tables, got 3"},
-      {"model.layers=[3]", "--set: model.layers.0: must be a table, got 3"},
-      {"model.layers=[{attention=3}]", "--set: model.layers.0.attention: must be a table, got 3"},
-      {"model.layers=[{atention={}}]", "--set: model.layers.0.atention: unknown key; must be repeat, attention or mlp"},
-      {"model.layers=[{attention={n_head=2}}]",
-       "--set: model.layers.0.attention.n_head: unknown key, did you mean n_heads?"},
-      {"model.layers.1.attention.window=-1",
-       "--set: model.layers.1.attention.window: must be an integer from 0 to 1073741824, got -1"},
-      {"model.layers.2.repeat=2",
-       "--set: model.layers.2.repeat: must be model.layers.N.KEY, where N is an entry of model.layers, of which there "
-       "are "
-       "2"},
-      {"model.layers.0.repeat=0", "--set: model.layers.0.repeat: must be an integer from 1 to 65536, got 0"},
-      {"model.layers.0.repeat=8",
-       "x: model.layers: the pattern must have at most 8 layers, as many as the model, got 9"},
-      {"model.layers.1.attention.top_k=5", "x: model.layers.1.attention.top_k: must be at most n_experts = 4, got 5"},
-      {"model.layers.0.attention.position=learned",
-       "x: model.layers.0.attention.position: must be \"rope\" as in model.attention, or both must add no vectors to "
-       "the "
-       "embeddings, got \"learned\""},
+      {"model.layers=3", "--set: model.layers"},
+      {"model.layers=[3]", "--set: model.layers.0"},
+      {"model.layers=[{attention=3}]", "--set: model.layers.0.attention"},
+      {"model.layers=[{atention={}}]", "--set: model.layers.0.atention"},
+      {"model.layers=[{attention={n_head=2}}]", "--set: model.layers.0.attention.n_head"},
+      {"model.layers.1.attention.window=-1", "--set: model.layers.1.attention.window"},
+      {"model.layers.2.repeat=2", "--set: model.layers.2.repeat"},
+      {"model.layers.0.repeat=0", "--set: model.layers.0.repeat"},
+      {"model.layers.0.repeat=8", "x: model.layers"},
+      {"model.layers.1.attention.top_k=5", "x: model.layers.1.attention.top_k"},
+      {"model.layers.0.attention.position=learned", "x: model.layers.0.attention.position"},
       {"model.layers.0.attention.sink=true", "no error"},
-      {"model.layers.0.attention.kv_rank=3",
-       "x: model.layers.0.attention.kv_rank: needs projection = \"factored\" or \"latent\", not \"dense\""},
-      {"model.layers.0.attention.window_pattern=1:1",
-       "--set: model.layers.0.attention.window_pattern: must not be set for some of the layers; set window"},
-      {"model.attention.window_pattern=1:1",
-       "x: model.attention.window_pattern: must not be set with model.layers, whose entries set window"}};
+      {"model.layers.0.attention.kv_rank=3", "x: model.layers.0.attention.kv_rank"},
+      {"model.layers.0.attention.window_pattern=1:1", "--set: model.layers.0.attention.window_pattern"},
+      {"model.attention.window_pattern=1:1", "x: model.attention.window_pattern"}};
   for (const auto& [assignment, expected] : cases) {
-    EXPECT_EQ(wrong(assignment), expected) << assignment;
+    EXPECT_EQ(subject_of(wrong(assignment)), expected) << assignment;
   }
 }
 
@@ -227,13 +188,13 @@ TEST(ParseConfig, LongValuesAreShortened) {
 }
 
 TEST(ParseConfig, SyntaxErrorsHaveTheirLine) {
-  EXPECT_EQ(complaint("[model]\nd_model = \n"), "train.toml:2: not valid TOML: expected value, saw '\\n'");
-  EXPECT_TRUE(complaint("[model]\nd_model = 8\nd_model = 9").starts_with("train.toml:3: not valid TOML: "));
-  EXPECT_TRUE(complaint("[model\nd_model = 8").starts_with("train.toml:1: not valid TOML: "));
-  EXPECT_TRUE(complaint("[model]\n[model]\n").starts_with("train.toml:2: not valid TOML: "));
-  EXPECT_TRUE(complaint("model.d_model = 9223372036854775808").starts_with("train.toml:1: not valid TOML: "));
-  EXPECT_TRUE(complaint("just words").starts_with("train.toml:1: not valid TOML: "));
-  EXPECT_TRUE(complaint("model.norm = \"a").starts_with("train.toml:1: not valid TOML: "));
+  EXPECT_TRUE(complaint("[model]\nd_model = \n").starts_with("train.toml:2: "));
+  EXPECT_TRUE(complaint("[model]\nd_model = 8\nd_model = 9").starts_with("train.toml:3: "));
+  EXPECT_TRUE(complaint("[model\nd_model = 8").starts_with("train.toml:1: "));
+  EXPECT_TRUE(complaint("[model]\n[model]\n").starts_with("train.toml:2: "));
+  EXPECT_TRUE(complaint("model.d_model = 9223372036854775808").starts_with("train.toml:1: "));
+  EXPECT_TRUE(complaint("just words").starts_with("train.toml:1: "));
+  EXPECT_TRUE(complaint("model.norm = \"a").starts_with("train.toml:1: "));
 }
 
 TEST(ParseConfig, InvalidUtf8AndBinaryAreRefusedInOneCleanLine) {
@@ -241,7 +202,7 @@ TEST(ParseConfig, InvalidUtf8AndBinaryAreRefusedInOneCleanLine) {
   for (const std::string& bytes :
        {"x = \"\xff\""s, "# \xc3\x28"s, "\xed\xa0\x80"s, "x = \0"s, "\x1f\x8b\x08\x00"s, "\x7f"s, "\r\r"s}) {
     const std::string text = complaint(bytes);
-    EXPECT_TRUE(text.starts_with("train.toml:1: not valid TOML: ")) << text;
+    EXPECT_TRUE(text.starts_with("train.toml:1: ")) << text;
     EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; })) << text;
   }
 }
@@ -251,15 +212,15 @@ TEST(ParseConfig, DepthNeverReachesTheStack) {
   for (int i = 0; i < 400'000; ++i) {
     dots += ".a";
   }
-  const std::string refused = "train.toml: not a config: it contains 400000 dotted names and numbers";
-  EXPECT_EQ(complaint(dots + " = 1"), refused);
-  EXPECT_EQ(complaint("[" + dots + "]"), refused);
-  EXPECT_EQ(complaint("x = \"\\\"\"\n" + dots + " = 1"), refused);
-  EXPECT_EQ(complaint("x = '\\'\n" + dots + " = 1"), refused);
-  EXPECT_EQ(complaint("x = {k = '''\n''', " + dots + " = 1}"), refused);
-  EXPECT_EQ(complaint("x = \"\"\"a\"\"\"\"\"\n" + dots + " = 1"), refused);
-  EXPECT_EQ(complaint("# it's\n" + dots + " = 1"), refused);
-  EXPECT_TRUE(complaint("x = " + std::string(400'000, '[')).starts_with("train.toml:1: not valid TOML: "));
+  const auto refused = [](const std::string& text) { return complaint(text).starts_with("train.toml: "); };
+  EXPECT_TRUE(refused(dots + " = 1"));
+  EXPECT_TRUE(refused("[" + dots + "]"));
+  EXPECT_TRUE(refused("x = \"\\\"\"\n" + dots + " = 1"));
+  EXPECT_TRUE(refused("x = '\\'\n" + dots + " = 1"));
+  EXPECT_TRUE(refused("x = {k = '''\n''', " + dots + " = 1}"));
+  EXPECT_TRUE(refused("x = \"\"\"a\"\"\"\"\"\n" + dots + " = 1"));
+  EXPECT_TRUE(refused("# it's\n" + dots + " = 1"));
+  EXPECT_TRUE(complaint("x = " + std::string(400'000, '[')).starts_with("train.toml:1: "));
   // Dots in strings and comments do not count.
   const std::string many(100'000, '.');
   EXPECT_EQ(

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "complaint.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
@@ -73,7 +75,8 @@ TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
                                                         {"intermediate_size", "model.mlp.d_hidden"},
                                                         {"eval_interval", "train.evaluate_every"},
                                                         {"train.save_steps", "train.checkpoint_every"}}) {
-    EXPECT_EQ(complaint(wrong + "=1"), "--set: " + wrong + ": unknown key, did you mean " + right + "?");
+    EXPECT_EQ(subject_of(complaint(wrong + "=1")), "--set: " + wrong);
+    EXPECT_EQ(suggestion_of(complaint(wrong + "=1")), right);
   }
 }
 
@@ -87,7 +90,7 @@ TEST(SetKey, AcceptsEarlierNames) {
   EXPECT_EQ(with("model.attention.shift_deviation=0.5").model.attention.of<MixtureOptions>().shift_std, 0.5);
   EXPECT_EQ(with("decoding.beam=7").decoding.beam_size, 7);
   EXPECT_EQ(parse_config("[decoding]\nbeam = 7\n", "x").decoding.beam_size, 7);
-  EXPECT_EQ(complaint("decoding.beam=0"), "--set: decoding.beam: must be an integer from 1 to 1024, got 0");
+  EXPECT_EQ(subject_of(complaint("decoding.beam=0")), "--set: decoding.beam");
 }
 
 TEST(SetKey, ChangesOnlyThatKey) {
@@ -97,31 +100,30 @@ TEST(SetKey, ChangesOnlyThatKey) {
 }
 
 TEST(SetKey, RefusesInOneSentence) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"train.steps", "--set: \"train.steps\": must be key=value, as in train.steps=500"},
-      {"=5", "--set: \"=5\": must be key=value, as in train.steps=500"},
-      {"train.step=5", "--set: train.step: unknown key, did you mean train.steps?"},
-      {"steps=5", "--set: steps: unknown key, did you mean train.steps?"},
-      {"model.n_heads=5", "--set: model.n_heads: unknown key, did you mean model.attention.n_heads?"},
-      {"modle.attention.n_heads=5",
-       "--set: modle.attention.n_heads: unknown key, did you mean model.attention.n_heads?"},
-      {"model.d_model.x=5", "--set: model.d_model.x: unknown key"},
-      {"model..d_model=5", "--set: model..d_model: unknown key, did you mean model.d_model?"},
-      {"model=5", "--set: model: is a table; set one of its keys, such as model.kind"},
-      {"train.steps=", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"\""},
-      {"train.steps=many", "--set: train.steps: must be an integer from 1 to 1000000000000, got \"many\""},
-      {"train.steps=1e3", "--set: train.steps: must be an integer from 1 to 1000000000000, got 1000.0"},
-      {"train.steps=5\ntrain.seed=3",
-       "--set: train.steps: must be an integer from 1 to 1000000000000, got \"5\\ntrain.seed=3\""},
-      {"model.attention.experts=[v, x]",
-       "--set: model.attention.experts: must be a list of strings out of \"q\", \"k\", \"v\", \"o\", got [\"v\", "
-       "\"x\"]"},
-      {"model.norm=Layer", "--set: model.norm: must be one of \"layer\", \"rms\", got \"Layer\""},
-      {"tokenizer.model=\xff", "--set: tokenizer.model: the value is not valid UTF-8"},
-      {"data.train=[\xff]", "--set: data.train: the value is not valid UTF-8"},
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"train.steps", "\"train.steps\"", ""},
+      {"=5", "\"=5\"", ""},
+      {"train.step=5", "train.step", "train.steps"},
+      {"steps=5", "steps", "train.steps"},
+      {"model.n_heads=5", "model.n_heads", "model.attention.n_heads"},
+      {"modle.attention.n_heads=5", "modle.attention.n_heads", "model.attention.n_heads"},
+      {"model.d_model.x=5", "model.d_model.x", ""},
+      {"model..d_model=5", "model..d_model", "model.d_model"},
+      {"model=5", "model", ""},
+      {"train.steps=", "train.steps", ""},
+      {"train.steps=many", "train.steps", ""},
+      {"train.steps=1e3", "train.steps", ""},
+      {"train.steps=5\ntrain.seed=3", "train.steps", ""},
+      {"model.attention.experts=[v, x]", "model.attention.experts", ""},
+      {"model.norm=Layer", "model.norm", ""},
+      {"tokenizer.model=\xff", "tokenizer.model", ""},
+      {"data.train=[\xff]", "data.train", ""},
   };
-  for (const auto& [assignment, expected] : cases) {
-    EXPECT_EQ(complaint(assignment), expected) << assignment;
+  for (const auto& [assignment, key, suggestion] : cases) {
+    const std::string message = complaint(assignment);
+    EXPECT_EQ(subject_of(message), "--set: " + key) << assignment;
+    EXPECT_EQ(suggestion_of(message), suggestion) << assignment;
+    EXPECT_EQ(message.find_first_of("\n\xff"), std::string::npos) << message;
   }
 }
 

@@ -218,6 +218,17 @@ TEST_F(AdviseTest, TheBudgetThatARefusalNamesIsEnough) {
   EXPECT_LT(r.budget, 20.0) << "ten steps of 1 ms, 39 times, in nine hundredths of it";
 }
 
+// A refusal may also propose to keep something.
+TEST_F(AdviseTest, AFolderWithoutPilotRunsTakesAnotherRequest) {
+  AdviseRequest r = request();
+  r.budget = 2.0;
+  EXPECT_HAS(refusal(r), "--budget");
+  r.keep = {kKeepBatch};
+  r.heads = true;
+  r.budget = 1.0;
+  EXPECT_HAS(refusal(r), "--budget") << "not --out";
+}
+
 TEST_F(AdviseTest, AShortBudgetGetsASmallerModel) {
   AdviseRequest r = request();
   r.keep = {kKeepBatch};

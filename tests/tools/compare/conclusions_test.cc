@@ -95,6 +95,9 @@ TEST(Conclusion, OfOneRunSaysWhatIsKnown) {
                   "It took 1 min 00 s of training at 1.23 k tokens per second and at most 300.0 MiB of memory."}));
   run.trained[0].result.validation[3].figures["perplexity"] = 6.5;
   EXPECT_EQ(conclude({run}).at(1), "Its best value was 6.50, at step 80.");
+  run.trained[0].result.validation[3].predictions = 64;  // the last one read all data
+  EXPECT_TRUE(conclude({run}).at(1).starts_with("It took")) << conclude({run}).at(1);
+  run.trained[0].result.validation[3].predictions = 0;
   run.config.train.steps = 400;
   EXPECT_TRUE(conclude({run}).at(2).starts_with("So far, it took 1 min 00 s")) << conclude({run}).at(2);
   run.trained[0].result.validation.clear();

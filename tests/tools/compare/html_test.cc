@@ -197,6 +197,15 @@ TEST(Report, OfASingleRunShowsWhatItsOptimizerDid) {
   EXPECT_HAS(html, "<dt>peak memory</dt><dd>300.0 MiB</dd>");
 }
 
+TEST(Report, SaysWhichPointsAreOfPartOfTheData) {
+  CompareResult result = single();
+  const std::string whole = render_report(result);
+  result.runs[0].trained[0].result.validation[0].predictions = 64;
+  const std::string part = render_report(result);
+  EXPECT_EQ(whole.find("start of the validation data"), std::string::npos);
+  EXPECT_HAS(part, "start of the validation data");
+}
+
 TEST(Report, OfASingleRunComparesItWithNothing) {
   const std::string html = render_report(single());
   for (const char* part : {"best of its column", "class='best'", "class='small-bar'", ">relative", "<h2>Costs</h2>"}) {

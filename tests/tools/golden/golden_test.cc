@@ -6,6 +6,7 @@
 
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "headroom/core/json.h"
 #include "headroom/core/safetensors.h"
 #include "tiny/folder.h"
 
@@ -101,6 +102,27 @@ TEST(Golden, UnsupportedOptionsAreRefused) {
   Json other = composed;
   other["base"] = "mean";
   refused("dcmha", other, "options.base", "\"mean\"");
+}
+
+TEST(Golden, AMissingOrWrongKeyIsNamed) {
+  const OneNumber one;
+  one.write(-6.0F);
+  const Json good = parse_json(read_text_file(one.json), "one");
+  const auto refused = [&](const Json& meaning, const char* key) {
+    write_text_file(one.json, meaning.dump());
+    const std::string reason = run_cases({one.folder.path()}, {})[0].reason;
+    EXPECT_EQ(reason.find(one.json.string()), 0U) << reason;
+    EXPECT_NE(reason.find(key), std::string::npos) << reason;
+    EXPECT_EQ(reason.find("json.exception"), std::string::npos) << reason;
+  };
+  for (const char* key : {"format", "dims", "tolerance"}) {
+    Json meaning = good;
+    meaning.erase(key);
+    refused(meaning, key);
+  }
+  Json meaning = good;
+  meaning["options"]["window"] = "wide";
+  refused(meaning, "must be number");
 }
 
 TEST(Golden, AnUnknownFamilyFailsAndBadFilesDoNotStopTheRest) {

@@ -17,6 +17,7 @@
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
+#include "tools/inspector/inspector.h"
 
 namespace headroom::inspector {
 namespace attribution_test {
@@ -85,6 +86,17 @@ struct SwitchOff : nn::Observer {
   at::Tensor observe(std::string_view, at::Tensor value) override { return change(value.clone()); }
 };
 
+bool is_inspectable(const config::ModelOptions& m) {
+  try {
+    config::ModelOptions reads = m;  // the layer alone, whatever the kind of model
+    reads.kind = config::ModelKind::language_model;
+    require_inspectable(reads);
+  } catch (const UserError&) {
+    return false;
+  }
+  return true;
+}
+
 using Visit = std::function<void(const std::string&, const config::ModelOptions&)>;
 
 void for_products(const std::vector<std::vector<testing::Choice>>& axes, const Visit& visit) {
@@ -102,7 +114,7 @@ void for_products(const std::vector<std::vector<testing::Choice>>& axes, const V
       choice.set(m);
       name += choice.name + ", ";
     }
-    if (testing::refusal(m).empty()) {
+    if (testing::refusal(m).empty() && is_inspectable(m)) {
       visit(name, m);
     }
   }

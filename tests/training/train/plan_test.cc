@@ -161,8 +161,16 @@ TEST(Intervals, ValidatesAtLeastTenTimesForAFiftiethOfTheTime) {
     EXPECT_EQ(planned(steps, 160.0, /*keep_best=*/true).predictions, 0) << "the best of all must be known";
   }
   EXPECT_EQ(planned(300, 160.0, /*keep_best=*/true).every, 0) << "at the end only";
-  EXPECT_EQ(planned(20, 160.0).every, 3) << "a row costs as much as 2.3 steps may";
-  EXPECT_EQ(planned(2, 1.0).every, 0) << "the data are a single row";
+}
+
+// A run of seconds also has a curve: a row costs as much as 2.3 steps may.
+TEST(Intervals, ValidatesAShortRunTenTimes) {
+  EXPECT_EQ(planned(20, 160.0).every, 2);
+  EXPECT_EQ(planned(20, 160.0).predictions, 8) << "one row";
+  EXPECT_EQ(planned(20, 1.0).every, 2);
+  EXPECT_EQ(planned(20, 1.0).predictions, 0) << "the data are a single row";
+  EXPECT_EQ(planned(2, 160.0).every, 1);
+  EXPECT_EQ(planned(20, 160.0, /*keep_best=*/true).every, 0);
 }
 
 TEST(Intervals, WritesTenCheckpointsOrOneEveryTenMinutes) {

@@ -27,7 +27,8 @@ class BiasPosition : public Position {
  protected:
   // `by_head`: C of the source's tokens, [B or 1, H, S]. Both attention matrices of a differential head have its bias.
   static void add(ops::AttentionInputs& in, const at::Tensor& by_head) {
-    const std::int64_t maps = in.q.size(1) / by_head.size(1);
+    const std::int64_t maps = in.q.sym_size(1).guard_int(__FILE__, __LINE__) /
+                              by_head.sym_size(1).guard_int(__FILE__, __LINE__);
     const at::Tensor sums = maps == 1 ? by_head : by_head.repeat_interleave(maps, 1);
     const c10::SymInt t = in.q.sym_size(2), s = sums.sym_size(2);
     in.query_bias = sums.narrow_symint(2, s - t, t);

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/differential_options.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -27,7 +28,12 @@ class TokenFactors : public Composition {
   Maps maps(const at::Tensor& x, const at::Tensor& /*key_factors*/, const Context& context) const override {
     const at::Tensor score = linear(x, w_, {}, context);
     const at::Tensor lambda =
-        by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); }).transpose(1, 2).unsqueeze(3);
+        by_rows(score, context,
+                [&](const auto& part) {
+                  return ops::elementwise(part(score), [](const at::Tensor& some) { return some.sigmoid(); });
+                })
+            .transpose(1, 2)
+            .unsqueeze(3);
     context.show("lambda", [&] { return lambda; });
     Maps maps;
     maps.difference = lambda;

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "engine/ops/many_rows.h"
 #include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -58,8 +59,9 @@ class GatedDeltaScore : public Score {
     heads.q = normalised(q) * per_head_;
     const at::Tensor beta = wide(linear(x, w_beta_, {}, context)), decay = wide(linear(x, w_decay_, {}, context));
     const at::Tensor rates = by_rows(x, context, [&](const auto& part) {
-      const at::Tensor g = at::softplus(part(decay) + dt_bias_) * -a_log_.exp();
-      return at::stack({part(beta).sigmoid(), g}, 3);
+      const at::Tensor time = ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); });
+      const at::Tensor rate = ops::elementwise(part(beta), [](const at::Tensor& t) { return t.sigmoid(); });
+      return at::stack({rate, time * -a_log_.exp()}, 3);
     });
     heads.keys = {normalised(k), rates.transpose(1, 2)};
   }
@@ -84,9 +86,11 @@ class GatedDeltaScore : public Score {
 
   at::Tensor gate(const at::Tensor& o, const at::Tensor& x, const Context& context) const override {
     const at::Tensor z = wide(linear(x, w_z_, {}, context)), sums = wide(o);
-    const at::Tensor silu = by_rows(z, context, [&](const auto& part) { return at::silu(part(z)); });
+    const at::Tensor silu = by_rows(z, context, [&](const auto& part) {
+      return ops::elementwise(part(z), [](const at::Tensor& t) { return at::silu(t); });
+    });
     const at::Tensor by_head = silu.view_symint({x.sym_size(0), x.sym_size(1), -1, o.sym_size(3)}).transpose(1, 2);
-    const at::Tensor inverse = (sums.square().mean(-1, /*keepdim=*/true) + epsilon_).rsqrt();
+    const at::Tensor inverse = inverse_root(sums.square().mean(-1, /*keepdim=*/true) + epsilon_);
     return (inverse * o_norm_ * by_head).to(o.scalar_type());
   }
 
@@ -128,7 +132,10 @@ class GatedDeltaScore : public Score {
   }
 
   static at::Tensor normalised(const at::Tensor& t) {
-    return t * (t.square().sum(-1, /*keepdim=*/true) + 1e-6).rsqrt();
+    return t * inverse_root(t.square().sum(-1, /*keepdim=*/true) + 1e-6);
+  }
+  static at::Tensor inverse_root(const at::Tensor& t) {
+    return ops::elementwise(t, [](const at::Tensor& some) { return some.rsqrt(); });
   }
 
   // Returns the weights [B, H, T, T] of the values, for observers: o = P (I + A)^-1 diag(beta) v with the matrices of

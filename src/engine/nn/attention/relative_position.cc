@@ -51,7 +51,7 @@ class RelativePosition : public Position {
       }
       in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
     }
-    const std::int64_t heads = in.q.size(1);
+    const std::int64_t heads = in.q.sym_size(1).guard_int(__FILE__, __LINE__);
     in.r = per_head(*in.r, heads).expand_symint({heads, -1, -1});
     in.q_position = in.q;
     if (u_.defined()) {
@@ -63,7 +63,8 @@ class RelativePosition : public Position {
  private:
   // Repeats the rows of groups of heads; a single row stays.
   static at::Tensor per_head(const at::Tensor& t, std::int64_t heads) {
-    return t.size(0) == 1 || t.size(0) == heads ? t : t.repeat_interleave(heads / t.size(0), 0);
+    const std::int64_t groups = t.sym_size(0).guard_int(__FILE__, __LINE__);
+    return groups == 1 || groups == heads ? t : t.repeat_interleave(heads / groups, 0);
   }
 
   // Returns [H or 1, n, e]: row c of n is p(delta) W_pos with delta = c - (n_keys - 1).

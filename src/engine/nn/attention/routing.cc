@@ -238,6 +238,11 @@ void add_routing_losses(const Routing& routing, const std::optional<at::Tensor>&
     probs = probs.masked_fill(valid->logical_not().view({-1, 1, 1}), 0.0);
   }
   probs = context.observe("select.prob", probs.squeeze(1)).view_as(routing.score);
+  if (n_routers == 1) {
+    const at::Tensor counts = context.observe("select.count", tokens_per_expert(routing, valid));
+    add_losses_of({routing, probs.squeeze(1), counts}, batch, options, context);
+    return;
+  }
   std::vector<at::Tensor> per_router;
   for (std::int64_t h = 0; h < n_routers; ++h) {
     per_router.push_back(tokens_per_expert(routing.of_head(h), valid));

@@ -218,6 +218,11 @@ SpecialTokens default_special_tokens(const tokenizers::Tokenizer& tokenizer) {
       name("bos_token", none);
       name("eos_token", none);
       name("pad_token", none);
+      if (tokenizer.kind() == config::TokenizerKind::bpe && tokens.tokenizer["pad_token"].is_null()) {
+        // Padding is masked, so any token will do. This one is the byte 0xff, which UTF-8 never has.
+        tokens.tokenizer["pad_token"] = "\u00ff";
+        tokens.tokenizer["split_special_tokens"] = true;  // a y with diaeresis in a text is not the special token
+      }
       break;
     }
     case config::TokenizerKind::words:

@@ -18,6 +18,12 @@ void OutputGatePart::check(const detail::Checker& check, const ModelOptions& mod
   check.require(!own.exclusive || a.projection->has_head_matrices(), "exclusive",
                 "must be false with {}, which does not compute a token's value when decoding",
                 detail::setting("projection", a.projection));
+  check.require(!own.exclusive || a.composition->maps_per_head(a) == 1, "exclusive",
+                "must be false with {}, whose head outputs are differences",
+                detail::setting("composition", a.composition));
+  check.require(!own.exclusive || a.projection->attends_everywhere(), "exclusive",
+                "must be false with {}, whose heads read some of the tokens",
+                detail::setting("projection", a.projection));
   check.require(own.gate_channels <= model.d_model, "gate_channels", "must be at most d_model = {}, got {}",
                 model.d_model, own.gate_channels);
 }

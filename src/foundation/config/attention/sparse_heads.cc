@@ -84,6 +84,7 @@ class SparseHeads : public ProjectionPart {
 
   Exact cache_elements(const AttentionOptions&) const override { return 0; }  // does not decode
 
+  bool attends_everywhere() const override { return false; }
   bool starts_truncated() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {
     return dense(a) == 0 ? fmt::format("{} sparse", a.n_heads)

@@ -133,14 +133,15 @@ std::string effort_sentence(const ComparedRun& run) {
                      peak > 0.0 ? " and at most " + format_bytes(peak) + " of memory" : "");
 }
 
-// The best validation if it is not the last one; else empty.
+// The best validation if it is not the last one; else empty. Validations of another part of the data do not count.
 std::string earlier_best(const ComparedRun& run) {
   const tasks::FigureKind& kind = run.headline_kind();
   double best = tasks::figure(run.result().figures(), kind.name);
   std::string text;
-  for (const train::ValidationPoint& point : run.result().validation) {
+  const std::vector<train::ValidationPoint>& points = run.result().validation;
+  for (const train::ValidationPoint& point : points) {
     const double figure = tasks::figure(point.figures, kind.name);
-    if (is_better(kind, figure, best)) {
+    if (point.predictions == points.back().predictions && is_better(kind, figure, best)) {
       best = figure;
       text = fmt::format("Its best value was {1}, at step {0}.", point.step, plain_number(figure));
     }

@@ -146,6 +146,14 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
   return charts;
 }
 
+// Whether validations before the last read only the start of the data.
+bool validates_in_part(const ComparedRun& run) {
+  return std::any_of(run.trained.begin(), run.trained.end(), [](const TrainedRun& trained) {
+    return std::any_of(trained.result.validation.begin(), trained.result.validation.end(),
+                       [](const train::ValidationPoint& point) { return point.predictions > 0; });
+  });
+}
+
 // Returns a chart with its caption; empty if there is nothing to draw.
 std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
   const bool empty =
@@ -191,9 +199,11 @@ std::string learning_section(const CompareResult& result) {
   const Charts charts = charts_of(result, "Validation " + kind.words);
   const bool training = std::any_of(charts.losses.lines.begin(), charts.losses.lines.end(),
                                     [](const draw::Line& line) { return line.faint && !line.points.empty(); });
+  const bool in_part = std::any_of(runs.begin(), runs.end(), validates_in_part);
   const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
   const std::string figures =
-      line_figure(fmt::format("{} is better; logarithmic{}{}", better_direction(kind),
+      line_figure(fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
+                              in_part ? "; before the last step on the start of the validation data" : "",
                               seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "", shown),
                   charts.steps) +
       line_figure("seconds of training, without evaluation", charts.seconds) +

@@ -47,6 +47,8 @@ std::int64_t count(const Json& value) {
   return !fits ? throw InvalidResult() : value.is_null() ? 0 : value.get<std::int64_t>();
 }
 
+constexpr const char* kPredictions = "predictions";  // of a validation of part of the data
+
 train::TrainResult result_from(const Json& json, const tasks::Task& task) {
   train::TrainResult r;
   r.steps = count(json.at("steps"));
@@ -61,6 +63,7 @@ train::TrainResult result_from(const Json& json, const tasks::Task& task) {
     train::ValidationPoint& read = r.validation.emplace_back();
     read.step = count(point.at("step"));
     read.seconds = measured(point.at("seconds"));
+    read.predictions = point.contains(kPredictions) ? count(point.at(kPredictions)) : 0;
     for (const tasks::FigureKind& kind : task.figures()) {
       if (point.contains(kind.name)) {
         read.figures[kind.name] = number(point.at(kind.name));
@@ -137,6 +140,9 @@ void write_result(const TrainedRun& run, const tasks::Task& task, const std::fil
   for (const train::ValidationPoint& point : run.result.validation) {
     Json line = {{"step", point.step}, {"seconds", point.seconds}};
     line.update(Json(point.figures));
+    if (point.predictions > 0) {
+      line[kPredictions] = point.predictions;
+    }
     json["validation"].push_back(std::move(line));
   }
   write_text_file(folder / kResultFile, to_json_line(json) + "\n");

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "data/text/text.h"
 #include "foundation/core/machine/log.h"
@@ -23,8 +25,19 @@ void check_tokenizer(const data::TokenFile& file, const tokenizers::Tokenizer& t
   }
 }
 
-// Logs a remark if bits per byte are unavailable, or refer to normalised text.
+// True for the first call with this name.
+bool is_new(const std::string& name) {
+  static std::mutex mutex;
+  static std::set<std::string> known;
+  const std::lock_guard lock(mutex);
+  return known.insert(name).second;
+}
+
+// Logs a remark if bits per byte are unavailable, or refer to normalised text; once for each text and tokenizer.
 void remark_on_bits_per_byte(const data::TokenFile& file) {
+  if (!is_new(file.name() + "\n" + file.tokenizer_name())) {
+    return;
+  }
   if (!file.unknown()) {
     log_warning(
         "{}: bits per byte are unavailable, because the file does not record unknown text; prepare it again (headroom "

@@ -118,16 +118,17 @@ Validations plan_validations(const config::Config& config, const std::function<d
     return kForward * cost / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences())) /
            kValidationFraction;
   };
-  const double whole = between(rows(config.train.evaluate_tokens));
-  if (config.train.keep_best || std::ceil(whole) <= std::ceil(steps / kFewest) || whole <= between(rows(1))) {
-    return {.every = every(std::ceil(std::max(steps / kMost, whole)), config.train.steps)};
+  const double whole = between(rows(config.train.evaluate_tokens)), one_row = between(rows(1));
+  const double longest = std::ceil(steps / kFewest);  // steps between ten validations
+  if (config.train.keep_best || std::ceil(whole) <= longest || whole <= one_row) {
+    const double least = config.train.keep_best ? whole : std::min(whole, longest);
+    return {.every = every(std::ceil(std::max(steps / kMost, least)), config.train.steps)};
   }
-  const double least = std::max(std::ceil(steps / kFewest), between(rows(1)));
   std::int64_t predictions = 1;
-  while (between(rows(2 * predictions)) <= least) {
+  while (between(rows(2 * predictions)) <= std::max(longest, one_row)) {
     predictions *= 2;
   }
-  return {.every = every(std::ceil(least), config.train.steps), .predictions = predictions};
+  return {.every = every(longest, config.train.steps), .predictions = predictions};
 }
 
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes) {

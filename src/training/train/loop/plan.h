@@ -73,9 +73,10 @@ struct Validations {
   std::int64_t predictions = 0;  // of each but the last, at most, from the start of the data; 0: all
 };
 // Returns 20 validations in 1.1% of the training time; if whole validations take longer, at least 10 whole ones; if
-// these take longer as well, 10 on as much of the data as fits the time, and fewer only if each would read less than
-// one row. A run that keeps its best checkpoint needs whole validations. rows(n) is the cost of a validation of at most
-// n predictions (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated alike.
+// these take longer as well, 10 on as much of the data as fits the time, at least one row. A run that keeps its best
+// checkpoint needs whole validations, and gets fewer if they take longer. rows(n) is the cost of a validation of at
+// most n predictions (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated
+// alike.
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows);
 
 // Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or
