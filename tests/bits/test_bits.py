@@ -113,6 +113,17 @@ RECIPES = {
                                  composition="differential", differential_version=1) + mlp(
         kind="experts", n_experts=5, top_k=2, d_hidden=16, activation="relu") + [
         "model.n_groups=1", "model.norm_position=peri", "model.memory_length=72"],
+    "factored": TEXT + attention(projection="factored", kv_rank=2, q_rank=3, position="alibi") + mlp(
+        kind="experts", expert_kind="gated", expert_bias="output", gate="softmax", n_experts=4, top_k=2, d_hidden=16),
+    "tied": TEXT + attention(projection="tied", n_kv_heads=2, position="forgetting") + mlp(
+        kind="experts", expert_kind="clamped", expert_bias="all", gate="softmax_top_k", n_experts=4, top_k=2, d_hidden=16),
+    "shared_and_routed": TEXT + attention(projection="shared_and_routed", shared_heads=1, top_k=2, position="forgetting",
+                                          forget="head", exclusive=True) + mlp(
+        kind="experts", expert_kind="gated", gate="softmax_renormalised", n_experts=4, top_k=2, d_hidden=16),
+    "routed_queries": TEXT + attention(projection="routed_queries", n_kv_heads=2, top_k=1, gate="softmax_renormalised",
+                                       rope_scaling="yarn", rope_factor=2.0, rope_original_length=36),
+    "gated_delta": TEXT + attention(score="gated_delta", position="none", delta_key_heads=2, delta_d_value=8),
+    "sparse_heads": TABLE + attention(projection="sparse_heads", n_heads=3, dense_heads=1, sparsity=4, position="none"),
     "linear": TEXT + attention(score="linear", keys="single", position="rope", n_kv_heads=2),
     "mixed_linear": TEXT + attention(score="linear", keys="own", linear_mixing="before_map", prior="layer",
                                      feature_map="elu_plus_one_l1", score_scale="inv_sqrt_head",
@@ -151,7 +162,7 @@ WAYS = {"fp32": ["train.precision=fp32"], "bf16": ["train.precision=bf16"],
         "reference": ["train.precision=fp32", "train.implementation=reference"]}
 
 # Choices that no recipe takes: too slow for a test, or equivalent to another choice.
-LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "parity", "permutations"},
+LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "needles", "parity", "permutations"},
             "data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
             "model.head_activation": {"gelu", "gelu_tanh", "silu"}}
 
