@@ -263,8 +263,9 @@ struct Convert {
 };
 
 struct EngineRequest {
-  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, RecordMake, RecordVerify,
-               Report, Runs, Demo, Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import, Convert>
+  std::variant<Train, Evaluate, Generate, Serve, Analyse, Inspect, Compare, Sweep, Advise, Try, RecordMake,
+               RecordVerify, Report, Runs, Demo, Golden, Bench, Doctor, Bits, CheckpointInfo, CheckpointExport, Import,
+               Convert>
       command;
   std::int64_t threads = 0;  // 0: the config's, or all physical cores
   std::string command_line;  // as typed, for reports

@@ -226,8 +226,7 @@ int run(const RecordMake& command, const EngineRequest& request) {
   if (!command.force && std::filesystem::exists(command.out)) {
     user_error("record make: --out: {} exists; choose another file or add --force", command.out);
   }
-  const compare::NamedConfig config =
-      compare::load_configs({command.config}, overrides(command.set, request)).front();
+  const compare::NamedConfig config = compare::load_configs({command.config}, overrides(command.set, request)).front();
   const trial::Record record = trial::make_record(
       config, track, command.target,
       {.folder = command.runs, .cache = cache_folder(), .seeds = command.seeds, .command = request.command_line});

@@ -1,4 +1,5 @@
-// The commands compare, sweep, advise, try, record, report, runs and demo, which train several models and report on them.
+// The commands compare, sweep, advise, try, record, report, runs and demo, which train several models and report on
+// them.
 #include <memory>
 
 #include "foundation/core/text/format.h"

@@ -289,8 +289,7 @@ LayerOptions::Keys differing_keys(const AttentionOptions& options, const Attenti
     LayerOptions::Keys keys;
     Fields fields;
     describe(fields, of);
-    fields.root().for_each(
-        [&](const std::string& key, const Field& field) { keys[key] = detail::spelled(field); });
+    fields.root().for_each([&](const std::string& key, const Field& field) { keys[key] = detail::spelled(field); });
     return keys;
   };
   LayerOptions::Keys keys = spelled_keys(options);

@@ -105,10 +105,14 @@ std::vector<double> recorded_losses(std::string_view text) {
 
 // Whether the key changes only the record of a run, or its results by rounding or chance.
 bool keeps_losses(std::string_view key) {
-  constexpr std::string_view kKeys[] = {"accumulate",       "checkpoint_every",      "device",           "evaluate_every",
-                                        "evaluate_tokens",  "gradient_accumulators", "implementation",   "keep_best",
-                                        "keep_checkpoints", "log_every",             "precision",        "sample_every",
-                                        "sample_prompt",    "seed",                  "threads",          "timeout",
+  constexpr std::string_view kKeys[] = {"accumulate",       "checkpoint_every",
+                                        "device",           "evaluate_every",
+                                        "evaluate_tokens",  "gradient_accumulators",
+                                        "implementation",   "keep_best",
+                                        "keep_checkpoints", "log_every",
+                                        "precision",        "sample_every",
+                                        "sample_prompt",    "seed",
+                                        "threads",          "timeout",
                                         "verify_every"};
   constexpr std::string_view kTrain = "train.";
   return key.starts_with(kTrain) &&
@@ -168,7 +172,9 @@ std::vector<Layer> read_layers(const Source& first) {
       user_error("{}: base: must lead to at most {} configs, got more", first.path.string(), kLongestChain - 1);
     }
     auto [values, text] = read_file(next->path);
-    layers.push_back({.source = *next, .values = std::move(values), .made_for = made_for(text),
+    layers.push_back({.source = *next,
+                      .values = std::move(values),
+                      .made_for = made_for(text),
                       .recorded_losses = recorded_losses(text)});
     next = take_base(layers.back());
   }

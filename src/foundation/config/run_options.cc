@@ -110,7 +110,8 @@ void describe(Fields& fields, DataOptions& o) {
       "order; induction: what followed a token before; needles: the values of a key that are hidden in the built-in "
       "corpus; parity, permutations: the product of all tokens so far");
   fields.add("synthetic_items", o.synthetic_items, between(0, 256),
-             "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: 4, 8, 8, 4");
+             "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: "
+             "4, 8, 8, 4");
   fields.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
              "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
   fields.add(
@@ -135,9 +136,10 @@ namespace {
 
 void describe_schedule(Fields& fields, TrainOptions& o) {
   fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
-  fields.add("seconds", o.seconds, between(0, 1e9),
-             "training time: the run first measures its step and sets steps, with warmup_steps in proportion; a resumed "
-             "run keeps its number of steps; 0: steps as given");
+  fields.add(
+      "seconds", o.seconds, between(0, 1e9),
+      "training time: the run first measures its step and sets steps, with warmup_steps in proportion; a resumed "
+      "run keeps its number of steps; 0: steps as given");
   fields.add("batch_size", o.batch_size, between(1, 1 << 24), "sequences per step, over all micro-batches and ranks");
   fields.add("learning_rate", o.learning_rate, above_up_to(0, 1e30), "maximum learning rate of the schedule");
   fields.add(

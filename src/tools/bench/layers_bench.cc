@@ -1,5 +1,5 @@
-// Benchmarks of single attention layers: gated, sink, factored, tied, latent and routed attention against plain and grouped attention;
-// and a SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
+// Benchmarks of single attention layers: gated, sink, factored, tied, latent and routed attention against plain and
+// grouped attention; and a SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -99,19 +99,22 @@ std::vector<Row> neighbours(const BenchOptions& options) {
               }),
       changed("grouped, 4 of 8", plain, [](auto& o) { o.n_kv_heads = 4; }),
       // As many heads are computed as in the other layers.
-      changed("routed queries, 8 of 16 in 4 groups", heads(16, 64), [](auto& o) {
-        o.projection = "routed_queries";
-        o.n_kv_heads = 4;
-        o.template of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-      }),
-      changed("factored, 2 and 6", plain, [](AttentionOptions& o) {
-        o.projection = "factored";
-        o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 6};
-      }),
-      changed("tied, 2 of 8", plain, [](AttentionOptions& o) {
-        o.projection = "tied";
-        o.n_kv_heads = 2;
-      }),
+      changed("routed queries, 8 of 16 in 4 groups", heads(16, 64),
+              [](auto& o) {
+                o.projection = "routed_queries";
+                o.n_kv_heads = 4;
+                o.template of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
+              }),
+      changed("factored, 2 and 6", plain,
+              [](AttentionOptions& o) {
+                o.projection = "factored";
+                o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 6};
+              }),
+      changed("tied, 2 of 8", plain,
+              [](AttentionOptions& o) {
+                o.projection = "tied";
+                o.n_kv_heads = 2;
+              }),
       changed("gate of heads from 12 channels", plain,
               [](AttentionOptions& o) {
                 o.gate_output = "head";

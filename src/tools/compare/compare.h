@@ -11,7 +11,7 @@
 
 namespace headroom::compare {
 
-inline constexpr const char* kPageFile = "report.html";   // in the folder that it shows
+inline constexpr const char* kPageFile = "report.html";  // in the folder that it shows
 inline constexpr const char* kLookupFolder = "lookups";  // in the demo's folder
 
 struct NamedConfig {
@@ -64,9 +64,9 @@ CompareResult sweep(const CompareRequest& request);
 
 // The demo: compares demo_configs(overrides), which `request` leaves out, on the built-in corpus: SwitchHead with 2
 // attention matrices per layer against dense Transformer-XLs of the same size with 8 and with 2. Then compares the
-// small/lookup_* models of three layers on look-ups, which show what heads are worth, in out/lookups. Unless `overrides`
-// set train.steps, a single rank gives the language models as many steps as keep the whole below ten minutes on this
-// machine, between 300 and the recipes' 700. Throws what compare() throws.
+// small/lookup_* models of three layers on look-ups, which show what heads are worth, in out/lookups. Unless
+// `overrides` set train.steps, a single rank gives the language models as many steps as keep the whole below ten
+// minutes on this machine, between 300 and the recipes' 700. Throws what compare() throws.
 CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides);
 
 // The demo's models: recipes/demo/dense_h8, dense_h2 and switchhead_h2. cost::match chooses the sizes of the last two

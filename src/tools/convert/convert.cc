@@ -276,9 +276,7 @@ Conversion convert(const ConvertRequest& request) {
                                      .target = target->parameters(),
                                      .place = place,
                                      .sums = [&] { return collect_heads(*opened.model, batches.fit, place); },
-                                     .covariance = [&] {
-                                       return covariance_of(*opened.model, batches.fit, place);
-                                     }});
+                                     .covariance = [&] { return covariance_of(*opened.model, batches.fit, place); }});
   }
   if (!conversion.exact && request.fit_steps > 0) {
     for (nn::Parameter parameter : target->parameters().all()) {
@@ -309,8 +307,7 @@ Conversion convert(const ConvertRequest& request) {
 }
 
 Json to_json(const Conversion& conversion) {
-  Json json = {{"converted", conversion.converted},
-               {"layer_losses", Json::array()},
+  Json json = {{"converted", conversion.converted},   {"layer_losses", Json::array()},
                {"parameters", conversion.parameters}, {"loss_before", conversion.loss_before},
                {"loss_after", conversion.loss_after}, {"exact", conversion.exact},
                {"notes", conversion.notes},           {"layers", Json::array()}};

@@ -23,8 +23,8 @@ struct ConvertRequest {
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
   std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
-  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until the
-  // added loss would exceed `budget` nats.
+  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
+  // the added loss would exceed `budget` nats.
   std::vector<std::int64_t> layers;
   bool choose_layers = false;
   double budget = 0.05;
@@ -59,7 +59,8 @@ struct Conversion {
 // and for too little data.
 Conversion convert(const ConvertRequest& request);
 
-// `converted`, `layer_losses` (`layer`, `added`), `parameters`, `loss_before`, `loss_after`, `exact`, `layers` (`layer`, `start`, `fitted`), `notes`.
+// `converted`, `layer_losses` (`layer`, `added`), `parameters`, `loss_before`, `loss_after`, `exact`, `layers`
+// (`layer`, `start`, `fitted`), `notes`.
 Json to_json(const Conversion& conversion);
 
 }  // namespace headroom::convert

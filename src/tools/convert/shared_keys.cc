@@ -42,19 +42,21 @@ SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, cons
     return at::complex(w.narrow(2, 0, half).contiguous(), w.narrow(2, half, half).contiguous());
   };
   const at::Tensor q = complex(queries), k = complex(keys), size = sizes_of(queries, roots);
-  const at::Tensor weight = (size.narrow(1, 0, half).square() + size.narrow(1, half, half).square()).sqrt();  // [H, c/2]
+  const at::Tensor weight =
+      (size.narrow(1, 0, half).square() + size.narrow(1, half, half).square()).sqrt();  // [H, c/2]
   const at::Tensor root = roots.root.to(at::kComplexDouble), inverse = roots.inverse.to(at::kComplexDouble);
   std::vector<at::Tensor> shared_k, shared_q;
   for (std::int64_t pair = 0; pair < half; ++pair) {
     const at::Tensor weights = weight.select(1, pair).clamp_min(1e-12);
-    const at::Tensor whitened = at::mm(root, k.select(2, pair));  // [d, H]
+    const at::Tensor whitened = at::mm(root, k.select(2, pair));                                     // [d, H]
     const at::Tensor leading = std::get<0>(at::linalg_svd(whitened * weights, false)).select(1, 0);  // [d]
     const at::Tensor a = at::mv(whitened.t(), leading.conj());  // k_h is about leading a_h
     shared_k.push_back(at::mv(inverse, leading));
     shared_q.push_back(q.select(2, pair) * a.conj());
   }
   const at::Tensor new_k = at::stack(shared_k, 1), new_q = at::stack(shared_q, 2);
-  return {.queries = at::cat({at::real(new_q), at::imag(new_q)}, 2), .keys = at::cat({at::real(new_k), at::imag(new_k)}, 1)};
+  return {.queries = at::cat({at::real(new_q), at::imag(new_q)}, 2),
+          .keys = at::cat({at::real(new_k), at::imag(new_k)}, 1)};
 }
 
 SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::int64_t rank, const Roots& roots) {

@@ -1,6 +1,7 @@
 // Keys and values that several heads share, in closed form: for multi-head latent attention and routed heads.
 //
-// C is the covariance of the source tokens x, E[x^T x] [d, d], and all tensors are float64. "Whitened" means E = identity.
+// C is the covariance of the source tokens x, E[x^T x] [d, d], and all tensors are float64. "Whitened" means E =
+// identity.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -35,9 +36,9 @@ LowRank low_rank(const at::Tensor& matrix, const at::Tensor& weights, std::int64
 struct SharedKeys {
   at::Tensor queries, keys;
 };
-// Rotary channels, in pairs (i, i + c/2): for each pair, with queries and keys as complex numbers, k_h is about a_h k for
-// one k, the leading singular vector over the heads, weighted by their queries' size; q_h becomes q_h conj(a_h). Rotations
-// by position commute with this.
+// Rotary channels, in pairs (i, i + c/2): for each pair, with queries and keys as complex numbers, k_h is about a_h k
+// for one k, the leading singular vector over the heads, weighted by their queries' size; q_h becomes q_h conj(a_h).
+// Rotations by position commute with this.
 SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots);
 // Channels without rotation: the leading `rank` directions of all heads' keys.
 SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::int64_t rank, const Roots& roots);

@@ -247,9 +247,7 @@ class Layer {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
   // Scores are divided by the root of the head's width, which may change.
-  double query_scale() const {
-    return std::sqrt(static_cast<double>(to_.d_head) / static_cast<double>(from_.d_head));
-  }
+  double query_scale() const { return std::sqrt(static_cast<double>(to_.d_head) / static_cast<double>(from_.d_head)); }
   std::int64_t rotary_of(const config::AttentionOptions& o) const {
     return o.position == "rope" ? o.projection->rotary_channels(o) : 0;
   }
@@ -274,8 +272,8 @@ class Layer {
     const at::Tensor pairs = at::arange(p / 2, at::kLong), fast = at::cat({pairs, pairs + rotated / 2});
     // The others, those that never rotate first, then by rising frequency.
     const at::Tensor slow_pairs = at::arange(rotated / 2 - 1, p / 2 - 1, -1, at::kLong);
-    const at::Tensor slow = at::cat({at::arange(rotated, from_.d_head, at::kLong),
-                                     at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
+    const at::Tensor slow = at::cat(
+        {at::arange(rotated, from_.d_head, at::kLong), at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
     const std::int64_t rest = std::min(slow.size(0), to_.d_head - p);
     const at::Tensor kept = slow.narrow(0, 0, rest);
     const SharedKeys shared = share_rotated(q.index_select(2, fast), k.index_select(2, fast), roots);
@@ -288,11 +286,11 @@ class Layer {
     };
     const at::Tensor reads_k = at::mm(roots.root, slow_q.flatten(1)).norm(2, at::IntArrayRef{0}),
                      reads_v = wide("w_o").norm(2, at::IntArrayRef{2}).flatten();
-    const Normalised normalised = with_orthonormal_columns(
-        low_rank(at::cat({slow_k.flatten(1), v.flatten(1)}, 1),
-                 at::cat({reads_k / energy(slow_k, reads_k), reads_v / energy(v, reads_v)}), target("w_kv_down").size(1),
-                 roots),
-        roots);
+    const Normalised normalised =
+        with_orthonormal_columns(low_rank(at::cat({slow_k.flatten(1), v.flatten(1)}, 1),
+                                          at::cat({reads_k / energy(slow_k, reads_k), reads_v / energy(v, reads_v)}),
+                                          target("w_kv_down").size(1), roots),
+                                 roots);
     const LowRank& latent = normalised.factors;
     write_first("w_kv_down", latent.down, false);
     write("kv_norm", at::full({1}, normalised.size));
@@ -312,8 +310,8 @@ class Layer {
   void write_queries(const at::Tensor& queries, const Roots& roots) const {
     if (const at::Tensor down = target("w_q_down"); down.defined()) {
       const at::Tensor flat = queries.flatten(1);
-      const auto [factors, size] = with_orthonormal_columns(
-          low_rank(flat, at::ones({flat.size(1)}, at::kDouble), down.size(1), roots), roots);
+      const auto [factors, size] =
+          with_orthonormal_columns(low_rank(flat, at::ones({flat.size(1)}, at::kDouble), down.size(1), roots), roots);
       write_first("w_q_down", factors.down, false);
       write("q_down_norm", at::full({1}, size));
       write_first("w_q", factors.up.view({-1, queries.size(1), queries.size(2)}), false);

@@ -13,10 +13,10 @@ namespace headroom::convert {
 struct StartRequest {
   const config::AttentionOptions& from;
   const config::AttentionOptions& to;
-  const nn::Parameters& source;    // has "layer3.attention.w_q" and so on
-  const nn::Parameters& target;    // freshly initialised; written in place
-  std::string place;               // "layer3.attention"
-  std::function<HeadSums()> sums;  // called if values and outputs must be refitted
+  const nn::Parameters& source;            // has "layer3.attention.w_q" and so on
+  const nn::Parameters& target;            // freshly initialised; written in place
+  std::string place;                       // "layer3.attention"
+  std::function<HeadSums()> sums;          // called if values and outputs must be refitted
   std::function<at::Tensor()> covariance;  // of the source tokens; called if heads are to share keys or a latent
 };
 

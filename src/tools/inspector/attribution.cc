@@ -181,8 +181,7 @@ at::Tensor exclude(const Attribution& a, const at::Tensor& x) {
 }  // namespace
 
 std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
-  std::vector<std::string> names = {"out",   "gate",           "head_norm",       "value",
-                                    "probs", "probs_composed", "responsibilities"};
+  std::vector<std::string> names = {"out", "gate", "head_norm", "value", "probs", "probs_composed", "responsibilities"};
   if (o.has_experts('v')) {
     names.insert(names.end(), {"source", "source_value"});
   } else {

@@ -64,7 +64,8 @@ RecordRun run_of(const compare::TrainedRun& trained, const std::string& what) {
 void check_config(const config::Config& config, const std::string& name, Track track) {
   if (config.model.kind != config::ModelKind::language_model || !config.data.train.empty() ||
       config.data.synthetic != config::Synthetic::none) {
-    user_error("record: {}: must be a language model on the built-in corpus (data.train = [], no data.synthetic)", name);
+    user_error("record: {}: must be a language model on the built-in corpus (data.train = [], no data.synthetic)",
+               name);
   }
   if (!config.train.start_from.empty() || !config.train.teacher.empty()) {
     user_error("record: {}: must start from random parameters, without train.start_from and train.teacher", name);
@@ -176,10 +177,10 @@ Record record_from(const Json& json) {
   }
   record.track = known->first;
   record.target = record.track == Track::time ? json.at("target").get<double>() : 0.0;
-  for (const auto& [key, text] : {std::pair("name", &record.name), std::pair("config", &record.config),
-                                  std::pair("machine", &record.machine), std::pair("kind", &record.kind),
-                                  std::pair("training_data", &record.training_data),
-                                  std::pair("program", &record.program), std::pair("finished", &record.finished)}) {
+  for (const auto& [key, text] :
+       {std::pair("name", &record.name), std::pair("config", &record.config), std::pair("machine", &record.machine),
+        std::pair("kind", &record.kind), std::pair("training_data", &record.training_data),
+        std::pair("program", &record.program), std::pair("finished", &record.finished)}) {
     *text = json.at(key).get<std::string>();
   }
   for (const Json& run : json.at("runs")) {
@@ -191,8 +192,8 @@ Record record_from(const Json& json) {
                            .parameters_sha256 = run.at("parameters_sha256").get<std::string>(),
                            .log = {}});
     for (const Json& point : run.at("log")) {
-      record.runs.back().log.push_back({point.at("step").get<std::int64_t>(), point.at("seconds").get<double>(),
-                                        point.at("loss").get<double>()});
+      record.runs.back().log.push_back(
+          {point.at("step").get<std::int64_t>(), point.at("seconds").get<double>(), point.at("loss").get<double>()});
     }
   }
   return record;
@@ -234,13 +235,12 @@ Verification verify_record(const Record& record, const std::string& file, const 
     const bool close = std::abs(now.bits_per_byte - before.bits_per_byte) <= kRounding * before.bits_per_byte;
     found.verified = found.verified && (found.same_kind ? equal : close);
   }
-  found.sentence = fmt::format("{}: {} of {}, {}", found.verified ? "verified" : "not verified",
-                               counted(found.runs.size(), "run"), record.name,
-                               found.same_kind ? found.verified ? "the recorded parameters on this kind of CPU"
-                                                                : "other parameters on this kind of CPU"
-                               : found.verified
-                                   ? "within 1% of the recorded bits per byte on another kind of CPU"
-                                   : "more than 1% from the recorded bits per byte, on another kind of CPU");
+  found.sentence = fmt::format(
+      "{}: {} of {}, {}", found.verified ? "verified" : "not verified", counted(found.runs.size(), "run"), record.name,
+      found.same_kind
+          ? found.verified ? "the recorded parameters on this kind of CPU" : "other parameters on this kind of CPU"
+      : found.verified ? "within 1% of the recorded bits per byte on another kind of CPU"
+                       : "more than 1% from the recorded bits per byte, on another kind of CPU");
   return found;
 }
 
@@ -268,18 +268,16 @@ Succession compare_records(const Record& next, const Record& before) {
   const double a = error(now), b = error(then);
   Succession result{.difference = compare::mean(now) - compare::mean(then)};
   if (a + b > 0.0) {
-    const double degrees =
-        (a + b) * (a + b) /
-        (a * a / static_cast<double>(now.size() - 1) + b * b / static_cast<double>(then.size() - 1));
+    const double degrees = (a + b) * (a + b) /
+                           (a * a / static_cast<double>(now.size() - 1) + b * b / static_cast<double>(then.size() - 1));
     result.p = compare::student_probability(result.difference / std::sqrt(a + b), static_cast<int>(degrees));
   } else {
     result.p = result.difference < 0.0 ? 0.0 : 1.0;
   }
   result.replaces = result.p < kLevel;
-  result.sentence =
-      fmt::format("{} {} {}: {} {:+.4g} (p = {:.2g}, Welch's t-test).", next.name,
-                  result.replaces ? "replaces" : "does not replace", before.name,
-                  next.track == Track::time ? "seconds" : "bits per byte", result.difference, result.p);
+  result.sentence = fmt::format("{} {} {}: {} {:+.4g} (p = {:.2g}, Welch's t-test).", next.name,
+                                result.replaces ? "replaces" : "does not replace", before.name,
+                                next.track == Track::time ? "seconds" : "bits per byte", result.difference, result.p);
   return result;
 }
 

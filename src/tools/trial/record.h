@@ -34,9 +34,9 @@ struct RecordRun {
 
 struct Record {
   Track track = Track::time;
-  double target = 0.0;          // Track::time: bits per byte
-  std::string name, config;     // config: TOML, with all keys
-  std::string machine, kind;    // as described by the run; the kind of CPU, equal where results are equal to the bit
+  double target = 0.0;        // Track::time: bits per byte
+  std::string name, config;   // config: TOML, with all keys
+  std::string machine, kind;  // as described by the run; the kind of CPU, equal where results are equal to the bit
   std::string training_data, program, finished;
   std::vector<RecordRun> runs;  // one a seed
 };
@@ -58,8 +58,8 @@ Json to_json(const Record& record);
 
 // A record's runs, trained again.
 struct Verification {
-  std::vector<RecordRun> runs;   // in the record's order, request.seeds of them at most
-  bool same_kind = false;        // this machine is of the record's kind of CPU, so the parameters must be equal
+  std::vector<RecordRun> runs;  // in the record's order, request.seeds of them at most
+  bool same_kind = false;       // this machine is of the record's kind of CPU, so the parameters must be equal
   bool verified = false;
   std::string sentence;
 };
@@ -69,8 +69,8 @@ struct Verification {
 // because that would be read instead of trained.
 Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request);
 
-// Compares two records of one track, time or bits per byte, by Welch's one-sided t-test over the seeds, with the degrees
-// of freedom rounded down.
+// Compares two records of one track, time or bits per byte, by Welch's one-sided t-test over the seeds, with the
+// degrees of freedom rounded down.
 struct Succession {
   double difference = 0.0;  // mean of the new record minus that of the old
   double p = 1.0;           // of a difference at least as low if the two were equal

@@ -74,8 +74,8 @@ struct ExecutedCost {
 // Throws UserError for batch < 1.
 ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch);
 
-// Return the floating-point operations per training step (twice step_macs), those without hidden pairs, and those of all
-// train.steps; nullopt for models that read sentences of different lengths, because their batch sizes vary.
+// Return the floating-point operations per training step (twice step_macs), those without hidden pairs, and those of
+// all train.steps; nullopt for models that read sentences of different lengths, because their batch sizes vary.
 std::optional<double> step_flops(const config::Config& config);
 std::optional<double> visible_step_flops(const config::Config& config);  // twice visible_macs
 std::optional<double> training_flops(const config::Config& config);

@@ -119,7 +119,8 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
 
 namespace {
 
-// Returns the number of pairs of a query and a key that it sees: its own position and those before it, `window` at most.
+// Returns the number of pairs of a query and a key that it sees: its own position and those before it, `window` at
+// most.
 Exact visible_pairs(const AttentionExtent& span, std::int64_t window) {
   if (!span.causal) {
     return span.queries * span.sources;
@@ -146,7 +147,8 @@ Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& spa
   const std::int64_t per_pair = products(2, 2) - products(2, 1) - products(1, 2) + products(1, 1);
   const std::int64_t pairs = visible_pairs(span, a.window).value(), all = (span.queries * span.sources).value();
   const std::int64_t offsets = (span.queries * a.position->offsets(span)).value();
-  return Exact(all - pairs) * per_pair + Exact(std::max<std::int64_t>(0, offsets - pairs)) * a.d_head * a.attention_matrices();
+  return Exact(all - pairs) * per_pair +
+         Exact(std::max<std::int64_t>(0, offsets - pairs)) * a.d_head * a.attention_matrices();
 }
 
 PaperTerms paper_output_gate(const AttentionOptions& a, const PaperSizes& z) {

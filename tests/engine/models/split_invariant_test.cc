@@ -42,8 +42,9 @@ std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
 
 // Models with a state, which sums over chunks.
 bool sums_keys(const config::ModelOptions& options) {
-  return options.attention.score == "linear" || options.attention.score->is_recurrent() || std::any_of(options.layers.begin(), options.layers.end(),
-                                                            [](auto& l) { return l.attention.contains("score"); });
+  return options.attention.score == "linear" || options.attention.score->is_recurrent() ||
+         std::any_of(options.layers.begin(), options.layers.end(),
+                     [](auto& l) { return l.attention.contains("score"); });
 }
 
 at::Tensor in_pieces(const LanguageModel& model, std::span<const std::int64_t> tokens, std::int64_t size) {

@@ -179,7 +179,8 @@ TEST(Check, RoutedHeads) {
   EXPECT_EQ(about_attention(routed + "gate = \"softmax\"\nn_kv_heads = 1"), "no error");
   EXPECT_EQ(about_attention(routed + "gate = \"softmax_renormalised\""), "no error");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\nn_experts = 8"), "no error");
-  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\ntop_k = 6\nn_experts = 8"), "top_k");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 6\nn_kv_heads = 3\ntop_k = 6\nn_experts = 8"),
+            "top_k");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 3\ntop_k = 2\nn_experts = 8"), "top_k");
   Config derived = parse_config("[model.attention]\nprojection = \"routed_heads\"\nn_heads = 3", "x");
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
@@ -189,8 +190,7 @@ TEST(Check, RoutedHeads) {
   EXPECT_EQ(derived.model.attention.of<RoutingOptions>().top_k, 3);
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 9\ntop_k = 9\nn_experts = 8"), "top_k");
   EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 4\nn_kv_heads = 2"), "top_k");
-  EXPECT_EQ(
-      about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 1\nn_kv_heads = 3"), "n_kv_heads");
+  EXPECT_EQ(about_attention("projection = \"routed_heads\"\nn_heads = 4\ntop_k = 1\nn_kv_heads = 3"), "n_kv_heads");
   EXPECT_EQ(about_attention(routed + "shared_selection = true"), "shared_selection");
   EXPECT_EQ(about_attention(routed + "composition = \"dynamic\""), "composition");
 }
@@ -203,8 +203,7 @@ TEST(Check, RoutedQueries) {
   EXPECT_EQ(about_attention(routed + "n_kv_heads = 3"), "n_kv_heads");
   EXPECT_EQ(about_attention(routed + "n_kv_heads = 4\ntop_k = 3"), "top_k");
   EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ngate = \"softmax_top_k\""), "gate");
-  EXPECT_EQ(
-      about_attention(routed + "n_kv_heads = 2\ncomposition = \"dynamic\""), "composition");
+  EXPECT_EQ(about_attention(routed + "n_kv_heads = 2\ncomposition = \"dynamic\""), "composition");
 }
 
 TEST(Check, SharedAndRoutedHeads) {

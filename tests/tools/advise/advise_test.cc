@@ -236,7 +236,7 @@ TEST_F(AdviseTest, AShortBudgetGetsASmallerModel) {
   r.overrides = {"model.d_model=64", "model.attention.d_head=16"};
   r.measure = [](const config::Config& config) {
     return train::StepTime{.step_seconds = 1e-7 * static_cast<double>(cost::count_parameters(config.model)),
-                    .start_seconds = 1e-2};
+                           .start_seconds = 1e-2};
   };
   const Advice advice = advise::advise(r);
   EXPECT_LT(advice.config.model.d_model, 64);

@@ -49,7 +49,7 @@ inline void set_projection(config::AttentionOptions& o, const std::string& proje
 }
 
 // All projections.
-inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",     "gated_heads",
+inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",      "gated_heads",
                                                       "latent", "routed_queries", "shared_and_routed", "factored",
                                                       "tied"};
 

@@ -213,9 +213,7 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
                           result = store::read_checkpoint(r.out);
   EXPECT_EQ(result.config.model.of_layer(0).attention.n_heads, 4);
   EXPECT_EQ(result.config.model.of_layer(1).attention.n_heads, 2);
-  const auto same = [&](const char* name) {
-    return at::equal(result.tensors.at(name), source.tensors.at(name));
-  };
+  const auto same = [&](const char* name) { return at::equal(result.tensors.at(name), source.tensors.at(name)); };
   EXPECT_TRUE(same("model.layer0.attention.w_q") && same("model.layer1.ffn.w_up"));
   EXPECT_EQ(result.tensors.at("model.layer1.attention.w_q").size(1), 2);
   r.layers = {2};

@@ -51,9 +51,28 @@ TEST(Match, FindsThePrintedWidths) {
       // Not printed: recipes that were made by match().
       {"demo/dense_h8", {"demo/dense_h2", "demo/switchhead_h2"}},
       {"zoo/dense",
-       {"zoo/switchhead", "zoo/switchall", "zoo/moa", "zoo/dcmha", "zoo/mgk", "zoo/smgk", "zoo/gated", "zoo/sink",
-        "zoo/mla", "zoo/differential", "zoo/moh", "zoo/gqe", "zoo/tpa", "zoo/gta", "zoo/gla", "zoo/dense_windows", "zoo/switchhead_windows", "zoo/linear_switchhead",
-         "zoo/fox", "zoo/moeut", "zoo/gated_deltanet", "zoo/gated_deltanet_hybrid"}}};
+       {"zoo/switchhead",
+        "zoo/switchall",
+        "zoo/moa",
+        "zoo/dcmha",
+        "zoo/mgk",
+        "zoo/smgk",
+        "zoo/gated",
+        "zoo/sink",
+        "zoo/mla",
+        "zoo/differential",
+        "zoo/moh",
+        "zoo/gqe",
+        "zoo/tpa",
+        "zoo/gta",
+        "zoo/gla",
+        "zoo/dense_windows",
+        "zoo/switchhead_windows",
+        "zoo/linear_switchhead",
+        "zoo/fox",
+        "zoo/moeut",
+        "zoo/gated_deltanet",
+        "zoo/gated_deltanet_hybrid"}}};
   for (const auto& [target, names] : rows) {
     for (const char* name : names) {
       const MatchResult result = rematch(name, target);

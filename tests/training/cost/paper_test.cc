@@ -165,8 +165,8 @@ TEST(PaperCost, OtherParts) {
   expect_extra("attention.projection=routed_queries attention.n_kv_heads=2 attention.top_k=1",
                -4 * 2 * head * 10 - matrix * 3 + 2 * 2 * 5 * 3 + 4 * 10 * 5, -4 * 2 * head - matrix + 4 * 5);
   const std::int64_t factors = 4 + 3, product = 4 * 3, dense = 10 * 4 * 3;  // of one rank; of one projection
-  expect_extra("attention.projection=factored attention.kv_rank=2",
-               5 * (2 * 2 * (10 * factors + product) - 2 * dense), 5 * 2 * 2 * factors);
+  expect_extra("attention.projection=factored attention.kv_rank=2", 5 * (2 * 2 * (10 * factors + product) - 2 * dense),
+               5 * 2 * 2 * factors);
   expect_extra("attention.projection=factored attention.kv_rank=2 attention.q_rank=3",
                5 * ((3 + 2 * 2) * (10 * factors + product) - 3 * dense), 5 * (3 + 2 * 2) * factors);
   // e = 4: one channel more in all scores and values.

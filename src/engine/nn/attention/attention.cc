@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/output_gate_options.h"
 #include "engine/ops/many_rows.h"
+#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/attention.h"
@@ -285,9 +285,9 @@ at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& he
 }
 
 bool Attention::can_batch_rows(const Heads& heads, const Context& context) const {
-  return heads.q.size(2) == 1 && !ops::ManyRows::active() && (place_.cross || place_.causal) && score_->supports_sequences() &&
-         (composition_ == nullptr || composition_->supports_sequences()) && !projection_->expands() &&
-         !pair_values(context) && position_->supports_sequences();
+  return heads.q.size(2) == 1 && !ops::ManyRows::active() && (place_.cross || place_.causal) &&
+         score_->supports_sequences() && (composition_ == nullptr || composition_->supports_sequences()) &&
+         !projection_->expands() && !pair_values(context) && position_->supports_sequences();
 }
 
 at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& heads, const Context& context) const {
@@ -342,16 +342,14 @@ at::Tensor Attention::operator()(const AttentionInput& input, const Context& con
   }
   normalise_and_rotate(heads, input.caches, context);
   observe_heads(heads, context);
-  at::Tensor o =
-      decodes
-          ? can_batch_rows(heads, context) ? attend_batched(input, heads, context)
-                                           : attend_by_row(input, heads, context)
-          : attend({.x = input.x,
-                    .q = heads.q,
-                    .valid_keys = input.valid_keys,
-                    .valid_queries = input.valid_queries,
-                    .key_bias = heads.key_bias},
-                   keys_values(heads, source, context), context);
+  at::Tensor o = decodes ? can_batch_rows(heads, context) ? attend_batched(input, heads, context)
+                                                          : attend_by_row(input, heads, context)
+                         : attend({.x = input.x,
+                                   .q = heads.q,
+                                   .valid_keys = input.valid_keys,
+                                   .valid_queries = input.valid_queries,
+                                   .key_bias = heads.key_bias},
+                                  keys_values(heads, source, context), context);
   if (composition_ != nullptr) {
     o = composition_->results(o, context);
   }

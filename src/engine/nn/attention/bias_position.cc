@@ -27,8 +27,8 @@ class BiasPosition : public Position {
  protected:
   // `by_head`: C of the source's tokens, [B or 1, H, S]. Both attention matrices of a differential head have its bias.
   static void add(ops::AttentionInputs& in, const at::Tensor& by_head) {
-    const std::int64_t maps = in.q.sym_size(1).guard_int(__FILE__, __LINE__) /
-                              by_head.sym_size(1).guard_int(__FILE__, __LINE__);
+    const std::int64_t maps =
+        in.q.sym_size(1).guard_int(__FILE__, __LINE__) / by_head.sym_size(1).guard_int(__FILE__, __LINE__);
     const at::Tensor sums = maps == 1 ? by_head : by_head.repeat_interleave(maps, 1);
     const c10::SymInt t = in.q.sym_size(2), s = sums.sym_size(2);
     in.query_bias = sums.narrow_symint(2, s - t, t);
@@ -88,9 +88,9 @@ class Forgetting : public BiasPosition {
 
   void add_to(ops::AttentionInputs& in, const at::Tensor& key_features, AttentionCache* /*cache*/,
               const Context& context) const override {
-    const at::Tensor log_f =
-        w_.defined() ? key_features.squeeze(1)
-                     : log_sigmoid(b_).expand_symint({in.q.sym_size(0), in.k.sym_size(2), b_.sym_size(0)});
+    const at::Tensor log_f = w_.defined()
+                                 ? key_features.squeeze(1)
+                                 : log_sigmoid(b_).expand_symint({in.q.sym_size(0), in.k.sym_size(2), b_.sym_size(0)});
     context.show("log_forget", [&] { return log_f; });
     at::Tensor by_head = log_f.transpose(1, 2);
     if (in.mask.valid_keys) {  // padding forgets nothing

@@ -59,7 +59,8 @@ class GatedDeltaScore : public Score {
     heads.q = normalised(q) * per_head_;
     const at::Tensor beta = wide(linear(x, w_beta_, {}, context)), decay = wide(linear(x, w_decay_, {}, context));
     const at::Tensor rates = by_rows(x, context, [&](const auto& part) {
-      const at::Tensor time = ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); });
+      const at::Tensor time =
+          ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); });
       const at::Tensor rate = ops::elementwise(part(beta), [](const at::Tensor& t) { return t.sigmoid(); });
       return at::stack({rate, time * -a_log_.exp()}, 3);
     });

@@ -12,9 +12,8 @@
 namespace headroom::store {
 
 std::span<const Architecture* const> architectures() {
-  static const std::array kAll = {&gpt2(),    &gpt_neox(),    &llama(),  &gemma3(),
-                                  &gpt_oss(), &deepseek_v2(), &jetmoe(), &dcformer(),
-                                  &qwen3_next()};
+  static const std::array kAll = {&gpt2(),        &gpt_neox(), &llama(),    &gemma3(),    &gpt_oss(),
+                                  &deepseek_v2(), &jetmoe(),   &dcformer(), &qwen3_next()};
   return kAll;
 }
 

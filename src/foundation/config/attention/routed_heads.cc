@@ -15,7 +15,8 @@ class RoutedHeads : public ProjectionPart {
     detail::describe_n_experts(fields, o);
     detail::describe_router(fields, o);
     fields
-        .add("output_bias", o.of<RoutedHeadOptions>().output_bias, "routed_heads: one bias of the layer's output (JetMoE)")
+        .add("output_bias", o.of<RoutedHeadOptions>().output_bias,
+             "routed_heads: one bias of the layer's output (JetMoE)")
         .refuse_unused = true;
   }
 

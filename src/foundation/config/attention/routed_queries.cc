@@ -1,5 +1,5 @@
-// projection = "routed_queries": in each of G groups of query heads, which share one key head and one value head, a router
-// selects the k of E heads that a token uses (grouped query experts). With G = 1 this is "routed_heads" (MoA).
+// projection = "routed_queries": in each of G groups of query heads, which share one key head and one value head, a
+// router selects the k of E heads that a token uses (grouped query experts). With G = 1 this is "routed_heads" (MoA).
 //
 // k = top_k, E = heads that a router chooses among; a layer computes H = G k of its G E query heads.
 #include "foundation/config/checker.h"

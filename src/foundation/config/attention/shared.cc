@@ -45,8 +45,9 @@ void describe_ranks(Fields& fields, AttentionOptions& o) {
 }
 
 void describe_n_experts(Fields& fields, AttentionOptions& o) {
-  fields.add("n_experts", o.of<RoutingOptions>().n_experts, between(1, 1 << 20),
-             "experts: number per head and projection; routed_heads: number of heads, or of groups of heads, to route to");
+  fields.add(
+      "n_experts", o.of<RoutingOptions>().n_experts, between(1, 1 << 20),
+      "experts: number per head and projection; routed_heads: number of heads, or of groups of heads, to route to");
 }
 
 void describe_routing(Fields& fields, AttentionOptions& o) {
@@ -58,17 +59,18 @@ void describe_routing(Fields& fields, AttentionOptions& o) {
 void describe_top_k(Fields& fields, AttentionOptions& o) {
   fields.add(
       "top_k", o.of<RoutingOptions>().top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need not be set; gated_heads, "
+      "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need not be "
+      "set; gated_heads, "
       "shared_and_routed: routed heads per token; routed_queries: query heads per token in each group of n_heads / "
       "n_kv_heads");
 }
 
 void describe_gates(Fields& fields, AttentionOptions& o) {
   auto& routing = o.of<RoutingOptions>();
-  fields.add(
-      "gate", routing.gate,
-      "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, softmax "
-      "over all, or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
+  fields.add("gate", routing.gate,
+             "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, "
+             "softmax "
+             "over all, or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
   fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
 }

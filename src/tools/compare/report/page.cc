@@ -234,9 +234,10 @@ std::string render_report(const CompareResult& result) {
                      draw::page_beginning(result.title, "", refresh(result.refresh_seconds)),
                      result.refresh_seconds > 0 ? " \u00b7 updated during training" : "", draw::escape(result.title),
                      points("lead", result.conclusion), about + points("warn", result.notes)) +
-         result_section(result) + further_sections(result) + scaling_section(result) + value_section(result) + learning_section(result) +
-         cost_section(result) + continuations(result) + samples_during_training(result.runs) +
-         configuration_section(result) + method_section(result) + "</main></body></html>\n";
+         result_section(result) + further_sections(result) + scaling_section(result) + value_section(result) +
+         learning_section(result) + cost_section(result) + continuations(result) +
+         samples_during_training(result.runs) + configuration_section(result) + method_section(result) +
+         "</main></body></html>\n";
 }
 
 void write_page(CompareResult& result, const std::filesystem::path& file) {

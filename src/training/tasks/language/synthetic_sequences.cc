@@ -110,8 +110,8 @@ class SyntheticEvaluation : public EvaluationData {
 
   Sums sums_of(const models::LanguageModel& model, std::int64_t first, std::int64_t count,
                const nn::Context& context) const {
-    const models::Batch batch = rows_of(config_, from_, first, count, rows_)
-                                    .to(model.parameters().all().front().tensor.device());
+    const models::Batch batch =
+        rows_of(config_, from_, first, count, rows_).to(model.parameters().all().front().tensor.device());
     models::Memory memory;
     const models::TokenScores scores = model.score(batch.at("tokens"), batch.at("targets"), memory, context);
     Sums sums = sums_of_losses(-scores.log_probability);

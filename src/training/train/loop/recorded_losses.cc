@@ -57,8 +57,8 @@ std::string compare_with_recorded(const std::vector<double>& recorded, const His
   if (std::abs(loss - expected) <= std::max(kAlike * expected, kFloor)) {
     return fmt::format("{}, as recorded ({:.4g})", reached, expected);
   }
-  return fmt::format("{}, {:.2g} {} the recorded {:.4g}", reached,
-                     std::abs(loss - expected), loss > expected ? "above" : "below", expected);
+  return fmt::format("{}, {:.2g} {} the recorded {:.4g}", reached, std::abs(loss - expected),
+                     loss > expected ? "above" : "below", expected);
 }
 
 std::string recorded_comment(const History& history, std::int64_t steps) {

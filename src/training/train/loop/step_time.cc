@@ -97,13 +97,13 @@ void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooG
   constexpr double kMeasuring = 0.03;  // at most this share of the time
   config::TrainOptions& train = config.train;
   const auto start = std::chrono::steady_clock::now();
-  const double step_seconds =
-      measure_step_time(config, data, kMeasuring * train.seconds, "train", group).step_seconds;
+  const double step_seconds = measure_step_time(config, data, kMeasuring * train.seconds, "train", group).step_seconds;
   const std::string spent = group.gather(fmt::format("{}", seconds_since(start))).front();
   const double steps = std::floor((train.seconds - std::stod(spent)) / step_seconds);
   if (steps < 1.0) {
-    user_error("train.seconds: must be longer than it takes to measure a step and to train one, got {}; a step takes {}",
-               train.seconds, format_duration(step_seconds));
+    user_error(
+        "train.seconds: must be longer than it takes to measure a step and to train one, got {}; a step takes {}",
+        train.seconds, format_duration(step_seconds));
   }
   set_steps(train, static_cast<std::int64_t>(std::min(steps, 1e12)));
   log_info("train.seconds: {} in {}, {:.1f} ms each", counted(train.steps, "step"), format_duration(train.seconds),

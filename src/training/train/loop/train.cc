@@ -156,7 +156,8 @@ void warn_of_seen_data(const config::DataOptions& data) {
   }
 }
 
-// GFLOP per step without pairs that a mask hides, and the peak GFLOP/s of all ranks together; both zero if batch sizes vary.
+// GFLOP per step without pairs that a mask hides, and the peak GFLOP/s of all ranks together; both zero if batch sizes
+// vary.
 struct Speed {
   double step_gflop = 0.0, machine_gflops = 0.0;
 };
