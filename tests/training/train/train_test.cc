@@ -286,9 +286,9 @@ TEST_F(Train, GoesOnWithWhatItDecided) {
   EXPECT_EQ(written("run").train.checkpoint_every, 3);
   EXPECT_EQ(written("run").train.evaluate_every, 2);
   // With more steps the interval is computed again.
-  config_.train.steps = 11;
+  config_.train.steps = 61;
   train(request("run", /*resume=*/true));
-  EXPECT_EQ(written("run").train.evaluate_every, 0);
+  EXPECT_GT(written("run").train.evaluate_every, 2);
   EXPECT_EQ(written("run").train.checkpoint_every, 0);
 }
 
@@ -311,6 +311,7 @@ TEST_F(Train, StopsWhenTheLossIsNotFinite) {
   config_.train.learning_rate = 1e30;
   config_.train.clip_norm = 0.0;
   config_.train.checkpoint_every = 1;
+  config_.train.evaluate_every = 0;  // a validation after step 1 would find it earlier
   const std::string why = refusal(request("run"));
   EXPECT_HAS(why, "step 2");
   EXPECT_HAS(why, "step_1.safetensors");
