@@ -188,6 +188,7 @@ TEST(Intervals, WritesFewerCheckpointsWhereTheyWouldTakeLong) {
   EXPECT_LE(seconds / (static_cast<double>(every) * 0.05), 0.006);
   EXPECT_GT(seconds / (static_cast<double>(every - 1) * 0.05), 0.006);
   EXPECT_EQ(steps_between_checkpoints(100, 0.001, 1e3), 0) << "done in a tenth of a second";
+  EXPECT_EQ(steps_between_checkpoints(4000, 0.001, 1e3), 2000) << "four seconds: one checkpoint halfway";
   // 100 GB take so long on a slow disk that eight minutes of steps are too few.
   EXPECT_GT(steps_between_checkpoints(1'000'000, 1.0, 1e11), 540);
 }

@@ -15,6 +15,7 @@ constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
 // Forward-pass time as a fraction of training-step time, per row: a third for matmuls, plus an allowance for other
 // work.
 constexpr double kForward = 0.4;
+constexpr double kHalfwayFraction = 0.03;  // of a short run's time that its only checkpoint before the end may take
 constexpr double kLongestPause = 480.0;  // seconds between checkpoints; below ten minutes in case steps slow down
 constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds, and rate, for writing a checkpoint to a slow disk
 
@@ -134,7 +135,11 @@ Validations plan_validations(const config::Config& config, const std::function<d
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes) {
   const double step = std::max(step_seconds, 1e-9), cost = (kOverhead + bytes / kBytesPerSecond) / step;
   const double wanted = std::min(std::ceil(static_cast<double>(steps) / 10.0), std::floor(kLongestPause / step));
-  return every(std::max({1.0, wanted, std::ceil(cost / kCheckpointFraction)}), steps);
+  double affordable = std::ceil(cost / kCheckpointFraction);
+  if (cost <= kHalfwayFraction * static_cast<double>(steps)) {
+    affordable = std::min(affordable, std::ceil(static_cast<double>(steps) / 2.0));
+  }
+  return every(std::max({1.0, wanted, affordable}), steps);
 }
 
 std::string describe_intervals(const config::TrainOptions& options, std::int64_t predictions) {
