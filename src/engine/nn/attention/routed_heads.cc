@@ -3,10 +3,11 @@
 // (JetMoE). Head g k + j is head g of the expert in slot j.
 #include <ATen/Functions.h>
 
-#include <cmath>
+#include <cstdint>
+#include <optional>
 
+#include "engine/nn/attention/query_router.h"
 #include "engine/nn/linear.h"
-#include "engine/nn/random.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/attention_parts.h"
 
@@ -16,13 +17,11 @@ namespace {
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
-      : n_keys_(o.key_projections()),
-        d_head_(o.d_head),
-        group_(o.computed_kv_heads()),
-        routing_(routing_options(o, 1)),
-        options_(o.of<config::RoutedHeadOptions>()) {
-    routing_.top_k = o.n_heads / group_;
-    const std::int64_t d = init.d_model, e = o.d_head * group_, n = routing_.n_experts, r = n_keys_;
+      : n_keys_(o.key_projections()), d_head_(o.d_head), group_(o.computed_kv_heads()), top_k_(o.n_heads / group_) {
+    const auto& heads = o.of<config::RoutedHeadOptions>();
+    RoutingOptions routing = routing_options(o, 1);
+    routing.top_k = top_k_;
+    const std::int64_t d = init.d_model, e = o.d_head * group_, n = routing.n_experts, r = n_keys_;
     const Distribution in = Distribution::normal(init.scaled(d)),
                        out = Distribution::normal(init.scaled(o.n_heads * e));
     const Fan shared{.in = d, .out = e, .gain = kQkvGain};
@@ -47,16 +46,10 @@ class RoutedHeads : public Projection {
       b_v_ = build.bias("b_v", grouped({e}, 0), d);
       b_o_ = build.bias("b_o", {n, d}, e);
     }
-    if (options_.output_bias) {
+    if (heads.output_bias) {
       b_out_ = build.bias("b_out", {d}, e);
     }
-    // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
-    select_ = build.initialisation().rule == config::Initialisation::glorot
-                  ? build.constant("select", {d, n}, 0.0)
-                  : build.matrix("select", {d, n}, in, {.in = d, .out = n});
-    if (options_.noisy_routing) {
-      select_noise_ = build.constant("select_noise", {d, n}, 0.0);
-    }
+    router_.emplace(1, routing, heads, init, build);
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
@@ -105,7 +98,7 @@ class RoutedHeads : public Projection {
 
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
-    heads.query_routing = route(rows, input, context);
+    heads.query_routing = router_->route(rows, input, context);
     // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
     const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
     at::Tensor q = expert_matmul(
@@ -114,9 +107,8 @@ class RoutedHeads : public Projection {
       q = q + flat(to_compute(b_q_, context), 1).index({slots.squeeze(2)});
     }
     const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
-    heads.q = group_ == 1
-                  ? q.view_symint({b, t, routing_.top_k, d_head_}).transpose(1, 2)
-                  : q.view_symint({b, t, routing_.top_k, group_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
+    heads.q = group_ == 1 ? q.view_symint({b, t, top_k_, d_head_}).transpose(1, 2)
+                          : q.view_symint({b, t, top_k_, group_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
   }
 
   // Projects [B, S, d] to [B, G, S, e].
@@ -125,40 +117,11 @@ class RoutedHeads : public Projection {
     return group_ == 1 ? y.unsqueeze(1) : y.unflatten(2, {group_, -1}).transpose(1, 2);
   }
 
-  Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
-    const at::Tensor wide = rows.to(select_.scalar_type());
-    at::Tensor score = torch_matmul(wide, select_, context);
-    if (select_noise_.defined() && (context.training || input.router_noise)) {
-      score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
-    }
-    RoutingOptions options = routing_;
-    if (input.valid_queries) {
-      options.valid = input.valid_queries->reshape({-1});
-    }
-    Routing routing = route_scores(score.unsqueeze(1), options, context, "select");
-    if (context.losses != nullptr) {
-      const Routing by_slot = input.router_slots
-                                  ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
-                                  : routing;
-      add_routing_losses(by_slot, options.valid, input.x.sym_size(0), options_, context);
-    }
-    return routing;
-  }
-
-  static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
-    if (input.router_noise) {
-      return input.router_noise->reshape_symint(score.sym_sizes());
-    }
-    return normal(score, context, "select.noise");
-  }
-
-  std::int64_t n_keys_, d_head_, group_;
-  RoutingOptions routing_;
-  config::RoutedHeadOptions options_;
+  std::int64_t n_keys_, d_head_, group_, top_k_;
   at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
   at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
   at::Tensor b_out_;                  // [d]
-  at::Tensor select_, select_noise_;  // [d, E]
+  std::optional<QueryRouter> router_;
 };
 
 const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);

@@ -2,10 +2,11 @@
 // key and value head. With G = 1 this is Mixture of Attention Heads (routed_heads.cc).
 #include <ATen/Functions.h>
 
-#include <cmath>
+#include <cstdint>
+#include <optional>
 
+#include "engine/nn/attention/query_router.h"
 #include "engine/nn/linear.h"
-#include "engine/nn/random.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -17,14 +18,12 @@ namespace {
 class RoutedQueries : public Projection {
  public:
   RoutedQueries(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
-      : n_keys_(o.key_projections()),
-        n_groups_(o.computed_kv_heads()),
-        d_head_(o.d_head),
-        routing_(routing_options(o, n_groups_)),
-        options_(o.of<config::RoutedHeadOptions>()) {
-    routing_.n_experts = o.projection->router_width(o);
-    routing_.top_k = o.computed_heads() / n_groups_;
-    const std::int64_t d = init.d_model, e = o.d_head, n = n_groups_ * routing_.n_experts;
+      : n_keys_(o.key_projections()), n_groups_(o.computed_kv_heads()), d_head_(o.d_head) {
+    const auto& heads = o.of<config::RoutedHeadOptions>();
+    RoutingOptions routing = routing_options(o, n_groups_);
+    routing.n_experts = o.projection->router_width(o);
+    routing.top_k = o.computed_heads() / n_groups_;
+    const std::int64_t d = init.d_model, e = o.d_head, n = n_groups_ * routing.n_experts;
     const Distribution in = Distribution::normal(init.scaled(d)),
                        out = Distribution::normal(init.scaled(o.computed_heads() * e));
     const Fan shared{.in = d, .out = n_groups_ * e, .gain = kQkvGain};
@@ -39,13 +38,7 @@ class RoutedQueries : public Projection {
       b_v_ = build.bias("b_v", per_group({e}), d);
       b_o_ = build.bias("b_o", {n, d}, e);
     }
-    // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
-    select_ = build.initialisation().rule == config::Initialisation::glorot
-                  ? build.constant("select", {d, n}, 0.0)
-                  : build.matrix("select", {d, n}, in, {.in = d, .out = n});
-    if (options_.noisy_routing) {
-      select_noise_ = build.constant("select_noise", {d, n}, 0.0);
-    }
+    router_.emplace(n_groups_, routing, heads, init, build);
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
@@ -82,7 +75,7 @@ class RoutedQueries : public Projection {
  private:
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
-    heads.query_routing = route(rows, input, context);
+    heads.query_routing = router_->route(rows, input, context);
     const at::Tensor slots = heads.query_routing->slots();
     at::Tensor q =
         expert_matmul({.input = to_compute(rows, context), .bank = to_compute(w_q_, context), .index = slots}, context);
@@ -111,39 +104,10 @@ class RoutedQueries : public Projection {
     return shape;
   }
 
-  Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
-    const at::Tensor wide = rows.to(select_.scalar_type());
-    at::Tensor score = torch_matmul(wide, select_, context);
-    if (select_noise_.defined() && (context.training || input.router_noise)) {
-      score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
-    }
-    RoutingOptions options = routing_;
-    if (input.valid_queries) {
-      options.valid = input.valid_queries->reshape({-1});
-    }
-    Routing routing = route_scores(score.view_symint({-1, n_groups_, routing_.n_experts}), options, context, "select");
-    if (context.losses != nullptr) {
-      const Routing by_slot = input.router_slots
-                                  ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
-                                  : routing;
-      add_routing_losses(by_slot, options.valid, input.x.sym_size(0), options_, context);
-    }
-    return routing;
-  }
-
-  static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
-    if (input.router_noise) {
-      return input.router_noise->reshape_symint(score.sym_sizes());
-    }
-    return normal(score, context, "select.noise");
-  }
-
   std::int64_t n_keys_, n_groups_, d_head_;
-  RoutingOptions routing_;
-  config::RoutedHeadOptions options_;
   at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, e], [R, d, G, e], [d, G, e], [X, e, d]; no axes for R = 1 and G = 1
   at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, e], [R, G, e], [G, e], [X, d], likewise
-  at::Tensor select_, select_noise_;  // [d, X]
+  std::optional<QueryRouter> router_;
 };
 
 const Factory<MakeProjection> kRoutedQueries("routed_queries", make_part<Projection, RoutedQueries>);
