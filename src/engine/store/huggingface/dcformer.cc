@@ -136,7 +136,7 @@ class DcFormer : public Architecture {
 
   static void read_windows(const Settings& s, config::AttentionOptions& a) {
     const std::string type = s.text("window_type", "");
-    const std::int64_t size = s.lacks("window_size") ? kUsualWindow : s.has("window_size") ? s.size("window_size") : 0;
+    const std::int64_t size = s.size_or_none("window_size", kUsualWindow);
     if (type.empty()) {
       a.window = size;
       a.window_pattern = size > 0 ? "1:1" : a.window_pattern;

@@ -116,7 +116,7 @@ class DeepseekV2 : public Architecture {
     s.require("attention_bias", !s.flag("attention_bias", false));
     auto& latent = a.of<config::LatentOptions>();
     latent.kv_rank = s.size("kv_lora_rank", 512);
-    latent.q_rank = s.lacks("q_lora_rank") ? 1536 : s.has("q_lora_rank") ? s.size("q_lora_rank") : 0;
+    latent.q_rank = s.size_or_none("q_lora_rank", 1536);
     latent.d_rotary = s.size("qk_rope_head_dim", 64);
     latent.d_value = s.size("v_head_dim", 128);
     const std::int64_t rest = s.size("qk_nope_head_dim", 128);

@@ -134,8 +134,7 @@ class Gemma3 : public Architecture {
     for (const char* type : {"rope_type", "type"}) {
       scaling.require(type, scaling.text(type, "default") == "default");
     }
-    const std::int64_t window =
-        !s.lacks("sliding_window") && !s.has("sliding_window") ? 0 : s.size("sliding_window", 4096);
+    const std::int64_t window = s.size_or_none("sliding_window", 4096);
     const std::int64_t period = s.size("sliding_window_pattern", 6);
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {

@@ -46,8 +46,7 @@ class GptOss : public Architecture {
       static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
     }
     read_rope(s, a, {.fraction = 1.0, .base = 150000.0, .yarn = true});
-    const std::int64_t window =
-        !s.lacks("sliding_window") && !s.has("sliding_window") ? 0 : s.size("sliding_window", 128);
+    const std::int64_t window = s.size_or_none("sliding_window", 128);
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
       windows.push_back(layer % 2 == 0 ? window : 0);

@@ -140,8 +140,7 @@ class Llama : public Architecture {
   // qwen3: the first max_window_layers have no window, unless layer_types says otherwise.
   static void read_last_windows(const Settings& s, std::int64_t usual, config::ModelOptions& o) {
     const bool uses = s.flag("use_sliding_window", false);
-    const std::int64_t window =
-        !uses || (!s.lacks("sliding_window") && !s.has("sliding_window")) ? 0 : s.size("sliding_window", usual);
+    const std::int64_t window = uses ? s.size_or_none("sliding_window", usual) : 0;
     const auto first = static_cast<std::int64_t>(s.number("max_window_layers", 28));
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
@@ -154,7 +153,7 @@ class Llama : public Architecture {
                            config::AttentionOptions& a) {
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
     if (kind == "mistral") {
-      a.window = s.lacks("sliding_window") ? usual : s.has("sliding_window") ? s.size("sliding_window") : 0;
+      a.window = s.size_or_none("sliding_window", usual);
     } else if (kind == "llama") {
       s.require("sliding_window", false);
       s.require("layer_types", false);

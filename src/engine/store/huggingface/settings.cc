@@ -63,6 +63,10 @@ std::int64_t Settings::size(const std::string& key, std::int64_t otherwise) cons
   return has(key) ? size(key) : otherwise;
 }
 
+std::int64_t Settings::size_or_none(const std::string& key, std::int64_t otherwise) const {
+  return lacks(key) || has(key) ? size(key, otherwise) : 0;
+}
+
 std::int64_t Settings::head_share(const Size& n_heads, const Size& d_model) const {
   if (d_model.second % n_heads.second != 0) {
     refuse(n_heads.first, fmt::format("must divide {} = {}", d_model.first, d_model.second));

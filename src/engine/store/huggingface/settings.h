@@ -30,6 +30,7 @@ class Settings {
   // `otherwise`.
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
+  std::int64_t size_or_none(const std::string& key, std::int64_t otherwise) const;  // 0 if the key is null
   // Returns d_model / n_heads. Throws UserError if n_heads does not divide d_model.
   using Size = std::pair<const char*, std::int64_t>;  // key and value
   std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
