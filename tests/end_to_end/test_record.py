@@ -4,16 +4,9 @@ import json
 
 import pytest
 
-CONFIG = """
-[model]
-n_layers = 1
-d_model = 16
-context_length = 16
-[model.attention]
-n_heads = 2
-d_head = 8
-[model.mlp]
-d_hidden = 32
+from train_runs import TINY_MODEL
+
+CONFIG = TINY_MODEL + """
 [tokenizer]
 kind = "bytes"
 [train]

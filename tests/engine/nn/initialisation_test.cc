@@ -128,7 +128,7 @@ TEST(Initialisation, GatedHeads) {
 TEST(Initialisation, SharedAndRoutedHeads) {
   AttentionOptions o = base();
   o.projection = "shared_and_routed";
-  constexpr std::int64_t kTwice = 2 * kWidth;  // enough elements to measure in every router
+  constexpr std::int64_t kTwice = 2 * kWidth;  // so that every router has enough elements to measure their spread
   Parameters parameters;
   const Attention attention(o, {.d_model = kTwice, .n_layers = kLayers, .context_length = 16},
                             Builder(parameters, ParameterSource(1, at::kFloat)));
