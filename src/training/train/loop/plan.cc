@@ -16,7 +16,7 @@ constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
 // work.
 constexpr double kForward = 0.4;
 constexpr double kHalfwayFraction = 0.03;  // of a short run's time that its only checkpoint before the end may take
-constexpr double kLongestPause = 480.0;  // seconds between checkpoints; below ten minutes in case steps slow down
+constexpr double kLongestPause = 480.0;    // seconds between checkpoints; below ten minutes in case steps slow down
 constexpr double kOverhead = 0.03, kBytesPerSecond = 2e8;  // seconds, and rate, for writing a checkpoint to a slow disk
 
 // Rounds the interval to whole steps; returns 0 (only at the end) if it is not shorter than the run.
