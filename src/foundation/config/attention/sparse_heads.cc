@@ -1,7 +1,7 @@
-// projection = "sparse_heads": each head attends among the tokens of the sequence that it chooses (MoSA), and dense
-// heads after them among all. For encoders: later tokens take part in the choice.
+// projection = "sparse_heads": each head selects tokens of the sequence and attends among them (MoSA). Dense heads
+// after them attend to all tokens. For encoders only, because later tokens affect the selection.
 //
-// Symbols in addition to those of attention_part.h: N = n_heads sparse heads, D = dense_heads, H = N + D, k = chosen
+// Symbols in addition to those of attention_part.h: N = n_heads sparse heads, D = dense_heads, H = N + D, k = selected
 // tokens.
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/sparse_options.h"
