@@ -135,7 +135,7 @@ class Subject {
   nn::Context context_;
 };
 
-// Requests of several lengths, greedy and sampled, that begin alike in pairs.
+// Requests of several lengths, greedy and sampled, in pairs with a common prefix.
 std::vector<decode::Request> requests() {
   std::vector<decode::Request> all;
   for (std::int64_t i = 0; i < 8; ++i) {
@@ -160,7 +160,7 @@ std::vector<tasks::Sequence> sequences() {
   return all;
 }
 
-// The log-probability of each sequence as a server computes it, reading prompts in pieces of `chunk` tokens.
+// The log-probability of each sequence as a server computes it, reading prompts in chunks of `chunk` tokens.
 std::vector<double> served_scores(const Subject& subject, std::int64_t chunk) {
   std::vector<double> all;
   for (const tasks::Sequence& sequence : sequences()) {

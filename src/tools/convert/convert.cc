@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kStepTokens = 2048;   // of a batch of the fit
-constexpr std::int64_t kMostTokens = 32768;  // used unless the request says otherwise
+constexpr std::int64_t kStepTokens = 2048;   // per batch of the fit
+constexpr std::int64_t kMostTokens = 32768;  // default maximum
 
 void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
   const config::AttentionOptions& a = model.attention;
@@ -54,8 +54,8 @@ void require_equal(const ConvertRequest& request, std::string_view key, const au
   }
 }
 
-// The config of the result: the source's with the target's attention. Settings of positions, biases and norms stay as
-// they are, because the weights that are kept rely on them.
+// Returns the config of the result: the source's with the target's attention. Positions, biases and norms keep the
+// source's settings, because the copied weights depend on them.
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
                              std::vector<std::string>& notes) {
   const config::ModelOptions &from = source.model, &to = request.target.model;
@@ -213,7 +213,7 @@ struct Compared {
   const Batches& batches;
 };
 
-// The layers that the request names, or those that the measured losses choose.
+// Returns the requested layers, or those selected by their measured losses.
 Layers layers_of(const ConvertRequest& request, const models::Model& source, const models::Model& all,
                  const Compared& compared, Conversion& conversion) {
   const std::int64_t n = compared.source.model.n_layers;
