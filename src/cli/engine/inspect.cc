@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kMaxPageBytes = 14'000'000;
 constexpr std::int64_t kMaxTextBytes = 16 << 20;
 
-// Returns the file that the command names, which is --text if that is the name of a file (--file did not exist once);
+// Returns the file that the command names, or --text if that is the name of a file (earlier versions had no --file);
 // empty if there is none.
 std::string file_of(const Inspect& command) {
   std::error_code unknown;  // for example, a name that is too long
