@@ -72,7 +72,7 @@ at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
   return model->parameters().at("embed").grad();
 }
 
-// Writes greedily with the cache after the first `n_given` of `text`, up to its length.
+// Generates greedily with the KV cache after the first `n_given` tokens of `text`, up to its length.
 std::vector<std::int64_t> written_by(const Checkpoint& checkpoint, const std::vector<std::int64_t>& text,
                                      std::size_t n_given) {
   const c10::InferenceMode no_graph;
