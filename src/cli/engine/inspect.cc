@@ -31,7 +31,7 @@ std::string file_of(const Inspect& command) {
     return command.text;
   }
   if (!command.text.empty() && command.text.find_first_of(" \t\n") == std::string::npos) {
-    user_error("inspect: --text: {} is no file and a single word; give a text of several words, or --file FILE",
+    user_error("inspect: --text: {} is a single word and not a file; give a text of several words, or --file FILE",
                printable(command.text));
   }
   return command.file;

@@ -73,7 +73,7 @@ Image read_pnm(const std::string& origin, std::string_view bytes, const PnmHeade
   for (const char c : bytes.substr(0, needed)) {
     const std::int64_t value = static_cast<unsigned char>(c);
     if (value > header.highest) {
-      user_error("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, value, header.highest);
+      user_error("{}: is a damaged PNM file: the value {} exceeds its maximum of {}", origin, value, header.highest);
     }
     image.pixels.push_back(static_cast<std::uint8_t>((value * kHighestValue + header.highest / 2) / header.highest));
   }

@@ -87,13 +87,13 @@ std::vector<Row> bits(const BenchOptions& options) {
   contenders.push_back({.name = fmt::format("scores of {} texts, any kernels", kBitsTexts),
                         .work = [&] { subject.score(false); },
                         .reference = contenders.size()});
-  contenders.push_back({.name = "the same, independent of batch and pieces",
+  contenders.push_back({.name = "the same, independent of batching",
                         .work = [&] { subject.score(true); },
                         .reference = contenders.size() - 1});
   contenders.push_back({.name = fmt::format("prompt of {} + 1 tokens, any kernels", kBitsPrompt),
                         .work = [&] { subject.read(false); },
                         .reference = contenders.size()});
-  contenders.push_back({.name = "the same, independent of batch and pieces",
+  contenders.push_back({.name = "the same, independent of batching",
                         .work = [&] { subject.read(true); },
                         .reference = contenders.size() - 1});
   return compare(contenders, options);

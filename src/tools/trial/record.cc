@@ -250,7 +250,7 @@ Succession compare_records(const Record& next, const Record& before) {
     user_error("record: {} and {} are of different tracks or targets", next.name, before.name);
   }
   if (next.runs.size() < 2 || before.runs.size() < 2) {
-    user_error("record: a comparison needs two seeds of each record at least, got {} and {}", next.runs.size(),
+    user_error("record: a comparison needs at least two seeds of each record, got {} and {}", next.runs.size(),
                before.runs.size());
   }
   const auto figures = [](const Record& record) {

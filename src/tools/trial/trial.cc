@@ -246,7 +246,7 @@ std::string sentence_of(const Trial& trial, const TestOptions& options) {
       return fmt::format("discard: {} shows no gain over {}: {} over {}.", trial.change, trial.base, difference, pairs);
     default:
       return static_cast<int>(trial.pairs.size()) < options.pairs
-                 ? fmt::format("undecided: {} over {} of {}; repeat the command to go on.", difference, pairs,
+                 ? fmt::format("undecided: {} over {} of {}; repeat the command to continue.", difference, pairs,
                                options.pairs)
                  : fmt::format("undecided: {} over all {}.", difference, pairs);
   }

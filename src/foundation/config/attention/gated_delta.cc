@@ -21,7 +21,7 @@ class GatedDelta : public ScorePart {
     fields.add("delta_d_value", own.delta_d_value, between(0, 65536), "gated_delta: channels of a value; 0: d_head")
         .refuse_unused = true;
     fields.add("delta_conv_width", own.delta_conv_width, between(1, 64),
-               "gated_delta: tokens that the short convolution sees, its own included");
+               "gated_delta: tokens that the short convolution covers, including the current one");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

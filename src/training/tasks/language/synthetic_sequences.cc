@@ -150,7 +150,7 @@ class SyntheticSequences : public Task {
   }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the answers in the validation rows that are the model's likeliest token; the "
-           "accuracy of guessing is that of a model that knows the task but not what is asked for";
+           "accuracy of guessing is that of a random choice among the answers in a row";
   }
   Figures figures_of(const Sums& sums) const override {
     Figures figures = {
