@@ -490,7 +490,7 @@ TEST_F(HuggingfaceFolder, EachExpertIsNeeded) {
   EXPECT_HAS(refusal(), "tensor \"model.layers.1.mlp.experts.5.up_proj.weight\" has no equivalent");
   copy("deepseek_v2");
   rewrite([&](auto& tensors) { tensors.erase(last); });
-  EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json asks for it");
+  EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json requires it");
 }
 
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
