@@ -141,7 +141,7 @@ class SyntheticSequences : public Task {
                                                       .decimals = 4},
                                                      {.name = "chance",
                                                       .metric = "chance_accuracy",
-                                                      .words = "accuracy of guessing",
+                                                      .words = "accuracy of a random choice",
                                                       .unit = "",
                                                       .better = Better::neither,
                                                       .shown = Shown::table,
@@ -150,7 +150,7 @@ class SyntheticSequences : public Task {
   }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the answers in the validation rows that are the model's likeliest token; the "
-           "accuracy of guessing is that of a random choice among the answers in a row";
+           "accuracy of a random choice is that among the answers in a row";
   }
   Figures figures_of(const Sums& sums) const override {
     Figures figures = {
