@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets Headroom up (once, then in no time) and runs it; `./run.sh help` lists what it can do.
+# Sets up Headroom (the first call only) and runs it; `./run.sh help` lists the commands.
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")" && pwd)
@@ -8,14 +8,14 @@ build=$here/build/$preset
 env=$here/.env
 python=$env/bin/python3
 
-# pip's requirements. Another torch that was once asked for stays until another is asked for.
+# Requirements for pip. A torch that was requested once is kept until another one is requested.
 torch=torch==2.13.0
 if [[ -n ${HEADROOM_TORCH:-} ]]; then
   torch=$HEADROOM_TORCH
 elif [[ -f $env/chosen_torch ]]; then
   torch=$(<"$env/chosen_torch")
 fi
-# transformers renames what its models are called with between minor versions: one that the tests passed with.
+# transformers renames arguments of its models between minor versions; the tests pass with this one.
 test_packages=('pytest==8.*' 'tensorboard==2.*' 'sacrebleu==2.*' 'transformers==5.24.*' 'sentencepiece==0.2.*' 'scikit-build-core==1.*' 'openai==3.*')
 
 system_packages=(build-essential cmake ninja-build ccache python3-venv libtomlplusplus-dev libcli11-dev
@@ -56,7 +56,7 @@ die() {
   exit 1
 }
 
-# Debian packages: installed with apt-get where that may be done without a question.
+# Installs Debian packages with apt-get if that needs no password.
 need_packages() {
   if ! command -v dpkg-query >/dev/null; then
     say "setup: no Debian system, so these are taken for granted: $*"
@@ -83,7 +83,7 @@ need_packages() {
     die "setup: apt-get failed (above); the command was: apt-get install -y ${missing[*]}"
 }
 
-# pip_install STAMP REQUIREMENT...: into .env/, unless STAMP says that just this is there.
+# pip_install STAMP REQUIREMENT...: installs into .env/, unless STAMP records exactly these requirements.
 pip_install() {
   local stamp=$env/$1
   shift
@@ -95,14 +95,15 @@ pip_install() {
     "$base" -m venv --clear "$env" >&2 || die "setup: .env: $base -m venv failed (above)"
   fi
   say "setup: installing into .env/: $*"
-  # Unquoted: a requirement may bring options along.
+  # Unquoted, because a requirement may contain options.
   # shellcheck disable=SC2086
   (set -f && "$python" -m pip install --disable-pip-version-check $* >&2 </dev/null) ||
     die "setup: pip install $* failed (above)"
   printf '%s' "$*" >"$stamp"
 }
 
-# torch's own index has builds without CUDA, a tenth in size: taken where there is no NVIDIA GPU, unless told otherwise.
+# torch's own index has builds without CUDA, a tenth of the size: used if there is no NVIDIA GPU, unless requested
+# otherwise.
 install_torch() {
   local index=https://download.pytorch.org/whl/cpu
   if [[ $torch == torch==2.13.0 && ! -e /dev/nvidiactl ]] &&
@@ -124,7 +125,7 @@ configure() {
   cmake -S "$here" --preset "$preset" --log-level=WARNING >&2 || die "setup: cmake failed (above)"
 }
 
-# build [TARGET...]: a compiler for every core, and no more than fit into memory.
+# build [TARGET...]: one compiler per core, but no more than fit into memory.
 build() {
   local cores memory jobs
   cores=$(nproc)
@@ -134,7 +135,7 @@ build() {
   ninja -C "$build" -j "$jobs" "$@" >&2 </dev/null || die "setup: the build failed (above)"
 }
 
-# Nothing is newer than the last successful build, and .env/ holds what is asked for.
+# True if nothing is newer than the last successful build and .env/ contains the requested packages.
 up_to_date() {
   [[ -x $build/bin/headroom && -f $build/built && -f $env/torch ]] || return 1
   [[ $(<"$env/torch") == "$torch numpy" ]] || return 1
@@ -159,7 +160,7 @@ setup() {
   ) 9>"$here/build/lock"
 }
 
-# A link to the program that is built here, and what shells and man look for, below ~/.local.
+# Links the program built here, and installs its completion scripts and manual page, below ~/.local.
 install_for_user() {
   local program=$build/bin/headroom bin=$HOME/.local/bin data=${XDG_DATA_HOME:-$HOME/.local/share}
   mkdir -p "$bin" "$data"/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d,man/man1}
@@ -182,7 +183,7 @@ run_tests() {
     build 9>&-
   ) 9>"$here/build/lock"
   local log=$build/Testing/run.log status=0
-  # Threads of several programs share the cores: waiting must not keep a core busy.
+  # Waiting threads must not keep a core busy, because several programs share the cores.
   export OMP_WAIT_POLICY=PASSIVE
   ctest --test-dir "$build" --output-on-failure --no-tests=error --output-log "$log" -j "$(nproc)" "$@" </dev/null ||
     status=$?
@@ -191,7 +192,7 @@ run_tests() {
   return $status
 }
 
-# over_sources PATTERN... -- COMMAND...: COMMAND over the repository's files of these names.
+# over_sources PATTERN... -- COMMAND...: runs COMMAND on the repository's files that match.
 over_sources() {
   local patterns=()
   while [[ $1 != -- ]]; do
@@ -202,8 +203,8 @@ over_sources() {
   (cd "$here" && git ls-files -z --cached --others --exclude-standard -- "${patterns[@]}" | xargs -0 "$@")
 }
 
-# clang-tidy over the files given; without any, over the rooms without torch, several files at once as they are compiled,
-# which takes a fifth of the time but leaves out what looks at single files.
+# Runs clang-tidy on the given files. By default on the rooms without torch, as unity files: this takes a fifth of the
+# time, but omits checks of single files.
 lint() {
   local options=(--quiet -p "$build" --extra-arg=-Wno-unknown-warning-option)
   if (($#)); then

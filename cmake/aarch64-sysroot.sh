@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a folder with what Headroom is compiled against for Linux on 64-bit ARM: Debian's packages of arm64 and torch's
-# wheel, neither of which is installed on this machine. Needs apt-get, dpkg, pip, unzip and aarch64-linux-gnu-gcc.
+# Creates a folder with the dependencies of Headroom for Linux on 64-bit ARM: Debian's arm64 packages and torch's
+# wheel. Installs nothing on this machine. Needs apt-get, dpkg, pip, unzip and aarch64-linux-gnu-gcc.
 #   cmake/aarch64-sysroot.sh FOLDER [TORCH]
 set -euo pipefail
 [[ $# -ge 1 ]] || { echo "usage: $0 FOLDER [TORCH]" >&2; exit 2; }
@@ -9,7 +9,7 @@ folder=$(realpath "$1") torch=${2:-torch==2.13.0}
 packages=(libstdc++-12-dev libgomp1 zlib1g-dev libzstd-dev libssl-dev nlohmann-json3-dev libtomlplusplus-dev libhwy-dev
           libgtest-dev libsentencepiece-dev libutf8proc-dev libpng-dev libjpeg62-turbo-dev libcli11-dev libcpp-httplib-dev)
 
-# Packages, with an apt state of their own, so that this machine's architecture stays what it is.
+# Packages, with a separate apt state, so that this machine's architecture does not change.
 state=$folder/apt
 mkdir -p "$state"/{lists,archives}/partial "$folder/root"
 : >"$state/status"
@@ -21,7 +21,8 @@ for package in "$state"/archives/*.deb; do
   dpkg -x "$package" "$folder/root"
 done
 
-# qemu-user shows programs the host's /proc/cpuinfo and /sys, which torch reads. Files in the sysroot take their place.
+# Under qemu-user, programs see the host's /proc/cpuinfo and /sys, which torch reads. These files in the sysroot replace
+# them.
 identification=$folder/root/sys/devices/system/cpu/cpu0/regs/identification
 mkdir -p "$folder/root/proc" "$identification"
 echo 0x00000000413fd0c1 >"$identification/midr_el1"
@@ -30,7 +31,7 @@ for cpu in 0 1; do
   printf 'CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x4\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n'
 done >"$folder/root/proc/cpuinfo"
 
-# torch without its CUDA libraries: libtorch.so, which only names the others, becomes empty.
+# torch without its CUDA libraries: libtorch.so, which only links to the others, is replaced by an empty library.
 wheels=$folder/wheels
 mkdir -p "$wheels"
 python3 -m pip -q download -d "$wheels" --no-deps --only-binary=:all: --python-version 3.11 --platform manylinux_2_28_aarch64 \

@@ -1,4 +1,4 @@
-# Writes ${OUT}, a source file with the commit that ${SOURCE} is at, when it says something else than before.
+# Writes ${OUT}, a source file with the current commit of ${SOURCE}, if its content changes.
 execute_process(COMMAND git -C "${SOURCE}" rev-parse --short=10 HEAD OUTPUT_VARIABLE commit
                 OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 if(failed)

@@ -1,5 +1,4 @@
-# Everything that Headroom takes from elsewhere. torch comes from the Python environment in .env/,
-# the rest from the system's packages.
+# All external dependencies. torch comes from the Python environment in .env/, the others from the system's packages.
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(zstd REQUIRED)
@@ -7,9 +6,9 @@ find_package(OpenSSL REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tomlplusplus REQUIRED)
 
-# torch by its files rather than by its CMake package, which asks for a whole CUDA toolkit where torch has CUDA, even
-# for code that only calls torch. For another kind of CPU, HEADROOM_TORCH_DIR is set to the `torch` folder of an unpacked
-# wheel.
+# Uses torch's files directly instead of its CMake package, which requires a CUDA toolkit if torch was built with CUDA,
+# even for code that only calls torch. For another CPU architecture, set HEADROOM_TORCH_DIR to the `torch` folder of an
+# unpacked wheel.
 if(NOT DEFINED HEADROOM_PYTHON AND SKBUILD)
   set(HEADROOM_PYTHON "${Python_EXECUTABLE}")  # pip's
 elseif(NOT DEFINED HEADROOM_PYTHON)
@@ -47,8 +46,8 @@ if(NOT HEADROOM_PACKAGE_ONLY)
   find_package(PNG REQUIRED)
   find_package(JPEG REQUIRED)
   find_package(CLI11 REQUIRED)
-  # A library that knows TLS, where the system has it as one: its headers must then be read as they were for the library.
-  # Elsewhere it is headers alone.
+  # On some systems cpp-httplib is a compiled library with TLS, and its headers must be compiled with the same options.
+  # Elsewhere it is header-only.
   find_path(HTTPLIB_INCLUDE httplib.h REQUIRED)
   find_library(HTTPLIB_LIBRARY cpp-httplib)
   add_library(cpp-httplib::cpp-httplib INTERFACE IMPORTED)
@@ -58,14 +57,15 @@ if(NOT HEADROOM_PACKAGE_ONLY)
     target_compile_definitions(cpp-httplib::cpp-httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT)
     target_link_libraries(cpp-httplib::cpp-httplib INTERFACE ${HTTPLIB_LIBRARY} OpenSSL::Crypto)
   endif()
-  # Takes the place of malloc in the program; its runtime library is enough. Without it there is the system's.
+  # Replaces malloc in the program; its runtime library suffices. Optional.
   find_library(TCMALLOC_LIBRARY NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
 endif()
 
 find_library(HIGHWAY_LIBRARY hwy REQUIRED)
 add_library(highway INTERFACE IMPORTED)
 target_link_libraries(highway INTERFACE ${HIGHWAY_LIBRARY})
-# CPUs without AVX2 (before 2013) take the portable loops: every instruction set more is compiled by everybody.
+# CPUs without AVX2 (before 2013) use the portable loops, because every further instruction set is compiled in every
+# build.
 set(highway_disabled HWY_SSSE3|HWY_SSE4)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # SVE vectors have no size at compile time, so they cannot be elements of the kernels' arrays. NEON's can.

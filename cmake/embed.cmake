@@ -2,7 +2,7 @@
 # is kInspectorHtml; its users declare `extern const std::string_view kInspectorHtml`.
 function(headroom_embed target namespace folder)
   if(HEADROOM_SYNTAX_ONLY)
-    return()  # a made file makes its target's files wait for the libraries below, which are not linked then
+    return()  # a generated file would make the target depend on libraries, which are not linked in this case
   endif()
   list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/${folder}/" OUTPUT_VARIABLE files)
   set(out "${CMAKE_BINARY_DIR}/${target}_embedded.cc")

@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 
 set(HEADROOM_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/headroom")
 
-# headroom_install(target name): the package has `target` as headroom::<name>.
+# headroom_install(target name): exports `target` as headroom::<name>.
 function(headroom_install target name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name}
                         INSTALL_RPATH "$ORIGIN;${HEADROOM_TORCH_DIR}/lib")

@@ -1,7 +1,7 @@
-# The Python package headroom_torch: src/python and the rooms below it in one library that exports nothing (its
-# operators register themselves when it is loaded) and needs nothing but torch, the C++ runtime and SentencePiece, which is
-# only packaged as a shared library: wheels for others carry it (python/wheel/make.py). build/<preset>/python
-# is the package as a wheel holds it, for PYTHONPATH.
+# The Python package headroom_torch: src/python and the rooms below it in one library. It exports nothing (its operators
+# register themselves when it is loaded) and needs only torch, the C++ runtime and SentencePiece, which is packaged as a
+# shared library only: wheels for distribution bundle it (python/wheel/make.py). build/<preset>/python is the package as
+# in a wheel, for PYTHONPATH.
 set(HEADROOM_PACKAGE "${CMAKE_BINARY_DIR}/python/headroom_torch")
 
 headroom_map_room(python yes "layers, models and checkpoints as torch operators, from which the package in `python/headroom_torch/` is made" store)
@@ -23,7 +23,7 @@ find_library(HEADROOM_STATIC_CRYPTO libcrypto.a REQUIRED)
 find_library(HEADROOM_STATIC_ZLIB libz.a REQUIRED)
 find_library(HEADROOM_STATIC_ZSTD libzstd.a REQUIRED)
 find_library(HEADROOM_STATIC_UTF8PROC libutf8proc.a REQUIRED)
-# OpenMP's functions are found in the runtime that libtorch_cpu loads.
+# libtorch_cpu loads the OpenMP runtime that provides these functions.
 target_link_libraries(headroom_torch PRIVATE ${HEADROOM_STATIC_CRYPTO} ${HEADROOM_STATIC_ZLIB} ${HEADROOM_STATIC_ZSTD} ${HEADROOM_STATIC_UTF8PROC}
                       sentencepiece::sentencepiece "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so" ${CMAKE_DL_LIBS})
 target_link_options(headroom_torch PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/python/bundled/exports.map
@@ -43,7 +43,7 @@ add_custom_target(headroom_torch_package ALL
                   VERBATIM)
 add_dependencies(headroom_torch_package headroom_torch)
 
-# What pip asks for; scikit-build-core adds the package's own files.
+# The files that pip installs; scikit-build-core adds the package's own files.
 install(TARGETS headroom_torch LIBRARY DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES "${HEADROOM_PACKAGE}/_version.py" DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL)
 install(DIRECTORY recipes DESTINATION headroom_torch COMPONENT python EXCLUDE_FROM_ALL FILES_MATCHING PATTERN "*.toml")

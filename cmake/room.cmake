@@ -1,27 +1,27 @@
 # headroom_wing(name about): the rooms that follow are in src/<name>/.
 # headroom_room(name [TORCH] [LIGHT] [FOLDERS folder...] [ROOMS room...] [LINK lib...] [PRIVATE lib...]
 #               [TESTED_WITH room-or-library...] [ABOUT text])
-# One shared library a room from src/<wing>/<name>/ (or from FOLDERS of the wing), public headers under
-# include/headroom/<name>/, and one test program from tests/<wing>/<name>/*_test.cc. `-Wl,--no-undefined` turns a call to
-# a higher room into a link error. LIGHT rooms have no hot loops of their own: less optimisation saves a third of their
-# compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
+# One shared library per room from src/<wing>/<name>/ (or from FOLDERS of the wing), public headers under
+# include/headroom/<name>/, and one test program from tests/<wing>/<name>/*_test.cc. `-Wl,--no-undefined` turns a call
+# to a higher room into a link error. LIGHT rooms have no hot loops of their own: less optimisation saves a third of
+# their compile time. ABOUT: the room's line in the map of CONTRIBUTING.md.
 
 add_library(headroom_flags INTERFACE)
 target_include_directories(headroom_flags INTERFACE "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>"
                            "$<INSTALL_INTERFACE:include>")
 target_compile_features(headroom_flags INTERFACE cxx_std_20)
-# For this project's own files alone: how they are compiled, and the headers that are not installed.
+# For this project's own files only: compile options, and the headers that are not installed.
 add_library(headroom_build INTERFACE)
 target_include_directories(headroom_build INTERFACE "${CMAKE_SOURCE_DIR}/src")
 target_link_libraries(headroom_flags INTERFACE $<BUILD_INTERFACE:headroom_build>)
 target_compile_options(headroom_build INTERFACE -fPIC -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
                        -Wno-missing-field-initializers
-                       # GCC 12 imagines overflows in the string code that it inlines.
+                       # GCC 12 reports false overflows in inlined string code.
                        $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict$<SEMICOLON>-Wno-stringop-overflow>
                        $<$<BOOL:${HEADROOM_WERROR}>:-Werror>)
 if(HEADROOM_SANITIZE)
-  # Lines in traces are all that is needed of -g, and optimised checks take twice as long to compile. Of the folder, so
-  # that a target's own options come after them.
+  # -g1 suffices for line numbers in traces, and optimised checks take twice as long to compile. Options of the
+  # directory, so that a target's own options follow them.
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O0 -g1)
   add_link_options(-fsanitize=address,undefined)
   add_library(headroom_coverage SHARED "${CMAKE_SOURCE_DIR}/tests/coverage.cc")
@@ -31,9 +31,9 @@ if(HEADROOM_SANITIZE)
   install(TARGETS headroom_coverage EXPORT headroom)
 endif()
 
-# headroom_unity(target): its files compile as one, so that what they include is read, and its templates are made, once.
-# Not those that Highway compiles once for every instruction set: each includes itself, no tensors, and is slow even to
-# test where it is not optimised.
+# headroom_unity(target): compiles the target's files as one, so that headers are parsed and templates instantiated only
+# once. Excludes files that Highway compiles once per instruction set: each includes itself but no tensors, and needs
+# some optimisation even in sanitizer builds.
 function(headroom_unity target)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
@@ -47,15 +47,15 @@ function(headroom_unity target)
     return()
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
-  # A class of such a file may well have members of types that only that file knows.
+  # In a unity file, classes may have members of types from unnamed namespaces.
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# Seconds after which ctest ends a test: a guard against hangs, which no machine may reach by being slow or busy.
+# Seconds after which ctest ends a test: a guard against hangs that no slow or busy machine may reach.
 set(headroom_test_timeout 3600)
 
-# Tests call what is optimised and are not worth optimising themselves: they compile in half the time, and in a tenth of
-# it where the sanitizers would check them as well.
+# Tests only call optimised code: without optimisation they compile in half the time, and without the
+# undefined-behaviour checks in a tenth.
 set(headroom_test_flags $<$<CONFIG:Release>:-O0>)
 if(HEADROOM_SANITIZE)
   set(headroom_test_flags -fno-sanitize=undefined)
@@ -63,8 +63,8 @@ endif()
 
 set(headroom_light_flags $<$<CONFIG:Release>:-O1>)
 
-# One precompiled header for the rooms that see tensors and one for their tests. It must be compiled as they are, or its
-# optimisation would be theirs: a release's rooms that are not LIGHT go without.
+# One precompiled header for the rooms that use tensors, and one for their tests. A precompiled header must be compiled
+# with the options of its users, so rooms of a release that are not LIGHT do without.
 set(headroom_precompiled_headers <ATen/ATen.h> <torch/csrc/autograd/custom_function.h>)
 if(HEADROOM_SYNTAX_ONLY)
   set(headroom_precompiled_headers <ATen/ATen.h>)
@@ -79,11 +79,11 @@ endforeach()
 target_compile_options(headroom_torch_pch PRIVATE ${headroom_light_flags})
 target_compile_options(headroom_test_pch PRIVATE ${headroom_test_flags})
 if(HEADROOM_SYNTAX_ONLY)
-  add_compile_options(-fsyntax-only)  # of the targets from here on: the precompiled header is made
+  add_compile_options(-fsyntax-only)  # for the targets below; the precompiled header itself must be built
 endif()
 
-# headroom_precompiled(target pch). Where files are only checked, the precompiled header is for those that come to it by
-# what they include themselves: it must not bring in anything that the others forgot.
+# headroom_precompiled(target pch). With HEADROOM_SYNTAX_ONLY, only files that include ATen's header anyway use the
+# precompiled header, so that it does not hide a missing include.
 function(headroom_precompiled target pch)
   if(HEADROOM_SYNTAX_ONLY)
     get_target_property(sources ${target} SOURCES)
@@ -99,9 +99,9 @@ function(headroom_precompiled target pch)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# headroom_without_torch(target): clang-tidy can look at its files without torch's headers. The names of all such targets
-# are lines of a file of the build. They read what others wrote, so the fuzzers' coverage is
-# theirs (tests/coverage.h).
+# headroom_without_torch(target): lists the target in a file of the build, because clang-tidy can check its files
+# without torch's headers. These rooms read untrusted files, so they are compiled with the fuzzers' coverage
+# (tests/coverage.h).
 set(headroom_without_torch "${CMAKE_BINARY_DIR}/targets_without_torch")
 file(WRITE "${headroom_without_torch}" "")
 function(headroom_without_torch target)
@@ -153,7 +153,7 @@ function(headroom_room name)
   set_target_properties(headroom_${name} PROPERTIES DEFINE_SYMBOL "")
   target_link_options(headroom_${name} PRIVATE $<$<PLATFORM_ID:Linux>:-Wl,--no-undefined>)
   list(TRANSFORM ROOM_ROOMS PREPEND headroom_)
-  list(TRANSFORM ROOM_TESTED_WITH PREPEND headroom_ REGEX "^[a-z_]+$")  # but for libraries
+  list(TRANSFORM ROOM_TESTED_WITH PREPEND headroom_ REGEX "^[a-z_]+$")  # except libraries
   target_link_libraries(headroom_${name} PUBLIC headroom_flags headroom::fmt ${ROOM_ROOMS} ${ROOM_LINK}
                         PRIVATE ${ROOM_PRIVATE})
   if(ROOM_LIGHT)
@@ -188,10 +188,10 @@ function(headroom_room name)
       add_test(NAME ${name} COMMAND ${name}_test)
       set_tests_properties(${name} PROPERTIES TIMEOUT ${headroom_test_timeout})
       if(ROOM_TORCH)
-        set_tests_properties(${name} PROPERTIES COST 150)  # the long ones begin first
+        set_tests_properties(${name} PROPERTIES COST 150)  # long tests start first
       endif()
       if(HEADROOM_SANITIZE AND ROOM_TORCH)
-        # torch itself is not instrumented: it keeps what it has until the end, and its containers are without marks.
+        # torch is not instrumented: it keeps memory until the end, and its containers have no annotations.
         set_tests_properties(${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0")
       endif()
     endif()

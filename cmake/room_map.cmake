@@ -1,5 +1,5 @@
-# Holds the table of the rooms in ${DOCUMENT} against ${MAP}, which configuring the build writes (cmake/room.cmake).
-# HEADROOM_WRITE_DOCS=1 in the environment puts the map there instead.
+# Compares the table of rooms in ${DOCUMENT} with ${MAP}, which configuring the build writes (cmake/room.cmake). With
+# HEADROOM_WRITE_DOCS=1 in the environment, replaces the table by the map.
 set(head "| room | holds | calls | torch |\n|---|---|---|---|\n")
 file(READ "${MAP}" map)
 file(READ "${DOCUMENT}" document)

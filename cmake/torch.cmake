@@ -1,10 +1,10 @@
-# headroom::torch and headroom::fmt, of the installed torch in the folder HEADROOM_TORCH_DIR: for this project and, as a
-# part of its installed package, for those that use it.
+# Defines headroom::torch and headroom::fmt for the torch in the folder HEADROOM_TORCH_DIR, for this project and, as
+# part of the installed package, for its users.
 if(TARGET headroom::torch)
   return()
 endif()
 
-# libtorch.so holds no code but draws in the libraries of every device that torch was built for.
+# libtorch.so contains no code, but links to the libraries of every device that torch was built for.
 add_library(headroom::torch INTERFACE IMPORTED)
 target_include_directories(headroom::torch INTERFACE
                            "${HEADROOM_TORCH_DIR}/include" "${HEADROOM_TORCH_DIR}/include/torch/csrc/api/include")
@@ -12,8 +12,8 @@ target_link_libraries(headroom::torch INTERFACE
                       "-Wl,--no-as-needed" "${HEADROOM_TORCH_DIR}/lib/libtorch.so" "-Wl,--as-needed"
                       "${HEADROOM_TORCH_DIR}/lib/libtorch_cpu.so" "${HEADROOM_TORCH_DIR}/lib/libc10.so")
 
-# at::parallel_for is a template: compiled without OpenMP it runs on one thread and says nothing. The runtime must be the
-# one that torch itself loads, which its wheel brings along.
+# at::parallel_for is a template: compiled without OpenMP, it silently runs on one thread. The runtime must be the one
+# that torch itself loads, which its wheel contains.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 file(GLOB torch_openmp "${HEADROOM_TORCH_DIR}/lib/libgomp*.so*" "${HEADROOM_TORCH_DIR}/lib/libiomp5*.so*"
      "${HEADROOM_TORCH_DIR}/../torch.libs/libgomp*.so*")
@@ -25,7 +25,7 @@ endif()
 target_compile_options(headroom::torch INTERFACE ${OpenMP_CXX_FLAGS})
 target_link_libraries(headroom::torch INTERFACE ${torch_openmp})
 
-# The fmt inside torch's include folder, which would shadow the system's anyway; the room core has its functions
+# The fmt inside torch's include folder, which would shadow the system's anyway; the room core contains its functions
 # (src/foundation/core/fmt.cc).
 add_library(headroom::fmt INTERFACE IMPORTED)
 target_include_directories(headroom::fmt INTERFACE "${HEADROOM_TORCH_DIR}/include")

@@ -1,4 +1,4 @@
-# Writes OUT: each of FILES as a constant of NAMESPACE, in pieces that every compiler takes.
+# Writes OUT: each of FILES as a constant of NAMESPACE, split into literals that every compiler accepts.
 set(text "#include <string_view>\n\nnamespace ${NAMESPACE} {\n")
 foreach(file IN LISTS FILES)
   get_filename_component(stem "${file}" NAME_WE)

@@ -30,7 +30,7 @@ def main(folder, steps, save):
     text = torch.tensor(list(open(__file__, "rb").read()))
     model = make_model(mesh, seed=1)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    draw = torch.Generator().manual_seed(rank)  # each rank reads other parts of the text
+    draw = torch.Generator().manual_seed(rank)  # each rank reads different parts of the text
     for _ in range(steps):
         begin = torch.randint(len(text) - 33, (8,), generator=draw)
         batch = torch.stack([text[i:i + 33] for i in begin])

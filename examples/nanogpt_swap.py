@@ -27,7 +27,7 @@ class PlainAttention(nn.Module):
 
 def switchhead():  # +
     return headroom_torch.Attention(  # +
-        d_model=D, n_layers=LAYERS, n_heads=1, d_head=48, context_length=T,  # + a quarter of the attention matrices
+        d_model=D, n_layers=LAYERS, n_heads=1, d_head=48, context_length=T,  # + a quarter as many attention matrices
         projection="experts", experts=["v", "o"], n_experts=4, top_k=2, position="none")  # +
 
 

@@ -1,5 +1,4 @@
-// Which ways a run takes through code that was compiled with -fsanitize-coverage=trace-pc; elsewhere there is nothing
-// to see.
+// Edge coverage of code that was compiled with -fsanitize-coverage=trace-pc; elsewhere nothing is recorded.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,8 @@ class Coverage {
  public:
   Coverage();
   void clear();
-  // Whether, since clear(), an edge was taken that never was before, or more often (by powers of two).
+  // Returns whether, since clear(), an edge was taken for the first time ever, or more often than ever (by powers of
+  // two).
   bool is_new();
   std::size_t size() const;  // edges seen
 

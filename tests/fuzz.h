@@ -1,10 +1,10 @@
-// Readers of files against damaged ones: good inputs are mutated by fixed seeds, and whatever comes of it, a reader
-// refuses it with an Error or takes it. Under the sanitizers any other misdeed ends the test. There an input that makes
-// the reader go where none did before is mutated further (coverage.h).
+// Feeds damaged files to readers: good inputs are mutated with fixed seeds, and a reader must either accept the result
+// or refuse it with an Error. Under the sanitizers, any other error ends the test, and an input that reaches new code
+// is mutated further (coverage.h).
 //
-// A test makes a few thousand rounds. HEADROOM_FUZZ_SECONDS=3600 makes each reader's go on for so long. What made a
-// reader misbehave is left in the current folder, under a name that the test prints; HEADROOM_FUZZ_INPUT=FILE gives it
-// that alone.
+// A test makes a few thousand rounds. With HEADROOM_FUZZ_SECONDS=3600, the tests of each reader run for that long. An
+// input that made a reader fail is left in the current folder, under a name that the test prints;
+// HEADROOM_FUZZ_INPUT=FILE tests only that input.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ constexpr std::size_t kLongest = std::size_t{1} << 16;
 constexpr std::size_t kMostInputs = 4096;  // to mutate
 
 struct Material {
-  std::vector<std::string> good;        // inputs that a reader takes
-  std::vector<std::string> dictionary;  // what its format is made of
+  std::vector<std::string> good;        // inputs that a reader accepts
+  std::vector<std::string> dictionary;  // fragments of its format
 };
 
 class Mutator {
@@ -105,7 +105,7 @@ class Mutator {
     }
   }
 
-  // The next number after `at` becomes another one.
+  // Replaces the next number after `at` by another one.
   void change_number(std::string& input, std::size_t at) {
     constexpr const char* kNumbers[] = {
         "0",     "1",   "-1", "255", "65536", "2147483648", "9223372036854775807", "18446744073709551616",
@@ -122,7 +122,7 @@ class Mutator {
   Random random_;
 };
 
-// What a reader is being given, kept where a sanitizer that ends the process finds it.
+// The current input of a reader, stored where it is found if a sanitizer ends the process.
 class Trial {
  public:
   explicit Trial(const std::string& input) {
@@ -157,7 +157,7 @@ class Trial {
   }
 };
 
-// Gives a reader one input after the other.
+// Feeds inputs to a reader, one after another.
 template <class Read>
 class Campaign {
  public:
@@ -168,7 +168,7 @@ class Campaign {
     coverage_.is_new();
   }
 
-  // False when the reader misbehaved.
+  // Returns false if the reader failed.
   bool round() {
     const std::string input = Mutator(material_, inputs_, rounds_++)();
     const Trial trial(input);
@@ -206,8 +206,8 @@ class Campaign {
   std::uint64_t rounds_ = 0, refused_ = 0;
 };
 
-// Gives `rounds` mutated inputs to read(const std::string&). Good inputs must be taken as they are. `campaigns` against
-// one reader share its time.
+// Calls read(const std::string&) with `rounds` mutated inputs. The good inputs themselves must be accepted. `campaigns`
+// is the number of calls that test the same reader and share its time.
 template <class Read>
 void against(const Material& material, std::uint64_t rounds, Read&& read, std::int64_t campaigns = 1) {
   if (const char* file = std::getenv("HEADROOM_FUZZ_INPUT")) {

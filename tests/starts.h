@@ -1,4 +1,4 @@
-// How a model's parameters are initialised, held to a table that names every one of them.
+// Checks the initialisation of a model's parameters against a table that names every one of them.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -36,9 +36,9 @@ inline Start uniform(double bound) {
   return {Law::uniform, bound / std::sqrt(3.0)};
 }
 
-// Whether `value` may be a sample of `start`. A mean of n numbers is known to sd / sqrt(n), their deviation to
-// sd / sqrt(2n) at most (normal; less for the lighter tails of the others): five times that, and enough numbers for the
-// bound to tell rules apart.
+// Expects that `value` may be a sample of `start`. The standard error of the mean of n values is sd / sqrt(n), that of
+// their deviation at most sd / sqrt(2n) (normal; less for laws with lighter tails). Allows five standard errors, and
+// requires enough values to tell the laws apart.
 inline void expect_start(const std::string& name, const at::Tensor& value, const Start& start) {
   const at::Tensor x = value.detach().to(at::kDouble);
   const double largest = x.abs().max().item<double>(), n = static_cast<double>(x.numel());
@@ -49,8 +49,8 @@ inline void expect_start(const std::string& name, const at::Tensor& value, const
   ASSERT_GE(n, 250) << name << ": too few numbers to measure";
   EXPECT_NEAR(x.std().item<double>() / start.value, 1.0, 5.0 / std::sqrt(2.0 * n)) << name;
   EXPECT_LE(std::abs(x.mean().item<double>()) / start.value, 5.0 / std::sqrt(n)) << name;
-  // The largest of n numbers: cut at two deviations before the rest was stretched to the deviation wanted, by
-  // 1 / 0.8796; at sqrt(3) deviations for a uniform law. One in 1 / (n (1 - F)) draws none beyond 95% of its bound.
+  // The bound of the values: for the truncated law, two deviations, stretched by 1 / 0.8796 to restore the deviation;
+  // for the uniform law, sqrt(3) deviations. Enough values are drawn for the largest to come close to it.
   constexpr double kStretched = 2.0 / 0.8796;
   switch (start.law) {
     case Law::truncated:
@@ -66,8 +66,8 @@ inline void expect_start(const std::string& name, const at::Tensor& value, const
   }
 }
 
-// Every parameter and buffer whose name begins with `prefix` is in the table and is initialised as it says, and all of
-// the table is there.
+// Expects that the table has exactly the parameters and buffers whose names begin with `prefix`, and that each is
+// initialised as the table says.
 inline void expect_starts(const nn::Parameters& parameters, const Starts& expected, const std::string& what,
                           const std::string& prefix = "") {
   std::size_t found = 0;

@@ -122,7 +122,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         self.model.embed = module.weight
 
     def get_output_embeddings(self) -> None:
-        """None: the output layer is a matrix of the model's own, or the embedding matrix."""
+        """None, because the output layer is a matrix and not a module."""
 
     def resize_token_embeddings(self, new_num_tokens: Optional[int] = None, pad_to_multiple_of: Optional[int] = None,
                                 mean_resizing: bool = True) -> nn.Embedding:
@@ -158,7 +158,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         """Logits [B, T, V] of input_ids [B, T] int64. With `labels` (input_ids, or -100 for tokens that do not count) also the
         loss including balance losses, and in training no logits.
 
-        inputs_embeds [B, T, d]: in place of input_ids, what get_input_embeddings() gives for them; not with a cache.
+        inputs_embeds [B, T, d]: their embeddings by get_input_embeddings(), instead of input_ids; not with a cache.
         position_ids [B, T]: must count the tokens of each row without gaps, as the model does by itself. With learned or
         sinusoidal positions they must count from the start of the row. Raises ValueError for any others.
         cache or past_key_values (the name depends on the version of `transformers`): from an earlier call with

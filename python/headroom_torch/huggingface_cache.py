@@ -1,4 +1,4 @@
-"""What calls of HeadroomForCausalLM pass on: the KV cache, and observed attentions and hidden states."""
+"""The KV cache of HeadroomForCausalLM, and the observation of attentions and hidden states."""
 
 from __future__ import annotations
 

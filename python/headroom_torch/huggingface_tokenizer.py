@@ -1,4 +1,4 @@
-"""Tokenizers of saved folders: HeadroomTokenizer, and what save_pretrained() of a model writes."""
+"""HeadroomTokenizer, and saving and loading the tokenizer of a model's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HeadroomTokenizer(transformers.PreTrainedTokenizer):
         self._engine = Tokenizer(headroom_file)
         self._tokens = list(_token_texts(self._engine))
         self._ids = {token: i for i, token in enumerate(self._tokens)}
-        # Padding is masked, so any token will do. Its name in a text is text.
+        # Padding is masked, so any token will do. Its name is not matched in texts.
         others.setdefault("pad_token", next((t for i, t in enumerate(self._tokens) if t == f"<{i}>"), self._tokens[0]))
         others.setdefault("split_special_tokens", True)
         super().__init__(headroom_file=os.fspath(headroom_file), **others)

@@ -136,7 +136,7 @@ class _Model(Layer):
         return sum(losses, watched(lambda: call(tensors, ends, loss), [], given=tuple(made))[0])
 
     def _masks(self, scope: str, number: int, inputs: dict[str, Tensor]) -> dict[str, Optional[Tensor]]:
-        """Mask arguments of the blocks of a stack; number: of stacks before it."""
+        """Mask arguments of the blocks of a stack; number: the index of the stack."""
         return {}
 
     def _stack(self, scope: str = "") -> list[Block]:
@@ -226,8 +226,8 @@ class LanguageModel(_Model):
                 embeddings: Optional[Tensor] = None, implementation: str = "automatic"):
         """Logits [B, T, V] of the token after each of `tokens` [B, T] int64, T up to context_length.
 
-        embeddings [B, T, d_model]: in place of tokens, what the embedding matrix `embed` has for them. With memory_length the result is (logits, memory), where memory is the argument for the next chunk: one tensor
-        [B, M, d_model] for each layer.
+        embeddings [B, T, d_model]: instead of tokens, their rows of the embedding matrix `embed`. With memory_length the
+        result is (logits, memory), where memory is the argument for the next chunk: one tensor [B, M, d_model] per layer.
         """
         h, kept, _ = self._hidden(tokens, memory, False, implementation, embeddings)
         logits = self._scores(h, implementation)

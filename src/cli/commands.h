@@ -23,7 +23,7 @@
 
 namespace headroom::cli {
 
-// The reader of standard output has closed it, as in `headroom ... | head`.
+// The reader of standard output has closed the pipe, as in `headroom ... | head`.
 class NoReaderError : public Error {
  public:
   using Error::Error;
@@ -176,7 +176,7 @@ struct Advise {
 // Defaults: trial::TrialRequest, trial::TestOptions.
 struct Try {
   std::string base, change;            // configs; `change` empty: the base with `set`
-  std::vector<std::string> set, both;  // changes of the change's config, of both configs
+  std::vector<std::string> set, both;  // config changes: `set` of the changed config only, `both` of both configs
   std::string out = "runs/try";
   double budget = 1200.0;  // seconds
   std::int64_t pairs = 8;
@@ -194,7 +194,7 @@ struct RecordMake {
 };
 
 struct RecordVerify {
-  std::string file, against, runs = "runs/verify";  // against: an older record; empty: none
+  std::string file, against, runs = "runs/verify";  // against: optional older record to compare with
   std::int64_t seeds = 1;
 };
 
@@ -255,9 +255,9 @@ struct Import {
 struct Convert {
   std::string run, to, out;
   std::vector<std::string> set, data;
-  std::int64_t tokens = 0, fit = 300;  // tokens: 0: up to 32,768
+  std::int64_t tokens = 0, fit = 300;  // tokens 0: up to 32,768
   std::string layers;                  // "auto" or "0,2,5"; empty: all
-  double budget = 0.05;                // nats that chosen layers may add
+  double budget = 0.05;                // maximum increase of the loss by the selected layers, in nats
   std::uint64_t seed = 1;
   bool force = false;  // overwrite parameters
 };

@@ -1,7 +1,7 @@
-"""Training, evaluation and generation against recorded bits, to catch changes of results that nobody intended.
+"""Training, evaluation and generation against recorded bits, to catch unintended changes of results.
 
 recorded.json holds the results of every recipe below on one thread, a section for each kind of CPU. A commit that
-intentionally changes bits records them anew in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'`.
+intentionally changes bits records them again in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'`.
 Recording changed values removes the sections of other kinds of CPU, which are then out of date.
 """
 
@@ -161,7 +161,7 @@ RECIPES = {
 WAYS = {"fp32": ["train.precision=fp32"], "bf16": ["train.precision=bf16"],
         "reference": ["train.precision=fp32", "train.implementation=reference"]}
 
-# Choices that no recipe takes: too slow for a test, or equivalent to another choice.
+# Values that no recipe uses: too slow for a test, or equivalent to another choice.
 LEFT_OUT = {"data.synthetic": {"lookup", "copying", "induction", "needles", "parity", "permutations"},
             "data.generator": {"listops_long"}, "train.precision": {"auto"}, "train.implementation": {"fused"},
             "model.head_activation": {"gelu", "gelu_tanh", "silu"}}

@@ -26,7 +26,7 @@ using cost::Recipe;
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
 
-// A command line's words, as a shell takes them: single quotes hold a word together.
+// Splits a command line into words as a shell does: single quotes hold a word together.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   const std::regex word("'([^']*)'|(\\S+)");
@@ -51,7 +51,7 @@ class PapersPage : public testing::Test {
     recipes_ = cost::list_recipes();
   }
 
-  // The command that the words lead to, and how many of them it took.
+  // Returns the command that the words name, and how many words its name takes.
   std::pair<const CommandText*, std::size_t> command_of(const std::vector<std::string>& words) const {
     const CommandText* found = nullptr;
     std::size_t used = 1;

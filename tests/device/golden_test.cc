@@ -34,7 +34,7 @@ TEST(Golden, FusedIsWhatThereIs) {
 INSTANTIATE_TEST_SUITE_P(Device, GoldenCases, ::testing::Values(at::kFloat, at::kDouble),
                          [](const auto& test) { return std::string(at::toString(test.param)); });
 
-// Benchmarks of operators on the emulated device: what has no fused version there has a line that says so.
+// Benchmarks of operators on the emulated device; operators without a fused version there have a line that says so.
 
 TEST(Bench, WhatIsMissingHasNoTime) {
   const std::vector<double> times = bench::medians_in_turn({[] {}, {}}, {.repeats = 3, .device = "cuda:0"});

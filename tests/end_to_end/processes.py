@@ -48,6 +48,6 @@ def run(n, config, out, *more, status=0):
 
 
 def torchrun(n, *options):
-    """The beginning of a command line."""
+    """The first words of a command line that starts torchrun."""
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", str(n),
             *options]

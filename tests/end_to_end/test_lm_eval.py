@@ -32,7 +32,7 @@ def sentence(draw, n):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A file for each kind of test, in its published format or that of a collection."""
+    """One file for each kind of test, in the published format or that of evaluation suites."""
     folder, draw = tmp_path_factory.mktemp("data"), random.Random(11)
 
     def s(low=2, high=6):

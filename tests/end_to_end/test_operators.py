@@ -1,5 +1,5 @@
 """The operators in Python: schemas, derivatives and meta kernels, checked with torch's own tool, and compiled.
-Those of the library that HEADROOM_OPERATORS names, else of the package.
+Tests the library that HEADROOM_OPERATORS names, or else the package.
 """
 
 import os

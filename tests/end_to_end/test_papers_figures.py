@@ -1,4 +1,4 @@
-"""The papers' figures of trained models: the commands of docs/papers.md on small models of their recipes, and what they give."""
+"""The papers' figures of trained models: the commands of docs/papers.md and their results, on small models of the recipes."""
 
 import json
 import re

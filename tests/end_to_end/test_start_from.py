@@ -125,7 +125,7 @@ precision = "fp32"
     assert costs[0]["parameters"] == costs[1]["parameters"] == costs[2]["parameters"]
     from_file = ["--set", f"train.start_from={next((trained / 'checkpoints').glob('step_*'))}"]
     assert headroom.json("cost", config, *from_file)[0]["parameters"] == costs[0]["parameters"]
-    # A comparison knows the model before training, too.
+    # `compare` also knows the model before training.
     headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     again = headroom("compare", config, "--out", tmp_path / "pair", "--set", "train.steps=2", "--sample-tokens", 0)
     assert "already trained" in again.stderr

@@ -2,12 +2,12 @@
 
     python tests/python/make_environment.py BUILD ENVIRONMENT
 
-What is installed is the wheel that `./run.sh wheel` makes (python/wheel/make.py): from a source distribution of a clean copy
-of the repository, with all that it needs but torch, and what its extra [huggingface] brings. The wheel of the previous time
-is installed again if the source distribution has not changed; otherwise the compiler's cache helps if there is one.
+Installs the wheel that `./run.sh wheel` makes (python/wheel/make.py) from a source distribution of a clean copy
+of the repository, its dependencies, and those of its extra [huggingface]. The previous wheel
+is used again if the source distribution has not changed; otherwise the compiler cache is used if there is one.
 
-torch is installed as well, from pip's indexes or cache, in the version that the build has: only a build without CUDA, which
-is a tenth of the size. If there is none, the environment borrows the torch of this Python and prints a note.
+torch is installed from pip's indexes or cache in the version of the build, but only a build without CUDA, which
+is a tenth of the size. If there is none, the environment uses the torch of this Python, and a note is printed.
 """
 
 import hashlib

@@ -25,7 +25,7 @@ inline config::ModelOptions model(const Sizes& sizes) {
   return o;
 }
 
-// A model with options for experts, should a test select them.
+// A small model, with options for experts in case a test selects them.
 inline config::ModelOptions model(config::ModelKind kind = config::ModelKind::language_model) {
   config::ModelOptions o = model({.vocabulary = 23, .d_model = 12, .context_length = 8, .d_head = 6, .d_hidden = 16});
   o.kind = kind;

@@ -105,9 +105,9 @@ class ProjectionPart : public AttentionPart {
   virtual bool has_head_matrices() const { return true; }
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
-  // Returns whether its heads are those that ScorePart::projected_heads() asks for.
+  // Returns whether the numbers of heads are those of ScorePart::projected_heads().
   virtual bool has_projected_heads() const { return false; }
-  virtual bool attends_everywhere() const { return true; }  // a head reads all tokens that the mask shows
+  virtual bool attends_everywhere() const { return true; }  // a head reads all tokens that the mask allows
   virtual bool has_fixed_heads() const { return true; }  // every token uses the same heads; composition requires this
   // Returns whether heads may have several queries and keys (CompositionPart::maps_per_head(), keys_per_head()) and
   // wider values.
@@ -188,8 +188,8 @@ class CompositionPart : public AttentionPart {
   using Kind = CompositionPart;
   // Returns whether heads are mixed by head maps at `stage`, "pre" or "post" the softmax.
   virtual bool has_maps(const AttentionOptions& /*options*/, std::string_view /*stage*/) const { return false; }
-  // The queries of a head, each with an attention matrix; the keys of a key and value head; the width of a value,
-  // in multiples of d_head.
+  // Return the number of queries of a head, each with its own attention matrix; the number of keys of a key and value
+  // head; the width of a value in multiples of d_head.
   virtual std::int64_t maps_per_head(const AttentionOptions& /*options*/) const { return 1; }
   virtual std::int64_t keys_per_head(const AttentionOptions& /*options*/) const { return 1; }
   virtual std::int64_t value_factor(const AttentionOptions& /*options*/) const { return 1; }

@@ -135,10 +135,10 @@ struct ModelOptions {
   ModelOptions of_layer(std::int64_t index) const;
   // Returns the different layers among the first `n` as of_layer() does, each with the number of such layers.
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
-  // Throws UserError "<what>: ..." if model.layers or n_groups is set; for what treats all layers alike.
+  // Throws UserError "<what>: ..." if model.layers or n_groups is set; for features that treat all layers alike.
   void require_no_pattern(std::string_view what) const;
-  // Throws UserError "<what>: ..." if attention layers differ in more than their windows and rotary bases; for what
-  // uses `attention` for all layers. MLPs may differ.
+  // Throws UserError "<what>: ..." if attention layers differ in more than their windows and rotary bases; for features
+  // that use `attention` for all layers. MLPs may differ.
   void require_alike_attention(std::string_view what) const;
   // Returns the balance losses of a layer with `attention` and `mlp`.
   std::vector<BalanceLoss> layer_balance_losses() const;

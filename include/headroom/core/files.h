@@ -33,8 +33,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// From now on, reading a part of a mapped file that another program has cut off ends the process with status 1 and a
-// message that names the file, instead of with SIGBUS. For programs; a library leaves the signal to its user.
+// Installs a handler for SIGBUS: reading a part of a mapped file that another program has truncated then ends the
+// process with status 1 and a message that names the file. Call it in programs only; a library leaves the signal to its
+// user.
 void report_truncated_files();
 
 // Writes a file atomically. Data goes to `<path>.tmp-<pid>-<number>`, and commit() moves it to `path` (fsync, rename,

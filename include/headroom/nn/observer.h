@@ -7,7 +7,7 @@
 // sequence that reads several tokens.
 //
 // Letters: B batch, T queries, S keys, d d_model, H heads, G key/value heads, e d_head, E experts, K routed experts.
-// Values marked (*) are shown only: the observer's replacement is not used.
+// Values marked (*) are read-only: the observer's replacement is ignored.
 //   embedding                        [B, T, d] input of the first layer
 //   layer3.out                       [B, T, d] output of the layer
 //   norm_f                           [B, T, d] after the final norm; decoding: of the last token alone, T = 1
@@ -27,10 +27,9 @@
 //     responsibilities (*)           [B, R, H, T, S] a mixture's components' shares of each weight
 //     o                              [B, H, T, w] head outputs; 0 for a head ablates it
 //     gate (*)                       [B, H, T, 1 or w] gate on the head outputs, in layers that have one
-//     value_sum                      [B, H, T, w] o before its gate, in layers that have one
 //     difference                     [B, H, T, w] differential heads: the weighted sums of the values, before the norm
 //     lambda (*)                     [B, H, T, 1] or [1] factor of the second matrix
-//     head_norm (*)                  [B, H, T, w] what the norm multiplies a head's output by, in layers that have one
+//     head_norm (*)                  [B, H, T, w] the norm's factor of a head output, in layers that have one
 //     value_sum                      [B, H, T, w] o before the exclusion of own values and its gate, in layers that
 //                                    have either
 //     slopes (*)                     [H] position = alibi
@@ -38,7 +37,7 @@
 //     rotary, latent (*)             [B, S, p], [B, S, r] the cached form of a token with latent heads
 //     key, value (*)                 [B, S, H, e], [B, S, H, w] keys and values of all heads, where they are computed
 //                                    from another cached form: both with factored heads, the value with latent heads
-//     chosen (*)                     [B, n_heads, k] the tokens that sparse heads choose, ascending
+//     chosen (*)                     [B, n_heads, k] the tokens that sparse heads select, ascending
 //     out                            [B, T, d]
 //     select_in., select_out.        routing of the source's and the queries' tokens to the experts of each head:
 //       score, index, weight         [B S or B T, H, E], [.., H, K], [.., H, K], in this order; weight 0 ablates an
@@ -48,7 +47,7 @@
 //                                    groups [B T, G, E], [G, E]
 //   layer3.ffn.select.*, layer3.ffn.out  an MLP's routing, [B T, 1, E or K], and its output [B, T, d]
 // A routing shared by both sides is shown as select_in and as select_out. Scores and probabilities of pairs exist only
-// in the reference implementation, which a layer takes if they are wanted. Linear attention and
+// in the reference implementation, which a layer uses if the observer wants them. Linear attention and
 // the gated delta rule have no scores; their "probs" are the weights of the values (*), which may be negative for the
 // latter. The q, k and v of the gated delta rule are those after its convolution.
 #pragma once

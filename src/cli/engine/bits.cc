@@ -44,7 +44,7 @@ int run(const Bits& /*command*/, const EngineRequest& request) {
                                 .threads = std::max<std::int64_t>(2, at::get_num_threads())};
   log_info("bits: checks serving and evaluation");
   std::vector<bits::Check> checks = bits::check_inference(asked);
-  log_info("bits: checks training, in processes of their own");
+  log_info("bits: checks training, in child processes");
   const std::vector<bits::Check> training = bits::check_training(asked);
   checks.insert(checks.begin(), training.begin(), training.end());
   const bool equal = bits::all_equal(checks);

@@ -229,7 +229,7 @@ int run(const Convert& command, const EngineRequest& request) {
     text += note + "\n";
   }
   request.output.text(fmt::format("{}{}: {} parameters{}; loss {} before, {} after\n", text, command.out,
-                                  made.parameters, made.exact ? ", computes what the source computes" : "",
+                                  made.parameters, made.exact ? ", equivalent to the source" : "",
                                   format_decimal(made.loss_before, 4), format_decimal(made.loss_after, 4)));
   return 0;
 }

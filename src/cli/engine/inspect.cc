@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kMaxPageBytes = 14'000'000;
 constexpr std::int64_t kMaxTextBytes = 16 << 20;
 
-// Returns the file that the command names, which is --text if that is the name of a file (--file did not exist once);
+// Returns the file that the command names, or --text if that is the name of a file (earlier versions had no --file);
 // empty if there is none.
 std::string file_of(const Inspect& command) {
   std::error_code unknown;  // for example, a name that is too long
@@ -31,7 +31,7 @@ std::string file_of(const Inspect& command) {
     return command.text;
   }
   if (!command.text.empty() && command.text.find_first_of(" \t\n") == std::string::npos) {
-    user_error("inspect: --text: {} is no file and a single word; give a text of several words, or --file FILE",
+    user_error("inspect: --text: {} is a single word and not a file; give a text of several words, or --file FILE",
                printable(command.text));
   }
   return command.file;

@@ -58,7 +58,7 @@ int run(const Serve& command, const EngineRequest& request) {
         std::fprintf(stderr, "listening on %s\n", url.c_str());
         std::fflush(stderr);
         log_info("models: {}", fmt::join(names, ", "));
-        log_info("to look inside them, open {}/inspect", url);
+        log_info("to inspect the models, open {}/inspect", url);
         request.output.document({{"url", url}, {"models", names}});
       },
       interrupted);

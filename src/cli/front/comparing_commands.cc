@@ -37,18 +37,18 @@ void check_compared(const Compare& options) {
                options.configs.empty() ? "" : options.configs.front());
   }
   if (options.convert.empty() != options.to.empty()) {
-    user_error("compare: --convert RUN and --to CONFIG,... belong together");
+    user_error("compare: --convert RUN and --to CONFIG,... must be given together");
   }
 }
 
 void add_conversions(CLI::App& command, Compare& options, std::vector<std::string>& shares) {
   add_text(command, "--convert", options.convert, "RUN",
-           "instead of CONFIG: convert this dense run to each config of --to and train all on, beside the run itself");
+           "instead of CONFIG: convert this dense run to each config of --to, then continue training all of them and "
+           "the run itself");
   add_text(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to")
       ->delimiter(',')
       ->allow_extra_args(false);
-  add_text(command, "--tokens", shares, "SHARE,...",
-           "--convert: tokens to train on, as shares of the run's (default: 5%)")
+  add_text(command, "--tokens", shares, "SHARE,...", "--convert: training tokens, as shares of the run's (default: 5%)")
       ->delimiter(',')
       ->allow_extra_args(false);
 }
@@ -175,7 +175,7 @@ void add_try(Program& program) {
   add_text(command, "--budget", options->budget_text, "TIME", "time for new runs: 90s, 20m, 2h");
   add_text(command, "--out", options->out, "DIR", "folder for the runs, which later trials reuse, and trials.jsonl");
   add_value(command, "--pairs", options->pairs, "N", whole_number(2, 100),
-            "the most pairs of runs; part of the test, so choose it before the first");
+            "maximum number of pairs of runs; the test depends on it, so choose it in advance");
   command
       .add_option("--change-seed", options->change_seed,
                   "first seed of the change's runs (default: the base's, so that pairs share data order and "
@@ -195,7 +195,7 @@ void add_record(Program& program) {
       "  headroom record make demo/dense_h8 --track tokens --set train.steps=4800 --out tokens.json");
   make.add_option("CONFIG", making->config, "TOML file or recipe")->required()->type_name("");
   add_choice(make, "--track", making->track, {"time", "tokens"},
-             "time: the least training time to --target; tokens: the lowest bits per byte after 10 million tokens");
+             "time: the shortest training time to --target; tokens: the lowest bits per byte after 10 million tokens");
   make.add_option("--target", making->target, "bits per byte of the built-in corpus that every run must reach")
       ->type_name("BITS");
   add_out(make, making->out, "the record's file", "FILE");
@@ -219,7 +219,7 @@ void add_report(Program& program) {
   auto options = std::make_shared<Report>();
   CLI::App& command = program.add(
       program.root(), "report",
-      "Write the page of a comparison, a sweep or a run again, or compare runs that exist; trains nothing.",
+      "Write the page of a comparison, a sweep or a run again, or compare existing runs; trains nothing.",
       "headroom report runs/pair\n  headroom report --watch runs/first\n  headroom report runs/first runs/second",
       [&program, options] {
         if (options->watch && options->folders.size() > 1) {

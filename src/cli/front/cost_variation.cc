@@ -94,7 +94,7 @@ std::string drawn(const std::vector<cost::NamedConfig>& configs, const config::V
         .name_room = 24,
         .x_names = places.names};
   };
-  draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, a layer and sequence"),
+  draw::LineChart parameters = chart("Parameters"), attention = chart("Attention MACs, per layer and sequence"),
                   step = chart("MACs of a training step");
   for (std::size_t i = 0; i < configs.size(); ++i) {
     draw::Line line{.name = last_part(configs[i].first, '/'), .points = {}, .band = {}, .style = i % draw::kStyles};

@@ -127,13 +127,13 @@ void add_convert(Program& program) {
   command.add_option("--data", options->data, "texts to compute activations on, as in data.train (default: the run's)")
       ->allow_extra_args(false)
       ->type_name("FILE");
-  add_value(command, "--tokens", options->tokens, "N", whole_number(1), "tokens of it to use (default: up to 32,768)");
-  add_value(command, "--fit", options->fit, "N", whole_number(0),
-            "steps by which each layer is fitted to the source's");
+  add_value(command, "--tokens", options->tokens, "N", whole_number(1),
+            "number of its tokens to use (default: up to 32,768)");
+  add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");
   add_text(command, "--layers", options->layers, "auto|N,N",
            "layers to convert (default: all); auto: those that add least to the loss, within --budget");
   add_value(command, "--budget", options->budget, "NATS", CLI::NonNegativeNumber,
-            "most that --layers auto may add to the loss");
+            "maximum increase of the loss with --layers auto, in nats");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
   add_force(command, options->force, "a conversion, import or export");
   add_set(command, options->set);

@@ -252,7 +252,7 @@ int Program::run_engine(const EngineRequest& request) {
   }
   void* symbol = dlsym(library, kEngineEntry);
   if (symbol == nullptr) {
-    fail("libheadroom_engine.so: is of another version than the program, {}", dlerror());
+    fail("libheadroom_engine.so: has another version than the program, {}", dlerror());
   }
   return reinterpret_cast<EngineEntry>(symbol)(request);
 }

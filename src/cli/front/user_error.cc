@@ -49,7 +49,7 @@ std::string suggestion(std::string_view typed, const std::vector<std::string>& k
   return name.empty() ? "" : "; did you mean " + name + "?";
 }
 
-// What commands of other programs are called here.
+// Returns this program's name for a command of other programs; empty if there is none.
 std::string known_elsewhere(std::string_view typed) {
   constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
       {"eval", "headroom evaluate RUN"},

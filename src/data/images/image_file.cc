@@ -73,7 +73,7 @@ Image read_pnm(const std::string& origin, std::string_view bytes, const PnmHeade
   for (const char c : bytes.substr(0, needed)) {
     const std::int64_t value = static_cast<unsigned char>(c);
     if (value > header.highest) {
-      user_error("{}: is a damaged PNM file: a value of {}, above its highest, {}", origin, value, header.highest);
+      user_error("{}: is a damaged PNM file: the value {} exceeds its maximum of {}", origin, value, header.highest);
     }
     image.pixels.push_back(static_cast<std::uint8_t>((value * kHighestValue + header.highest / 2) / header.highest));
   }
@@ -129,7 +129,7 @@ std::string_view exif_of_png(std::string_view bytes) {
   return {};
 }
 
-// Returns the image as it is meant to be seen. Orientations above 4 swap rows and columns.
+// Returns the image with the Exif orientation applied. Orientations above 4 swap rows and columns.
 Image upright(Image image, int orientation) {
   if (orientation == kUpright) {
     return image;
@@ -185,8 +185,8 @@ void leave(j_common_ptr info) {
   std::longjmp(errors->back, 1);
 }
 
-// Treats warnings as errors, because libjpeg would fill in missing data with grey. Padding in front of the end marker,
-// which some cameras write, loses nothing.
+// Treats warnings as errors, because libjpeg would fill in missing data with grey. Ignores padding before the end
+// marker, which some cameras write.
 void leave_on_warning(j_common_ptr info, int level) {
   const bool padding = info->err->msg_code == JWRN_EXTRANEOUS_DATA && info->err->msg_parm.i[1] == JPEG_EOI;
   if (level < 0 && !padding) {

@@ -111,7 +111,8 @@ class ImageFolder : public ImageDataset {
     std::int64_t end = 0;  // index after the last image of the class
   };
 
-  // Rejects what is not an image by its type or name. Doing so here avoids an error in the middle of a training run.
+  // Rejects entries that are not images, by their type or name. Doing so here avoids an error in the middle of a
+  // training run.
   void add(const std::string& name, std::int32_t label) {
     for (const auto& [file, type] : entries(folder_ / name, /*below=*/true)) {
       const std::string path = (folder_ / name / file).string();

@@ -23,7 +23,7 @@ constexpr std::int64_t kOffsetStep = 3;
 constexpr std::int32_t kAscii = 128, kNeedleKeys = 16, kFirstNeedleKey = 130;
 constexpr std::int32_t kFirstNeedleValue = kFirstNeedleKey + kNeedleKeys;
 
-// One row in the making.
+// A row under construction.
 struct Maker {
   Maker(std::int64_t with_length, std::uint64_t seed) : length(with_length), random(seed) {
     row.tokens.assign(static_cast<std::size_t>(length), kNoise);
@@ -62,8 +62,8 @@ void make_lookup(Maker& m, std::int64_t items) {
   }
 }
 
-// Pairs of keys and values, then every key once more in random order and places: its value is asked for. With `gap`,
-// the query comes that many tokens after its pair.
+// Pairs of keys and values, then every key once more, in random order and places, with its value as target. With `gap`,
+// a query follows its pair at this distance.
 void make_recall(Maker& m, std::int64_t items, std::int64_t gap) {
   const std::vector<std::int32_t> keys = m.distinct(items, kKeys);
   std::vector<std::int32_t> values;
@@ -97,7 +97,7 @@ void make_copying(Maker& m, std::int64_t items) {
   m.token(m.length - items) = kMarker;
 }
 
-// Random tokens in which the marker occurs twice: what followed the first is asked for at the second.
+// Random tokens in which the marker occurs twice. At the second marker, the target is the token after the first.
 void make_induction(Maker& m, std::int64_t gap) {
   for (std::int64_t i = 0; i < m.length; ++i) {
     m.token(i) = kKeys + m.below(kValues);
@@ -109,8 +109,8 @@ void make_induction(Maker& m, std::int64_t gap) {
   m.target(last) = m.token(first + 1);
 }
 
-// Two keys, each with `items` values, hidden in a text as pairs of tokens. Then the marker and one of the keys: its
-// values are asked for, in their order.
+// Two keys, each with `items` values, hidden in a text as pairs of tokens. Then the marker and one of the keys, with
+// its values as targets, in order.
 void make_needles(Maker& m, std::int64_t items, std::string_view text) {
   const std::size_t start = m.random.below(text.size() - static_cast<std::size_t>(m.length) + 1);
   for (std::int64_t i = 0; i < m.length; ++i) {
@@ -138,7 +138,7 @@ void make_needles(Maker& m, std::int64_t items, std::string_view text) {
   }
 }
 
-// The parity of the bits so far.
+// The targets are the parities of the bits so far.
 void make_parity(Maker& m) {
   std::int32_t parity = 0;
   for (std::int64_t i = 0; i < m.length; ++i) {
@@ -159,7 +159,7 @@ std::array<Permutation, kPermutations> all_permutations() {
   return all;
 }
 
-// The product of the permutations of five elements so far (the word problem of S5).
+// The targets are the products of the permutations of five elements so far (the word problem of S5).
 void make_permutations(Maker& m) {
   static const std::array<Permutation, kPermutations> kAll = all_permutations();
   Permutation product = kAll[0];
@@ -177,8 +177,8 @@ void make_permutations(Maker& m) {
 }
 
 struct Limits {
-  std::int64_t usual, most;  // items
-  std::int64_t length;       // least, for this number of items
+  std::int64_t usual, most;  // default and maximum number of items
+  std::int64_t length;       // minimum row length for this number of items
 };
 
 Limits limits_of(const config::DataOptions& options) {

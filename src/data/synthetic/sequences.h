@@ -16,24 +16,24 @@ namespace headroom::data {
 
 struct SyntheticRow {
   std::vector<std::int32_t> tokens;   // `length` inputs
-  std::vector<std::int32_t> targets;  // what follows from tokens[0..i]; -1 where nothing is asked
+  std::vector<std::int32_t> targets;  // the correct token after tokens[0..i]; -1: not scored
 };
 
-// The task's number of items: options.synthetic_items, or the task's default if that is 0.
+// Returns the task's number of items: options.synthetic_items, or the task's default if that is 0.
 std::int64_t synthetic_items(const config::DataOptions& options);
 
 // Throws UserError naming the key if rows of this length cannot hold the task.
 void check_synthetic(const config::DataOptions& options, std::int64_t length);
 
-// The text that rows of the task are hidden in: the first bytes of the built-in corpus, longer than any row of `length`
-// tokens; empty for tasks without text. Throws what open_built_in_corpus() throws.
+// Returns the text that the rows' items are hidden in: the first bytes of the built-in corpus, longer than any row of
+// `length` tokens; empty for tasks without text. Throws what open_built_in_corpus() throws.
 std::string synthetic_text(const config::DataOptions& options, Split split, std::int64_t length);
 
 // Generates a row of `length` tokens; check_synthetic() has passed. `text`: synthetic_text().
 SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std::int64_t row, std::int64_t length,
                            std::string_view text = {});
 
-// The accuracy of a model that knows the task and which answers occur in the row, but not which is asked for.
+// Returns the accuracy of guessing among the answers that occur in a row.
 double chance_level(const config::DataOptions& options);
 
 }  // namespace headroom::data

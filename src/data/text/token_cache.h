@@ -31,7 +31,7 @@ auto open_cached(const std::filesystem::path& path, Open&& open) -> std::optiona
   try {
     return open(path);
   } catch (const UserError& error) {
-    log_warning("{}; it will be made again", error.what());
+    log_warning("{}; it will be created again", error.what());
     return std::nullopt;
   }
 }

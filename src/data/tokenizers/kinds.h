@@ -34,9 +34,9 @@ struct PairTexts;
 struct PairSettings;
 std::unique_ptr<Tokenizer> restore_bpe_pair(const PairTexts& texts, const PairSettings& settings,
                                             std::int64_t min_size = 0);
-// Whether a tokenizer.json is LLaMA's: BPE with a piece for each byte that has no other, not byte-level BPE.
+// Returns whether a tokenizer.json has BPE with byte fallback, as LLaMA's does, instead of byte-level BPE.
 bool has_byte_fallback(const SortedJson& document);
-// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Special tokens are not found in
+// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Special tokens are not matched in
 // texts. Throws UserError naming the setting that has no equivalent.
 std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std::string_view origin,
                                                  std::int64_t min_size);

@@ -112,7 +112,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
     const std::filesystem::path pieces = path / "tokenizer.model", own = path / "tokenizer.headroom";
     if (std::filesystem::exists(own, ignored)) {
       std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(own);
-      // The model may have got more tokens, which other programs write to the tokenizer.json alone.
+      // Other programs write tokens that were added to the model later to tokenizer.json only.
       if (tokenizer->vocabulary_size() >= min_size || !std::filesystem::exists(path / "tokenizer.json", ignored)) {
         return tokenizer;
       }

@@ -245,9 +245,10 @@ void TokenFile::copy(std::int64_t begin, std::int64_t count, std::int32_t* out) 
                                                   : widen<std::uint32_t>(from, count, limit, out);
   if (!valid) {
     const std::string path = file_.path().string();
-    user_error("{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
-               begin + count - 1, vocabulary_size_,
-               name_ == path ? "" : fmt::format("; it was made from {}: delete it to have it made again", name_));
+    user_error(
+        "{}: is damaged: an id among tokens {} to {} is not below its vocabulary_size {}{}", path, begin,
+        begin + count - 1, vocabulary_size_,
+        name_ == path ? "" : fmt::format("; it was made from {}: delete it, and it will be created again", name_));
   }
 }
 

@@ -15,13 +15,13 @@ std::optional<at::Tensor> valid_queries(const BlockInput& input) {
   return input.valid_keys->narrow_symint(1, input.valid_keys->sym_size(1) - t, t);
 }
 
-// Memory and tokens are concatenated in the compute type. Concatenating them before the norm would save both a second
-// time for the backward pass.
+// Memory and tokens are concatenated in the compute type, after the norm: concatenating them before it would save a
+// second copy of both for the backward pass.
 at::Tensor after(const at::Tensor& memory, const at::Tensor& x, const nn::Context& context) {
   return memory.defined() ? at::cat({nn::to_compute(memory, context), x}, 1) : x;
 }
 
-// The norm of a sublayer's output under "norm_<name>_out".
+// Returns the norm of a sublayer's output, with parameters "norm_<name>_out.*"; nullopt without output norms.
 std::optional<nn::NormLayer> make_output_norm(const config::ModelOptions& o, const char* name,
                                               const nn::Builder& build) {
   if (!o.output_norms) {

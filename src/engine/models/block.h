@@ -55,7 +55,7 @@ class Block {
     std::optional<nn::NormLayer> output_norm;
   };
 
-  // `values`: [B, M + T, d], undefined: those of memory and x.
+  // `values`: [B, M + T, d]; undefined: the values come from memory and x.
   at::Tensor attend(const at::Tensor& x, const at::Tensor& memory, const BlockInput& input, const nn::Context& context,
                     const at::Tensor& values = {}) const;
   at::Tensor attend_across(const at::Tensor& x, const BlockInput& input, const nn::Context& context) const;

@@ -9,8 +9,8 @@
 namespace headroom::nn {
 namespace {
 
-// dense: down(f(up(x))). gated: down(f(gate(x)) * up(x)), with hidden_groups G the hidden units in G groups of
-// neighbours, group g multiplied by softmax(x W_groups)_g (DCFormer's released models).
+// dense: down(f(up(x))). gated: down(f(gate(x)) * up(x)), with hidden_groups = G, the hidden units form G contiguous
+// groups, and group g is multiplied by softmax(x W_groups)_g (DCFormer's released models).
 class DenseMlp : public Mlp {
  public:
   // Parameters "w_gate", "w_up" [d, h], "w_down" [h, d], their biases, "w_groups" [d, G].

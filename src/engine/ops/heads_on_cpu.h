@@ -23,7 +23,7 @@ inline at::Tensor prepared(const at::Tensor& given) {
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 
-// Views a float32 or bfloat16 tensor as rows of its last axis, from the first element on; without any if undefined.
+// Views a float32 or bfloat16 tensor as rows of its last axis; no rows if undefined.
 inline kernels::Rows matrix_rows(const at::Tensor& t) {
   if (!t.defined()) {
     return {};

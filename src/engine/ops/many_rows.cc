@@ -32,7 +32,7 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   constexpr std::int64_t kBlock = 1 << 14;  // few enough elements that torch does not divide them among threads
   const at::Tensor from = x.contiguous().view({-1}), to = at::empty_like(from);
   const std::int64_t n = from.numel(), whole = n / kVectors * kVectors;
-  const bool inference = c10::InferenceMode::is_enabled();  // of this thread, for the others
+  const bool inference = c10::InferenceMode::is_enabled();  // of this thread, to be set in the other threads
   at::parallel_for(0, (whole + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode mode(inference);
     const at::NoGradGuard no_grad;

@@ -1,7 +1,7 @@
 // A mode for results that do not depend on how a text is divided into batches and pieces.
 //
-// The kernels for many rows give a row the same bits whatever the other rows are. The kernels for few rows, which the
-// decode path needs for speed, sum in another order.
+// The kernels for many rows are batch-invariant. The kernels for few rows, which the decode path needs for speed, sum
+// in another order.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
 // Cases: problem sizes and options of an operator. Each operator has one table (src/engine/ops/<operator>/*_cases.h),
-// which tests and `headroom bench` share: every backend on every device is compared with the reference on it.
+// which tests and `headroom bench` share: on every device, every backend is compared with the reference.
 //
 // A case has name(), problem(setting) and precisions().
 #pragma once

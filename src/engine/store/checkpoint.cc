@@ -223,7 +223,7 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
     const at::Tensor& tensor = found->second;
     const bool known = tensor.scalar_type() == at::kFloat || at::isReducedFloatingType(tensor.scalar_type());
     if (!known || tensor.sizes() != wanted.tensor.sizes()) {
-      user_error("{}: parameter \"{}\" is {} {}, but its config asks for Float {}", origin, wanted.name,
+      user_error("{}: parameter \"{}\" is {} {}, but its config requires Float {}", origin, wanted.name,
                  c10::toString(tensor.scalar_type()), c10::str(tensor.sizes()), c10::str(wanted.tensor.sizes()));
     }
     return place(tensor, wanted);
@@ -235,14 +235,14 @@ std::unique_ptr<models::Model> build(const Checkpoint& checkpoint, const std::st
     if (options.device().is_cuda()) {
       throw;  // for example, out of memory
     }
-    user_error("{}: its config describes no possible model: {}", origin, error.what_without_backtrace());
+    user_error("{}: its config is invalid: {}", origin, error.what_without_backtrace());
   }
   const std::size_t expected = built->parameters().in_creation_order().size();
   const auto stored =
       static_cast<std::size_t>(std::count_if(checkpoint.tensors.begin(), checkpoint.tensors.end(),
                                              [](const auto& entry) { return entry.first.starts_with("model."); }));
   if (stored != expected) {
-    user_error("{}: has {} parameters, but its config asks for {}", origin, stored, expected);
+    user_error("{}: has {} parameters, but its config requires {}", origin, stored, expected);
   }
   return built;
 }
@@ -253,7 +253,7 @@ void verify(Checkpoint& checkpoint, const nn::Parameters& parameters, const std:
   }
   const auto sums = checkpoint.metadata.find(kChecksums);
   if (sums == checkpoint.metadata.end()) {
-    log_info("{}: was written without checksums, so damage to its tensors goes unnoticed", origin);
+    log_info("{}: was written without checksums, so corrupt tensors cannot be detected", origin);
     return;
   }
   std::set<std::string> buffers;

@@ -103,7 +103,7 @@ std::vector<double> recorded_losses(std::string_view text) {
   return line.eof() ? losses : std::vector<double>();
 }
 
-// Whether the key changes only the record of a run, or its results by rounding or chance.
+// Returns whether the key affects only what a run records, or its results only by rounding or chance.
 bool keeps_losses(std::string_view key) {
   constexpr std::string_view kKeys[] = {"accumulate",       "checkpoint_every",
                                         "device",           "evaluate_every",

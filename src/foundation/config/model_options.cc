@@ -72,7 +72,7 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("initialisation_std", o.initialisation_std, above(0), "normal: standard deviation");
   fields.add("initialisation_seeds", o.initialisation_seeds,
              "random numbers of the initial values; sequence: one sequence for the whole model; by_name: one for each "
-             "parameter's name, so that models that differ in a part start alike everywhere else");
+             "parameter's name, so that models that differ in one part have the same initial values elsewhere");
   fields.add("embedding_std", o.embedding_std, at_least(0),
              "initial standard deviation of embeddings and learned positions; 0: determined by initialisation");
   fields.add("tied_embeddings", o.tied_embeddings, "use the embedding matrix as the head's matrix");

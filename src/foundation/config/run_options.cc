@@ -98,7 +98,7 @@ void describe(Fields& fields, DataOptions& o) {
       "analysis); listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 synthetic tasks, as "
       "text; none: files only");
   fields.add("generated_train", o.generated_train, between(0, 1e9),
-             "generator, synthetic: training examples; 0: as many as in the paper, without end (synthetic)");
+             "generator, synthetic: training examples; 0: as many as in the paper; synthetic: endless");
   fields.add("generated_validation", o.generated_validation, between(0, 1e9),
              "the same for validation; synthetic: 0: 512");
   fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
@@ -107,7 +107,8 @@ void describe(Fields& fields, DataOptions& o) {
       "synthetic", o.synthetic,
       "language_model: instead of text, generated sequences of which the model predicts the answers; lookup: one "
       "bit of each of several earlier tokens; recall: the values of keys; copying: tokens among noise, in their "
-      "order; induction: what followed a token before; needles: the values of a key that are hidden in the built-in "
+      "order; induction: the token that followed an earlier occurrence; needles: the values of a key that are hidden "
+      "in the built-in "
       "corpus; parity, permutations: the product of all tokens so far");
   fields.add("synthetic_items", o.synthetic_items, between(0, 256),
              "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: "
@@ -249,14 +250,14 @@ void describe(Fields& fields, TrainOptions& o) {
   fields.add("start_sha256", o.start_sha256,
              "start_from: the required hash of its parameters (parameters_sha256); written by the run");
   fields
-      .add(
-          "teacher", o.teacher,
-          "language_model: run folder or checkpoint of a model with the same tokenizer whose predictions are learnt as "
-          "well (distillation); empty: none")
+      .add("teacher", o.teacher,
+           "language_model: run folder or checkpoint of a model with the same tokenizer from whose predictions the "
+           "model learns as well (distillation); \"\": none")
       .path = true;
   fields.add("teacher_sha256", o.teacher_sha256, "teacher: the required hash of its parameters; written by the run");
   fields.add("teacher_weight", o.teacher_weight, above_up_to(0, 1),
-             "teacher: weight of the divergence KL(teacher, model) in the loss; the cross-entropy has the rest");
+             "teacher: weight of the divergence KL(teacher, model) in the loss; the cross-entropy has weight 1 - "
+             "teacher_weight");
   fields.add("teacher_temperature", o.teacher_temperature, above(0),
              "teacher: divides the logits of both models in the divergence, which is multiplied by its square");
 }

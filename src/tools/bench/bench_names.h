@@ -15,7 +15,7 @@ inline constexpr BenchName kBenchNames[] = {
     {"mixture", "two Gaussian keys and half the heads against the reference and plain attention"},
     {"linear_attention", "causal linear attention against the reference, softmax attention and the gated delta rule"},
     {"neighbours",
-     "gated, sunk, factored, tied, latent, routed and gated delta layers against plain, grouped and linear ones"},
+     "gated, sink, factored, tied, latent, routed and gated delta layers against plain, grouped and linear ones"},
     {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
     {"cross_entropy", "output layer and loss against the reference"},
     {"adamw", "the optimizer's step against the reference"},
@@ -32,6 +32,6 @@ inline constexpr BenchName kBenchNames[] = {
     {"scaling", "one attention layer for more tokens, heads and experts (--plots draws charts)"},
     {"profile", "time of a training step by operator"},
     {"products", "matrix multiplications of a training step by oneDNN, torch and tiles"},
-    {"bits", "what results cost that do not depend on batches and pieces"}};
+    {"bits", "the cost of results that do not depend on batching"}};
 
 }  // namespace headroom::bench

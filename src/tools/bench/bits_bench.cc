@@ -1,4 +1,5 @@
-// What it costs that results do not depend on batches and pieces (docs/reproducibility.md), on a 47M SwitchHead model.
+// Measures the cost of results that do not depend on batching (docs/reproducibility.md), on a SwitchHead model of 47M
+// parameters.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -27,7 +28,7 @@ class BitsModel {
         at::randint(model_.options().vocabulary_size, {kBitsTexts, model_.options().context_length + 1}, at::kLong);
   }
 
-  // Continues `rows` texts by kBitsTokens tokens each. `batched`: with the kernels for the number of rows.
+  // Continues `rows` texts by kBitsTokens tokens each. `batched`: with kernels that depend on the number of rows.
   void decode(std::int64_t rows, bool batched) const {
     nn::Context context = context_;
     context.batched = batched;
@@ -49,7 +50,7 @@ class BitsModel {
     model_.score(tokens_.narrow(1, 0, length), tokens_.narrow(1, 1, length), memory, with(split_invariant));
   }
 
-  // Reads a prompt of kBitsPrompt + 1 tokens: the last one is a piece of its own.
+  // Reads a prompt of kBitsPrompt + 1 tokens: the last one is read separately.
   void read(bool split_invariant) const {
     models::DecodeState state = model_.start_decoding();
     const std::span<const std::int64_t> tokens(tokens_.const_data_ptr<std::int64_t>(), kBitsPrompt + 1);
@@ -86,13 +87,13 @@ std::vector<Row> bits(const BenchOptions& options) {
   contenders.push_back({.name = fmt::format("scores of {} texts, any kernels", kBitsTexts),
                         .work = [&] { subject.score(false); },
                         .reference = contenders.size()});
-  contenders.push_back({.name = "the same, independent of batch and pieces",
+  contenders.push_back({.name = "the same, independent of batching",
                         .work = [&] { subject.score(true); },
                         .reference = contenders.size() - 1});
   contenders.push_back({.name = fmt::format("prompt of {} + 1 tokens, any kernels", kBitsPrompt),
                         .work = [&] { subject.read(false); },
                         .reference = contenders.size()});
-  contenders.push_back({.name = "the same, independent of batch and pieces",
+  contenders.push_back({.name = "the same, independent of batching",
                         .work = [&] { subject.read(true); },
                         .reference = contenders.size() - 1});
   return compare(contenders, options);

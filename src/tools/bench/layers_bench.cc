@@ -98,7 +98,7 @@ std::vector<Row> neighbours(const BenchOptions& options) {
                 o.template of<config::RoutingOptions>().top_k = 4;
               }),
       changed("grouped, 4 of 8", plain, [](auto& o) { o.n_kv_heads = 4; }),
-      // As many heads are computed as in the other layers.
+      // Also computes 8 heads per token.
       changed("routed queries, 8 of 16 in 4 groups", heads(16, 64),
               [](auto& o) {
                 o.projection = "routed_queries";

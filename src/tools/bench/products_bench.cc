@@ -1,5 +1,5 @@
-// Benchmark of the float32 matrix multiplications of training steps, by each library and by this project's tiles: the
-// figures that the table in engine/ops/linear/dense_matmul.cc needs.
+// Benchmark of the float32 matrix multiplications of training steps, by each library and by this project's tiles. Its
+// results determine the table in engine/ops/linear/dense_matmul.cc.
 #include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ LayerSizes layers_of(const std::string& config, const BenchOptions& options) {
   return all;
 }
 
-// Rows of blocks by the kernels' tiles; operands in other layouts are copied first.
+// Multiplies blocks of rows by the kernels' tiles; operands in other layouts are copied first.
 at::Tensor by_tiles(const at::Tensor& a, const at::Tensor& b) {
   constexpr std::int64_t kRows = 64, kColumns = 256;
   const at::Tensor left = a.contiguous(), right = b.contiguous(), y = at::empty({a.size(0), b.size(1)}, a.options());
@@ -70,7 +70,7 @@ at::Tensor by_tiles(const at::Tensor& a, const at::Tensor& b) {
 constexpr std::array kPasses = {"forward", "input gradient", "weight gradient"};
 constexpr std::array kWays = {"oneDNN", "torch", "tiles"};
 
-// The multiplications of one layer in one pass, in the order of kWays.
+// Returns the multiplications of one layer in one pass, in the order of kWays.
 std::array<Work, 3> ways(std::size_t pass, const std::tuple<std::int64_t, std::int64_t, std::int64_t>& size) {
   const auto& [n, d_in, d_out] = size;
   const at::Tensor x = at::randn({n, d_in}), w = at::randn({d_in, d_out}), grad = at::randn({n, d_out});

@@ -1,4 +1,4 @@
-// Checks on this machine what Headroom promises to be equal to the last bit (docs/reproducibility.md).
+// Checks on this machine the results that Headroom promises to be bit-identical (docs/reproducibility.md).
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace headroom::bits {
 
-// One promise.
+// The check of one promise.
 struct Check {
   std::string name;      // "number of ranks"
   std::string compared;  // what was compared: "parameters after training on 1, 2 and 3 ranks"
@@ -21,7 +21,7 @@ struct Check {
 struct BitsRequest {
   std::filesystem::path program;  // the headroom program, which the training checks run as child processes
   std::filesystem::path folder;   // an existing folder for their runs
-  std::int64_t threads = 2;       // of computations that are compared with one thread
+  std::int64_t threads = 2;       // thread count that is compared with one thread
 };
 
 // Trains small models in child processes. Throws Error if one of them fails.

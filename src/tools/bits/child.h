@@ -1,4 +1,4 @@
-// A command of the headroom program in a process of its own.
+// Runs a command of the headroom program in a child process.
 #pragma once
 
 #include <sys/types.h>

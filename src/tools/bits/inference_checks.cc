@@ -135,7 +135,7 @@ class Subject {
   nn::Context context_;
 };
 
-// Requests of several lengths, greedy and sampled, that begin alike in pairs.
+// Requests of several lengths, greedy and sampled, in pairs with a common prefix.
 std::vector<decode::Request> requests() {
   std::vector<decode::Request> all;
   for (std::int64_t i = 0; i < 8; ++i) {
@@ -160,7 +160,7 @@ std::vector<tasks::Sequence> sequences() {
   return all;
 }
 
-// The log-probability of each sequence as a server computes it, reading prompts in pieces of `chunk` tokens.
+// The log-probability of each sequence as a server computes it, reading prompts in chunks of `chunk` tokens.
 std::vector<double> served_scores(const Subject& subject, std::int64_t chunk) {
   std::vector<double> all;
   for (const tasks::Sequence& sequence : sequences()) {
@@ -188,14 +188,14 @@ const std::vector<Promise>& promises() {
        [](const Subject& subject, std::int64_t) {
          return subject.serve_one_by_one(requests()) == subject.serve(requests(), {.max_rows = 8});
        }},
-      {"prefix cache", "8 requests, pairs of which begin alike, with and without the cache",
+      {"prefix cache", "8 requests, in pairs with a common prefix, with and without the cache",
        [](const Subject& subject, std::int64_t) {
          const auto with = [&](std::int64_t tokens) {
            return subject.serve(requests(), {.max_rows = 1, .prompt_chunk = 32, .prefix_cache_tokens = tokens});
          };
          return with(0) == with(10000);
        }},
-      {"prompt in pieces", "log-probabilities of texts read whole, and as prompts in pieces of 128, 7 and 1 tokens",
+      {"prompt in pieces", "log-probabilities of texts read at once, and as prompts in chunks of 128, 7 and 1 tokens",
        [](const Subject& subject, std::int64_t) {
          const std::vector<double> whole = subject.score(sequences(), 1);
          return whole == served_scores(subject, 128) && whole == served_scores(subject, 7) &&

@@ -64,7 +64,7 @@ CompareResult sweep(const CompareRequest& request);
 
 // The demo: compares demo_configs(overrides), which `request` leaves out, on the built-in corpus: SwitchHead with 2
 // attention matrices per layer against dense Transformer-XLs of the same size with 8 and with 2. Then compares the
-// small/lookup_* models of three layers on look-ups, which show what heads are worth, in out/lookups. Unless
+// small/lookup_* models of three layers on look-ups, which show the benefit of more heads, in out/lookups. Unless
 // `overrides` set train.steps, a single rank gives the language models as many steps as keep the whole below ten
 // minutes on this machine, between 300 and the recipes' 700. Throws what compare() throws.
 CompareResult demo(CompareRequest request, const std::vector<std::string>& overrides);
@@ -81,8 +81,8 @@ CompareResult report(const std::filesystem::path& folder);
 // Returns when training in the folder ends, or on Ctrl-C with `interrupted` set (after catch_interrupts()).
 CompareResult watch(const std::filesystem::path& folder);
 
-// Compares runs that exist, one per folder, without training or writing. Notes what is not finished or not recorded.
-// Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
+// Compares existing runs, one per folder, without training or writing. Adds notes on unfinished runs and on missing
+// records. Throws UserError for a folder that is no run, and for runs whose figures cannot be compared.
 CompareResult overlay(const std::vector<std::filesystem::path>& folders, const std::string& command);
 
 // Returns the runs in the folder and its subfolders, sorted by path and named by it; without pilot runs of advice.

@@ -90,7 +90,7 @@ Conclusion conclude_demo(const std::vector<ComparedRun>& runs) {
 
 namespace {
 
-// The overrides that concern the computation, which the look-ups follow too.
+// Returns the overrides that concern the computation; the look-ups use them too.
 std::vector<std::string> shared_overrides(const std::vector<std::string>& overrides) {
   std::vector<std::string> shared;
   for (const std::string& text : overrides) {
@@ -118,7 +118,7 @@ CompareRequest lookup_request(const CompareRequest& demo, const std::vector<std:
   return request;
 }
 
-// The seconds that training these configs with all seeds takes on this machine.
+// Returns the seconds that training these configs with all seeds takes on this machine.
 double training_seconds(const CompareRequest& request) {
   constexpr double kMeasuring = 2.0;
   double seconds = 0.0;
@@ -129,9 +129,9 @@ double training_seconds(const CompareRequest& request) {
   return seconds;
 }
 
-// Sets the steps of the language models; an unfinished demo keeps those that it has begun with.
+// Sets the steps of the language models; an unfinished demo keeps the steps that it started with.
 void set_length(CompareRequest& request, const CompareRequest& lookups) {
-  constexpr double kWhole = 570.0, kFurther = 1.05;  // seconds; validations, checkpoints and samples
+  constexpr double kWhole = 570.0, kFurther = 1.05;  // seconds; factor for validations, checkpoints and samples
   constexpr std::int64_t kLeast = 300;
   const std::filesystem::path begun = request.out / request.configs.front().name / "config.toml";
   std::int64_t steps = request.configs.front().config.train.steps;

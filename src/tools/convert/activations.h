@@ -1,4 +1,4 @@
-// What the layers of the source compute on text: the training data of a conversion.
+// Inputs and outputs of the source's attention layers on a text: the training data of a conversion.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -23,7 +23,8 @@ struct LayerActivations {
 LayerActivations collect(const models::Model& model, const std::vector<models::Batch>& batches,
                          const std::string& place);
 
-// Sums over all queries of the layer's heads. With z_h = the attention map of head h times the source tokens, [T, d],
+// Sums over all queries, for the heads of a layer. With z_h = the attention map of head h times the source tokens, [T,
+// d],
 // and z the concatenation over heads and a constant 1:
 struct HeadSums {
   at::Tensor gram;      // sum z^T z, [H d + 1, H d + 1] float64
@@ -32,17 +33,17 @@ struct HeadSums {
   std::int64_t n_heads = 0, width = 0;
   double queries = 0.0;
 
-  // The rows of `gram` and `cross` that belong to these heads, then the constant.
+  // Returns the rows of `gram` and `cross` that belong to these heads, followed by the constant's.
   at::Tensor rows_of(const std::vector<std::int64_t>& heads) const;  // int64
 };
 
-// The covariance of the layer's source tokens, E[x^T x] [d, d] in float64.
+// Returns the covariance of the layer's source tokens, E[x^T x] [d, d] in float64.
 at::Tensor covariance_of(const models::Model& model, const std::vector<models::Batch>& batches,
                          const std::string& place);
 
 HeadSums collect_heads(const models::Model& model, const std::vector<models::Batch>& batches, const std::string& place);
 
-// The cross-entropy of the batches in nats a target.
+// Returns the cross-entropy of the batches in nats per target.
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
 
 }  // namespace headroom::convert

@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kStepTokens = 2048;   // of a batch of the fit
-constexpr std::int64_t kMostTokens = 32768;  // used unless the request says otherwise
+constexpr std::int64_t kStepTokens = 2048;   // per batch of the fit
+constexpr std::int64_t kMostTokens = 32768;  // default maximum
 
 void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
   const config::AttentionOptions& a = model.attention;
@@ -49,13 +49,13 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
 
 void require_equal(const ConvertRequest& request, std::string_view key, const auto& is, const auto& wanted) {
   if (is != wanted) {
-    user_error("convert: {}: {} is {}, but {} has {}; the attention alone may differ", request.to, key, is,
+    user_error("convert: {}: {} is {}, but {} has {}; only the attention may differ", request.to, key, is,
                request.source, wanted);
   }
 }
 
-// The config of the result: the source's with the target's attention. Settings of positions, biases and norms stay as
-// they are, because the weights that are kept rely on them.
+// Returns the config of the result: the source's with the target's attention. Positions, biases and norms keep the
+// source's settings, because the copied weights depend on them.
 config::Config result_config(const ConvertRequest& request, const config::Config& source,
                              std::vector<std::string>& notes) {
   const config::ModelOptions &from = source.model, &to = request.target.model;
@@ -64,7 +64,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   require_equal(request, "model.n_layers", to.n_layers, from.n_layers);
   require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
   if (to.mlp.kind != from.mlp.kind) {
-    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; the attention alone is converted", request.to,
+    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; only the attention is converted", request.to,
                config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
   }
   if (to.attention.composition->maps_per_head(to.attention) > 1) {
@@ -97,7 +97,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   const auto before = config::flatten(request.target), after = config::flatten(result);
   for (std::size_t i = 0; i < before.size(); ++i) {
     if (before[i].first.starts_with("model.attention.") && before[i].second != after[i].second) {
-      notes.push_back(fmt::format("{} is {}, as the kept weights need it, instead of {}", before[i].first,
+      notes.push_back(fmt::format("{} is {}, which the copied weights require, instead of {}", before[i].first,
                                   after[i].second, before[i].second));
     }
   }
@@ -213,7 +213,7 @@ struct Compared {
   const Batches& batches;
 };
 
-// The layers that the request names, or those that the measured losses choose.
+// Returns the requested layers, or those selected by their measured losses.
 Layers layers_of(const ConvertRequest& request, const models::Model& source, const models::Model& all,
                  const Compared& compared, Conversion& conversion) {
   const std::int64_t n = compared.source.model.n_layers;

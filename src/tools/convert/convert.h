@@ -1,8 +1,8 @@
 // Turns a trained dense model into one with the attention of another config: `headroom convert`.
 //
-// The source's attention maps are kept as far as the target has room for them, values and outputs are refitted in
-// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md has the
-// procedure and what it gives.
+// The target inherits as many of the source's attention maps as it has heads for. Values and outputs are refitted in
+// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md describes the
+// procedure and its results.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct ConvertRequest {
   std::string to;                 // config whose [model.attention] the result has; for messages
   config::Config target;          // read from `to`
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
-  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
+  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: all, up to 32,768
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
-  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
-  // the added loss would exceed `budget` nats.
+  // The layers to convert, from 0; empty: all. `choose_layers`: convert the layers that increase the loss least, as
+  // long as the total increase does not exceed `budget` nats.
   std::vector<std::int64_t> layers;
   bool choose_layers = false;
   double budget = 0.05;
@@ -45,12 +45,12 @@ struct LayerError {
 
 struct Conversion {
   std::vector<std::int64_t> converted;  // layers
-  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty unless layers were chosen
+  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty without choose_layers
   std::int64_t parameters = 0;
-  double loss_before = 0.0, loss_after = 0.0;  // nats a target, of source and result on the held-out tokens
+  double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
-  std::vector<std::string> notes;              // what differs from the config `to`
+  std::vector<std::string> notes;              // differences from the config `to`
 };
 
 // Writes a checkpoint whose config is the source's with the attention of the target (and its MLP, if that has experts).

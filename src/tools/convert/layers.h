@@ -1,4 +1,4 @@
-// Which layers of the source a conversion converts.
+// Selects the layers that a conversion converts.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct LayerLoss {
   std::int64_t layer = 0;
   double added = 0.0;  // nats that converting this layer alone adds
 };
-// Chooses layers by their measured losses, cheapest first, until the next would raise the loss of all chosen together
-// by more than `budget` nats. `loss`: of a model with these layers converted. `measured` receives every layer's own
-// loss.
+// Selects layers in ascending order of their measured losses, until the next one would raise the loss of the selected
+// layers together by more than `budget` nats. loss(layers) is the loss of the model with these layers converted.
+// `measured` receives every layer's own loss.
 Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
                      std::vector<LayerLoss>& measured);
 

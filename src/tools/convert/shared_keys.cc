@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLeast = 1e-10;  // eigenvalues, relative to the largest
 
-// The root mean square over the tokens of each column of x queries, [H, c].
+// Returns the root mean square over the tokens x of each column of x queries, [H, c].
 at::Tensor sizes_of(const at::Tensor& queries, const Roots& roots) {
   return at::matmul(roots.root, queries.flatten(1)).norm(2, at::IntArrayRef{0}).view({queries.size(1), -1});
 }

@@ -21,8 +21,8 @@ namespace headroom::convert {
 namespace {
 
 constexpr char kMatrices[] = {'q', 'k', 'v', 'o'};
-constexpr double kRouterScale = 0.3;  // of a router's normal initialisation: gates then start near their mean
-constexpr double kKeyNoise = 0.1;     // of the deviation of a key matrix, between the keys of a mixture
+constexpr double kRouterScale = 0.3;  // deviation of a router's initial matrix; gates then start near their mean
+constexpr double kKeyNoise = 0.1;     // deviation of the noise on a mixture's keys, relative to the key matrix
 constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but its gradient is not lost
 
 class Layer {
@@ -141,7 +141,7 @@ class Layer {
     return at::tensor(keys, at::kLong);
   }
 
-  // The factor of a bank's experts: their gated sum should be the matrix.
+  // Returns the factor of a bank's experts that makes their gated sum equal the matrix.
   double expert_factor() const {
     return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
                ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k)
@@ -171,7 +171,7 @@ class Layer {
     write("w_k", keys.unsqueeze(0) + noise * (kKeyNoise * keys.std().item<double>() / noise.std().item<double>()));
   }
 
-  // Queries and keys of the chosen heads.
+  // Writes the queries and keys of the selected heads.
   void start_keys(const std::vector<std::int64_t>& heads) const {
     const at::Tensor rows = at::tensor(heads, at::kLong), key_rows = key_heads_of(heads);
     const std::int64_t more = to_.d_head - from_.d_head;
@@ -216,7 +216,7 @@ class Layer {
     }
   }
 
-  // Fewer heads, or experts: keeps the best heads' maps.
+  // Fewer heads, or experts: keeps the attention maps of the best heads.
   void refit() const {
     const HeadSums sums = r_.sums();
     const bool with_bias = target("b_o").defined();
@@ -242,7 +242,7 @@ class Layer {
   }
 
   at::Tensor wide(std::string_view name) const { return source(name).to(at::kDouble); }
-  // Keys or values [d, G, e] repeated to the query heads, [d, H, e].
+  // Returns keys or values [d, G, e] repeated to the query heads, [d, H, e].
   at::Tensor by_query_head(const at::Tensor& w) const {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
@@ -270,7 +270,7 @@ class Layer {
     const at::Tensor q = wide("w_q") * query_scale(), k = by_query_head(wide("w_k")), v = by_query_head(wide("w_v"));
     // Pair m of the source is (m, m + rotated/2); the target rotates the first p/2 pairs.
     const at::Tensor pairs = at::arange(p / 2, at::kLong), fast = at::cat({pairs, pairs + rotated / 2});
-    // The others, those that never rotate first, then by rising frequency.
+    // The other pairs: first those that never rotate, then by rising frequency.
     const at::Tensor slow_pairs = at::arange(rotated / 2 - 1, p / 2 - 1, -1, at::kLong);
     const at::Tensor slow = at::cat(
         {at::arange(rotated, from_.d_head, at::kLong), at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
@@ -280,7 +280,7 @@ class Layer {
     write("w_k_rotary", shared.keys);
     const at::Tensor slow_q = q.index_select(2, kept), slow_k = k.index_select(2, kept);
     write_queries(at::cat({shared.queries, slow_q}, 2), roots);
-    // Keys and values weigh by what reads them, and together alike.
+    // Columns of keys and values are weighted by the matrices that read them. Keys and values have equal total weight.
     const auto energy = [&](const at::Tensor& w, const at::Tensor& weights) {
       return (at::mm(roots.root, w.flatten(1)) * weights).square().sum().sqrt().clamp_min(1e-12);
     };
@@ -306,7 +306,7 @@ class Layer {
     target("w_o").narrow(1, 0, from_.d_head).copy_(wide("w_o"));
   }
 
-  // Queries [d, H, c], read off a whitened low-rank vector if the target compresses them.
+  // Writes queries [d, H, c], computed from a whitened low-rank vector if the target compresses them.
   void write_queries(const at::Tensor& queries, const Roots& roots) const {
     if (const at::Tensor down = target("w_q_down"); down.defined()) {
       const at::Tensor flat = queries.flatten(1);
@@ -335,7 +335,7 @@ class Layer {
         share_plain(q.narrow(2, rotated, e - rotated), k.narrow(2, rotated, e - rotated), to_.d_head - rotated, roots);
     write_first("w_k", at::cat({turning.keys, still.keys}, 1), true);
     write_first("w_q", at::cat({turning.queries, still.queries}, 2).transpose(0, 1), false);
-    // The products of values and outputs, [d, H d], read off one value head.
+    // The products of values and outputs, [d, H d], approximated through a single value head.
     const at::Tensor products = at::einsum("dhe,hef->dhf", {v, wide("w_o")});
     const LowRank shared = low_rank(products.flatten(1), at::ones({1}, at::kDouble), to_.d_head, roots);
     write_first("w_v", shared.down, false);

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLearningRate = 0.25;  // of the source's
-constexpr double kWarmup = 0.1;         // of the steps
+constexpr double kLearningRate = 0.25;  // relative to the source's
+constexpr double kWarmup = 0.1;         // as a fraction of the steps
 
 struct Converted {
   std::string name;

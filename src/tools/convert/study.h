@@ -1,4 +1,4 @@
-// The runs of a fair comparison of converted models: `headroom compare --convert`.
+// Plans the runs of a fair comparison of converted models: `headroom compare --convert`.
 #pragma once
 
 #include <filesystem>
@@ -31,8 +31,8 @@ struct Study {
 // Converts the source to each target and returns, for each share of the source's tokens, the configs of
 //
 //   dense            the source, continued
-//   dense-taught     the same, with half the loss from its old self
-//   NAME             the converted model, with half the loss from the source
+//   dense-taught     the same, distilled from the source (half of the loss)
+//   NAME             the converted model, distilled from the source (half of the loss)
 //   NAME-random      the source with random attention of the target's kind, likewise
 //   NAME-scratch     the target from random parameters, on the source's tokens and this share
 //

@@ -25,9 +25,8 @@ namespace headroom::inspector {
 //                        of the output, error of the sum, size of the bias, size of all others; float32 [T, H] by head;
 //                        for each decomposition float32 [T, terms] of the whole output; float16 [T, n, terms] of scores
 //   select.l, select_in.l, select_out.l  uint16 [T, heads, K] routed experts, float16 [T, heads, K] their weights
-//   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] of the next token, int32 [T]
-//   its
-//                        rank; float32 [T] entropy in nats
+//   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] probability and int32 [T]
+//                        rank of the next token; float32 [T] entropy in nats
 //   logits               float32 [2, T, 3 + layers (H + 2)] for the next and the most likely token: its logit, the
 //                        contribution of the embedding and of constants, and per layer of heads, bias and MLP
 //   logit_experts.l      float16 [2, T, H, value experts + output experts] their contributions to the logit

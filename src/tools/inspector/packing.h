@@ -23,11 +23,10 @@ std::string zlib_compressed(std::string_view bytes);
 //   int32 levels; float32 [T] scale, the largest |value| of each row
 //   levels > 0: all rows, q for each value; one byte, or all low bytes and then all high bytes if levels > 127
 //       value = sign(q) scale_i (q / levels)^2
-//   levels = 0, for maps that do not fit: int32 k; for the min(k, n(i)) largest values of each row, first all
-//   differences
-//       of their columns (uint16, the first from 0), then all q of one byte, 127 levels; int32 side; float32 scale of
-//       the background; q of one byte, 127 levels, for each square of side x side values, row by row: the mean of the
-//       values in it that are not among the largest
+//   levels = 0, for maps that do not fit: int32 k; for the min(k, n(i)) largest values of each row:
+//       the differences of their columns (uint16, the first from 0), then all q (one byte, 127 levels);
+//       int32 side; float32 scale of the background; for each square of side x side values, row by row:
+//       q (one byte, 127 levels) of the mean of the values in it that are not among the largest
 std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = true);
 
 // Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.

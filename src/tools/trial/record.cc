@@ -29,7 +29,7 @@ constexpr const char* kFormat = "headroom.record.1";
 constexpr std::array<std::pair<Track, const char*>, 2> kTracks = {{{Track::time, "time"}, {Track::tokens, "tokens"}}};
 constexpr std::size_t kLogPoints = 20;
 
-// What the trained bits depend on besides the config: vector instructions, threads and torch.
+// Returns what the bits of trained parameters depend on besides the config: vector instructions, threads and torch.
 std::string kind_of_cpu(const config::Config& config) {
   const std::int64_t threads = config.train.threads == 0 ? own_cores() : config.train.threads;
   return fmt::format("{}; {}; torch {}", fmt::join(cpu_features(), " "), counted(threads, "thread"), TORCH_VERSION);
@@ -250,7 +250,7 @@ Succession compare_records(const Record& next, const Record& before) {
     user_error("record: {} and {} are of different tracks or targets", next.name, before.name);
   }
   if (next.runs.size() < 2 || before.runs.size() < 2) {
-    user_error("record: a comparison needs two seeds of each record at least, got {} and {}", next.runs.size(),
+    user_error("record: a comparison needs at least two seeds of each record, got {} and {}", next.runs.size(),
                before.runs.size());
   }
   const auto figures = [](const Record& record) {

@@ -14,7 +14,7 @@
 namespace headroom::trial {
 
 enum class Track {
-  time,   // the least training time to a given bits per byte of the built-in corpus' validation text
+  time,   // shortest training time to a given number of bits per byte on the built-in corpus's validation text
   tokens  // the lowest bits per byte after at most kMostTokens training tokens
 };
 inline constexpr std::int64_t kMostTokens = 10'000'000;
@@ -36,9 +36,9 @@ struct Record {
   Track track = Track::time;
   double target = 0.0;        // Track::time: bits per byte
   std::string name, config;   // config: TOML, with all keys
-  std::string machine, kind;  // as described by the run; the kind of CPU, equal where results are equal to the bit
+  std::string machine, kind;  // machine: as described by the run; kind: of CPU, equal where results are bit-identical
   std::string training_data, program, finished;
-  std::vector<RecordRun> runs;  // one a seed
+  std::vector<RecordRun> runs;  // one per seed
 };
 
 struct RecordRequest {
@@ -56,10 +56,10 @@ Record make_record(const compare::NamedConfig& config, Track track, double targe
 Record read_record(const std::filesystem::path& file);
 Json to_json(const Record& record);
 
-// A record's runs, trained again.
+// The result of training a record's runs again.
 struct Verification {
-  std::vector<RecordRun> runs;  // in the record's order, request.seeds of them at most
-  bool same_kind = false;       // this machine is of the record's kind of CPU, so the parameters must be equal
+  std::vector<RecordRun> runs;  // in the record's order, at most request.seeds
+  bool same_kind = false;       // this machine has the record's kind of CPU, so the parameters must be equal
   bool verified = false;
   std::string sentence;
 };
@@ -69,8 +69,8 @@ struct Verification {
 // because that would be read instead of trained.
 Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request);
 
-// Compares two records of one track, time or bits per byte, by Welch's one-sided t-test over the seeds, with the
-// degrees of freedom rounded down.
+// The comparison of two records of one track, by time or bits per byte: Welch's one-sided t-test over the seeds, with
+// the degrees of freedom rounded down.
 struct Succession {
   double difference = 0.0;  // mean of the new record minus that of the old
   double p = 1.0;           // of a difference at least as low if the two were equal

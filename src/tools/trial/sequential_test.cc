@@ -21,7 +21,7 @@ double level_after(int n, const TestOptions& options) {
   if (n < 2) {
     return 0.0;
   }
-  const int earlier = options.pairs - 2;  // looks before the last
+  const int earlier = options.pairs - 2;  // tests before the last
   return n < options.pairs ? 0.5 * options.false_keep_rate / earlier
                            : (earlier > 0 ? 0.5 : 1.0) * options.false_keep_rate;
 }

@@ -1,5 +1,5 @@
-// The statistical test of `headroom try`: is the mean of paired differences below zero? It looks after every pair and
-// stops early. docs/try.md states its error rates.
+// The statistical test of `headroom try`: is the mean of paired differences below zero? It is applied after every pair,
+// so that a trial can stop early. docs/try.md states its error rates.
 #pragma once
 
 #include <string_view>
@@ -13,13 +13,13 @@ enum class Decision { keep, discard, undecided };
 std::string_view name_of(Decision decision);
 
 struct TestOptions {
-  int pairs = 8;                  // the most pairs; at least 2
-  double false_keep_rate = 0.05;  // the most that an equal change is kept
+  int pairs = 8;                  // maximum number of pairs, at least 2
+  double false_keep_rate = 0.05;  // maximum probability of keeping a change that has no effect
 };
 
 // The one-sided significance level of Student's t-test after pair n of options.pairs; 0 for n = 1. Half of
-// false_keep_rate is spent on the last pair, the other half in equal parts on the pairs before it, so that by the union
-// bound all looks together keep a change that is no better with at most false_keep_rate.
+// false_keep_rate is spent on the last pair, the other half in equal parts on the pairs before it, so that, by the
+// union bound, all tests together keep a change that is no better with a probability of at most false_keep_rate.
 double level_after(int n, const TestOptions& options);
 
 // What n = differences.size() pairs show. `differences` are change minus base, negative where the change is better;

@@ -33,7 +33,7 @@ constexpr int kFirstBaseRuns = 3;
 constexpr std::size_t kLongestName = 60;  // of a config in a folder's name, bytes
 constexpr const char* kRecordFile = "trials.jsonl";
 
-// Neither a run that diverged nor one without a validation has a figure.
+// Returns an infinitely bad figure for a run that diverged or has no finite validation result.
 double figure_of(const compare::TrainedRun& run, const tasks::FigureKind& kind) {
   const double worst = kind.better == tasks::Better::higher ? -std::numeric_limits<double>::infinity()
                                                             : std::numeric_limits<double>::infinity();
@@ -41,7 +41,7 @@ double figure_of(const compare::TrainedRun& run, const tasks::FigureKind& kind) 
   return std::isfinite(value) ? value : worst;
 }
 
-// The loss where the headline is a function of it, because the test assumes differences that are roughly normal.
+// Returns the loss if the headline is a function of it, because the test assumes roughly normal differences.
 const tasks::FigureKind& compared_figure(const tasks::Task& task) {
   const std::vector<tasks::FigureKind>& kinds = task.figures();
   const tasks::FigureKind& headline = tasks::headline(kinds);
@@ -107,7 +107,7 @@ class Trainer {
         end_(Clock::now() +
              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(request.budget))) {}
 
-  // Trains the run, or reads it if it has been trained. Throws BudgetSpent if it is new and would end too late, going
+  // Trains the run, or reads it if it has been trained. Throws BudgetSpent if it is new and would end too late, judging
   // by the longest run so far.
   const compare::TrainedRun& train(Side& side, std::int64_t seed) {
     const compare::PlannedRun run = same_content(side.run(seed, request_.out));
@@ -166,7 +166,8 @@ class Trainer {
   std::int64_t trained_ = 0, reused_ = 0;
 };
 
-// Finds the side's learning rate among half, one and two times the given one, and further while the best is at an edge.
+// Searches the side's learning rate: half, one and two times the given one, and further as long as the best is at an
+// edge.
 void tune(Side& side, Trainer& trainer) {
   constexpr std::size_t kMostRates = 6;
   const double given = side.named.config.train.learning_rate;
@@ -245,7 +246,7 @@ std::string sentence_of(const Trial& trial, const TestOptions& options) {
       return fmt::format("discard: {} shows no gain over {}: {} over {}.", trial.change, trial.base, difference, pairs);
     default:
       return static_cast<int>(trial.pairs.size()) < options.pairs
-                 ? fmt::format("undecided: {} over {} of {}; repeat the command to go on.", difference, pairs,
+                 ? fmt::format("undecided: {} over {} of {}; repeat the command to continue.", difference, pairs,
                                options.pairs)
                  : fmt::format("undecided: {} over all {}.", difference, pairs);
   }
@@ -286,7 +287,7 @@ Trial run_trial(const TrialRequest& request) {
     if (request.tune) {
       tune(base, trainer);
       tune(change, trainer);
-      ++base.first_seed;  // a seed that has selected a learning rate does not judge it
+      ++base.first_seed;  // a seed that has selected a learning rate is not used for the comparison
       ++change.first_seed;
     }
     const auto base_run = [&](int n) -> const compare::TrainedRun& {

@@ -20,7 +20,7 @@ struct TrialRequest {
   // The first seed of the change's runs; not set: the base's, so that both sides of a pair share data order and the
   // initial values of the parameters that both have.
   std::optional<std::int64_t> change_seed;
-  bool tune = false;          // first find each side's learning rate, with a seed of its own
+  bool tune = false;          // first find each side's learning rate, with a separate seed
   std::filesystem::path out;  // runs/NAME-HASH/seed_N and trials.jsonl
   std::filesystem::path cache;
   std::string command;
@@ -39,7 +39,7 @@ struct Trial {
   std::string base, change;  // names of the configs
   tasks::FigureKind figure;  // by which they are compared
   std::vector<Pair> pairs;
-  compare::Interval difference;  // change minus base; of fewer than two pairs: infinite bounds
+  compare::Interval difference;  // change minus base; with fewer than two pairs, the bounds are infinite
   double base_learning_rate = 0.0, change_learning_rate = 0.0;
   std::vector<std::string> changed;      // the keys in which the configs differ: "train.steps: 100 -> 200"
   std::int64_t trained = 0, reused = 0;  // runs
@@ -48,11 +48,10 @@ struct Trial {
 };
 
 // Trains pairs of runs until decide() is certain, test.pairs are trained or the budget does not suffice for another
-// run. The first three base runs come first, because their deviation is what a difference is judged by. Runs are stored
-// by the content of their config: a config that has been trained in `out` is never trained again, whichever trial asks
-// for it, and the same trial goes on where it stopped. Appends a line to out/trials.jsonl. Throws UserError if the
-// figures of the configs cannot be compared (task, tokenizer, validation or training data differ), if the base
-// diverges, or if the budget is too short for a pair.
+// run. The first three base runs come first, because differences are compared with their deviation. Runs are stored by
+// the content of their config: no trial trains a config again that has been trained in `out`, and an interrupted trial
+// resumes. Appends a line to out/trials.jsonl. Throws UserError if the figures of the configs cannot be compared (task,
+// tokenizer, validation or training data differ), if the base diverges, or if the budget is too short for a pair.
 Trial run_trial(const TrialRequest& request);
 
 // A table of the pairs.

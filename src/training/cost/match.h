@@ -45,7 +45,7 @@ struct MatchResult {
 // parameters also grows.
 //
 // In a model with model.layers, the widths that the layers inherit from model.attention and model.mlp are matched;
-// those that an entry sets stay. One layer that keeps its width, as above, is enough for all to keep it.
+// those that an entry sets are unchanged. If one layer keeps its width, as above, all layers do.
 //
 // Throws UserError if even the smallest d_head exceeds the target, if every entry of model.layers sets a width that is
 // to be matched, and for options without a cost formula.

@@ -119,8 +119,8 @@ AttentionProducts attention_products(const AttentionOptions& a, Exact d, const A
 
 namespace {
 
-// Returns the number of pairs of a query and a key that it sees: its own position and those before it, `window` at
-// most.
+// Returns the number of query-key pairs that the mask allows. A query sees its own position and those before it, at
+// most `window` positions.
 Exact visible_pairs(const AttentionExtent& span, std::int64_t window) {
   if (!span.causal) {
     return span.queries * span.sources;
@@ -143,7 +143,7 @@ Exact masked_macs(const AttentionOptions& a, Exact d, const AttentionExtent& spa
     pairs.sources = sources;
     return (a.score->products(a, d, pairs) + a.composition->products(a, d, pairs)).value();
   };
-  // Terms per pair are what remains of the products after those per query and per key.
+  // The coefficient of the pairs: what remains of the products without the terms per query and per key.
   const std::int64_t per_pair = products(2, 2) - products(2, 1) - products(1, 2) + products(1, 1);
   const std::int64_t pairs = visible_pairs(span, a.window).value(), all = (span.queries * span.sources).value();
   const std::int64_t offsets = (span.queries * a.position->offsets(span)).value();

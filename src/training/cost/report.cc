@@ -231,7 +231,7 @@ std::string paper_table(std::string_view paper) {
   if (derivable < figures.size()) {
     text += fmt::format("; {} are not derivable", figures.size() - derivable);
   }
-  return text + " (MACs and floats: attention, a layer and sequence).\n";
+  return text + " (MACs and floats: attention, per layer and sequence).\n";
 }
 
 Json match_json(const MatchResult& result) {

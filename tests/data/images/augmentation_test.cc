@@ -143,7 +143,7 @@ TEST(RandAugmentOperation, ColorGoesFromGreyToMore) {
 
 TEST(RandAugmentOperation, SharpnessSmoothsAllButTheMargin) {
   Bytes expected = kNine;
-  expected[4] = 40;  // of a slope the smoothed middle is the middle
+  expected[4] = 40;  // smoothing does not change the middle of a slope
   EXPECT_EQ(after(Operation::sharpness, 0.0, planes(1, 3, kNine)), expected);
   const Planes spot = planes(1, 3, {0, 0, 0, 0, 130, 0, 0, 0, 0});
   EXPECT_EQ(after(Operation::sharpness, 0.0, spot)[4], 50);  // 5 / 13

@@ -58,7 +58,7 @@ TEST_F(ImageFolderFiles, DecodesPnm) {
   EXPECT_EQ(decode_image("x", "P6 1 1 255 \xff" + std::string(2, '\0'), 1).pixels, (std::vector<std::uint8_t>{76}));
   EXPECT_EQ(complaint("P5 2 2 255\nabc"), ": is a damaged PNM file: 4 bytes of pixels must follow its header, got 3");
   EXPECT_EQ(complaint("P5 2 2 65535\nabcdefgh"), ": the maximum value of a PNM file must be from 1 to 255, got 65535");
-  EXPECT_EQ(complaint("P5 1 1 15\nz"), ": is a damaged PNM file: a value of 122, above its highest, 15");
+  EXPECT_EQ(complaint("P5 1 1 15\nz"), ": is a damaged PNM file: the value 122 exceeds its maximum of 15");
   EXPECT_HAS(complaint("P6 99999 99999 255\nabc"), "1 to 67108864 pixels");
   EXPECT_HAS(complaint("P6 2 -2 255\nabc"), "its header has no width, height and highest value");
 }
@@ -128,7 +128,7 @@ TEST_F(ImageFolderFiles, RefusesDamage) {
   huge.replace(16, 8, "\x00\x00\xff\xff\x00\x00\xff\xff", 8);
   EXPECT_HAS(complaint(huge), "PNG");
   Random random(3);
-  for (int i = 0; i < 300; ++i) {  // whatever a byte says: an answer or a complaint
+  for (int i = 0; i < 300; ++i) {  // any value of a byte gives an orientation or an error
     std::string changed = i % 2 == 0 ? good : photo;
     changed[random.below(changed.size())] = static_cast<char>(random.below(256));
     try {

@@ -26,7 +26,7 @@ TEST_F(PairsTest, TabSeparatedAndParallelFilesGiveTheSame) {
   config::DataOptions options;
   options.pair_columns = {3, 1};
   const std::string tsv =
-      write("a.tsv", "\xef\xbb\xbfone\t-\teins\r\n two three \t\t zwei drei\nx\ty\tü\tz");  // no line end at the end
+      write("a.tsv", "\xef\xbb\xbfone\t-\teins\r\n two three \t\t zwei drei\nx\ty\tü\tz");  // no final line end
   EXPECT_EQ(plain(read_pairs({.source = {tsv}, .target = {}}, options)), kThree);
   const std::string de = write("p.de", gzip("eins\nzwei drei\nü\n")), en = write("p.en", "one\ntwo three\nx");
   EXPECT_EQ(plain(read_pairs({.source = {de}, .target = {en}}, {})), kThree);
@@ -71,7 +71,7 @@ TEST_F(PairsTest, ParallelFilesMustMatch) {
   const std::string three = write("3", "a\nb\nc\n"), two = write("2", "x\ny\n"), hole = write("hole", "x\n \nz\n");
   config::DataOptions skip;
   skip.skip_bad_rows = true;
-  for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // nobody knows where they parted
+  for (const config::DataOptions& options : {config::DataOptions(), skip}) {  // it is unknown where the files diverge
     const auto complaint = [&](std::vector<std::string> source, std::vector<std::string> target) {
       return user_error_of([&] { read_pairs({.source = std::move(source), .target = std::move(target)}, options); });
     };
@@ -135,7 +135,7 @@ TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
   data.train = {write("all.tsv",
                       "a b c\tx y\n"                // 1.5 is not more than 1.5
                       "a b c d\tx y\n"              // 2
-                      "x\ty \u00a0z\n"              // 2 the other way; blanks are one or many
+                      "x\ty \u00a0z\n"              // ratio 2, reversed; several blanks separate words like one
                       "a b c d e f\tu v w x y z\n"  // six words
                       "a\tb\n")};
   data.validation = data.train;

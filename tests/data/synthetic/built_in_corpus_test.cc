@@ -102,7 +102,7 @@ TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
   EXPECT_EQ(TokenFile(prepared.validation.file).size(), 3 * 3);
 }
 
-// The one that was built with: a corpus large enough for a demo.
+// The torch that Headroom was built with has a corpus large enough for a demo.
 TEST(InstalledTorch, HasACorpus) {
   EXPECT_GT(open_built_in_corpus(Split::train)->bytes_total(), std::int64_t{16} << 20);
   const auto source = open_built_in_corpus(Split::validation);

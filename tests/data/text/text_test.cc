@@ -129,7 +129,7 @@ TEST_F(TextTest, RefusesWhatIsNoText) {
   EXPECT_HAS(refusal(write("binary.txt", std::string("abc\0d", 5))), "binary.txt: is not text but binary: byte 3");
   EXPECT_HAS(refusal(write("latin.txt", "caf\xe9 au lait")), "latin.txt: is not valid UTF-8 from byte 3 on");
   EXPECT_HAS(refusal(write("cut.txt", "euro \xe2\x82")), "cut.txt: is not valid UTF-8 from byte 5 on");
-  const std::string ahead(1000001, 'a');  // far after the first stretch
+  const std::string ahead(1000001, 'a');  // far beyond the first block
   EXPECT_HAS(refusal(write("late.txt", ahead + "\xed\xa0\x80")), "from byte 1000001 on");
   EXPECT_HAS(refusal(write("zero.txt", ahead + std::string(1, '\0'))), "byte 1000001 is 0");
 }
@@ -249,7 +249,7 @@ TEST_F(TextTest, DamagedPackedFilesNeverGiveWrongText) {
       damaged[random.below(damaged.size())] ^= static_cast<char>(1 << random.below(8));
       const std::string path = write("damaged.txt" + ending, damaged);
       try {
-        EXPECT_EQ(text_of({path}), text);  // a header field that nobody reads
+        EXPECT_EQ(text_of({path}), text);  // a header field that is not read
       } catch (const UserError& error) {
         EXPECT_HAS(std::string(error.what()), "damaged.txt" + ending);
       }

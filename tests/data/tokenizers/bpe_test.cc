@@ -146,7 +146,7 @@ TEST_F(BpeTest, ComposesWhereAskedFor) {
   EXPECT_EQ(ids_of(json, "e\xcc\x81"), (Ids{'e', 0xcc, 0x81}));
   json["normalizer"] = {{"type", "NFC"}};
   EXPECT_EQ(ids_of(json, "e\xcc\x81"), (Ids{261}));
-  EXPECT_EQ(ids_of(json, "e\xcc\x81!"), (Ids{264}));  // looked for before the text is composed
+  EXPECT_EQ(ids_of(json, "e\xcc\x81!"), (Ids{264}));  // matched before the text is normalised
   EXPECT_EQ(ids_of(json, "\xe1\x84\x80\xe1\x85\xa1"), (Ids{0xea, 0xb0, 0x80}));
 }
 
@@ -216,7 +216,7 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("d")); }), "tokenizer.json: unknown setting hello");
 }
 
-// The ids of transformers' classes, and refusals of what would change them.
+// The ids of transformers' tokenizer classes. Settings that would change them are refused.
 TEST_F(BpeTest, TheFilesNextToAPairCount) {
   Json tokens = vocabulary();
   tokens["12"] = 264;
@@ -230,7 +230,7 @@ TEST_F(BpeTest, TheFilesNextToAPairCount) {
   EXPECT_EQ(ids("<|endoftext|>"), Ids{265});
   EXPECT_NE(ids("<|padding|>"), Ids{266});
 
-  // The class of the model's kind, unless tokenizer_config.json names one.
+  // The model's kind determines the class, unless tokenizer_config.json names one.
   write("config.json", R"({"model_type": "qwen2"})");
   EXPECT_EQ(ids("12"), (Ids{'1', '2'}));
   EXPECT_EQ(ids("e\xcc\x81"), ids("\xc3\xa9")) << "composed";

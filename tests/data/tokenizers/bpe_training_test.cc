@@ -23,7 +23,7 @@ TEST(LearnMerges, TheMostFrequentPairFirst) {
   EXPECT_EQ(learnt({{"a ", 1}, {"!a", 1}, {"aa", 1}}, 256 + 3), (std::vector<std::string>{"!a", "aa", "a\xc4\xa0"}));
   // Neighbours that overlap are both counted, but only one of them merges.
   EXPECT_EQ(learnt({{"aaa", 2}, {"bc", 3}}, 256 + 3), (std::vector<std::string>{"aa", "bc", "aaa"}));
-  EXPECT_EQ(learnt({{"ab", 1}}, 1000), (std::vector<std::string>{"ab"}));  // no more to merge
+  EXPECT_EQ(learnt({{"ab", 1}}, 1000), (std::vector<std::string>{"ab"}));  // nothing left to merge
 }
 
 // Runs of one character can be split in many ways.

@@ -148,7 +148,7 @@ TEST_F(SentencePieceTest, VeryLongLines) {
   }
   line += "x";
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(line)), line);
-  const std::string broken(200000, '\x80');  // no UTF-8, and nowhere to cut: must end
+  const std::string broken(200000, '\x80');  // not UTF-8, and cannot be cut anywhere: encoding must still end
   EXPECT_FALSE(tokenizer->encode(broken).empty());
   const auto normalising = of_code(false);
   EXPECT_EQ(normalising->decode(normalising->encode(line)), line);
@@ -243,9 +243,9 @@ TEST_F(SentencePieceTest, TablesThatPointOutsideThemselvesAreRefused) {
     table.units[unit] = to;
     return takes(table);
   };
-  EXPECT_FALSE(changed(0, 0x3d00U << 10));                    // units that are not there
-  EXPECT_FALSE(changed(0, Table::kIsValue | 0x3d00U << 10));  // the root is looked from whatever it says
-  EXPECT_TRUE(changed(7, Table::kIsValue | 0x3d00U << 10));   // a value is not
+  EXPECT_FALSE(changed(0, 0x3d00U << 10));                    // a unit that does not exist
+  EXPECT_FALSE(changed(0, Table::kIsValue | 0x3d00U << 10));  // a search continues from the root even if it is a value
+  EXPECT_TRUE(changed(7, Table::kIsValue | 0x3d00U << 10));   // no search continues from any other value
   EXPECT_FALSE(changed(7, 1U << 9 | 1U << 10));               // an offset in steps of 256
   EXPECT_TRUE(changed(0x40, Table::kIsValue | 1));            // the empty string
   EXPECT_FALSE(changed(0x40, Table::kIsValue | 2));           // beyond the strings
@@ -317,7 +317,7 @@ TEST_F(SentencePieceTest, DamagedModelsAreRefusedOrHarmless) {
     }
     for (int round = 0; round < 1000; ++round) {
       std::string damaged = good;
-      const std::uint64_t last = round % 3 == 0 ? 400 : good.size();  // the settings stand at the end
+      const std::uint64_t last = round % 3 == 0 ? 400 : good.size();  // the settings are at the end
       for (std::uint64_t i = 1 + random.below(round % 2 == 0 ? 3 : round % 4 == 1 ? 3000 : 100000); i > 0; --i) {
         damaged[good.size() - last + random.below(last)] = static_cast<char>(random.below(256));
       }
@@ -335,7 +335,7 @@ TEST(LineSample, IsBoundedEvenAndTheSameEveryTime) {
     }
     return lines.take();
   };
-  EXPECT_EQ(sample(100, 1000).size(), 100U);  // all, while they fit
+  EXPECT_EQ(sample(100, 1000).size(), 100U);  // all lines, as long as they fit
   const std::vector<std::string> some = sample(100000, 90000);
   EXPECT_LE(some.size(), 10000U);
   EXPECT_GT(some.size(), 4000U);

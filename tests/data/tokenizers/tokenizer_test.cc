@@ -51,7 +51,7 @@ TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
   EXPECT_HAS(user_error_of([&] { tokenizer->encode("abc"); }), "the byte 0x63");
   EXPECT_HAS(refusal(four, "bananas\n"), "tokenizer.vocabulary_size: must be at least 5");
 
-  // Spare ids are for all other bytes.
+  // Spare ids stand for all other bytes.
   const auto spare = train({.kind = TokenizerKind::bytes, .vocabulary_size = 6}, "banana\n");
   EXPECT_EQ(spare->vocabulary_size(), 6);
   EXPECT_EQ(spare->encode("axz\n"), (Ids{1, 4, 4, 0}));

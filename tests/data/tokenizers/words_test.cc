@@ -18,7 +18,7 @@ Words cut(WordPattern pattern, std::string_view text) {
   return words;
 }
 
-// The words that a regular expression library finds with the patterns.
+// The words that a regular expression library finds with the same patterns.
 TEST(Words, AreThoseOfThePatterns) {
   const struct {
     const char* text;

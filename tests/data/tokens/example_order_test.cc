@@ -78,7 +78,7 @@ ExampleOrder in_files(std::int64_t together, std::uint64_t seed = 3) {
   OrderOptions options{.examples = 1000, .batch = 8, .seed = seed};
   options.files = {.sizes = {150, 50, 0, 200, 100, 150, 150, 200}, .together = together};
   if (together > 0) {
-    options.length = [](std::int64_t i) { return i % 7; };  // which does not matter then
+    options.length = [](std::int64_t i) { return i % 7; };  // ignored for data sets stored in files
   }
   return {std::move(options), "set"};
 }

@@ -12,7 +12,7 @@ namespace mixture_test {
 
 using config::Batching;
 
-constexpr std::int32_t kApart = 100000;  // ids of the nth file begin there, times n
+constexpr std::int32_t kApart = 100000;  // ids of file n start at n * kApart
 
 class MixtureTest : public FolderTest {
  protected:

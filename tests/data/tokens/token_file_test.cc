@@ -24,7 +24,7 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_EQ(file.tokenizer_name(), tokenizer->name());
   EXPECT_EQ(file.tokenizer()->serialised(), tokenizer->serialised());
   EXPECT_EQ(tokenizers::load_tokenizer(at("a.tokens"))->name(),
-            tokenizer->name());  // a token file is a tokenizer's file too
+            tokenizer->name());  // a token file can also be used as a tokenizer file
   EXPECT_EQ(SafetensorsFile(at("a.tokens")).at("tokens").dtype, DType::u16);
   Ids middle(3);
   file.copy(2, 3, middle.data());
@@ -132,7 +132,7 @@ TEST_F(TokenFileTest, NothingIsLeftOfAFailure) {
 TEST_F(TokenFileTest, TruncatedAnywhereIsRefused) {
   write_words("a b c\nb c\nc\n", "a.tokens");
   const std::string whole = read_bytes(at("a.tokens"));
-  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // empty room follows it
+  const std::size_t header = whole.find_last_not_of(' ', 60000) + 1;  // followed by padding
   for (std::size_t size = 0; size<whole.size(); size += size> header + 8 && size < 65500 ? 997 : 1) {
     write("cut.tokens", std::string_view(whole).substr(0, size));
     ASSERT_HAS(refusal("cut.tokens"), "cut.tokens");

@@ -44,7 +44,7 @@ inline Ids ids_of(const TokenFile& file) {
 
 class TokenFileTest : public FolderTest {
  protected:
-  // Text, its tokenizer of words, and the file that comes of them.
+  // Trains a word tokenizer on a text and writes the text as a token file.
   std::unique_ptr<tokenizers::Tokenizer> write_words(std::string_view text, const std::string& name,
                                                      int threads = 0) const {
     const auto source = open_text({write("words.txt", text)}, {});

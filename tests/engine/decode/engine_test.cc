@@ -199,7 +199,7 @@ TEST(Engine, PromptsThatBeginAlikeShareWhatWasRead) {
     choices[i].prompt = random_tokens(18, vocabulary, 5);
     choices[i].prompt.push_back(static_cast<std::int64_t>(i));
     choices[i].max_tokens = 1;
-    choices[i].echo = i > 0;  // scored, but for the first
+    choices[i].echo = i > 0;  // all but the first are scored
     choices[i].logprobs = i > 0 ? 1 : -1;
   }
   const std::vector<Heard> without = serve(model, choices, {.prompt_chunk = 4});
@@ -261,10 +261,10 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
   EXPECT_EQ(known(a), 8);
   EXPECT_EQ(known(c), 8);
   EXPECT_EQ(cache.held(), 16);
-  keep({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3});  // goes on from c, which it covers
+  keep({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3});  // extends c, and so replaces it
   EXPECT_EQ(cache.held(), 20);
   EXPECT_EQ(known(c), 8);
-  keep(Tokens(24, 4));  // more than there is room for
+  keep(Tokens(24, 4));  // more tokens than the cache holds
   EXPECT_EQ(cache.held(), 20);
 }
 

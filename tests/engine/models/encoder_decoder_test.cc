@@ -263,7 +263,7 @@ TEST(EncoderDecoder, SmoothingHasTheGradientOfTheWholeSum) {
 
 TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   ModelOptions options = kinds()[1].second;
-  options.initialisation = config::Initialisation::glorot;  // MoA's routers begin even
+  options.initialisation = config::Initialisation::glorot;  // MoA's routers start uniform
   const EncoderDecoder model(options, 3, at::kDouble);
   at::manual_seed(6);
   std::map<std::string, at::Tensor> losses;
@@ -278,7 +278,7 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   EXPECT_NEAR(losses.at("switch").item<double>(), 8.0, 1e-12);
   ASSERT_EQ(usage.size(), 8U);
   EXPECT_EQ(usage.at("encoder.layer1.attention.select").sum().item<std::int64_t>(), 2 * 14);
-  EXPECT_EQ(usage.at("decoder.layer2.attention.select").sum().item<std::int64_t>(), 2 * 13);  // padding goes nowhere
+  EXPECT_EQ(usage.at("decoder.layer2.attention.select").sum().item<std::int64_t>(), 2 * 13);  // padding is not routed
   EXPECT_EQ(usage.at("decoder.layer2.cross.select").sum().item<std::int64_t>(), 2 * 13);
 }
 

@@ -57,7 +57,7 @@ TEST(LanguageModel, DecodingEqualsChunksWithCarriedMemory) {
     at::manual_seed(2);
     const LanguageModel model(options, 3, at::kDouble);
     const bool carries = options.memory_length > 0;
-    const std::int64_t n = carries ? 24 : 8;  // without memory, chunks know nothing of each other
+    const std::int64_t n = carries ? 24 : 8;  // without memory, chunks are independent
     const at::Tensor tokens = random_tokens(2, n, options.vocabulary_size);
     Memory memory;
     std::vector<at::Tensor> chunks;

@@ -91,7 +91,7 @@ TEST(MaskedLanguageModel, LossCountsHiddenPlacesOnly) {
 
 TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   ModelOptions options = kinds()[1].second;
-  options.initialisation = config::Initialisation::glorot;  // MoA's routers begin even
+  options.initialisation = config::Initialisation::glorot;  // MoA's routers start uniform
   options.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.5;
   options.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.25;
   const MaskedLanguageModel model(options, 3, at::kDouble);

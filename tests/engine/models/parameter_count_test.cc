@@ -51,7 +51,7 @@ Tensors counted_tensors(const config::ModelOptions& options) {
 struct Row {
   const char* recipe;
   std::int64_t printed;
-  std::int64_t unused;  // the authors' dense XL layers hold one scalar more each, which nothing reads
+  std::int64_t unused;  // the authors' dense XL layers each have another scalar, which is never read
 };
 
 TEST(ParameterCount, SwitchHeadTablesAreMetByBuiltModelsAndByCost) {

@@ -1,4 +1,4 @@
-// Splitting a batch does not change the result: random numbers depend on the place, buffers are updated once.
+// Splitting a batch does not change the result: random numbers depend on the position, buffers are updated once.
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
@@ -109,7 +109,7 @@ TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
   o.attention.position = "learned";
   Classifier model(o, 3);
   const at::NoGradGuard no_grad;
-  model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // what is left sees a - b alone
+  model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // the remaining rows read only a - b
   const at::Tensor tokens = at::randint(1, o.vocabulary_size, {4, 6}, at::kLong);
   nn::Context context;
   context.random = {.seed = 1, .rows = 4};

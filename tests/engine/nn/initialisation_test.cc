@@ -63,7 +63,7 @@ void expect_layer(const AttentionOptions& o, const Starts& expected, const std::
   testing::expect_starts(parameters, expected, what);
 }
 
-// Parameters of the same name start alike in models that differ elsewhere.
+// Parameters of the same name have the same initial values in models that differ elsewhere.
 TEST(Initialisation, SeedsByNameDoNotDependOnOtherParameters) {
   const auto build_all = [](bool by_name, bool more) {
     Parameters parameters;

@@ -75,7 +75,7 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
       m.attention.gate_output = gate;
       m.attention.of<config::OutputGateOptions>().gate_channels = channels;
       m.attention.bias = true;
-      m.attention.bias = testing::refusal(m).empty();  // there are projections without
+      m.attention.bias = testing::refusal(m).empty();  // some projections have no biases
       const std::string name = fmt::format("{} / {} of {} channels", projection.name, gate, channels);
       ASSERT_EQ(testing::refusal(m), "") << name;
       const Layer layer = gated_layer(m, at::kDouble);
@@ -96,8 +96,8 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
   }
 }
 
-// o_i - (o_i . v_i / |v_i|^2) v_i with v_i the token's own value, one head and token at a time; a value of 0 takes
-// nothing away. All scores, and groups of heads with one value.
+// o_i - (o_i . v_i / |v_i|^2) v_i with v_i the token's own value, one head and token at a time; a value of 0 removes
+// nothing. All scores, and groups of heads with one value.
 TEST(Exclusive, RemovesTheOwnValue) {
   const at::NoGradGuard no_grad;
   for (const testing::Choice& score : testing::scores()) {

@@ -135,7 +135,7 @@ TEST(SoftE, AComponentThatFadesLeavesGradientsFinite) {
     parameters.stored().back().tensor.fill_(left);
     ops::AttentionInputs in;
     in.q = at::ones({1, 1, 1, 1}).requires_grad_();
-    in.k = at::tensor({0.0F, 1.0F}).view({1, 1, 2, 1});  // far nearer than those of the component that is left
+    in.k = at::tensor({0.0F, 1.0F}).view({1, 1, 2, 1});  // far nearer than those of the remaining component
     in.v = at::tensor({1.0F, 2.0F}).view({1, 1, 2, 1});
     in.mixture = ops::Mixture{.more_keys = {at::tensor({-200.0F, -201.0F}).view({1, 1, 2, 1})}};
     in.mixture->prior = prior.weights(0, 2);

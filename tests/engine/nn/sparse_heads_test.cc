@@ -33,7 +33,7 @@ Layer layer_of(const config::AttentionOptions& o, bool causal) {
   return Layer(o, {.d_model = kWidth, .causal = causal, .context_length = kTokens}, at::kDouble, /*noise=*/1.0);
 }
 
-// The valid tokens that a head with these scores [T] chooses.
+// The valid tokens that a head with these scores [T] selects.
 std::vector<std::int64_t> chosen(const at::Tensor& score, const at::Tensor& valid,
                                  const config::SparseHeadOptions& own) {
   std::vector<std::int64_t> tokens(kTokens);
@@ -114,7 +114,7 @@ TEST(SparseHeads, AreTheirEquation) {
   }
 }
 
-// A token that no head chooses gets nothing, in single precision as well.
+// The output is 0 for a token that no head selects, in single precision as well.
 TEST(SparseHeads, GiveNothingToTokensThatAreNotChosen) {
   const Layer layer(options_of({.sparsity = 100}), {.d_model = kWidth, .context_length = kTokens}, at::kFloat, 1.0);
   Recorder recorder({"chosen"});

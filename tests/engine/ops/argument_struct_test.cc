@@ -90,7 +90,7 @@ TEST(ArgumentStruct, ArgumentsComeBackFromTheStack) {
   e.scale = 0.25;
   e.causal = false;
   e.kind = "other";
-  Stack stack = {at::full({1}, -1.0)};  // must stay
+  Stack stack = {at::full({1}, -1.0)};  // must stay on the stack
   push_arguments(stack, e);
   EXPECT_EQ(stack.size(), 11u);
   const auto got = take_arguments<Everything>(stack);

@@ -21,7 +21,7 @@ using testing::relative_error;
 
 TEST(Linear, ThreadsDoNotChangeTheResult) {
   at::manual_seed(3);
-  // In the last, the weight gradient sums so long columns that oneDNN would share them among threads.
+  // In the last case, the weight gradient sums columns so long that oneDNN would divide them among threads.
   for (LinearCase s : {LinearCase{517, 300, 129}, LinearCase{1, 523, 401}, LinearCase{4096, 64, 64}}) {
     for (const Layout layout : {Layout::dense, Layout::swapped}) {
       s.layout = layout;

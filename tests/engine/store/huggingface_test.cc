@@ -72,7 +72,7 @@ at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
   return model->parameters().at("embed").grad();
 }
 
-// Writes greedily with the cache after the first `n_given` of `text`, up to its length.
+// Generates greedily with the KV cache after the first `n_given` tokens of `text`, up to its length.
 std::vector<std::int64_t> written_by(const Checkpoint& checkpoint, const std::vector<std::int64_t>& text,
                                      std::size_t n_given) {
   const c10::InferenceMode no_graph;
@@ -285,15 +285,15 @@ TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
   };
   const struct {
     const char *model, *key, *says;
-  } all[] = {{"gpt2", "vocab_size", "[40, 16], but config.json asks for [50257, 16]"},
-             {"llama", "vocab_size", "config.json asks for [32000, 16]"},
-             {"mistral", "vocab_size", "config.json asks for [32000, 16]"},
-             {"qwen2", "vocab_size", "config.json asks for [151936, 16]"},
-             {"llama", "intermediate_size", "config.json asks for [11008, 16]"},
-             {"mistral", "intermediate_size", "config.json asks for [14336, 16]"},
-             {"qwen2", "intermediate_size", "config.json asks for [22016, 16]"},
+  } all[] = {{"gpt2", "vocab_size", "[40, 16], but config.json requires [50257, 16]"},
+             {"llama", "vocab_size", "config.json requires [32000, 16]"},
+             {"mistral", "vocab_size", "config.json requires [32000, 16]"},
+             {"qwen2", "vocab_size", "config.json requires [151936, 16]"},
+             {"llama", "intermediate_size", "config.json requires [11008, 16]"},
+             {"mistral", "intermediate_size", "config.json requires [14336, 16]"},
+             {"qwen2", "intermediate_size", "config.json requires [22016, 16]"},
              {"mistral", "num_key_value_heads", "n_kv_heads"},  // 8, of 4 heads
-             {"llama", "num_key_value_heads", "[12, 16], but config.json asks for [24, 16]"}};
+             {"llama", "num_key_value_heads", "[12, 16], but config.json requires [24, 16]"}};
   for (const auto& one : all) {
     without(one.model, one.key);
     EXPECT_HAS(refusal(), one.says);
@@ -349,8 +349,8 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
       {"gpt2", "/n_embd", "1e30", "n_embd must be a whole number from 1"},
       {"gpt2", "/n_layer", "3", "tensor \"transformer.h.2.ln_1.weight\" is missing"},
       {"gpt2", "/n_layer", "1", "tensor \"transformer.h.1.attn.c_attn.bias\" has no equivalent"},
-      {"gpt2", "/n_layer", "16777216", "asks for 16777216 layers, but"},
-      {"gpt2", "/n_inner", "25", "has the shape [16, 24], but config.json asks for [16, 25]"},
+      {"gpt2", "/n_layer", "16777216", "requires 16777216 layers, but"},
+      {"gpt2", "/n_inner", "25", "has the shape [16, 24], but config.json requires [16, 25]"},
       {"gpt2", "/n_inner", "-3", "n_inner must be a whole number"},
       {"gpt2", "/vocab_size", R"("many")", "vocab_size must be a whole number"},
       {"gpt2", "/layer_norm_epsilon", "[]", "layer_norm_epsilon must be a number"},
@@ -380,7 +380,7 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
       {"gemma3_text", "/query_pre_attn_scalar", "0", "query_pre_attn_scalar must be above 0"},
       {"gpt_oss", "/swiglu_limit", "5.0", "swiglu_limit has no equivalent, got 5.0"},
       {"gpt_oss", "/num_local_experts", "6",
-       "mlp.router.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
+       "mlp.router.weight\" has the shape [5, 16], but config.json requires [6, 16]"},
       {"gpt_oss_yarn", "/rope_parameters/factor", "0.5", "rope_parameters.factor must be at least 1, got 0.5"},
       {"gpt_oss_yarn", "/rope_parameters/original_max_position_embeddings", "0",
        "rope_parameters.original_max_position_embeddings must be a whole number from 1"},
@@ -388,7 +388,7 @@ TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
       {"deepseek_v2", "/norm_topk_prob", "true", "norm_topk_prob has no equivalent, got true"},
       {"deepseek_v2", "/first_k_dense_replace", "3", "first_k_dense_replace must be a whole number below"},
       {"deepseek_v2", "/n_routed_experts", "6",
-       "mlp.gate.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
+       "mlp.gate.weight\" has the shape [5, 16], but config.json requires [6, 16]"},
       {"deepseek_v2", "/qk_nope_head_dim", "5", "qk_nope_head_dim must be even, got 5"},
       {"jetmoe", "/num_attention_heads", "4", "num_attention_heads has no equivalent, got 4"},
       {"dcformer_mgate", "/query_wise", "true", "query_wise has no equivalent, got true"},
@@ -490,7 +490,7 @@ TEST_F(HuggingfaceFolder, EachExpertIsNeeded) {
   EXPECT_HAS(refusal(), "tensor \"model.layers.1.mlp.experts.5.up_proj.weight\" has no equivalent");
   copy("deepseek_v2");
   rewrite([&](auto& tensors) { tensors.erase(last); });
-  EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json asks for it");
+  EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json requires it");
 }
 
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {

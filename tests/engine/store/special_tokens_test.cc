@@ -157,7 +157,7 @@ TEST_F(SpecialTokensTest, WrongTypesAreRefused) {
   config_["eos_token_id"] = "end";
   put("config.json", config_);
   EXPECT_HAS(refusal(), "config.json: eos_token_id must be an id, a list of ids or null, got \"end\"");
-  config_["eos_token_id"] = -1;  // none, as some write it
+  config_["eos_token_id"] = -1;  // some files write -1 for none
   put("config.json", config_);
   put("tokenizer_config.json", {{"bos_token", 7}});
   EXPECT_HAS(refusal(), "tokenizer_config.json: bos_token must be a token or null, got 7");

@@ -144,7 +144,7 @@ TEST(Check, AStepReadsAsManyWholeSequencesAsItsTokensHold) {
   EXPECT_EQ(config.whole_sequences(), 8);
 }
 
-// Each pair has lines, and the key of the error.
+// Each pair has the TOML lines and the key of the error.
 TEST(Check, FactoredTiedAndGroupedLatentHeads) {
   const std::string factored = "projection = \"factored\"\nkv_rank = 2\n", tied = "projection = \"tied\"\n",
                     latents = "projection = \"latent\"\nlatent_groups = 2\n";

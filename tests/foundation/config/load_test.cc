@@ -230,7 +230,7 @@ TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
   const auto complaint = [](const std::string& name) { return complaint_of([&] { load_config(name); }); };
   EXPECT_TRUE(complaint("huge.toml").starts_with("huge.toml: ")) << complaint("huge.toml");
   EXPECT_TRUE(complaint("book.txt").starts_with("book.txt:1: ")) << complaint("book.txt");
-  for (const std::string name : {"book.txt", "long.txt"}) {  // proposes to train on it
+  for (const std::string name : {"book.txt", "long.txt"}) {  // the message proposes to train on it
     EXPECT_NE(complaint(name).find("data.train = [\"" + name + "\"]"), std::string::npos) << complaint(name);
   }
   EXPECT_TRUE(complaint("model.safetensors").starts_with("model.safetensors: is a checkpoint"));

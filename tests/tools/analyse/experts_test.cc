@@ -53,7 +53,7 @@ TEST(Experts, LoadIsThatOfTheRouting) {
   }
 }
 
-// The MLPs of some layers alone have experts, and other ones than others.
+// Only some layers have experts in their MLPs, and their numbers differ.
 TEST(Experts, LayersMayDiffer) {
   config::ModelOptions o = small_options();
   o.layers = {{.repeat = 1, .attention = {{"window", "4"}}, .mlp = {{"kind", "\"experts\""}, {"n_experts", "5"}}},

@@ -233,7 +233,7 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
   EXPECT_THROW(report(folder_), UserError);
 }
 
-// Two runs by themselves, as `headroom train` makes them.
+// Two separate runs, as `headroom train` makes them.
 TEST_F(CompareTest, RunsThatExistAreComparedWithoutTraining) {
   for (const std::int64_t heads : {4, 1}) {
     train::TrainRequest one{

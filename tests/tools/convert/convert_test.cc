@@ -1,4 +1,4 @@
-// Conversions of a tiny dense model: what is exact is exact, the rest is fitted, and bad input is refused.
+// Conversions of a tiny dense model: exact ones are exact, the others are fitted, and bad input is refused.
 #include "tools/convert/convert.h"
 
 #include <fmt/format.h>

@@ -30,7 +30,7 @@ TEST_F(TrialTest, AChangeWithoutEffectDiffersByExactlyZeroAndIsDiscarded) {
   ASSERT_EQ(result.pairs.size(), 1U);
   EXPECT_EQ(result.pairs[0].change - result.pairs[0].base, 0.0);
   EXPECT_EQ(result.trained, 3);  // the base's first three; the change's run is one of them
-  // Trained again from nothing, the parameters are the same bits.
+  // Trained again from scratch, the parameters are bit-identical.
   same.out = folder_ / "again";
   EXPECT_EQ(run_trial(same).pairs[0].change_sha256, result.pairs[0].base_sha256);
 }

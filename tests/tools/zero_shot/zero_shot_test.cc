@@ -133,7 +133,7 @@ TEST_F(ZeroShot, MultipleChoiceRawAndPerCharacter) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     std::vector<double> sums, characters;
     for (const auto& [context, answer] : texts[i]) {
-      const std::size_t twice = answer.find("\u00e9") == std::string::npos ? 0 : 3;  // bytes of two that are one
+      const std::size_t twice = answer.find("\u00e9") == std::string::npos ? 0 : 3;  // bytes beyond one per character
       sums.push_back(sum(context, answer));
       characters.push_back(sums.back() / static_cast<double>(answer.size() - 1 - twice));
     }

@@ -25,7 +25,7 @@ constexpr std::int64_t kDense = kQuery + kKeys + kValues + kOutput + kScores + k
 constexpr std::int64_t kMlp = 5 * 10 * 11 + 5 * 11 * 10;
 constexpr std::int64_t kHead = 5 * 10 * 7;
 
-// In each case an attention layer of small() with `common` has `count` MACs more than kDense.
+// Expects that in each case an attention layer of small() with `common` has `count` MACs more than kDense.
 void expect_added(const std::string& common, const std::vector<Counted>& cases) {
   for (const auto& [assignments, count] : cases) {
     const ModelOptions model = with(small(), common + " " + assignments);

@@ -95,7 +95,7 @@ TEST(StepMemory, AModelOfAnySizeHasOneOrIsRefused) {
   EXPECT_THROW(step_memory(config), UserError);
 }
 
-// In each case a layer of small_model() with `common` caches `count` elements.
+// Expects that in each case a layer of small_model() with `common` caches `count` elements.
 void expect_cached(const std::string& common, const std::vector<Counted>& cases) {
   for (const auto& [assignments, count] : cases) {
     EXPECT_EQ(decoding_cache_elements(with(small_model(), common + " " + assignments)), 2 * count) << assignments;

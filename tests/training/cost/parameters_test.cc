@@ -21,7 +21,7 @@ constexpr std::int64_t kAttention = 4 * (10 * 4 * 3);
 constexpr std::int64_t kMlp = 10 * 11 + 11 + 11 * 10 + 10;
 constexpr std::int64_t kBase = kEmbedding + kHead + kHeadBias + kLayerNorm + 2 * (2 * kLayerNorm + kAttention + kMlp);
 
-// Each case adds `count` parameters to those of small_model() with `common`.
+// Expects that each case adds `count` parameters to those of small_model() with `common`.
 void expect_added(const std::string& common, const std::vector<Counted>& cases) {
   for (const auto& [assignments, count] : cases) {
     EXPECT_EQ(count_parameters(with(small_model(), common + " " + assignments)) - kBase, count) << assignments;

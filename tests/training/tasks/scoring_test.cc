@@ -25,7 +25,7 @@ TEST(Score, EqualsOnePassASequence) {
       texts.emplace_back(context.substr(0, context.find_last_not_of(" \n") + 1), tiny::text(2 + i % 5, 100 + i));
       sequences.push_back(to_sequence(*tokenizer, texts.back().first, texts.back().second, "test"));
     }
-    // And one that greedy decoding generates.
+    // A continuation that greedy decoding generates.
     std::string greedy;
     for (int byte = 0; greedy.size() < 2; ++byte) {
       const std::string longer = greedy + static_cast<char>(byte);
@@ -76,7 +76,7 @@ double by_engine(const models::LanguageModel& model, const Sequence& sequence, s
   return sum;
 }
 
-// In any batch, and as a server computes them from prompts that it reads in pieces.
+// In any batch, and as a server computes them from prompts that it reads in chunks.
 TEST(Score, IsBitForBitTheSameHoweverItIsComputed) {
   const auto tokenizer = tiny::bytes_tokenizer();
   for (const std::int64_t memory : {0, 8}) {

@@ -163,7 +163,8 @@ TEST(Intervals, ValidatesAtLeastTenTimesForAFiftiethOfTheTime) {
   EXPECT_EQ(planned(300, 160.0, /*keep_best=*/true).every, 0) << "at the end only";
 }
 
-// A run of seconds also has a curve: a row costs as much as 2.3 steps may.
+// Even a run of a few seconds is validated during training. One row takes as long as 0.025 steps; the time allows for
+// one in 2.3 steps.
 TEST(Intervals, ValidatesAShortRunTenTimes) {
   EXPECT_EQ(planned(20, 160.0).every, 2);
   EXPECT_EQ(planned(20, 160.0).predictions, 8) << "one row";

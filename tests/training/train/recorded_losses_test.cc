@@ -35,7 +35,7 @@ TEST(RecordedLosses, TheCommentHoldsWhatARunOfItIsComparedWith) {
   EXPECT_EQ(recorded_comment(history_until(100), 200), "");
 }
 
-// Shorter runs log less often than every twentieth: the nearest later line counts.
+// Shorter runs log less often than every 5% of the steps: the next logged line counts.
 TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
   History history;
   for (const std::int64_t step : {30, 60, 90, 120, 150, 180, 200}) {

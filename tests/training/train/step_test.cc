@@ -61,7 +61,8 @@ double largest_difference(const models::LanguageModel& a, const models::Language
   return largest;
 }
 
-// The divergence from a teacher is KL(teacher, model) at the temperature, and a model is its own best student.
+// The divergence from a teacher is KL(teacher, model) at the temperature, and is smallest if the model is its own
+// teacher.
 TEST(Step, ATeachersDistributionIsLearnt) {
   const config::Config config = without_dropout();
   const models::LanguageModel model(config.model, 3), other(config.model, 4);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 class Train : public ::testing::Test {
  protected:
   void SetUp() override {
-    write_text_file(folder_ / "train.txt", tiny::text(1500));  // 46 steps an epoch
+    write_text_file(folder_ / "train.txt", tiny::text(1500));  // 46 steps per epoch
     write_text_file(folder_ / "validation.txt", tiny::text(400, 2));
     config_ = tiny::config();
     config_.data.train = {(folder_ / "train.txt").string()};

@@ -1,4 +1,4 @@
-// The options of what happens to the head outputs before the output projection.
+// The options of gates and other changes to head outputs before the output projection.
 #pragma once
 
 #include <cstdint>

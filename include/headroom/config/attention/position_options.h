@@ -13,11 +13,11 @@ enum class RopeScaling { none, yarn };
 template <>
 inline constexpr EnumNames kEnumNames<RopeScaling> = {"none", "yarn"};
 
-// Slower rotations for texts that are longer than those of the first training.
+// Slower rotations, for a longer context than in pre-training.
 struct RopeScalingOptions {
   RopeScaling rope_scaling = RopeScaling::none;
-  double rope_factor = 1.0;               // that the text is longer
-  std::int64_t rope_original_length = 0;  // tokens of the first training
+  double rope_factor = 1.0;               // context length divided by rope_original_length
+  std::int64_t rope_original_length = 0;  // context length in pre-training, in tokens
   double rope_beta_fast = 32.0, rope_beta_slow = 1.0;
   bool rope_truncate = true;
   double rope_attention_factor = 0.0;  // of cosines and sines; 0: 0.1 ln(rope_factor) + 1

@@ -14,7 +14,7 @@ enum class Gate { sigmoid, softmax_top_k, softmax, softmax_renormalised };
 template <>
 inline constexpr EnumNames kEnumNames<Gate> = {"sigmoid", "softmax_top_k", "softmax", "softmax_renormalised"};
 
-// experts, gated_heads, routed_heads; without n_experts: routed_queries; top_k: shared_and_routed.
+// Used by experts, gated_heads and routed_heads; all but n_experts by routed_queries; top_k by shared_and_routed.
 struct RoutingOptions {
   std::int64_t n_experts = 4;
   std::int64_t top_k = 2;
@@ -22,7 +22,7 @@ struct RoutingOptions {
   double expert_dropout = 0.0;
 };
 
-// experts. AttentionOptions::has_experts() also considers the projection.
+// Used by experts. AttentionOptions::has_experts() also considers the projection.
 struct ExpertOptions {
   std::vector<std::string> experts = {"v", "o"};
   bool shared_selection = false;
@@ -38,7 +38,7 @@ struct ExpertOptions {
   }
 };
 
-// routed_heads, routed_queries; switch_coefficient: shared_and_routed.
+// Used by routed_heads and routed_queries; switch_coefficient also by shared_and_routed.
 struct RoutedHeadOptions {
   bool noisy_routing = false;
   bool output_bias = false;
@@ -49,7 +49,7 @@ struct RoutedHeadOptions {
   double entropy_coefficient = 0.0;
 };
 
-// shared_and_routed.
+// Used by shared_and_routed.
 struct SharedHeadOptions {
   std::int64_t shared_heads = 2;
 };

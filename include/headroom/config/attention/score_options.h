@@ -47,7 +47,7 @@ struct DotOptions {
   double scale_width = 0.0;  // scores are divided by its square root; 0: d_head
 };
 
-// Several keys at each position: gaussian_mixture, and partly linear.
+// Several keys at each position. Used by gaussian_mixture, partly also by linear.
 struct MixtureOptions {
   Keys keys = Keys::own;
   std::int64_t n_mixtures = 2;
@@ -55,7 +55,7 @@ struct MixtureOptions {
   PriorUpdate prior_update = PriorUpdate::gradient;
   bool prior_clamp = true;
   double shift_std = 1.0;
-  // gaussian_mixture alone
+  // gaussian_mixture only
   Mixing mixing = Mixing::sum;
   SoftEPairs soft_e_pairs = SoftEPairs::valid;
   MixtureScore mixture_score = MixtureScore::gaussian;

@@ -1,4 +1,4 @@
-// The options of heads that choose their tokens.
+// The options of heads that select their tokens.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace headroom::config {
 
-// sparse_heads.
+// Used by sparse_heads.
 struct SparseHeadOptions {
   std::int64_t sparsity = 4;
   bool include_first = false;
   std::int64_t dense_heads = 0;
 
-  // Returns the number of tokens that a head chooses from a sequence.
+  // Returns the number of tokens that a head selects from a sequence.
   std::int64_t chosen(std::int64_t tokens) const {
     return std::min(tokens, std::max<std::int64_t>(2, tokens / sparsity));
   }

@@ -37,7 +37,7 @@ struct BpeModel {
 // (naming them), and unless the ids are 0 to n-1, each once.
 BpeModel parse_tokenizer_json(std::string_view text, std::string_view origin);
 
-// What the files next to a vocabulary and its merges say about them.
+// Settings from the files next to a vocabulary and its merges.
 struct PairSettings {
   WordPattern pattern = WordPattern::gpt2;
   bool composes = false;

@@ -1,5 +1,5 @@
-// What the files next to a vocabulary and its merges add to them, as transformers reads them: the class of the
-// tokenizer decides the pre-tokenizer and the special tokens.
+// Reads the settings in the files next to a vocabulary and its merges, as transformers does: the tokenizer's class
+// determines the pre-tokenizer and the special tokens.
 #include <algorithm>
 #include <map>
 
@@ -84,7 +84,7 @@ std::int32_t id_of(const SortedJson& id, const std::string& place) {
   return id.get<std::int32_t>();
 }
 
-// The special tokens that the class has by default, or that the files name instead.
+// Returns the special tokens that the files name, or the defaults of the class.
 std::vector<std::string> special_tokens(const TokenizerClass& kind, const SortedJson& map, const SortedJson& settings,
                                         const fs::path& folder) {
   constexpr std::string_view kEnd = "<|endoftext|>";

@@ -219,7 +219,7 @@ WordPattern known_pattern(const Setting& split) {
       return known.pattern;
     }
   }
-  split["pattern"].refuse("is none of the patterns that are known: GPT-2's, LLaMA 3's and Qwen2's");
+  split["pattern"].refuse("must be a known pattern: GPT-2's, LLaMA 3's or Qwen2's");
 }
 
 // Accepts ByteLevel alone, or a known pattern followed by ByteLevel without its own pattern.

@@ -226,8 +226,9 @@ std::unique_ptr<Tokenizer> train_bpe(const config::TokenizerOptions& options, Te
   BpeModel model = learn_merges(counts, options.vocabulary_size);
   model.pattern = kPattern;
   if (std::ssize(model.tokens) < options.vocabulary_size) {
-    user_error("tokenizer.vocabulary_size: must be at most {}, as many tokens as the training text has to give, got {}",
-               model.tokens.size(), options.vocabulary_size);
+    user_error(
+        "tokenizer.vocabulary_size: must be at most {}, the number of tokens that the training text yields, got {}",
+        model.tokens.size(), options.vocabulary_size);
   }
   return restore_bpe(to_tokenizer_json(model), "tokenizer");
 }

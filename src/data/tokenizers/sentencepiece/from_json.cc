@@ -1,7 +1,7 @@
 // LLaMA's tokenizer.json, BPE with byte fallback, as the SentencePiece model that gives the same ids.
 //
 // The `tokenizers` package merges the pair with the lowest rank, SentencePiece the pair whose result has the best
-// score. They agree if every way to split a result is a merge, and the merges with one result follow each other.
+// score. They agree if every way to split a result is a merge, and merges with the same result are consecutive.
 #include <algorithm>
 #include <unordered_map>
 

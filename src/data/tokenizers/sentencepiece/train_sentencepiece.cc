@@ -62,7 +62,7 @@ std::string_view reason_of(std::string_view why) {
   if (at != std::string::npos && std::sscanf(why.c_str() + at, "required_chars. %d vs %d", &asked, &needed) == 2) {
     user_error(
         "tokenizer.vocabulary_size: must be at least {} to hold the bytes and characters of the training text, got {}; "
-        "a lower tokenizer.character_coverage than {} leaves rare characters to be spelled in bytes",
+        "with a tokenizer.character_coverage below {}, rare characters are encoded as bytes",
         needed, options.vocabulary_size, options.character_coverage);
   }
   user_error("tokenizer: SentencePiece cannot be trained on this text: {}", reason_of(why));
@@ -107,8 +107,9 @@ std::unique_ptr<Tokenizer> train_sentencepiece(const config::TokenizerOptions& o
   }
   std::unique_ptr<Tokenizer> tokenizer = restore_sentencepiece(std::move(model), "the trained tokenizer");
   if (tokenizer->vocabulary_size() != options.vocabulary_size) {
-    user_error("tokenizer.vocabulary_size: must be at most {}, all that the training text can give, got {}",
-               tokenizer->vocabulary_size(), options.vocabulary_size);
+    user_error(
+        "tokenizer.vocabulary_size: must be at most {}, the number of pieces that the training text yields, got {}",
+        tokenizer->vocabulary_size(), options.vocabulary_size);
   }
   return tokenizer;
 }

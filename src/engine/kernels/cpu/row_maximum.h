@@ -6,7 +6,7 @@
 namespace headroom::kernels {
 
 struct RowMaximum {
-  std::int64_t index = 0;  // of the first element that no other exceeds; 0 unless all elements are finite
+  std::int64_t index = 0;  // of the first maximum; 0 unless all elements are finite
   bool finite = true;      // whether all elements are
 };
 

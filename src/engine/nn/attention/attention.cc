@@ -325,7 +325,7 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
 at::Tensor Attention::operator()(const AttentionInput& input, const Context& context) const {
   const bool decodes = !input.caches.empty();
   if (decodes && static_cast<std::int64_t>(input.caches.size()) != input.x.size(0)) {
-    fail("attention: decoding needs one cache a row, got {} for {} rows", input.caches.size(), input.x.size(0));
+    fail("attention: decoding needs one cache per row, got {} for {} rows", input.caches.size(), input.x.size(0));
   }
   const at::Tensor& source = input.source.defined() ? input.source : input.x;
   const bool reads_source = !(decodes && place_.cross);

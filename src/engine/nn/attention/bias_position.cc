@@ -25,7 +25,7 @@ class BiasPosition : public Position {
   bool supports_sequences() const override { return false; }
 
  protected:
-  // `by_head`: C of the source's tokens, [B or 1, H, S]. Both attention matrices of a differential head have its bias.
+  // `by_head`: C of the source's tokens, [B or 1, H, S]. Both attention matrices of a differential head share its bias.
   static void add(ops::AttentionInputs& in, const at::Tensor& by_head) {
     const std::int64_t maps =
         in.q.sym_size(1).guard_int(__FILE__, __LINE__) / by_head.sym_size(1).guard_int(__FILE__, __LINE__);

@@ -76,7 +76,7 @@ class FactoredHeads : public Projection {
     std::int64_t rank = 0;
   };
 
-  // The authors' initialisation: Xavier-uniform, for which the last axis is a convolution's kernel.
+  // The authors' initialisation: Xavier-uniform, computed as if the last axis were a convolution's kernel.
   Factors factors(std::string_view name, std::int64_t rank, std::int64_t d, const Builder& build) const {
     const auto matrix = [&](const char* which, std::int64_t middle, std::int64_t last) {
       const double bound = std::sqrt(6.0 / static_cast<double>(last * (d + middle)));

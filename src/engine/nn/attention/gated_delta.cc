@@ -1,5 +1,5 @@
 // Gated DeltaNet (Yang et al. 2024; as in Qwen3-Next). With q, k, v the projections of a token x_t, SC a short
-// convolution over the last c tokens with SiLU, of each value head:
+// convolution over the last c tokens with SiLU, each value head computes
 //   q_t = n(SC(q)_t) / sqrt(e),  k_t = n(SC(k)_t),  v_t = SC(v)_t,  n(a) = a / sqrt(|a|^2 + 1e-6)
 //   beta_t = sigmoid(x_t w_beta),  g_t = -exp(a_log) softplus(x_t w_decay + dt_bias)
 //   S_t = exp(g_t) S_{t-1} + k_t u_t^T,  u_t = beta_t (v_t - exp(g_t) S_{t-1}^T k_t),  o_t = S_t^T q_t

@@ -19,8 +19,8 @@ class KeyShift {
   // Parameter "shift" [R, G, e] with keys = "shifted", otherwise none. Component 1 starts at 0, the others are normal.
   KeyShift(const config::AttentionOptions& options, const Builder& build);
 
-  // Returns [R, G, 1 or n_keys, e], to be subtracted from the keys at positions from `first_position` and rotated by
-  // `rotary`. Not set if keys are not shifted.
+  // Returns [R, G, 1 or n_keys, e], to be subtracted from the keys at positions from `first_position` on, rotated by
+  // `rotary` if given. Not set if keys are not shifted.
   std::optional<at::Tensor> of_keys(const c10::SymInt& n_keys, std::int64_t first_position,
                                     const std::optional<Rotary>& rotary) const;
 

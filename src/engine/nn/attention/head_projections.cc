@@ -198,8 +198,8 @@ class HeadProjections : public Projection {
   at::Tensor select_in_, select_out_;  // [d, H, E]; shared_selection uses select_out_ for both sides
 };
 
-// Computes all heads. The head outputs are gated by the top k of the query's token, the others by 0 (SwitchHead Eq.
-// 4-6, a baseline that saves no computation).
+// Computes all heads. The outputs of the top k heads of the query's token are multiplied by their gates, all others by
+// 0 (SwitchHead Eq. 4-6, a baseline that saves no computation).
 class GatedHeads : public Projection {
  public:
   GatedHeads(const config::AttentionOptions& options, const LayerInit& init, const Builder& build)

@@ -5,7 +5,7 @@
 // queries the key and value projections are absorbed: with q = (q_R, q_N),
 //   q_i . k_j = (q_R, q_N (W_K^h)^T) . (R_j x_j W_rotary, c_j),   sum_j p_ij v_j^h = (sum_j p_ij c_j) W_V^h.
 // Grouped latent attention (Zadouri et al. 2025, "Hardware-Efficient Attention for Fast Decoding"): c_j is split into
-// latent_groups parts, each normalised by itself and read by as many neighbouring heads.
+// latent_groups parts, each normalised separately and read by H / latent_groups neighbouring heads.
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
 #include "headroom/config/attention/latent_options.h"

@@ -1,7 +1,7 @@
 // Gated attention (Qiu et al. 2025, "Gated Attention for Large Language Models"): with x_i the query's token after the
 // norm, o_i^h <- sigmoid(x_i W_gate^h + b_gate^h) o_i^h before the output projection. Each head has one gate, or one
-// for each of its channels; with gate_channels = c it reads the first c channels of x_i alone. And exclusive
-// self-attention (2026), before any gate: o_i^h <- o_i^h - (o_i^h . v_i / |v_i|^2) v_i with v_i the token's own value.
+// for each of its channels; with gate_channels = c it reads only the first c channels of x_i. Exclusive self-attention
+// (2026), applied before any gate: o_i^h <- o_i^h - (o_i^h . v_i / |v_i|^2) v_i with v_i the token's own value.
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
 #include "headroom/config/attention_part.h"

@@ -61,7 +61,7 @@ class RelativePosition : public Position {
   }
 
  private:
-  // Repeats the rows of groups of heads; a single row stays.
+  // Repeats the rows of groups of heads; a single row is returned unchanged.
   static at::Tensor per_head(const at::Tensor& t, std::int64_t heads) {
     const std::int64_t groups = t.sym_size(0).guard_int(__FILE__, __LINE__);
     return groups == 1 || groups == heads ? t : t.repeat_interleave(heads / groups, 0);

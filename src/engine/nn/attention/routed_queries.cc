@@ -90,7 +90,7 @@ class RoutedQueries : public Projection {
     return linear(x, w, bias, context).view_symint({x.sym_size(0), x.sym_size(1), n_groups_, d_head_}).transpose(1, 2);
   }
 
-  // Shapes of the parameters of several groups and of several keys; one group and one key have no axis for them.
+  // Shapes of the parameters of several groups and of several keys; a single group or key has no axis.
   std::vector<std::int64_t> per_group(std::vector<std::int64_t> shape) const {
     if (n_groups_ > 1) {
       shape.insert(shape.end() - 1, n_groups_);

@@ -2,10 +2,10 @@
 // query's token x_i, E = H - s and p = softmax(x_i W_select) over the routed heads,
 //   y_i = sum_h g_h o_i^h W_o^h,  (a_1, a_2) = 2 softmax(x_i W_mix)
 //   shared heads                  g_h = a_1 s softmax(x_i W_shared)_h; s = 1: a_1
-//   the k routed heads of top p   g_h = a_2 k p_h / sum of the k chosen p; s = 0: without a_2
+//   the k routed heads of top p   g_h = a_2 k p_h / sum of the k routed p; s = 0: without a_2
 //   all others                    g_h = 0
-// The released code clamps the sum below at machine epsilon, which the sum of the k largest of E probabilities, at
-// least k / E, does not reach.
+// The released code clamps this sum from below at machine epsilon. That has no effect, because the k largest of E
+// probabilities sum to at least k / E.
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"

@@ -1,8 +1,8 @@
-// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head chooses k = max(2, T / sparsity) of the T tokens.
+// Mixture of sparse attention (MoSA; Piekos et al. 2025): each head selects k = max(2, T / sparsity) of the T tokens.
 // With z_i^h = sigmoid(x_i w_select^h) and I_h the k tokens of the largest z^h,
 //   o_i^h = z_i^h sum_{j in I_h} p_ij v_j for i in I_h, else 0,  p the softmax over the visible j in I_h
-// The choice has no derivative. Heads that attend to all tokens may follow. All queries and keys are computed; a bias
-// on the scores removes the keys that a head did not choose.
+// The selection is not differentiable. Heads that attend to all tokens may follow. All queries and keys are computed; a
+// bias on the scores removes the keys that a head did not select.
 #include <limits>
 
 #include "engine/nn/linear.h"
@@ -12,8 +12,8 @@
 namespace headroom::nn {
 namespace {
 
-// exp(kRemoved) is 0 next to any score. Not infinite, so that a query that is not chosen and sees no key is not NaN;
-// its gate is 0.
+// exp(kRemoved) is 0 next to any score. It is finite, because a query that is not selected and sees no key would
+// otherwise be NaN; its gate is 0.
 constexpr double kRemoved = -1e30;
 
 class SparseHeads : public Projection {

@@ -126,7 +126,7 @@ void check_sequences(const AttentionInputs& in) {
     fail("attention: of {} sequences q must be [{}, H, 1, e], got {}", n, n, shape_of(in.q));
   }
   if (in.pre || in.post || in.mixture || in.bias || in.query_bias || in.key_bias || in.mask.valid_keys) {
-    fail("attention: sequences with keys of their own have plain scores, and each its own valid_keys");
+    fail("attention: sequences with separate keys must have plain scores and separate valid_keys");
   }
   if (in.q_position.has_value() != in.r.has_value() || (in.r && in.q_position->sizes() != in.q.sizes())) {
     fail("attention: q_position, shaped as q, and r must be given together");

@@ -44,7 +44,7 @@ const std::vector<AttentionCase> kSizes = {{1, 1, 1, 1, 1, 1},
                                            {1, 8, 4, 7, 140, 11, true, 80},
                                            {2, 6, 6, 5, 70, 16, false, 0, AttentionCase::blind}};
 
-// Role::sequence.
+// Cases of Role::sequence.
 const std::vector<AttentionCase> kSequences = {{2, 4, 2, 83, 83, 13},
                                                {1, 8, 4, 140, 140, 11, true, 80},
                                                {2, 6, 6, 70, 70, 24, true, 0, AttentionCase::blind},
@@ -52,7 +52,7 @@ const std::vector<AttentionCase> kSequences = {{2, 4, 2, 83, 83, 13},
                                                {1, 4, 4, 5, 5, 32},
                                                {1, 2, 1, 66, 66, 64}};
 
-// Role::bfloat16: sizes that fill several tiles, and odd ones.
+// Cases of Role::bfloat16: sizes that fill several tiles, and odd ones.
 const std::vector<AttentionCase> kTiles = {
     {2, 4, 2, 64, 64, 32},        {1, 2, 2, 67, 67, 13},
     {2, 2, 1, 71, 131, 41},       {1, 4, 4, 127, 127, 24, true, 29},
@@ -97,7 +97,8 @@ struct Table {
   }
 };
 
-// With `maximum`, two components may be equal up to rounding, and either may win: only for few query-key pairs.
+// With `maximum`, two components may be equal up to rounding, and then either may win. Such cases are limited to few
+// query-key pairs.
 bool too_many_for_the_best(const AttentionCase& c) {
   return c.mixture && c.mixture->maximum && c.t * c.s > 1600;
 }

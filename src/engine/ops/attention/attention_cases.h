@@ -61,8 +61,8 @@ struct AttentionCase {
 const std::vector<AttentionCase>& attention_cases();
 std::vector<AttentionCase> attention_cases(Role role);
 
-// The tensors with a gradient, in this order as far as they are set: q, k, v, q_position, r, bias, query_bias,
-// key_bias, sink, more keys, shift, prior, and of each composition the fixed map and both sides' factors.
+// The tensors with a gradient, in this order, if set: q, k, v, q_position, r, bias, query_bias, key_bias, sink, more
+// keys, shift, prior, and of each composition the fixed map and both sides' factors.
 std::vector<at::Tensor> leaves_of(AttentionInputs in);
 // The same inputs with these tensors replaced, in the same order.
 AttentionInputs with_leaves(AttentionInputs in, const std::vector<at::Tensor>& leaves);

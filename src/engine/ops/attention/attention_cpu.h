@@ -36,7 +36,7 @@ struct MixtureOperands {
 };
 
 // The gradients of the operands, uninitialised or 0 as the kernels need them; undefined for absent operands. `pointers`
-// has the incoming gradient as well. Those of keys, values, r, sink and key_term are per query head and per part of a
+// also holds the incoming gradient. Those of keys, values, r, sink and key_term are per query head and per part of a
 // sequence ([B * parts, ...]).
 struct AttentionGradientTensors {
   at::Tensor d_o, o, log_sum, d_q, d_v, d_position, d_r, d_sink, d_query_term, d_key_term;
@@ -44,7 +44,7 @@ struct AttentionGradientTensors {
   kernels::AttentionGradients pointers;
   std::int64_t parts;
   AttentionGradientTensors(const AttentionBackward& back, const AttentionOperands& operands, std::int64_t n_parts = 1);
-  // Summed over parts and shared heads, in the types of the operator's arguments.
+  // Returns the gradients, summed over parts and shared heads, in the types of the operator's arguments.
   AttentionArguments result(const AttentionArguments& in) const;
 };
 
@@ -58,7 +58,7 @@ AttentionArguments composed_attention_backward(const AttentionBackward& back, co
 
 void composed_decode(const AttentionArguments& in, const AttentionOperands& operands, const AttentionOutputs& to);
 
-// Why the kernels do not take these composed heads; empty if they do.
+// Returns why the kernels do not support these composed heads; empty if they do.
 std::string composition_refusal(const AttentionInputs& in);
 
 }  // namespace headroom::ops

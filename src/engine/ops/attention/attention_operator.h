@@ -88,8 +88,9 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in);
 // Repeats key or value heads along axis 1 for the query heads that share them.
 at::Tensor for_every_head(const at::Tensor& grouped, const c10::SymInt& n_heads);
 
-// With AttentionInputs::difference: checks it; bias and sink with one term for each matrix; the keys [B, G or 2 H, S,
-// e] of 2 H matrices for k and G value heads; the difference [B, H, ..] of values [B, 2 H, ..]; attention().
+// For AttentionInputs::difference, in this order: checks the inputs; returns the inputs with one bias and sink for each
+// matrix; the keys [B, G or 2 H, S, e] of 2 H matrices, for G value heads; the difference [B, H, ..] of values [B, 2 H,
+// ..]; the result of attention().
 void check_difference(const AttentionInputs& in);
 AttentionInputs with_terms_of_matrices(const AttentionInputs& in);
 at::Tensor keys_of_matrices(const at::Tensor& k, const c10::SymInt& groups, const c10::SymInt& matrices);

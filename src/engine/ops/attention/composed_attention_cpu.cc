@@ -88,7 +88,7 @@ struct StageGradients {
   kernels::ComposeStageGradients pointers() const {
     return {.fixed = data_of<float>(d.fixed), .query = data_of<float>(d.query), .key = data_of<float>(d.key)};
   }
-  // Summed over the parts, in the types of the operator's arguments.
+  // Returns the gradients, summed over the parts, in the types of the operator's arguments.
   HeadMapArguments result(const HeadMapArguments& like, std::int64_t parts) const;
 };
 

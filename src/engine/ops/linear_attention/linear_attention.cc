@@ -43,7 +43,7 @@ void add_to_state(LinearState& state, const at::Tensor& k, const at::Tensor& v) 
 
 // Sums over keys of a_ij v_j and of a_ij.
 struct GroupedSums {
-  at::Tensor values;   // [B, G, h, t, w], h query heads a key head
+  at::Tensor values;   // [B, G, h, t, w], h query heads per key head
   at::Tensor weights;  // [B, G, h, t]
 };
 

@@ -1,4 +1,5 @@
-// Cases (operator_cases.h) of short_convolution: fewer tokens than taps, one tap, widths that fill no vector, a past.
+// Cases (operator_cases.h) of short_convolution: fewer tokens than taps, one tap, widths that are no multiple of a SIMD
+// vector, earlier inputs.
 #pragma once
 
 #include "engine/ops/operator_cases.h"

@@ -71,7 +71,7 @@ std::string first_of(std::initializer_list<Obstacle> obstacles) {
 
 namespace {
 
-// Layers with a state stand beside gated attention in Qwen3-Next alone, which checks the gates itself.
+// Only Qwen3-Next combines recurrent layers with gated attention, and it checks the gates itself.
 bool has_recurrent_layer(const config::ModelOptions& o) {
   for (std::int64_t l = 0; l < o.n_layers; ++l) {
     if (o.of_layer(l).attention.score->is_recurrent()) {

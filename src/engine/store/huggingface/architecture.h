@@ -124,13 +124,13 @@ std::vector<std::int64_t> windows_of(const config::ModelOptions& options);
 // `window`, "full_attention" none. Throws UserError unless the setting, if present, lists `n_layers` of them.
 std::vector<std::int64_t> read_layer_types(const Settings& settings, std::int64_t window,
                                            std::vector<std::int64_t> windows);
-// Returns layer_types for windows.
+// Returns the list layer_types for these windows.
 Json layer_types(const std::vector<std::int64_t>& windows);
 // Sets model.layers to the shortest pattern in which layer i differs from model.attention and model.mlp by keys[i].
 void set_layers(config::ModelOptions& options, const std::vector<config::LayerOptions>& keys);
 // Sets the windows of all layers, with model.layers if they differ.
 void set_windows(config::ModelOptions& options, const std::vector<std::int64_t>& windows);
-// Returns the TOML of a value of model.layers.
+// Returns the TOML text of a number of model.layers.
 std::string toml_of(double number);
 
 // Mappings shared by the architectures. `offset`: parameter = tensor + offset.

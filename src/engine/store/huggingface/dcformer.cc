@@ -168,7 +168,7 @@ class DcFormer : public Architecture {
     }
   }
 
-  // Returns window_size and window_type, or nullopt if the layers' windows are no known pattern.
+  // Returns window_size and window_type, or nullopt if the layers' windows match no known pattern.
   static std::optional<Json> window_settings(const config::ModelOptions& o) {
     const std::vector<std::int64_t> windows = windows_of(o);
     const auto follows = [&](std::int64_t window, const char* pattern) {

@@ -12,7 +12,7 @@
 namespace headroom::store {
 namespace {
 
-constexpr double kLatentEpsilon = 1e-6;  // of the norms of the latents, whatever rms_norm_eps
+constexpr double kLatentEpsilon = 1e-6;  // of the latents' norms, regardless of rms_norm_eps
 
 // Returns the number of leading layers without experts.
 std::int64_t n_dense(const config::ModelOptions& o) {
@@ -204,7 +204,7 @@ class DeepseekV2 : public Architecture {
     }
   }
 
-  // Their heads have the channels that do not rotate first, and rotate neighbouring channels in pairs.
+  // In the files, the unrotated channels of a head come first, and rotated pairs are neighbouring channels.
   static void map_attention(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                             const std::string& theirs) {
     const config::AttentionOptions& a = o.attention;

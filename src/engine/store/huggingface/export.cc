@@ -49,7 +49,7 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
              kRemedy);
 }
 
-// Returns the options of a layer with the sizes that 0 stands for.
+// Returns a layer's options with default sizes (0) made explicit.
 config::ModelOptions explicit_sizes(const config::ModelOptions& model, std::int64_t layer) {
   config::ModelOptions o = model.of_layer(layer);
   config::AttentionOptions& a = o.attention;
@@ -60,7 +60,7 @@ config::ModelOptions explicit_sizes(const config::ModelOptions& model, std::int6
   return o;
 }
 
-// Whether a key is of training alone, or of something that is not there.
+// Returns whether a key affects training only, or belongs to a part that the model lacks.
 bool has_no_effect(const std::string& key, const config::ModelOptions& o) {
   const bool has_epsilon = o.attention.qk_norm || o.attention.projection->has_latent();
   return key.ends_with("dropout") || key.ends_with("coefficient") || key.starts_with("model.initialisation") ||
@@ -163,7 +163,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   const std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
   std::string kind = stored ? stored->model_type : "";
   if (kind == "qwen2" && !drop_optional_zeros(mappings, tensors)) {
-    kind.clear();  // training has moved biases that qwen2 does not have
+    kind.clear();  // training has updated biases that qwen2 does not have
   }
 
   Json settings = architecture.write(o, kind);

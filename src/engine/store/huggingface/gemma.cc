@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kGain = 1.0;  // of a norm whose stored weight is 0
 
-// transformers wants an integer.
+// Writes whole numbers as integers, which transformers requires.
 Json whole_or(double number) {
   return number == std::floor(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
 }

@@ -10,7 +10,7 @@
 namespace headroom::store {
 namespace {
 
-// Of a config.json without rope_parameters.
+// The default of a config.json without rope_parameters.
 constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::RopeScaling::yarn,
                                                       .rope_factor = 32.0,
                                                       .rope_original_length = 4096,

@@ -99,11 +99,11 @@ std::vector<std::string> ModelFolder::names() const {
 at::Tensor ModelFolder::at(const std::string& name, const std::vector<std::int64_t>& shape) const {
   const auto found = files_.find(name);
   if (found == files_.end()) {
-    user_error("{}: tensor \"{}\" is missing, but config.json asks for it", origin_, name);
+    user_error("{}: tensor \"{}\" is missing, but config.json requires it", origin_, name);
   }
   const StoredTensor& stored = found->second->at(name);
   if (stored.shape != shape) {
-    user_error("{}: tensor \"{}\" has the shape [{}], but config.json asks for [{}]", found->second->path().string(),
+    user_error("{}: tensor \"{}\" has the shape [{}], but config.json requires [{}]", found->second->path().string(),
                name, fmt::join(stored.shape, ", "), fmt::join(shape, ", "));
   }
   return at(name);
@@ -255,7 +255,7 @@ void read_theirs(const Settings& settings, const ModelFolder& files, Checkpoint&
   model = architecture.read(settings);
   config::check(model, settings.origin());
   if (model.n_layers > std::ssize(files.names())) {
-    user_error("{}: asks for {} layers, but {} has only {} tensors", settings.origin(), model.n_layers, files.origin(),
+    user_error("{}: requires {} layers, but {} has only {} tensors", settings.origin(), model.n_layers, files.origin(),
                files.names().size());
   }
   const TensorNames names(files, architecture.names());

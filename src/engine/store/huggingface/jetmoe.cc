@@ -8,7 +8,7 @@
 namespace headroom::store {
 namespace {
 
-constexpr double kLayerEpsilon = 1e-6;  // of the norms of layers, whatever rms_norm_eps, which is that of the last norm
+constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms, regardless of rms_norm_eps, which is the last norm's
 
 class JetMoe : public Architecture {
  public:

@@ -166,7 +166,7 @@ std::string rope_type(const Settings& place) {
   return place.text("rope_type", place.text("type", "default"));
 }
 
-// ln-based factor of cosines and sines.
+// Returns YaRN's factor of cosines and sines.
 double attention_factor(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }

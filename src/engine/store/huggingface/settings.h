@@ -53,7 +53,8 @@ class Settings {
 };
 
 // Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
-// rope_parameters or in rope_scaling. Throws UserError if another scaling is set, or if two places contradict.
+// rope_parameters or in rope_scaling. Throws UserError if another scaling is set, or if two places contradict each
+// other.
 struct RopeDefaults {
   double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
   double base = 10000.0;

@@ -21,7 +21,7 @@ class GatedDelta : public ScorePart {
     fields.add("delta_d_value", own.delta_d_value, between(0, 65536), "gated_delta: channels of a value; 0: d_head")
         .refuse_unused = true;
     fields.add("delta_conv_width", own.delta_conv_width, between(1, 64),
-               "gated_delta: tokens that the short convolution sees, its own included");
+               "gated_delta: tokens that the short convolution covers, including the current one");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -82,7 +82,8 @@ class GatedDelta : public ScorePart {
     return extent.queries * (convolved(a) * own(a).delta_conv_width + d * heads * (Exact(width(a)) + 2) +
                              heads * a.d_head * width(a) * 3);
   }
-  // After the convolution and the norm of q and k: 2 (2 G e + H w). The rows that are written, z and the gate: 3 H w.
+  // After the convolution and the norm of q and k: 2 (2 G e + H w). The rows written to the state, z and the gate: 3 H
+  // w.
   Exact saved_elements(const AttentionOptions& a, const AttentionExtent& extent) const override {
     const std::int64_t chunks = (extent.queries.value() + kDeltaChunk - 1) / kDeltaChunk;
     return extent.queries * (convolved(a) * 2 + Exact(a.n_heads) * width(a) * 3) + state(a) * chunks;

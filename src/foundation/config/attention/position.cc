@@ -81,16 +81,17 @@ class RotaryPosition : public PositionPart {
     auto& own = o.of<PositionOptions>();
     fields
         .add("rope_scaling", own.rope_scaling,
-             "rope: slower rotations for longer texts than in the first training; yarn: slow channels alone (Peng et "
+             "rope: slower rotations, for longer contexts than in pre-training; yarn: of slow channels only (Peng et "
              "al. 2023)")
         .refuse_unused = true;
-    fields.add("rope_factor", own.rope_factor, at_least(1), "yarn: factor of the length of texts");
+    fields.add("rope_factor", own.rope_factor, at_least(1), "yarn: context length divided by rope_original_length");
     fields.add("rope_original_length", own.rope_original_length, between(0, 1 << 30),
-               "yarn: tokens of a text in the first training");
+               "yarn: context length in pre-training, in tokens");
     fields.add("rope_beta_fast", own.rope_beta_fast, above(0),
-               "yarn: channels that turn more often in rope_original_length tokens keep their speed");
+               "yarn: channels that turn more often than this in rope_original_length tokens keep their frequency");
     fields.add("rope_beta_slow", own.rope_beta_slow, above(0),
-               "yarn: channels that turn less often are slower by rope_factor; in between, both are mixed");
+               "yarn: channels that turn less often than this are slowed down by rope_factor; those in between are "
+               "interpolated");
     fields.add("rope_truncate", own.rope_truncate, "yarn: round these two limits to whole channels, outwards");
     fields.add("rope_attention_factor", own.rope_attention_factor, at_least(0),
                "yarn: factor of rotated queries and keys; 0: 0.1 ln(rope_factor) + 1");

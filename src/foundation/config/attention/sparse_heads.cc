@@ -1,7 +1,7 @@
-// projection = "sparse_heads": each head attends among the tokens of the sequence that it chooses (MoSA), and dense
-// heads after them among all. For encoders: later tokens take part in the choice.
+// projection = "sparse_heads": each head selects tokens of the sequence and attends among them (MoSA). Dense heads
+// after them attend to all tokens. For encoders only, because later tokens affect the selection.
 //
-// Symbols in addition to those of attention_part.h: N = n_heads sparse heads, D = dense_heads, H = N + D, k = chosen
+// Symbols in addition to those of attention_part.h: N = n_heads sparse heads, D = dense_heads, H = N + D, k = selected
 // tokens.
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/sparse_options.h"
@@ -16,10 +16,10 @@ class SparseHeads : public ProjectionPart {
     auto& own = o.of<SparseHeadOptions>();
     fields
         .add("sparsity", own.sparsity, between(1, 1 << 20),
-             "sparse_heads: a head chooses one in so many tokens of the sequence, at least two")
+             "sparse_heads: each head selects one in this many tokens of the sequence, at least two")
         .refuse_unused = true;
-    fields.add("include_first", own.include_first, "sparse_heads: every head chooses the first token").refuse_unused =
-        true;
+    fields.add("include_first", own.include_first, "sparse_heads: every head also selects the first token")
+        .refuse_unused = true;
     fields
         .add("dense_heads", own.dense_heads, between(0, 65536),
              "sparse_heads: heads after the n_heads sparse ones that attend to all tokens")
@@ -29,14 +29,15 @@ class SparseHeads : public ProjectionPart {
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     const std::string projection = detail::setting("projection", a.projection);
-    check.require(model.kind != ModelKind::language_model && model.kind != ModelKind::encoder_decoder, "projection",
-                  "must not be \"{}\" in a model of kind \"{}\", where later tokens would decide what earlier ones get",
-                  name_of(a.projection), name_of(model.kind));
+    check.require(
+        model.kind != ModelKind::language_model && model.kind != ModelKind::encoder_decoder, "projection",
+        "must not be \"{}\" in a model of kind \"{}\", where later tokens would affect the output of earlier ones",
+        name_of(a.projection), name_of(model.kind));
     check.require(a.n_kv_heads == 0 || a.n_kv_heads == a.n_heads, "n_kv_heads",
-                  "must be 0 with {}, where each head chooses its own keys, got {}", projection, a.n_kv_heads);
+                  "must be 0 with {}, where each head selects its own keys, got {}", projection, a.n_kv_heads);
     check.require(a.score.name() == "dot", "score",
-                  "must be \"dot\" with {}, whose tokens that are not chosen get no weight in a softmax, got \"{}\"",
-                  projection, name_of(a.score));
+                  "must be \"dot\" with {}, which excludes unselected tokens from a softmax, got \"{}\"", projection,
+                  name_of(a.score));
     check.require(a.composition.name() == "none", "composition",
                   "must be \"none\" with {}, whose heads score different tokens, got \"{}\"", projection,
                   name_of(a.composition));
@@ -99,7 +100,7 @@ class SparseHeads : public ProjectionPart {
   }
 };
 
-const Registration<SparseHeads> kSparseHeads("sparse_heads", "heads that choose their tokens, for encoders (MoSA)");
+const Registration<SparseHeads> kSparseHeads("sparse_heads", "heads that select their tokens, for encoders (MoSA)");
 
 }  // namespace
 }  // namespace headroom::config

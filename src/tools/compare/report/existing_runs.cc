@@ -1,4 +1,4 @@
-// Runs that exist: compared without training, and listed.
+// Compares existing runs without training, and lists runs.
 #include <fmt/format.h>
 
 #include <algorithm>

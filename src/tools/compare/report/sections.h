@@ -22,15 +22,15 @@ struct Column {
   bool words = false;  // text, left-aligned; else numbers
   About about = About::name;
   Medium medium = Medium::both;
-  std::optional<std::size_t> style = {};  // page: a sample of this run's line instead of `above`
+  std::optional<std::size_t> style = {};  // on the page, a sample of this run's line replaces `above`
 };
 
 struct Cell {
   std::string text;
   double value = 0.0;
   bool best = false;                      // best of its column; only set if the runs differ
-  std::optional<std::size_t> style = {};  // page: a sample of this run's line before the text
-  std::string markup = {};                // page: HTML after the text
+  std::optional<std::size_t> style = {};  // on the page, a sample of this run's line precedes the text
+  std::string markup = {};                // on the page, HTML after the text
 };
 
 struct Table {

@@ -120,7 +120,7 @@ bool Connection::await_request() {
     }
   }
   if (size > limits_.head) {  // too long, or has no end
-    refuse_head("the head is longer than this server takes");
+    refuse_head("the head exceeds this server's limit");
   }
   const std::string head = checked_head(std::string_view(buffer_).substr(0, size));
   buffer_.replace(0, size, head);

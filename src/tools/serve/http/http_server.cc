@@ -199,11 +199,10 @@ const HttpServer::Route& HttpServer::route_of(const httplib::Request& request) c
 void HttpServer::check_host(const httplib::Request& request) const {
   const std::string host = request.get_header_value("Host");
   if (loopback_ && !options_.admits && request.has_header("Host") && !is_own_name(host, host_)) {
-    refuse(
-        403, "foreign_host", "",
-        "Host: {}: must be localhost, an IP address or the name given as --host; a server without an API key takes no "
-        "other, so that web pages cannot reach it",
-        host);
+    refuse(403, "foreign_host", "",
+           "Host: {}: must be localhost, an IP address or the name given as --host; a server without an API key "
+           "accepts no other, so that web pages cannot reach it",
+           host);
   }
 }
 

@@ -66,7 +66,7 @@ Figures mgk_figures() {
   figures.push_back(count("WikiText-103, Softmax 8 heads (medium)", "parameters", "90M",
                           count_parameters(model_of("mgk/wt103_medium_softmax_h8"))));
   // Table 6.
-  const std::string measured = "measured on the authors' A100, with what their framework keeps besides";
+  const std::string measured = "measured on the authors' A100, including what their framework stores besides";
   for (const auto& [row, memory, seconds] :
        {std::tuple("Softmax 8 heads", "58.00", "0.357"), std::tuple("Transformer-MGK 4 heads", "53.58", "0.278"),
         std::tuple("Transformer-sMGK 4 heads", "45.50", "0.227"), std::tuple("Linear 8 heads", "3.38", "0.055"),

@@ -104,9 +104,9 @@ void add_baselines(Figures& figures) {
     figures.push_back(underivable(row, "parameters", printed, quoted));
   }
   for (const auto& [row, printed] : {std::pair("LightConv", "1750M"), std::pair("DynamicConv", "1790M")}) {
-    figures.push_back(underivable(row, "macs", printed,
-                                  "an underestimate by the paper's own footnote: the counter "
-                                  "does not know these convolutions"));
+    figures.push_back(
+        underivable(row, "macs", printed,
+                    "an underestimate by the paper's own footnote: the counter does not count these convolutions"));
   }
 }
 
@@ -132,7 +132,7 @@ void add_masked(Figures& figures) {
     figures.push_back(underivable(
         name, "macs", row.macs,
         fmt::format("neither the linear layers and routers ({:.2f}G) nor all products (our own accounting) give it, "
-                    "and what else the counter saw is not said",
+                    "and the paper does not say what else was counted",
                     static_cast<double>(linear_layer_macs(model).value()) / 1e9),
         Exact(cost.attention_macs) + cost.mlp_macs + cost.head_macs));
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kValidationRows = 512;
 constexpr const char *kRight = "right_answers", *kChance = "chance_level";
 
-// A split and the text that its rows are hidden in, if any.
+// A split, and the text that hides its rows' items, if any.
 struct SplitText {
   SplitText(const config::Config& config, data::Split of)
       : split(of), text(data::synthetic_text(config.data, of, config.model.context_length)) {}
@@ -102,7 +102,7 @@ class SyntheticEvaluation : public EvaluationData {
   }
 
  private:
-  // The rows of at most this many tokens, at least one; 0: all rows.
+  // Returns how many of the first rows have at most this many tokens in total, at least one; 0: all rows.
   std::int64_t rows_within(std::int64_t most_tokens) const {
     const std::int64_t length = config_.model.context_length;
     return most_tokens > 0 ? std::clamp<std::int64_t>(most_tokens / length, 1, rows_) : rows_;
@@ -141,7 +141,7 @@ class SyntheticSequences : public Task {
                                                       .decimals = 4},
                                                      {.name = "chance",
                                                       .metric = "chance_accuracy",
-                                                      .words = "accuracy of guessing",
+                                                      .words = "accuracy of a random choice",
                                                       .unit = "",
                                                       .better = Better::neither,
                                                       .shown = Shown::table,
@@ -150,7 +150,7 @@ class SyntheticSequences : public Task {
   }
   std::string_view protocol() const override {
     return "accuracy is the fraction of the answers in the validation rows that are the model's likeliest token; the "
-           "accuracy of guessing is that of a model that knows the task but not what is asked for";
+           "accuracy of a random choice is that among the answers in a row";
   }
   Figures figures_of(const Sums& sums) const override {
     Figures figures = {

@@ -114,7 +114,7 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows) {
   constexpr double kMost = 20.0, kFewest = 10.0;
   const auto steps = static_cast<double>(config.train.steps);
-  // Returns the steps between validations that cost this many rows each.
+  // Returns the interval, in steps, for validations that each cost as much as this many training rows.
   const auto between = [&](double cost) {
     return kForward * cost / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences())) /
            kValidationFraction;

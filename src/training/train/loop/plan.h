@@ -70,7 +70,7 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 // When to validate if train.evaluate_every is "auto".
 struct Validations {
   std::int64_t every = 0;        // steps in between
-  std::int64_t predictions = 0;  // of each but the last, at most, from the start of the data; 0: all
+  std::int64_t predictions = 0;  // maximum per validation except the last, from the start of the data; 0: all
 };
 // Returns 20 validations in 1.1% of the training time; if whole validations take longer, at least 10 whole ones; if
 // these take longer as well, 10 on as much of the data as fits the time, at least one row. A run that keeps its best
@@ -80,7 +80,7 @@ struct Validations {
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows);
 
 // Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or
-// more to stay within 0.6% of the time. A short run still writes one halfway where that takes at most 3% of its time.
+// more to stay within 0.6% of the time. A short run still writes one halfway if that takes at most 3% of its time.
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes);
 
 // Returns a log line: "validates every 50 steps ..., writes a checkpoint every 100 steps and at the end ...".

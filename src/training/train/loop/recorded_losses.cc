@@ -10,9 +10,9 @@
 namespace headroom::train {
 namespace {
 
-constexpr double kAlike = 0.03, kFloor = 0.05;  // of the loss, and nats: what rounding and most seeds change
+constexpr double kAlike = 0.03, kFloor = 0.05;  // differences due to rounding and seeds: of the loss, and in nats
 
-// The place among the shares for which history.training[point] is the first point at or after it; nullopt: none.
+// Returns the index of the fraction that history.training[point] is the first point to reach; nullopt if there is none.
 std::optional<std::size_t> share_reached(const History& history, std::size_t point, std::int64_t steps) {
   const std::int64_t before = point > 0 ? history.training[point - 1].step : 0, now = history.training[point].step;
   std::optional<std::size_t> reached;
@@ -25,7 +25,7 @@ std::optional<std::size_t> share_reached(const History& history, std::size_t poi
   return reached;
 }
 
-// The mean training loss of the twentieth of the steps that ends with the point.
+// Returns the mean training loss of the last 5% of the steps before the point.
 double recent_loss(const History& history, std::size_t point, std::int64_t steps) {
   const std::int64_t end = history.training[point].step, begin = end - steps / 20;
   double sum = 0.0, weight = 0.0;

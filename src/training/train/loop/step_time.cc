@@ -94,7 +94,7 @@ void set_steps(config::TrainOptions& train, std::int64_t steps, double warmup_sh
 }
 
 void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooGroup& group) {
-  constexpr double kMeasuring = 0.03;  // at most this share of the time
+  constexpr double kMeasuring = 0.03;  // maximum fraction of the time to spend on measuring
   config::TrainOptions& train = config.train;
   const auto start = std::chrono::steady_clock::now();
   const double step_seconds = measure_step_time(config, data, kMeasuring * train.seconds, "train", group).step_seconds;

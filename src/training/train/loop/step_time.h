@@ -1,4 +1,4 @@
-// How long a step takes, measured before a run, and the number of steps that fit a time.
+// Measures how long a step takes before a run, and computes the number of steps that fit a given time.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct StepTime {
 };
 
 // Trains a model of the config for about `seconds` and discards it. train.precision must be resolved. Advances
-// data.training, which the caller sets back. All ranks measure together and get the leading rank's times. Throws
-// InterruptedError on Ctrl-C; `what` is the start of messages.
+// data.training; the caller must restore its position. All ranks measure together and get the leading rank's times.
+// Throws InterruptedError on Ctrl-C; `what` is the start of messages.
 StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, double seconds, const char* what,
                            parallel::GlooGroup& group = parallel::default_group());
 
@@ -26,11 +26,11 @@ StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, 
 StepTime measure_step_time(const config::Config& config, const std::filesystem::path& cache, double seconds,
                            const char* what);
 
-// Sets train.steps. The warm-up keeps its share of the steps; without one, it gets `warmup_share`.
+// Sets train.steps. The warm-up keeps its fraction of the steps; if there is none, its fraction becomes `warmup_share`.
 void set_steps(config::TrainOptions& train, std::int64_t steps, double warmup_share = 0.0);
 
-// Sets train.steps so that training takes train.seconds, including this measurement. Throws UserError if not even one
-// step does.
+// Sets train.steps so that training takes train.seconds, including this measurement. Throws UserError if the time is
+// too short for one step.
 void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooGroup& group);
 
 }  // namespace headroom::train

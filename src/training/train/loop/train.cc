@@ -33,7 +33,7 @@
 namespace headroom::train {
 namespace {
 
-// A run whose length the clock has chosen keeps its steps when it is resumed.
+// Keeps the number of steps of a resumed run that derived it from train.seconds.
 void keep_steps(const config::TrainOptions& past, config::TrainOptions& options) {
   if (options.seconds > 0.0 && options.seconds == past.seconds) {
     options.steps = past.steps;

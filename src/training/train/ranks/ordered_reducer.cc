@@ -227,7 +227,7 @@ class OrderedReducer : public GradientReducer {
 
   // Sorts this rank's buckets into the order in which their gradients become ready.
   void order_own_buckets(const std::vector<Shard>& own) {
-    std::vector<std::int64_t> begins(missing_.size(), 0);  // offsets of the own buckets in running_
+    std::vector<std::int64_t> begins(missing_.size(), 0);  // offsets of this rank's buckets in running_
     std::int64_t elements = 0;
     std::vector<std::size_t> buckets;
     for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
@@ -380,7 +380,7 @@ class OrderedReducer : public GradientReducer {
 
   std::unique_ptr<parallel::SharedBuffer> values_;  // of all parameters
   std::shared_ptr<parallel::SharedBuffer> gradients_;
-  // Sums of the own buckets over the rounds so far; undefined with one round, whose sums are in gradients_.
+  // Sums of this rank's buckets over the rounds so far; undefined with one round, whose sums are in gradients_.
   at::Tensor running_;
 
   std::vector<std::int64_t> missing_;     // by bucket: number of parameters still without a gradient in this range

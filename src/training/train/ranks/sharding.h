@@ -24,7 +24,7 @@ bool is_whole(const Shard& shard, const at::Tensor& tensor);
 // Returns the shards of all parameters, in order, assigned to this number of ranks (cost::assign_shards). A single rank
 // owns all parameters, uncut. Identical on all ranks.
 std::vector<Shard> all_shards(const nn::Parameters& parameters, config::Optimizer optimizer, int ranks);
-// Returns those that this process owns.
+// Returns those that this rank owns.
 std::vector<Shard> owned_shards(const nn::Parameters& parameters, config::Optimizer optimizer,
                                 const ProcessGroup& group);
 

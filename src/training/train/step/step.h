@@ -19,7 +19,7 @@ struct StepOutcome {
   bool finite() const;
 };
 
-// The model that is trained, and the one that it learns from.
+// The model to train, and its teacher.
 struct StepModels {
   StepModels(models::Model& of, const Teacher* from = nullptr) : model(of), teacher(from) {}  // NOLINT: implicit
   models::Model& model;

@@ -1,4 +1,4 @@
-// A trained model whose predictions a run learns as well (train.teacher).
+// Distillation: a trained model whose predictions a run learns in addition to the data (train.teacher).
 #pragma once
 
 #include <ATen/ATen.h>
@@ -15,11 +15,11 @@ namespace headroom::train {
 
 class Teacher {
  public:
-  // Opens config.train.teacher on the device of `model`. Throws UserError naming the key if it cannot be used: another
-  // kind of model, tokenizer, or hash of its parameters (train.teacher_sha256), or one with memory.
+  // Opens config.train.teacher on the device of `model`. Throws UserError naming the key if the teacher has memory, is
+  // another kind of model, or has another tokenizer or parameters other than train.teacher_sha256.
   Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device);
 
-  // Adds its logits to a batch, without gradients, in the precision of `context`.
+  // Adds the teacher's logits to a batch, without gradients, in the precision of `context`.
   void add_logits(models::Batch& batch, const nn::Context& context) const;
 
   const std::string& parameters_sha256() const { return parameters_sha256_; }

@@ -169,7 +169,7 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
     out.d_sink[b * s.heads + h] -= sink_probability(in.sink, h, log_sum[i]) * deltas[i];
   }
-  // Rounded at most once, for all matrix multiplications that use it.
+  // Rounded at most once, although several matrix multiplications use it.
   const Left d = scratch.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
   std::optional<OffsetGradients> placed;
   if (in.relative()) {

@@ -36,10 +36,11 @@ struct AttentionResult {
   float* log_sum;  // [B, H, T], logarithm of the softmax denominator
 };
 
-// Computes heads [begin, end) of the B * H, counted b * H + h. Packs each head's keys and values first.
+// Computes heads [begin, end) of B * H; head h of sequence b has index b * H + h. Packs each head's keys and values
+// first.
 void attention_forward(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                        std::int64_t begin, std::int64_t end);
-// The decode path: the same without packing, which does not pay with fewer queries than kMinBlockedQueries.
+// The decode path: the same without packing, which is not worthwhile below kMinBlockedQueries queries.
 constexpr std::int64_t kMinBlockedQueries = 8;
 void attention_decode(const AttentionShape& shape, const AttentionTensors& in, const AttentionResult& out,
                       std::int64_t begin, std::int64_t end);

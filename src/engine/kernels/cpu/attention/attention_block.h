@@ -16,7 +16,7 @@
 namespace headroom::kernels {
 
 constexpr std::int64_t kBlockRows = 64;
-constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple, for few shapes and few micro-kernels
+constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of this, to limit the number of shapes
 
 inline std::int64_t padded(std::int64_t n) {
   return (n + kColumnStep - 1) / kColumnStep * kColumnStep;
@@ -150,7 +150,7 @@ inline void row_deltas(const AttentionShape& s, const Extent& e, const Rows& d_o
   }
 }
 
-// Row i of a block of sequence b, with scores that need only the bias of padded keys.
+// Row i of a block of sequence b, whose scores are complete except for the bias of padded keys.
 inline ScoreRow visible_row(const AttentionShape& s, const Extent& e, std::int64_t i, const float* key_bias,
                             std::int64_t b) {
   return {.low = std::max<std::int64_t>(0, e.visible_low(s, i)),

@@ -2,7 +2,7 @@
 //   (I + A) U = beta (V - e^G K S),   A_ts = beta_t (k_t . k_s) D_ts for s < t
 //   O = e^G Q S + P U,                P_ts = (q_t . k_s) D_ts for s <= t
 //   S <- e^{G_n} S + (e^{G_n - G} K)^T U
-// U are the rows that the chunk's tokens write to the state. The triangular system is solved by substitution.
+// U holds the rows that the chunk's tokens write to the state. The triangular system is solved by substitution.
 #include "delta_rule.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/delta_rule.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -58,7 +58,7 @@ HWY_INLINE void add_rows(const float* factors, Strided<float> rows, std::int64_t
   });
 }
 
-// What both passes compute of a chunk, from its first token on.
+// The intermediate values of a chunk that both passes need.
 class Chunk {
  public:
   explicit Chunk(const DeltaShape& shape)
@@ -145,7 +145,7 @@ class Chunk {
  private:
   const float* minus_a() const { return minus_a_.data(); }  // [n, n], 0 on and above the diagonal
 
-  // Row t of the matrices of pairs, from the products in their place.
+  // Computes row t of the matrices of pairs in place, from the dot products stored there.
   void decay_row(std::int64_t t) {
     float *a = minus_a_.data() + t * kChunk, *p = p_.data() + t * kChunk, *d = d_.data() + t * kChunk;
     float* pairs = pairs_.data() + t * kChunk;
@@ -265,7 +265,7 @@ class BackwardPass {
     d_total_[n - 1] += all;
   }
 
-  // The gradient of U, from O and the new state, and through the triangular system.
+  // The gradient of U: from O and the new state, then through the triangular system.
   void written() {
     const std::int64_t n = c_.n, e = s_.d_key, w = s_.d_value;
     const Strided<const float> d_o = this->d_o();

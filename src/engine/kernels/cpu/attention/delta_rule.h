@@ -19,7 +19,7 @@ struct DeltaHead {
   Strided<const float> q, k, v;   // [T, e], [T, e], [T, w]
   const float *beta, *log_decay;  // [T]
 };
-// What the backward pass needs of the forward pass.
+// Values that the forward pass saves for the backward pass.
 template <class Float>
 struct DeltaSaved {
   Float* states;           // [N, e, w] before each chunk

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/short_convolution.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
@@ -52,7 +52,7 @@ void ShortConvolution(const ConvolutionInput& in, Strided<float> y) {
   }
 }
 
-// The gradient of x_t needs those of the sums at tokens t .. t + c - 1, which a ring of c rows holds.
+// The gradient of x_t needs the gradients of the sums at tokens t .. t + c - 1, stored in a ring buffer of c rows.
 void ShortConvolutionBackward(const ConvolutionInput& in, Strided<const float> d_y, Strided<float> d_x, float* d_w) {
   const std::int64_t c = in.taps, e = in.channels;
   Buffer ring(c * e);

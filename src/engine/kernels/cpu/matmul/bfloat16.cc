@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/matmul/bfloat16.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/highway.h>
 
 #include "engine/kernels/cpu/vectors-inl.h"

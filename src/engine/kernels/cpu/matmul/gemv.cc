@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/matmul/gemv.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/highway.h>
 
 #include <hwy/cache_control.h>
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
-constexpr std::int64_t kRows = 8;  // matrix rows read in parallel: as many streams as the hardware prefetches well
+constexpr std::int64_t kRows = 8;  // matrix rows read in parallel: as many streams as hardware prefetchers handle well
 
 // y[j] += sum over `rows` <= kRows rows of x[r] w[r][j].
 template <class T>

@@ -8,8 +8,8 @@
 
 namespace headroom::kernels {
 
-// `count` vectors of n elements, row r at data + r * stride. `columns` optionally holds the same transposed, [n, count]
-// without gaps (interleave_rows()): worth it for several calls with the same vectors.
+// `count` vectors of n elements, row r at data + r * stride. `columns` optionally holds the same vectors transposed,
+// [n, count] without gaps (interleave_rows()): worth it for several calls with the same vectors.
 struct GemvInput {
   const float* data;
   std::int64_t count, n, stride;

@@ -14,8 +14,8 @@ namespace headroom::kernels {
 // them.
 bool has_bfloat16_gemv();
 
-// `count` vectors of n elements, row r at data + r * stride. `pairs` optionally holds the same as pairs of elements,
-// [even(n) / 2, count] without gaps (interleave_pairs()): worth it for several calls with the same vectors.
+// `count` vectors of n elements, row r at data + r * stride. `pairs` optionally holds the same vectors as pairs of
+// elements, [even(n) / 2, count] without gaps (interleave_pairs()): worth it for several calls with the same vectors.
 struct Bfloat16GemvInput {
   const BFloat16* data;
   std::int64_t count, n, stride;

@@ -11,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/matmul/grouped_product.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/highway.h>
 
 #include "engine/kernels/cpu/vectors-inl.h"
@@ -137,7 +137,7 @@ void sum_rows(const OuterSide<BFloat16>& side, const Assignments& assignments, c
   }
 }
 
-// Transposes them to a left operand [n, count].
+// Transposes the result of sum_rows() to a left operand [n, count].
 void transpose_side(const float* rows, std::int64_t count, std::int64_t n, float* to) {
   transpose({rows, n}, count, n, {to, count});
 }

@@ -59,7 +59,7 @@ struct OuterSide {
 };
 
 // to[l][r] = sum_i weight[a_i] left_i[l] right_i[r], summed in the order of i, a_i the i-th assignment. `weight` null:
-// all 1. Weighted rows are rounded to T. It is faster with the narrower side on the left. `transposed`: to[r][l].
+// all 1. Weighted rows are rounded to T. Faster with the narrower side on the left. `transposed`: to[r][l].
 template <class T>
 struct OuterProduct {
   OuterSide<T> left, right;
@@ -79,7 +79,7 @@ struct PlacedRows {
   std::int64_t n;
 };
 
-// to = the weighted sum of the rows, rounded to its type once, which is that of the block.
+// to = the weighted sum of the rows, rounded once to its type, which is the block's.
 void combine_rows(const PlacedRows& rows, const RowsOut& to);
 
 // dots[j] = (row place[j]) . x, without the weights. x has the block's type.

@@ -169,7 +169,7 @@ struct ComposedWorkspace {
   PackedSequence sequence;
   std::int64_t width, task = 0;  // columns of transposed keys; sequence * P + part
   Tile scores, d;                // of a block: scores, later composed probabilities; the gradient of either
-  Tile p, mapped;                // of a few rows: probabilities, before and after composition
+  Tile p, mapped;                // for a few rows: probabilities before and after composition
   Buffer pre_sums, post_sums;    // HeadSums of the two stages
   PackedOperands values;         // [G, w, S padded]
   ScratchOperands scratch;
@@ -224,7 +224,7 @@ struct Stage {
     const HeadMap map = map_of(s, stage, keys, w.sequence.b, e.row + m.first, e.low);
     map_heads_backward(map, from, d, m.columns, saved(map), gradients(e.row + m.first, e.low, w));
   }
-  // Destinations of the gradients of query row i's factors and of the keys' from `low` on, laid out as in map_of().
+  // Gradient destinations for the factors of query row i and of the keys from `low` on, laid out as in map_of().
   HeadMapGradients gradients(std::int64_t i, std::int64_t low, const ComposedWorkspace& w) const {
     HeadMapGradients to;
     const std::int64_t m = s.heads / stage.groups;

@@ -50,7 +50,7 @@ using ForRanges = std::function<void(std::int64_t n, const std::function<void(st
 void composed_attention_decode(const AttentionShape& shape, const ComposedTensors& in, const AttentionResult& out,
                                const ForRanges& for_ranges);
 
-struct ComposeStageGradients {  // all are added to; null where the stage has no such part
+struct ComposeStageGradients {  // gradients are added to these; null if the stage has no such part
   float* fixed = nullptr;       // [B, P, C, m, m]
   float* query = nullptr;       // [B, T, F]
   float* key = nullptr;         // [B, P, S, F]
@@ -64,7 +64,7 @@ struct ComposedGradients {
   ComposeStageGradients pre, post;
 };
 
-// Computes tasks [begin, end) of the B * P, counted sequence * P + part.
+// Computes tasks [begin, end) of B * P; part p of a sequence is task sequence * P + p.
 void composed_attention_backward(const AttentionShape& shape, const ComposedTensors& in, const ComposedGradients& out,
                                  std::int64_t begin, std::int64_t end);
 

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace headroom::kernels::HWY_NAMESPACE {
 
 // One group of m heads, the first of which is `first`, for `Rows` queries at once, so that a key's factors are loaded
-// once for all of them. Rank = 0: known only at run time.
+// once for all of them. Rank 0: the rank is known only at run time.
 template <int Rank, int Rows>
 struct Group {
   static constexpr int kRoom = Rank > 0 ? Rank : kMostMapRank;

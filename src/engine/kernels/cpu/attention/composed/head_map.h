@@ -9,7 +9,7 @@
 
 namespace headroom::kernels {
 
-constexpr std::int64_t kMostMappedHeads = 32;  // in a group
+constexpr std::int64_t kMostMappedHeads = 32;  // per group
 constexpr std::int64_t kMostMapRank = 8;
 
 struct HeadMap {
@@ -44,7 +44,7 @@ struct HeadSums {
 // null: 1.
 void map_heads(const HeadMap& map, const float* factor, HeadRows a, HeadRows to, std::int64_t n, HeadSums sums = {});
 
-// Destinations that gradients are added to, laid out as in HeadMap; null where the map has no such part.
+// Gradients are added to these, laid out as in HeadMap; null if the map has no such part.
 struct HeadMapGradients {
   float* fixed = nullptr;
   float *u_query = nullptr, *w_query = nullptr, *gate_query = nullptr;

@@ -130,7 +130,7 @@ void RawScoreGradients::finish() {
 
 void RawScoreGradients::add(const Extent& e, std::int64_t h, Strided<float> d) {
   const bool mixes = raw.in.mixture != nullptr;
-  // Rounded at most once, for all matrix multiplications that use it.
+  // Rounded at most once, although several matrix multiplications use it.
   const Left rows = mixes && !raw.relative() ? Left() : raw.scratch.left({d.data, d.stride}, e.rows, e.columns);
   std::optional<OffsetGradients> placed;
   if (raw.relative()) {

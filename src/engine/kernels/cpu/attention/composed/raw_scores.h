@@ -9,11 +9,11 @@
 
 namespace headroom::kernels {
 
-// Owns one sequence's keys and the offsets, packed; one object a thread. Letters as in mixture_attention.h, with P = 1
-// for plain dot products.
+// Owns one sequence's keys and the offsets, packed; one object per thread. Letters as in mixture_attention.h, with P =
+// 1 for plain dot products.
 class RawScores {
  public:
-  // `rows`: the most that a block has.
+  // `rows`: maximum number of rows of a block.
   RawScores(const AttentionShape& shape, const ComposedTensors& tensors, std::int64_t rows);
 
   void pack(std::int64_t sequence);
@@ -51,7 +51,7 @@ class RawScoreGradients {
   // Call before a task's first block and after its last.
   void begin(std::int64_t task);
   void finish();
-  // `d`: the gradient of the scores that fill() wrote, 0 in columns that a row does not see.
+  // `d`: the gradient of the scores that fill() wrote, 0 in columns that are not visible to a row.
   void add(const Extent& e, std::int64_t h, Strided<float> d);
 
  private:

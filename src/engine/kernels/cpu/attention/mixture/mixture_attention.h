@@ -1,4 +1,4 @@
-// Blocked attention over mixtures of keys (Transformer-MGK): a weight is a sum of R exponentials, one a component,
+// Blocked attention over mixtures of keys (Transformer-MGK): a weight is a sum of R exponentials, one per component,
 // whose exponents are affine functions of query-key dot products.
 //
 // Letters as in attention.h; R components, P dot products: 1 if the components' keys differ by a shift, else R.
@@ -27,7 +27,7 @@ struct MixtureTensors {
   bool maximum = false;  // use the largest component's exponential instead of the sum
 };
 
-// Computes heads [begin, end) of the B * H, counted b * H + h.
+// Computes heads [begin, end) of B * H; head h of sequence b has index b * H + h.
 void mixture_attention_forward(const AttentionShape& shape, const MixtureTensors& in, const AttentionResult& out,
                                std::int64_t begin, std::int64_t end);
 // The decode path: the same without packing keys and values.

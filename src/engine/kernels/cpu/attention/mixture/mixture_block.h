@@ -16,7 +16,7 @@ struct QueryIndex {
   std::int64_t group(const AttentionShape& s) const { return h / (s.heads / s.kv_heads); }
 };
 
-// `products`: this query's dot products, a row for each of the P.
+// `products`: this query's dot products, in P rows.
 inline MixtureRow mixture_row(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at,
                               Strided<const float> products) {
   const auto components = static_cast<std::int64_t>(in.factor.size());
@@ -42,7 +42,7 @@ inline ScoreRow key_columns(const AttentionShape& s, const Extent& e) {
           .bias = nullptr};
 }
 
-// The dot products of one query with n unpacked keys, a row of `to` for each of the P.
+// The dot products of one query with n unpacked keys, written to P rows of `to`.
 inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in, const QueryIndex& at, std::int64_t n,
                               Strided<float> to) {
   Buffer widened;

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/mixture/mixture_rows.cc"
 #include <hwy/foreach_target.h>
-// After foreach_target.h:
+// Must follow foreach_target.h:
 #include <hwy/highway.h>
 
 #include <hwy/contrib/math/math-inl.h>
