@@ -18,10 +18,9 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/huggingface.h"
-#include "initial_parameters.h"
 #include "matmul_rate.h"
-#include "resume.h"
 #include "run.h"
+#include "start.h"
 #include "step_time.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
@@ -149,7 +148,7 @@ void warn_of_no_data(const config::Config& config) {
 
 void warn_of_seen_data(const config::DataOptions& data) {
   for (const std::string& file : data.validation) {
-    if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
+    if (std::ranges::find(data.train, file) != data.train.end()) {
       log_warning("data.validation: {} is also training data, so validation does not measure generalisation", file);
       return;
     }
