@@ -152,8 +152,7 @@ void set_length(CompareRequest& request, const CompareRequest& lookups) {
 }
 
 bool sets_steps(const std::vector<std::string>& overrides) {
-  return std::any_of(overrides.begin(), overrides.end(),
-                     [](const std::string& text) { return text.starts_with("train.steps="); });
+  return std::ranges::any_of(overrides, [](const std::string& text) { return text.starts_with("train.steps="); });
 }
 
 }  // namespace

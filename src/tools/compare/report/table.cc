@@ -121,7 +121,7 @@ void TableBuilder::add_measured() {
 }
 
 bool diverged(const ComparedRun& run) {
-  return std::any_of(run.trained.begin(), run.trained.end(), [](const auto& seed) { return !seed.diverged.empty(); });
+  return std::ranges::any_of(run.trained, [](const auto& seed) { return !seed.diverged.empty(); });
 }
 
 // Splits the name into two lines: "bits per", "byte".
@@ -205,8 +205,7 @@ std::string html_of(const Cell& cell, const Column& column, bool first) {
 }  // namespace
 
 std::string text_of(const Table& table) {
-  const bool two_lines = std::any_of(table.columns.begin(), table.columns.end(),
-                                     [](const Column& column) { return !column.above.empty(); });
+  const bool two_lines = std::ranges::any_of(table.columns, [](const Column& column) { return !column.above.empty(); });
   std::vector<std::vector<std::string>> lines(two_lines ? 2 : 1);
   lines.resize(lines.size() + table.rows.size());
   std::vector<bool> left;
