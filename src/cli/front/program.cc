@@ -239,12 +239,18 @@ namespace {
 // default libgomp spins for milliseconds, and takes cores from other programs and even from the thread it waits for.
 // oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
 // cache would fill with shapes that never recur; 128 entries suffice for one step.
+// simd_limit() holds for torch, oneDNN and MKL as well, also in the programs that benchmarks start.
 void set_library_defaults() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("GOMP_SPINCOUNT", "2000", 0);
   }
   if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr) {
     setenv("DNNL_PRIMITIVE_CACHE_CAPACITY", "128", 0);
+  }
+  if (const bool avx2 = simd_limit() == "avx2"; !simd_limit().empty()) {
+    setenv("ATEN_CPU_CAPABILITY", avx2 ? "avx2" : "default", 0);
+    setenv("ONEDNN_MAX_CPU_ISA", avx2 ? "AVX2" : "SSE41", 0);
+    setenv("MKL_ENABLE_INSTRUCTIONS", avx2 ? "AVX2" : "SSE4_2", 0);
   }
 }
 
