@@ -124,10 +124,9 @@ void add_convert(Program& program) {
   add_out(command, options->out, "checkpoint to write", "FILE");
   add_repeated(command, "--data", options->data, "FILE",
                "texts to compute activations on, as in data.train (default: the run's)");
-  add_value(command, "--tokens", options->tokens, "N", whole_number(1), 
+  add_value(command, "--tokens", options->tokens, "N", whole_number(1),
             "number of its tokens to use (default: up to 32,768)");
-  add_value(command, "--fit", options->fit, "N", whole_number(0),
-            "steps of fitting each layer to the source's");
+  add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");
   add_text(command, "--layers", options->layers, "auto|N,N",
            "layers to convert (default: all); auto: those that add least to the loss, within --budget");
   add_value(command, "--budget", options->budget, "NATS", CLI::NonNegativeNumber,
