@@ -28,7 +28,7 @@ struct ConvertRequest {
   std::vector<std::int64_t> layers;
   bool choose_layers = false;
   double budget = 0.05;
-  bool random_attention = false;  // attention starts from random parameters, for comparisons; use fit_steps = 0
+  bool random_attention = false;  // what is converted starts from random parameters, for comparisons
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
   std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert
@@ -36,9 +36,9 @@ struct ConvertRequest {
   std::string command;            // recorded in the checkpoint
 };
 
-// Squared error of a layer's attention output on held-out tokens, relative to the output's square.
+// Squared error of the output of a layer's attention or MLP on held-out tokens, relative to the output's square.
 struct LayerError {
-  std::string layer;    // "layer3.attention"
+  std::string layer;    // "layer3.attention", "layer3.ffn"
   double start = 0.0;   // in closed form
   double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
 };
@@ -53,7 +53,11 @@ struct Conversion {
   std::vector<std::string> notes;              // what differs from the config `to`
 };
 
-// Writes a checkpoint whose config is the source's with the attention of the target (and its MLP, if that has experts).
+// Key of a result's metadata: its losses before and after, as text.
+inline constexpr const char* kLosses = "converted_losses";
+
+// Writes a checkpoint whose config is the source's with the attention of the target, and its MLP if that has experts
+// and the source's has none.
 // The result is a function of the request and the data. Throws UserError naming the file or key for a source without
 // dense attention or with values that are not finite, for a target of another kind, width, depth or position scheme,
 // and for too little data.

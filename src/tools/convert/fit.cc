@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kWarmupSteps = 5.0, kClip = 1.0;
 
-at::Tensor error_of(const nn::Attention& attention, const LayerActivations& a) {
-  return (attention({.x = a.x, .source = a.source}, {}) - a.y).square().sum();
+at::Tensor error_of(const LayerOutput& output, const LayerActivations& a) {
+  return (output(a) - a.y).square().sum();
 }
 
 double rate_at(std::int64_t step, const FitOptions& options) {
@@ -24,18 +24,18 @@ double rate_at(std::int64_t step, const FitOptions& options) {
 
 }  // namespace
 
-double relative_error(const nn::Attention& attention, const LayerActivations& activations) {
+double relative_error(const LayerOutput& output, const LayerActivations& activations) {
   const at::NoGradGuard guard;
   double error = 0.0;
   for (std::int64_t i = 0; i < activations.x.size(0); ++i) {
-    error += error_of(attention, activations.narrow(i, 1)).item<double>();
+    error += error_of(output, activations.narrow(i, 1)).item<double>();
   }
   return error / activations.y.square().sum().item<double>();
 }
 
-FitErrors fit(const nn::Attention& attention, const std::vector<at::Tensor>& parameters,
-              const LayerActivations& activations, const LayerActivations& held_out, const FitOptions& options) {
-  FitErrors errors{.start = relative_error(attention, held_out)};
+FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
+              const LayerActivations& held_out, const FitOptions& options) {
+  FitErrors errors{.start = relative_error(output, held_out)};
   errors.fitted = errors.start;
   std::vector<at::Tensor> saved, m, v;
   for (const at::Tensor& parameter : parameters) {
@@ -48,7 +48,7 @@ FitErrors fit(const nn::Attention& attention, const std::vector<at::Tensor>& par
   for (std::int64_t step = 0; step < options.steps; ++step) {
     const LayerActivations part =
         activations.select(at::randint(n, {std::min(n, options.sequences)}, random, at::kLong));
-    const at::Tensor loss = error_of(attention, part) / part.y.square().sum();
+    const at::Tensor loss = error_of(output, part) / part.y.square().sum();
     loss.backward();
     std::vector<at::Tensor> moved, gradients, first, second;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -70,7 +70,7 @@ FitErrors fit(const nn::Attention& attention, const std::vector<at::Tensor>& par
       parameter.mutable_grad().reset();
     }
   }
-  const double fitted = relative_error(attention, held_out);
+  const double fitted = relative_error(output, held_out);
   if (fitted < errors.start) {
     errors.fitted = fitted;
   } else {

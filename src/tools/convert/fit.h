@@ -1,12 +1,15 @@
-// Fits one attention layer to the output of the source's.
+// Fits one layer to the output of the source's.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "activations.h"
-#include "headroom/nn/attention.h"
 
 namespace headroom::convert {
+
+// The output of a converted layer on the inputs of these activations.
+using LayerOutput = std::function<at::Tensor(const LayerActivations&)>;
 
 struct FitOptions {
   std::int64_t steps = 300;
@@ -19,12 +22,12 @@ struct FitErrors {
   double start = 0.0, fitted = 0.0;  // on `held_out`, relative to sum y^2
 };
 
-// Minimises |attention(x) - y|^2 / |y|^2 by AdamW over `parameters`, which are changed in place. Where the error on
+// Minimises |output(x) - y|^2 / |y|^2 by AdamW over `parameters`, which are changed in place. Where the error on
 // `held_out` has not become smaller, the starting values are restored.
-FitErrors fit(const nn::Attention& attention, const std::vector<at::Tensor>& parameters,
-              const LayerActivations& activations, const LayerActivations& held_out, const FitOptions& options);
+FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
+              const LayerActivations& held_out, const FitOptions& options);
 
 // The squared error of the layer on these activations, relative to sum y^2.
-double relative_error(const nn::Attention& attention, const LayerActivations& activations);
+double relative_error(const LayerOutput& output, const LayerActivations& activations);
 
 }  // namespace headroom::convert

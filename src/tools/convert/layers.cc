@@ -16,16 +16,18 @@ config::Config mixed_config(const config::Config& source, const config::Config& 
   config::ModelOptions& model = mixed.model;
   model.attention.window_pattern = config::AttentionOptions().window_pattern;
   for (std::size_t i = 0; i < converted.size(); ++i) {
-    const config::ModelOptions& of = converted[i] ? all.model : source.model;
+    const config::ModelOptions of = (converted[i] ? all : source).model.of_layer(static_cast<std::int64_t>(i));
     config::LayerOptions entry;
-    entry.attention = config::differing_keys(of.of_layer(static_cast<std::int64_t>(i)).attention, model.attention);
-    if (!model.layers.empty() && model.layers.back().attention == entry.attention) {
+    entry.attention = config::differing_keys(of.attention, model.attention);
+    entry.mlp = config::differing_keys(of.mlp, model.mlp);
+    if (!model.layers.empty() && model.layers.back().attention == entry.attention &&
+        model.layers.back().mlp == entry.mlp) {
       ++model.layers.back().repeat;
     } else {
       model.layers.push_back(std::move(entry));
     }
   }
-  if (model.layers.size() == 1 && model.layers.front().attention.empty()) {
+  if (model.layers.size() == 1 && model.layers.front().attention.empty() && model.layers.front().mlp.empty()) {
     model.layers.clear();
   }
   return mixed;
@@ -38,7 +40,7 @@ std::unique_ptr<models::Model> mixed_model(const config::Config& config, const m
   for (nn::Parameter parameter : model->parameters().stored()) {
     bool is_converted = false;
     for (std::size_t i = 0; i < converted.size(); ++i) {
-      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.attention.", i));
+      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.", i));
     }
     parameter.tensor.copy_((is_converted ? all : source).parameters().at(parameter.name));
   }

@@ -38,6 +38,9 @@ Normalised with_orthonormal_columns(const LowRank& factors, const Roots& roots) 
 
 SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots) {
   const std::int64_t half = keys.size(2) / 2;
+  if (half == 0) {
+    return {.queries = queries, .keys = keys.select(1, 0)};  // no channels
+  }
   const auto complex = [half](const at::Tensor& w) {  // [d, H, c/2]
     return at::complex(w.narrow(2, 0, half).contiguous(), w.narrow(2, half, half).contiguous());
   };

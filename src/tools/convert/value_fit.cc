@@ -2,26 +2,23 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
+#include "ridge.h"
 #include "shared_keys.h"
 
 namespace headroom::convert {
 namespace {
 
-constexpr double kRidge = 1e-3;  // of the mean of the diagonal
-
-// Solves (gram + ridge) w = cross; without a bias, the last row (of the constant feature) is left out and stays 0.
-at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, bool with_bias) {
-  const std::int64_t n = gram.size(0) - (with_bias ? 0 : 1), features = gram.size(0) - 1;
-  at::Tensor penalty = at::zeros({n}, gram.options());
-  penalty.narrow(0, 0, features).fill_(kRidge * gram.diagonal().narrow(0, 0, features).mean().item<double>());
+// Without a bias, the last row (of the constant feature) is left out and stays 0.
+at::Tensor regression(const at::Tensor& gram, const at::Tensor& cross, bool with_bias) {
   if (with_bias) {
-    penalty[n - 1] = 1e-9 * gram[n - 1][n - 1];
+    return ridge_regression(gram, cross, /*constant=*/true);
   }
-  const at::Tensor left = gram.narrow(0, 0, n).narrow(1, 0, n) + at::diag(penalty);
-  const at::Tensor solved = at::cholesky_solve(cross.narrow(0, 0, n), at::linalg_cholesky(left));
-  return with_bias ? solved : at::cat({solved, at::zeros({1, cross.size(1)}, cross.options())});
+  const std::int64_t n = gram.size(0) - 1;
+  const at::Tensor solved = ridge_regression(gram.narrow(0, 0, n).narrow(1, 0, n), cross.narrow(0, 0, n));
+  return at::cat({solved, at::zeros({1, cross.size(1)}, cross.options())});
 }
 
 double squared_error(const at::Tensor& gram, const at::Tensor& cross, const at::Tensor& weights, double energy) {
@@ -33,6 +30,9 @@ struct Selected {
 };
 
 Selected select(const HeadSums& sums, const std::vector<std::int64_t>& heads) {
+  if (static_cast<std::int64_t>(heads.size()) == sums.n_heads) {
+    return {sums.gram, sums.cross};  // large: not copied
+  }
   const at::Tensor rows = sums.rows_of(heads);
   return {sums.gram.index_select(0, rows).index_select(1, rows), sums.cross.index_select(0, rows)};
 }
@@ -40,19 +40,35 @@ Selected select(const HeadSums& sums, const std::vector<std::int64_t>& heads) {
 // The error of the best maps of these heads without a limit of rank, a quick bound for choosing.
 double full_rank_error(const HeadSums& sums, const std::vector<std::int64_t>& heads, bool with_bias) {
   const Selected chosen = select(sums, heads);
-  return squared_error(chosen.gram, chosen.cross, ridge_regression(chosen.gram, chosen.cross, with_bias), sums.energy);
+  return squared_error(chosen.gram, chosen.cross, regression(chosen.gram, chosen.cross, with_bias), sums.energy);
 }
 
-}  // namespace
+// The roots of each head's covariance, computed once.
+class HeadRoots {
+ public:
+  explicit HeadRoots(const HeadSums& sums) : sums_(sums) {}
+  const Roots& of(std::int64_t head) {
+    if (const auto found = roots_.find(head); found != roots_.end()) {
+      return found->second;
+    }
+    const std::int64_t d = sums_.width;
+    const at::Tensor own = sums_.gram.narrow(0, head * d, d).narrow(1, head * d, d);
+    return roots_.emplace(head, Roots(own / sums_.queries)).first->second;
+  }
 
-ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias) {
+ private:
+  const HeadSums& sums_;
+  std::map<std::int64_t, Roots> roots_;
+};
+
+ValueFit fit_with(HeadRoots& head_roots, const HeadSums& sums, const std::vector<std::int64_t>& heads,
+                  std::int64_t rank, bool with_bias) {
   const auto [gram, cross] = select(sums, heads);
   const std::int64_t d = sums.width, n = static_cast<std::int64_t>(heads.size());
-  const at::Tensor maps = ridge_regression(gram, cross, with_bias);
+  const at::Tensor maps = regression(gram, cross, with_bias);
   std::vector<at::Tensor> values;
   for (std::int64_t i = 0; i < n; ++i) {
-    const at::Tensor covariance = gram.narrow(0, i * d, d).narrow(1, i * d, d) / sums.queries;
-    const Roots roots(covariance);
+    const Roots& roots = head_roots.of(heads[static_cast<std::size_t>(i)]);
     const auto [u, s, vh] = at::linalg_svd(at::mm(roots.root, maps.narrow(0, i * d, d)), /*full_matrices=*/false);
     values.push_back(at::mm(roots.inverse, u.narrow(1, 0, rank)) * s.narrow(0, 0, rank).clamp_min(1e-12).sqrt());
   }
@@ -63,7 +79,7 @@ ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads
   }
   features[n * d][n * rank] = 1.0;
   const at::Tensor own_gram = at::mm(features.t(), at::mm(gram, features)), own_cross = at::mm(features.t(), cross);
-  const at::Tensor outputs = ridge_regression(own_gram, own_cross, with_bias);
+  const at::Tensor outputs = regression(own_gram, own_cross, with_bias);
   return {.heads = heads,
           .values = at::stack(values),
           .outputs = outputs.narrow(0, 0, n * rank).view({n, rank, sums.cross.size(1)}),
@@ -71,13 +87,21 @@ ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads
           .error = squared_error(own_gram, own_cross, outputs, sums.energy) / sums.energy};
 }
 
+}  // namespace
+
+ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias) {
+  HeadRoots roots(sums);
+  return fit_with(roots, sums, heads, rank, with_bias);
+}
+
 ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias) {
   std::vector<std::int64_t> chosen;
+  HeadRoots roots(sums);
   if (count == 2) {
     double least = std::numeric_limits<double>::infinity();
     for (std::int64_t one = 0; one < sums.n_heads; ++one) {
       for (std::int64_t other = one + 1; other < sums.n_heads; ++other) {
-        const double error = fit_values(sums, {one, other}, rank, with_bias).error;
+        const double error = fit_with(roots, sums, {one, other}, rank, with_bias).error;
         if (error < least) {
           least = error;
           chosen = {one, other};
@@ -101,7 +125,7 @@ ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t ran
     }
     chosen = best;
   }
-  return fit_values(sums, chosen, rank, with_bias);
+  return fit_with(roots, sums, chosen, rank, with_bias);
 }
 
 }  // namespace headroom::convert
