@@ -1,9 +1,10 @@
 """headroom convert: a dense run becomes a checkpoint that every command reads and from which training starts."""
 
-import json
+import shutil
 
 import pytest
 
+import processes
 import train_runs
 
 SMALL = ["--tokens", 512, "--fit", 10, "--threads", 1]
@@ -49,6 +50,22 @@ def test_layers_that_cost_least_are_converted(headroom, dense):
                                           "--layers", "first")
 
 
+def test_an_mlp_becomes_experts(headroom, dense):
+    target = dense / "moe.toml"
+    target.write_text('base = "tiny.toml"\n[model.attention]\nprojection = "dense"\n[model.mlp]\nkind = "experts"\n'
+                      'n_experts = 8\nd_hidden = 8\ntop_k = 8\n')
+    out = dense / "moe.safetensors"
+    made = headroom.json("convert", dense / "dense", "--to", target, "--out", out, *SMALL)
+    assert made["exact"] and made["loss_after"] == pytest.approx(made["loss_before"], abs=1e-5)
+    info = headroom.json("checkpoint", "info", out)
+    assert info["config"]["model.mlp.expert_bias"] == "hidden"
+    assert headroom.json("cost", target, "--set", "model.mlp.expert_bias=hidden")["parameters"] == info["parameters"]
+    made = headroom.json("convert", dense / "dense", "--to", target, "--set", "model.mlp.top_k=2", "--out", out, "--force", *SMALL)
+    assert [layer["layer"] for layer in made["layers"]] == ["layer0.ffn", "layer1.ffn"]
+    assert "model.mlp.d_hidden" in headroom.refusal("convert", dense / "dense", "--to", target, "--set", "model.mlp.d_hidden=9",
+                                                    "--out", dense / "x.safetensors")
+
+
 def test_composed_heads_compute_what_the_dense_model_computes(headroom, dense):
     out = dense / "composed.safetensors"
     made = headroom.json("convert", dense / "dense", "--to", dense / "tiny.toml", "--set", "model.attention.composition=dynamic",
@@ -85,6 +102,30 @@ def test_training_with_a_teacher_resumes_exactly(headroom, dense):
     assert "train.teacher" in line
 
 
+def test_the_likeliest_tokens_of_a_teacher_are_stored_and_change_nothing(headroom, dense, tmp_path, monkeypatch):
+    """Whether predictions are read or computed, and on any number of ranks, the run is the same."""
+    config = dense / "tiny.toml"
+    headroom("train", config, "--out", tmp_path / "plain", "--set", "train.steps=4", "--set", "model.memory_length=0", "--quiet")
+    settings = [word for key in (f"train.teacher={tmp_path / 'plain'}", "train.schedule=constant", "train.warmup_steps=0",
+                                 "model.memory_length=0", "train.accumulate=2", "train.teacher_top_k=5")
+                for word in ("--set", key)]
+    monkeypatch.setitem(headroom.environment, "HEADROOM_CACHE", str(tmp_path / "cache"))
+    whole = headroom.json("train", config, "--out", tmp_path / "whole", *settings, "--set", "train.steps=6", "--threads", 1)
+    stored = [file for file in (tmp_path / "cache" / "teacher").rglob("*") if file.is_file()]
+    assert len(stored) == 12  # six steps of two micro-batches, each read once
+    again = headroom.json("train", config, "--out", tmp_path / "again", *settings, "--set", "train.steps=6", "--threads", 1)
+    headroom("train", config, "--out", tmp_path / "parts", *settings, "--set", "train.steps=3", "--quiet", "--threads", 1)
+    shutil.rmtree(tmp_path / "cache" / "teacher")
+    parts = headroom.json("train", config, "--out", tmp_path / "parts", *settings, "--set", "train.steps=6", "--resume", "--threads", 1)
+    ranks = processes.run(2, config, tmp_path / "ranks", *settings, "--set", "train.steps=6", "--threads", 1)
+    assert {run["parameters_sha256"] for run in (again, parts, ranks)} == {whole["parameters_sha256"]}
+    all_tokens = headroom.json("train", config, "--out", tmp_path / "all", *settings, "--set", "train.steps=6",
+                               "--set", "train.teacher_top_k=0", "--threads", 1)
+    assert all_tokens["parameters_sha256"] != whole["parameters_sha256"]
+    assert "train.teacher_top_k" in headroom.refusal("train", config, "--out", tmp_path / "no", *settings, "--set",
+                                                     "train.teacher_top_k=256", "--quiet")
+
+
 def test_refuses_a_teacher_that_does_not_fit(headroom, dense):
     line = headroom.refusal("train", dense / "tiny.toml", "--out", dense / "no", "--set", f"train.teacher={dense / 'dense'}", "--quiet")
     assert "train.teacher" in line and "memory" in line
@@ -101,5 +142,12 @@ def test_compare_puts_conversions_beside_the_dense_model_trained_on(headroom, de
                                                       "experts-scratch-10%"]
     assert [run["steps"] for run in table["runs"]] == [2, 2, 2, 2, 22]
     assert all(run["validation_loss"] > 0 for run in table["runs"])
+    # Several shares: the models are families, whose losses the page draws against their compute.
+    table = headroom.json("compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
+                          "--tokens", "10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
+                          "--out", dense / "shares")
+    assert len(table["runs"]) == 10 and len(table["scaling"]) == 5
+    page = (dense / "shares" / "report.html").read_text()
+    assert "dense-taught" in page and "without training" in page
     assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
     assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")

@@ -41,10 +41,11 @@ enum class ExpertKind { dense, gated, clamped };
 template <>
 inline constexpr EnumNames kEnumNames<ExpertKind> = {"dense", "gated", "clamped"};
 inline constexpr double kExpertLimit = 7.0, kExpertSlope = 1.702;
-// none; output: one vector after the sum over experts; all: of the router and of each matrix of an expert.
-enum class ExpertBias { none, output, all };
+// none; output: one vector after the sum over experts; hidden: that and one element for each hidden unit, the biases of
+// a dense MLP; all: of the router and of each matrix of an expert.
+enum class ExpertBias { none, output, hidden, all };
 template <>
-inline constexpr EnumNames kEnumNames<ExpertBias> = {"none", "output", "all"};
+inline constexpr EnumNames kEnumNames<ExpertBias> = {"none", "output", "hidden", "all"};
 enum class Activation { relu, gelu, gelu_tanh, silu };
 template <>
 inline constexpr EnumNames kEnumNames<Activation> = {"relu", "gelu", "gelu_tanh", "silu"};
@@ -62,7 +63,7 @@ struct MlpOptions {
   MlpKind kind = MlpKind::dense;
   std::int64_t d_hidden = 1024;  // experts: width of one expert
   Activation activation = Activation::gelu;
-  bool bias = true;                // dense and gated; experts have no bias
+  bool bias = true;                // dense and gated; experts: expert_bias
   double dropout = -1.0;           // dropout of the hidden layer, not for experts; below 0: model.dropout
   std::int64_t hidden_groups = 0;  // gated: groups of hidden units that the token gates (DCFormer); 0: none
   std::int64_t n_experts = 16;
@@ -87,8 +88,9 @@ struct LayerOptions {
   Keys attention, mlp;
 };
 
-// Returns the keys in which `options` differs from `base`, for an entry whose model.attention is `base`.
+// Returns the keys in which `options` differs from `base`, for an entry whose model.attention or model.mlp is `base`.
 LayerOptions::Keys differing_keys(const AttentionOptions& options, const AttentionOptions& base);
+LayerOptions::Keys differing_keys(const MlpOptions& options, const MlpOptions& base);
 
 struct ModelOptions {
   ModelKind kind = ModelKind::language_model;

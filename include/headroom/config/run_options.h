@@ -135,6 +135,7 @@ struct TrainOptions {
   std::string teacher_sha256;                // hash of its parameters; empty: unknown
   double teacher_weight = 0.5;               // of the divergence from the teacher; the cross-entropy has the rest
   double teacher_temperature = 1.0;          // divides both models' logits
+  std::int64_t teacher_top_k = 0;            // tokens kept of each prediction, cached on disk; 0: all, not cached
 };
 
 // Options of beam search, for translations.

@@ -30,8 +30,10 @@ struct Loss {
   }
 };
 
-// How a model learns from the batch's tensor "teacher", the logits [B, T, V] of another model (Hinton et al. 2015,
-// "Distilling the knowledge in a neural network").
+// How a model learns from another one's predictions (Hinton et al. 2015, "Distilling the knowledge in a neural
+// network"): the batch's tensor "teacher", its logits [B, T, V]. With "teacher_index" [B, T, k], "teacher" has the
+// logarithms of these tokens' probabilities at the temperature and, last, of all others' together, [B, T, k + 1]; the
+// divergence is that of these k + 1 classes, at most the whole one.
 struct Distillation {
   double weight = 0.5, temperature = 1.0;
 };

@@ -45,7 +45,8 @@
 //     select.score, .index, .weight  routing to heads, [B T, 1, E or K]; routed queries: of the G groups, [B T, G, ..]
 //     select.prob, select.count      [B T, E], [E], if the layer has routing losses and they are computed; of G > 1
 //                                    groups [B T, G, E], [G, E]
-//   layer3.ffn.select.*, layer3.ffn.out  an MLP's routing, [B T, 1, E or K], and its output [B, T, d]
+//   layer3.ffn.x (*)               [B, T, d] an MLP's input
+//   layer3.ffn.select.*, layer3.ffn.out  its routing, [B T, 1, E or K], and its output [B, T, d]
 // A routing shared by both sides is shown as select_in and as select_out. Scores and probabilities of pairs exist only
 // in the reference implementation, which a layer uses if the observer wants them. Linear attention and
 // the gated delta rule have no scores; their "probs" are the weights of the values (*), which may be negative for the

@@ -67,7 +67,7 @@ void add_converted(compare::CompareRequest& job, const Compare& command, std::ve
   }
   const convert::Study study = convert::plan_study(request);
   for (const convert::StudyRun& run : study.runs) {
-    job.configs.push_back({.name = run.name, .config = run.config});
+    job.configs.push_back({.name = run.name, .config = run.config, .family = run.family});
   }
   job.title = "Conversions of " + command.convert;
   job.about = fmt::format("{}", fmt::join(study.before_training, " "));

@@ -109,6 +109,7 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context, 
   const at::Tensor rows = nn::to_compute(x, context);
   const at::Tensor router_rows = routed_by.defined() ? nn::to_compute(routed_by, context) : at::Tensor();
   const nn::Context inner = context.in("ffn");
+  inner.show("x", [&] { return rows; });
   const at::Tensor output =
       normed(output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)), x);
   return nn::dropout(output, dropout_, context, "ffn");

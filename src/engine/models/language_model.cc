@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "block.h"
 #include "engine/ops/many_rows.h"
@@ -12,6 +13,17 @@
 #include "vocabulary_layers.h"
 
 namespace headroom::models {
+
+namespace {
+
+// Log-probabilities [N, V] of the tokens `index` [N, k] and, last, of all others together, [N, k + 1].
+at::Tensor in_classes(const at::Tensor& log_p, const at::Tensor& index) {
+  const at::Tensor tokens = index.to(at::kLong);
+  const at::Tensor others = log_p.scatter(-1, tokens, -std::numeric_limits<double>::infinity()).logsumexp(-1, true);
+  return at::cat({log_p.gather(-1, tokens), others}, -1);
+}
+
+}  // namespace
 
 struct LanguageModel::Layers : Parts {
   std::optional<Embedding> embedding;
@@ -48,9 +60,9 @@ struct LanguageModel::Layers : Parts {
     return final_norm(h, context);
   }
 
-  // Like loss(), with the divergence from the teacher's logits [B, T, V].
-  Loss distil(const at::Tensor& inputs, const at::Tensor& targets, const at::Tensor& teacher, const Distillation& how,
-              Memory& memory, const nn::Context& context) const {
+  // Like loss(), with the divergence from the batch's teacher.
+  Loss distil(const at::Tensor& inputs, const at::Tensor& targets, const Batch& batch, Memory& memory,
+              const nn::Context& context) const {
     BalanceLosses losses;
     nn::Context inner = context;
     inner.losses = &losses;
@@ -59,9 +71,14 @@ struct LanguageModel::Layers : Parts {
     const at::Tensor target = targets.reshape({-1}), asked = target.ge(0).nonzero().squeeze(1);
     const at::Tensor own = logits.index_select(0, asked);
     at::Tensor cross_entropy = at::nll_loss(own.log_softmax(-1), target.index_select(0, asked));
-    const at::Tensor wanted =
-        (teacher.reshape(logits.sizes()).index_select(0, asked) / how.temperature).log_softmax(-1);
-    const at::Tensor found = (own / how.temperature).log_softmax(-1);
+    const auto rows = [&](const at::Tensor& teacher) { return teacher.flatten(0, 1).index_select(0, asked); };
+    const Distillation& how = batch.distillation;
+    at::Tensor wanted = rows(batch.at("teacher")), found = (own / how.temperature).log_softmax(-1);
+    if (const at::Tensor index = batch.find("teacher_index"); index.defined()) {
+      found = in_classes(found, rows(index));
+    } else {
+      wanted = (wanted / how.temperature).log_softmax(-1);
+    }
     const at::Tensor divergence = (wanted.exp() * (wanted - found)).sum(-1).mean();
     Loss loss = with_balance(std::move(cross_entropy), std::move(losses), options, context);
     loss.divergence = divergence * (how.temperature * how.temperature);
@@ -206,11 +223,10 @@ Batch LanguageModel::example(std::int64_t rows, std::uint64_t seed) const {
 Loss LanguageModel::loss(const Batch& batch, Memory& memory, const nn::Context& context) const {
   const ops::ManyRows mode(context.split_invariant);
   const at::Tensor targets = batch.find("targets");
-  if (const at::Tensor teacher = batch.find("teacher"); teacher.defined()) {
+  if (batch.find("teacher").defined()) {
     const at::Tensor& tokens = batch.at("tokens");
     return layers().distil(targets.defined() ? tokens : tokens.slice(1, 0, -1),
-                           targets.defined() ? targets : tokens.slice(1, 1), teacher, batch.distillation, memory,
-                           context);
+                           targets.defined() ? targets : tokens.slice(1, 1), batch, memory, context);
   }
   return targets.defined() ? layers().loss(batch.at("tokens"), targets, memory, context)
                            : loss(batch.at("tokens"), memory, context);

@@ -69,12 +69,14 @@ at::Tensor with_equal_columns(const at::Tensor& matrix) {
 //   dense    f(x U) D
 //   gated    (f(x G) * (x U)) D
 //   clamped  (g sigmoid(1.702 g) * (u + 1)) D,  g = min(x G, 7), u = x U clamped to [-7, 7]  (gpt-oss)
-// with a bias after each matrix if expert_bias is "all". The weights w_e are gate_scale times those of
+// with a bias after each matrix if expert_bias is "all", and after U and G alone if it is "hidden". The weights w_e are
+// gate_scale times those of
 // nn::gate_weights.
 class ExpertMlp : public Mlp {
  public:
   // Letters: E experts, g d_hidden. Parameters "select" [d, E], "w_up" [E, d, g], "w_down" [E, g, d]; gated and
-  // clamped: "w_gate" [E, d, g]; biases: "b_out" [d], or "b_select" [E], "b_gate", "b_up" [E, g], "b_down" [E, d];
+  // clamped: "w_gate" [E, d, g]; biases: "b_out" [d]; hidden: and "b_gate", "b_up" [E, g]; all: these, "b_select" [E]
+  // and "b_down" [E, d] instead of "b_out";
   // "shared.*".
   ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
@@ -88,7 +90,13 @@ class ExpertMlp : public Mlp {
     if (gated) {
       w_gate_ = build.for_hidden({.batch = 1}).matrix("w_gate", {e, d, g}, in, {.in = d, .out = e * g});
     }
-    if (options.expert_bias == config::ExpertBias::output) {
+    if (options.expert_bias == config::ExpertBias::hidden) {
+      b_up_ = build.bias("b_up", {e, g}, d);
+      if (gated) {
+        b_gate_ = build.bias("b_gate", {e, g}, d);
+      }
+    }
+    if (options.expert_bias == config::ExpertBias::output || options.expert_bias == config::ExpertBias::hidden) {
       b_out_ = build.bias("b_out", {d}, e * g);
     } else if (options.expert_bias == config::ExpertBias::all) {
       b_select_ = build.bias("b_select", {e}, d);

@@ -284,8 +284,11 @@ std::vector<BalanceLoss> ModelOptions::balance_losses() const {
   return all;
 }
 
-LayerOptions::Keys differing_keys(const AttentionOptions& options, const AttentionOptions& base) {
-  const auto spelled_keys = [](AttentionOptions of) {
+namespace {
+
+template <class Options>
+LayerOptions::Keys keys_that_differ(const Options& options, const Options& base) {
+  const auto spelled_keys = [](Options of) {
     LayerOptions::Keys keys;
     Fields fields;
     describe(fields, of);
@@ -298,6 +301,16 @@ LayerOptions::Keys differing_keys(const AttentionOptions& options, const Attenti
     return entry.first == "window_pattern" || before.at(entry.first) == entry.second;
   });
   return keys;
+}
+
+}  // namespace
+
+LayerOptions::Keys differing_keys(const AttentionOptions& options, const AttentionOptions& base) {
+  return keys_that_differ(options, base);
+}
+
+LayerOptions::Keys differing_keys(const MlpOptions& options, const MlpOptions& base) {
+  return keys_that_differ(options, base);
 }
 
 }  // namespace headroom::config

@@ -11,7 +11,7 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.add("kind", o.kind, "dense; gated (SwiGLU: the hidden layer times a second one); experts (sigma-MoE)");
   fields.add("d_hidden", o.d_hidden, between(1, 1 << 24), "width of the hidden layer (experts: of one expert)");
   fields.add("activation", o.activation, "non-linearity of the hidden layer");
-  fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts have none)");
+  fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts: expert_bias)");
   fields.add("dropout", o.dropout, at_least_below(-1, 1),
              "dense, gated: dropout probability of the hidden layer in training; below 0: model.dropout");
   fields.only_with("kind", name_of(MlpKind::gated), [&](Fields& own) {
@@ -25,8 +25,8 @@ void describe(Fields& fields, MlpOptions& o) {
     own.add("expert_kind", o.expert_kind,
             "experts: one expert is dense, gated (SwiGLU), or gated with clamped factors (gpt-oss)");
     own.add("expert_bias", o.expert_bias,
-            "experts: no biases, one vector added to the output (JetMoE), or biases of the router and of all matrices "
-            "(gpt-oss)");
+            "experts: no biases, one vector added to the output (JetMoE), that and one of the hidden units (as a dense "
+            "MLP has), or biases of the router and of all matrices (gpt-oss)");
     own.add("gate", o.gate,
             "experts: weights of the top_k: sigmoid of each score, softmax over the top_k, over all, or over all "
             "renormalised to sum to 1");

@@ -1,31 +1,124 @@
 #include "activations.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <utility>
 
-#include "foundation/core/transformed.h"
-#include "headroom/nn/observer.h"
+#include "engine/models/block.h"
+#include "engine/models/vocabulary_layers.h"
+#include "headroom/core/error.h"
 
 namespace headroom::convert {
 namespace {
 
-// Runs the batches and calls visit(recorder) after each.
-template <class Visit>
-void run(const models::Model& model, const std::vector<models::Batch>& batches, const std::vector<std::string>& names,
-         const Visit& visit) {
-  const at::NoGradGuard guard;
-  models::Memory memory;
-  for (const models::Batch& batch : batches) {
-    nn::Recorder recorder(names);
-    nn::Context context;
-    context.observer = &recorder;
-    model.loss(batch, memory, context);
-    visit(recorder);
+bool is_causal(const config::ModelOptions& model) {
+  return model.kind == config::ModelKind::language_model;
+}
+
+// Makes a part of the model from the model's own parameters: make(build).
+template <class Make>
+auto part_of(const models::Model& model, const Make& make) {
+  nn::Parameters handles;
+  const auto find = [&](const nn::Parameter& wanted) { return model.parameters().at(wanted.name); };
+  const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
+  return make(nn::Builder(handles, values));
+}
+
+models::Block block_of(const models::Model& model, std::int64_t layer) {
+  return part_of(model, [&](const nn::Builder& build) {
+    return models::Block(model.options().of_layer(layer), place_of(model.options(), layer),
+                         build.in(fmt::format("layer{}", layer)));
+  });
+}
+
+at::Tensor wide(const at::Tensor& value) {
+  return value.to(at::kFloat);
+}
+
+// sum += own, in float64.
+void add(at::Tensor& sum, const at::Tensor& own) {
+  if (sum.defined()) {
+    sum.add_(own);
+  } else {
+    sum = own.to(at::kDouble);
   }
 }
 
 }  // namespace
+
+nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer) {
+  const bool causal = is_causal(model);
+  return {.d_model = model.d_model,
+          .n_layers = model.n_layers,
+          .layer = layer,
+          .causal = causal,
+          .cross = false,
+          .window = causal ? model.of_layer(layer).attention.window : 0,
+          .context_length = model.context_length,
+          .memory_length = causal ? model.memory_length : 0};
+}
+
+std::string LayerWalk::prefix() const {
+  return fmt::format("layer{}.", layer_);
+}
+
+void LayerWalk::go_to(std::int64_t layer) {
+  if (layer < layer_) {
+    fail("convert: layer {} after layer {}", layer, layer_);
+  }
+  const at::NoGradGuard guard;
+  if (layer_ < 0) {
+    const models::Embedding embedding =
+        part_of(model_, [&](const nn::Builder& build) { return models::Embedding(model_.options(), build); });
+    for (const models::Batch& batch : batches_) {
+      const at::Tensor& tokens = batch.at("tokens");
+      const bool shifts = is_causal(model_.options()) && !batch.find("targets").defined();
+      in_.push_back(embedding(shifts ? tokens.slice(1, 0, -1) : tokens, 0, {}));
+    }
+    layer_ = 0;
+  }
+  for (; layer_ < layer; ++layer_) {
+    if (out_.empty()) {
+      run({}, [](const nn::Recorder&) {});
+    }
+    in_ = std::exchange(out_, {});
+  }
+}
+
+void LayerWalk::run(const std::vector<std::string>& names, const std::function<void(const nn::Recorder&)>& visit) {
+  const at::NoGradGuard guard;
+  const models::Block block = block_of(model_, layer_);
+  const std::int64_t keep = is_causal(model_.options()) ? model_.options().memory_length : 0;
+  std::vector<std::string> full;
+  for (const std::string& name : names) {
+    full.push_back(prefix() + name);
+  }
+  std::vector<at::Tensor> out;
+  at::Tensor memory;
+  for (std::size_t i = 0; i < batches_.size(); ++i) {
+    nn::Recorder recorder(full);
+    nn::Context context;
+    context.observer = &recorder;
+    models::BlockInput input;
+    input.h = in_[i];
+    input.memory = memory;
+    if (const at::Tensor valid = batches_[i].find("valid"); valid.defined() && !is_causal(model_.options())) {
+      input.valid_keys = valid;
+    }
+    if (keep > 0) {
+      memory = models::next_memory(memory, in_[i], keep);
+    }
+    const at::Tensor h = block(input, context.in(fmt::format("layer{}", layer_)));
+    if (out_.empty()) {
+      out.push_back(h);
+    }
+    visit(recorder);
+  }
+  if (out_.empty()) {
+    out_ = std::move(out);
+  }
+}
 
 LayerActivations LayerActivations::narrow(std::int64_t begin, std::int64_t count) const {
   return {x.narrow(0, begin, count), source.narrow(0, begin, count), y.narrow(0, begin, count)};
@@ -35,49 +128,57 @@ LayerActivations LayerActivations::select(const at::Tensor& sequences) const {
   return {x.index_select(0, sequences), source.index_select(0, sequences), y.index_select(0, sequences)};
 }
 
-LayerActivations collect(const models::Model& model, const std::vector<models::Batch>& batches,
-                         const std::string& place) {
+LayerActivations collect_attention(LayerWalk& walk) {
+  const std::string place = walk.prefix() + "attention.";
   std::vector<at::Tensor> x, source, y;
-  run(model, batches, {place + ".x", place + ".source", place + ".out"}, [&](const nn::Recorder& values) {
-    if (!source.empty() && values.at(place + ".source").size(1) != source.front().size(1)) {
+  bool same = true;  // without memory, the layer reads its own inputs
+  walk.run({"attention.x", "attention.source", "attention.out"}, [&](const nn::Recorder& values) {
+    if (!source.empty() && values.at(place + "source").size(1) != source.front().size(1)) {
       x.clear(), source.clear(), y.clear();  // the first batches of a model with memory have less of it
     }
-    x.push_back(values.at(place + ".x").to(at::kFloat));
-    source.push_back(values.at(place + ".source").to(at::kFloat));
-    y.push_back(values.at(place + ".out").to(at::kFloat));
+    x.push_back(wide(values.at(place + "x")));
+    source.push_back(wide(values.at(place + "source")));
+    y.push_back(wide(values.at(place + "out")));
+    same = same && source.back().is_same(x.back());
   });
-  return {at::cat(x), at::cat(source), at::cat(y)};
+  const at::Tensor all = at::cat(x);
+  return {all, same ? all : at::cat(source), at::cat(y)};
 }
 
-at::Tensor covariance_of(const models::Model& model, const std::vector<models::Batch>& batches,
-                         const std::string& place) {
+LayerActivations collect_mlp(LayerWalk& walk) {
+  std::vector<at::Tensor> x, y;
+  walk.run({"ffn.x", "ffn.out"}, [&](const nn::Recorder& values) {
+    x.push_back(wide(values.at(walk.prefix() + "ffn.x")));
+    y.push_back(wide(values.at(walk.prefix() + "ffn.out")));
+  });
+  const at::Tensor all = at::cat(x);
+  return {all, all, at::cat(y)};
+}
+
+at::Tensor covariance_of(LayerWalk& walk) {
   at::Tensor sum;
   double tokens = 0.0;
-  run(model, batches, {place + ".source"}, [&](const nn::Recorder& values) {
-    const at::Tensor x = values.at(place + ".source").to(at::kFloat).flatten(0, 1);
-    const at::Tensor own = at::mm(x.t(), x).to(at::kDouble);
-    sum = sum.defined() ? sum + own : own;
+  walk.run({"attention.source"}, [&](const nn::Recorder& values) {
+    const at::Tensor x = wide(values.at(walk.prefix() + "attention.source")).flatten(0, 1);
+    add(sum, at::mm(x.t(), x));
     tokens += static_cast<double>(x.size(0));
   });
   return sum / tokens;
 }
 
-HeadSums collect_heads(const models::Model& model, const std::vector<models::Batch>& batches,
-                       const std::string& place) {
+HeadSums collect_heads(LayerWalk& walk) {
+  const std::string place = walk.prefix() + "attention.";
   HeadSums sums;
-  run(model, batches, {place + ".source", place + ".probs", place + ".out"}, [&](const nn::Recorder& values) {
-    const at::Tensor maps = values.at(place + ".probs").to(at::kFloat),
-                     source = values.at(place + ".source").to(at::kFloat);
-    const at::Tensor y = values.at(place + ".out").to(at::kFloat).flatten(0, 1);
+  walk.run({"attention.source", "attention.probs", "attention.out"}, [&](const nn::Recorder& values) {
+    const at::Tensor maps = wide(values.at(place + "probs")), source = wide(values.at(place + "source"));
+    const at::Tensor y = wide(values.at(place + "out")).flatten(0, 1);
     const at::Tensor z = at::matmul(maps, source.unsqueeze(1))  // [B, H, T, d]
                              .transpose(1, 2)
                              .flatten(2)
                              .flatten(0, 1);
     const at::Tensor features = at::cat({z, at::ones({z.size(0), 1}, z.options())}, 1);
-    const at::Tensor gram = at::mm(features.t(), features).to(at::kDouble);
-    const at::Tensor cross = at::mm(features.t(), y).to(at::kDouble);
-    sums.gram = sums.gram.defined() ? sums.gram + gram : gram;
-    sums.cross = sums.cross.defined() ? sums.cross + cross : cross;
+    add(sums.gram, at::mm(features.t(), features));
+    add(sums.cross, at::mm(features.t(), y));
     sums.energy += y.square().sum().item<double>();
     sums.n_heads = maps.size(1);
     sums.width = source.size(2);
@@ -87,8 +188,10 @@ HeadSums collect_heads(const models::Model& model, const std::vector<models::Bat
 }
 
 at::Tensor HeadSums::rows_of(const std::vector<std::int64_t>& heads) const {
-  std::vector<at::Tensor> rows = transformed(
-      heads, [&](const std::int64_t head) { return at::arange(head * width, (head + 1) * width, at::kLong); });
+  std::vector<at::Tensor> rows;
+  for (const std::int64_t head : heads) {
+    rows.push_back(at::arange(head * width, (head + 1) * width, at::kLong));
+  }
   rows.push_back(at::full({1}, n_heads * width, at::kLong));
   return at::cat(rows);
 }

@@ -1,16 +1,44 @@
-// Inputs and outputs of the source's attention layers on a text: the training data of a conversion.
+// What the layers of the source compute on text: the training data of a conversion.
 #pragma once
 
 #include <ATen/ATen.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "headroom/models/model.h"
+#include "headroom/nn/attention.h"
+#include "headroom/nn/observer.h"
 
 namespace headroom::convert {
 
-// Inputs and output of one attention layer: n sequences of T queries and S keys.
+nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer);
+
+// Reads batches with the source layer by layer. The inputs of the current layer are kept for all batches, so that each
+// layer continues from the one below: whatever is asked of the layers, in ascending order, the source runs a few times.
+// The values are those of the model's own forward pass, up to rounding.
+class LayerWalk {
+ public:
+  // `batches` hold consecutive rows, as training would read them.
+  LayerWalk(const models::Model& model, std::vector<models::Batch> batches)
+      : model_(model), batches_(std::move(batches)) {}
+
+  // Goes up to a layer. Throws Error for one below the current layer.
+  void go_to(std::int64_t layer);
+  // Runs the current layer and calls visit(values) after each batch, with the values named `names` ("attention.x").
+  void run(const std::vector<std::string>& names, const std::function<void(const nn::Recorder&)>& visit);
+  // "layer3." of the current layer, in front of a recorded value's name.
+  std::string prefix() const;
+
+ private:
+  const models::Model& model_;
+  std::vector<models::Batch> batches_;
+  std::int64_t layer_ = -1;           // -1: before the embedding
+  std::vector<at::Tensor> in_, out_;  // of the layer, [B, T, d] a batch; `out_` is empty until the layer has run
+};
+
+// Inputs and output of one attention layer or MLP: n sequences of T queries and S keys (MLP: `source` is `x`).
 struct LayerActivations {
   at::Tensor x, source, y;  // [n, T, d], [n, S, d], [n, T, d] in float32
 
@@ -18,13 +46,11 @@ struct LayerActivations {
   LayerActivations select(const at::Tensor& sequences) const;  // indices [k]
 };
 
-// Runs `batches` through the model and returns the activations of the attention layer `place` ("layer3.attention").
-// `batches` hold consecutive rows, as training would read them.
-LayerActivations collect(const models::Model& model, const std::vector<models::Batch>& batches,
-                         const std::string& place);
+// Returns the activations of the current layer's attention or MLP.
+LayerActivations collect_attention(LayerWalk& walk);
+LayerActivations collect_mlp(LayerWalk& walk);
 
-// Sums over all queries, for the heads of a layer. With z_h = the attention map of head h times the source tokens, [T,
-// d],
+// Sums over all queries of the layer's heads. With z_h = the attention map of head h times the source tokens, [T, d],
 // and z the concatenation over heads and a constant 1:
 struct HeadSums {
   at::Tensor gram;      // sum z^T z, [H d + 1, H d + 1] float64
@@ -33,17 +59,16 @@ struct HeadSums {
   std::int64_t n_heads = 0, width = 0;
   double queries = 0.0;
 
-  // Returns the rows of `gram` and `cross` that belong to these heads, followed by the constant's.
+  // The rows of `gram` and `cross` that belong to these heads, then the constant.
   at::Tensor rows_of(const std::vector<std::int64_t>& heads) const;  // int64
 };
 
-// Returns the covariance of the layer's source tokens, E[x^T x] [d, d] in float64.
-at::Tensor covariance_of(const models::Model& model, const std::vector<models::Batch>& batches,
-                         const std::string& place);
+// The covariance of the current layer's source tokens, E[x^T x] [d, d] in float64.
+at::Tensor covariance_of(LayerWalk& walk);
 
-HeadSums collect_heads(const models::Model& model, const std::vector<models::Batch>& batches, const std::string& place);
+HeadSums collect_heads(LayerWalk& walk);
 
-// Returns the cross-entropy of the batches in nats per target.
+// The cross-entropy of the batches in nats a target.
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
 
 }  // namespace headroom::convert

@@ -4,149 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
-#include <optional>
 
 #include "activations.h"
-#include "fit.h"
+#include "batches.h"
 #include "foundation/core/machine/log.h"
-#include "foundation/core/transformed.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention_part.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "start.h"
-#include "training/train/loop/start.h"
+#include "layer_conversion.h"
+#include "target.h"
 
 namespace headroom::convert {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr std::int64_t kStepTokens = 2048;   // per batch of the fit
-constexpr std::int64_t kMostTokens = 32768;  // default maximum
-
-void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
-  const config::AttentionOptions& a = model.attention;
-  if (model.kind != config::ModelKind::language_model && model.kind != config::ModelKind::masked_language_model) {
-    user_error("convert: {}: model.kind is {}; expected a language_model or masked_language_model", request.source,
-               config::name_of(model.kind));
-  }
-  model.require_no_pattern("convert: " + request.source);
-  request.target.model.require_no_pattern("convert: " + request.to);
-  if (model.norm_position == config::NormPosition::peri) {
-    user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
-  }
-  if (a.projection != "dense" || a.score != "dot" || a.composition != "none" || a.gate_output != "none") {
-    user_error(
-        "convert: {}: its attention has projection {}, score {}, composition {} and gate_output {}; expected a dense "
-        "model: projection dense, score dot, and none of the others",
-        request.source, a.projection.name(), a.score.name(), a.composition.name(), a.gate_output.name());
-  }
-}
-
-void require_equal(const ConvertRequest& request, std::string_view key, const auto& is, const auto& wanted) {
-  if (is != wanted) {
-    user_error("convert: {}: {} is {}, but {} has {}; only the attention may differ", request.to, key, is,
-               request.source, wanted);
-  }
-}
-
-// Returns the config of the result: the source's with the target's attention. Positions, biases and norms keep the
-// source's settings, because the copied weights depend on them.
-config::Config result_config(const ConvertRequest& request, const config::Config& source,
-                             std::vector<std::string>& notes) {
-  const config::ModelOptions &from = source.model, &to = request.target.model;
-  require_equal(request, "model.kind", config::name_of(to.kind), config::name_of(from.kind));
-  require_equal(request, "model.d_model", to.d_model, from.d_model);
-  require_equal(request, "model.n_layers", to.n_layers, from.n_layers);
-  require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
-  if (to.mlp.kind != from.mlp.kind) {
-    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; only the attention is converted", request.to,
-               config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
-  }
-  if (to.attention.composition->maps_per_head(to.attention) > 1) {
-    user_error(
-        "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
-        "dense model have one, so train this model from scratch",
-        request.to, to.attention.composition.name());
-  }
-  config::Config result = source;
-  config::AttentionOptions& a = result.model.attention;
-  a = to.attention;
-  const config::AttentionOptions& kept = from.attention;
-  a.bias = kept.bias;
-  a.of<config::PositionOptions>().position_bias = kept.of<config::PositionOptions>().position_bias;
-  a.of<config::PositionOptions>().rope_base = kept.of<config::PositionOptions>().rope_base;
-  a.of<config::PositionOptions>().forget = kept.of<config::PositionOptions>().forget;
-  a.qk_norm = kept.qk_norm || a.qk_norm;
-  a.window = kept.window;
-  a.window_pattern = kept.window_pattern;
-  a.dropout = kept.dropout;
-  if (a.position == "rope" && a.projection == "latent") {
-    // The rotated channels get the source's highest frequencies.
-    const auto channels = static_cast<double>(kept.projection->rotary_channels(kept));
-    a.of<config::PositionOptions>().rope_base = std::pow(
-        kept.of<config::PositionOptions>().rope_base, static_cast<double>(a.projection->rotary_channels(a)) / channels);
-  } else if (a.position == "rope" && a.projection->has_head_matrices()) {
-    a.of<config::PositionOptions>().rope_fraction =
-        std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
-  }
-  const auto before = config::flatten(request.target), after = config::flatten(result);
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i].first.starts_with("model.attention.") && before[i].second != after[i].second) {
-      notes.push_back(fmt::format("{} is {}, which the copied weights require, instead of {}", before[i].first,
-                                  after[i].second, before[i].second));
-    }
-  }
-  config::check(result, request.to);
-  return result;
-}
-
-struct Batches {
-  std::vector<models::Batch> fit, held_out;
-  std::int64_t sequences = 1;  // of a batch
-};
-
-// Reads batches of `tokens` tokens and half as many held-out ones; nullopt if the text has fewer.
-std::optional<Batches> read_batches(const ConvertRequest& request, config::Config config, std::int64_t tokens) {
-  const std::int64_t length = config.model.context_length;
-  Batches batches{
-      .fit = {}, .held_out = {}, .sequences = std::max<std::int64_t>(1, std::min(kStepTokens, tokens / 4) / length)};
-  config.train.batch_size = batches.sequences;
-  const tasks::TaskData data = train::open_data_with(tasks::task_for(config, "convert"), config,
-                                                     store::find_checkpoint(request.source), request.cache);
-  const std::int64_t rows = batches.sequences * length;
-  const std::int64_t wanted = std::max<std::int64_t>(1, (tokens + rows - 1) / rows), held_out = (wanted + 1) / 2;
-  for (std::int64_t i = 0; i < wanted + held_out; ++i) {
-    if (data.training->position().epoch > 0) {
-      return std::nullopt;
-    }
-    (i < wanted ? batches.fit : batches.held_out).push_back(data.training->next());
-  }
-  return batches;
-}
-
-Batches read_batches(const ConvertRequest& request, config::Config config) {
-  if (!request.data.empty()) {
-    config.data.train = request.data;
-    config.data.validation.clear();
-  }
-  config.train.batch_tokens = 0;
-  config.train.accumulate = 1;
-  config.train.seed = static_cast<std::int64_t>(request.seed);
-  const std::int64_t least = request.tokens > 0 ? request.tokens : 4 * config.model.context_length;
-  for (std::int64_t tokens = request.tokens > 0 ? request.tokens : kMostTokens; tokens >= least; tokens /= 2) {
-    if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
-      return std::move(*batches);
-    }
-  }
-  user_error("convert: --data: the text has fewer than {} tokens and half as many held-out ones; give more text{}",
-             least, request.tokens > 0 ? ", or fewer --tokens" : "");
-}
 
 void require_finite(const nn::Parameters& parameters, const std::string& name) {
   for (const nn::Parameter& parameter : parameters.stored()) {
@@ -156,52 +28,36 @@ void require_finite(const nn::Parameters& parameters, const std::string& name) {
   }
 }
 
-nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer) {
-  return {.d_model = model.d_model,
-          .n_layers = model.n_layers,
-          .layer = layer,
-          .causal = model.kind == config::ModelKind::language_model,
-          .cross = false,
-          .window = model.of_layer(layer).attention.window,
-          .context_length = model.context_length,
-          .memory_length = model.memory_length};
-}
-
-// Copies every parameter outside of attention layers; the configs have them in the same shapes.
-void copy_rest(const nn::Parameters& source, const nn::Parameters& target) {
+// Copies every parameter outside of the converted layers' attention and, if it is split, MLP; the configs have them in
+// the same shapes.
+void copy_rest(const models::Model& source, const models::Model& target) {
   const at::NoGradGuard guard;
-  for (nn::Parameter parameter : target.stored()) {
-    if (parameter.name.find(".attention.") == std::string::npos) {
-      parameter.tensor.copy_(source.at(parameter.name));
+  const bool splits = splits_mlp(source.options().mlp, target.options().mlp);
+  for (nn::Parameter parameter : target.parameters().stored()) {
+    const auto in = [&](const char* part) { return parameter.name.find(part) != std::string::npos; };
+    if (!in(".attention.") && !(splits && in(".ffn."))) {
+      parameter.tensor.copy_(source.parameters().at(parameter.name));
     }
   }
 }
 
-LayerError fit_layer(const ConvertRequest& request, const models::Model& source, const models::Model& target,
-                     const Batches& batches, std::int64_t layer) {
-  const std::string place = fmt::format("layer{}.attention", layer);
-  nn::Parameters own;  // the layer's part of the target's, as shared handles
-  const auto find = [&](const nn::Parameter& wanted) { return target.parameters().at(wanted.name); };
-  const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
-  const nn::Builder build(own, values);
-  const nn::Attention attention(target.options().attention, place_of(target.options(), layer), build.in(place));
-  std::vector<at::Tensor> parameters = transformed(own.all(), &nn::Parameter::tensor);
-  const LayerActivations all = collect(source, batches.fit, place), held_out = collect(source, batches.held_out, place);
-  const FitErrors errors = fit(attention, parameters, all, held_out,
-                               {.steps = request.fit_steps,
-                                .sequences = batches.sequences,
-                                .seed = request.seed + static_cast<std::uint64_t>(layer)});
-  return {.layer = place, .start = errors.start, .fitted = errors.fitted};
+std::string losses_text(const Conversion& conversion) {
+  return fmt::format("{} before, {} after", format_decimal(conversion.loss_before, 4),
+                     format_decimal(conversion.loss_after, 4));
 }
 
 void write_result(const ConvertRequest& request, const config::Config& config, const store::Checkpoint& source,
-                  const models::Model& target) {
+                  const Conversion& conversion, const std::string& data, const models::Model& target) {
   store::Checkpoint checkpoint{
       .config = config, .step = 0, .tokenizer = source.tokenizer, .tensors = {}, .metadata = {}};
   for (const nn::Parameter& parameter : target.parameters().stored()) {
     checkpoint.tensors["model." + parameter.name] = parameter.tensor.detach();
   }
-  checkpoint.metadata = {{"converted_from", request.source}, {"converted_by", request.command}};
+  checkpoint.metadata = {{"converted_from", request.source},
+                         {"converted_by", request.command},
+                         {"converted_data", data},
+                         {"converted_seed", fmt::format("{}", request.seed)},
+                         {kLosses, losses_text(conversion)}};
   store::save_checkpoint(checkpoint, request.out);
 }
 
@@ -211,7 +67,7 @@ struct Compared {
   const Batches& batches;
 };
 
-// Returns the requested layers, or those selected by their measured losses.
+// The layers that the request names, or those that the measured losses choose.
 Layers layers_of(const ConvertRequest& request, const models::Model& source, const models::Model& all,
                  const Compared& compared, Conversion& conversion) {
   const std::int64_t n = compared.source.model.n_layers;
@@ -244,7 +100,8 @@ void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
 
 // Whether the request asks for the conversion of this layer.
 bool wants(const ConvertRequest& request, std::int64_t layer) {
-  return request.layers.empty() || std::ranges::find(request.layers, layer) != request.layers.end();
+  return request.layers.empty() ||
+         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
 }
 
 }  // namespace
@@ -260,37 +117,21 @@ Conversion convert(const ConvertRequest& request) {
   const config::Config config = result_config(request, opened.config(), conversion.notes);
   const Batches batches = read_batches(request, opened.config());
   const std::unique_ptr<models::Model> target = models::make_model(config.model, request.seed);
-  copy_rest(opened.model->parameters(), target->parameters());
+  copy_rest(*opened.model, *target);
   conversion.exact = !request.random_attention;
-  for (std::int64_t layer = 0; layer < config.model.n_layers && !request.random_attention; ++layer) {
-    if (!wants(request, layer)) {
-      continue;
-    }
-    const std::string place = fmt::format("layer{}.attention", layer);
-    conversion.exact &= start_layer({.from = opened.config().model.attention,
-                                     .to = config.model.attention,
-                                     .source = opened.model->parameters(),
-                                     .target = target->parameters(),
-                                     .place = place,
-                                     .sums = [&] { return collect_heads(*opened.model, batches.fit, place); },
-                                     .covariance = [&] { return covariance_of(*opened.model, batches.fit, place); }});
-  }
-  if (!conversion.exact && request.fit_steps > 0) {
-    for (nn::Parameter parameter : target->parameters().all()) {
-      parameter.tensor.requires_grad_(true);
-    }
+  if (!request.random_attention) {
+    LayerConversion conversions(request, *opened.model, *target, batches);
     for (std::int64_t layer = 0; layer < config.model.n_layers; ++layer) {
-      if (!wants(request, layer)) {
-        continue;
+      if (wants(request, layer)) {
+        conversion.exact &= conversions.convert(layer, conversion.layers);
       }
-      conversion.layers.push_back(fit_layer(request, *opened.model, *target, batches, layer));
-      const LayerError& error = conversion.layers.back();
-      log_info("{}: error {:.4f} in closed form, {:.4f} fitted", error.layer, error.start, error.fitted);
     }
   }
   const Layers layers = layers_of(request, *opened.model, *target, {opened.config(), config, batches}, conversion);
   const config::Config result = mixed_config(opened.config(), config, layers);
-  const std::unique_ptr<models::Model> model = mixed_model(result, *opened.model, *target, layers);
+  const bool all = std::all_of(layers.begin(), layers.end(), [](bool is) { return is; });
+  const std::unique_ptr<models::Model> mixed = all ? nullptr : mixed_model(result, *opened.model, *target, layers);
+  const models::Model* const model = all ? target.get() : mixed.get();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i]) {
       conversion.converted.push_back(static_cast<std::int64_t>(i));
@@ -299,7 +140,7 @@ Conversion convert(const ConvertRequest& request) {
   conversion.parameters = model->parameters().count();
   conversion.loss_before = loss_of(*opened.model, batches.held_out);
   conversion.loss_after = loss_of(*model, batches.held_out);
-  write_result(request, result, opened.checkpoint, *model);
+  write_result(request, result, opened.checkpoint, conversion, batches.data, *model);
   return conversion;
 }
 

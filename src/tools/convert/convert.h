@@ -1,8 +1,8 @@
 // Turns a trained dense model into one with the attention of another config: `headroom convert`.
 //
-// The target inherits as many of the source's attention maps as it has heads for. Values and outputs are refitted in
-// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md describes the
-// procedure and its results.
+// The source's attention maps are kept as far as the target has room for them, values and outputs are refitted in
+// closed form, and each layer's attention is then fitted to the output of the source's. docs/convert.md has the
+// procedure and what it gives.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct ConvertRequest {
   std::string to;                 // config whose [model.attention] the result has; for messages
   config::Config target;          // read from `to`
   std::vector<std::string> data;  // files as in data.train; empty: the source's training data
-  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: all, up to 32,768
+  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
   std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
-  // The layers to convert, from 0; empty: all. `choose_layers`: convert the layers that increase the loss least, as
-  // long as the total increase does not exceed `budget` nats.
+  // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
+  // the added loss would exceed `budget` nats.
   std::vector<std::int64_t> layers;
   bool choose_layers = false;
   double budget = 0.05;
-  bool random_attention = false;  // attention starts from random parameters, for comparisons; use fit_steps = 0
+  bool random_attention = false;  // what is converted starts from random parameters, for comparisons
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
   std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert
@@ -36,24 +36,28 @@ struct ConvertRequest {
   std::string command;            // recorded in the checkpoint
 };
 
-// Squared error of a layer's attention output on held-out tokens, relative to the output's square.
+// Squared error of the output of a layer's attention or MLP on held-out tokens, relative to the output's square.
 struct LayerError {
-  std::string layer;    // "layer3.attention"
+  std::string layer;    // "layer3.attention", "layer3.ffn"
   double start = 0.0;   // in closed form
   double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
 };
 
 struct Conversion {
   std::vector<std::int64_t> converted;  // layers
-  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty without choose_layers
+  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty unless layers were chosen
   std::int64_t parameters = 0;
-  double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
+  double loss_before = 0.0, loss_after = 0.0;  // nats a target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
-  std::vector<std::string> notes;              // differences from the config `to`
+  std::vector<std::string> notes;              // what differs from the config `to`
 };
 
-// Writes a checkpoint whose config is the source's with the attention of the target (and its MLP, if that has experts).
+// Key of a result's metadata: its losses before and after, as text.
+inline constexpr const char* kLosses = "converted_losses";
+
+// Writes a checkpoint whose config is the source's with the attention of the target, and its MLP if that has experts
+// and the source's has none.
 // The result is a function of the request and the data. Throws UserError naming the file or key for a source without
 // dense attention or with values that are not finite, for a target of another kind, width, depth or position scheme,
 // and for too little data.

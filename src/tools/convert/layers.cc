@@ -9,23 +9,25 @@
 namespace headroom::convert {
 
 config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted) {
-  if (std::ranges::all_of(converted, [](bool is) { return is; })) {
+  if (std::all_of(converted.begin(), converted.end(), [](bool is) { return is; })) {
     return all;
   }
   config::Config mixed = source;
   config::ModelOptions& model = mixed.model;
   model.attention.window_pattern = config::AttentionOptions().window_pattern;
   for (std::size_t i = 0; i < converted.size(); ++i) {
-    const config::ModelOptions& of = converted[i] ? all.model : source.model;
+    const config::ModelOptions of = (converted[i] ? all : source).model.of_layer(static_cast<std::int64_t>(i));
     config::LayerOptions entry;
-    entry.attention = config::differing_keys(of.of_layer(static_cast<std::int64_t>(i)).attention, model.attention);
-    if (!model.layers.empty() && model.layers.back().attention == entry.attention) {
+    entry.attention = config::differing_keys(of.attention, model.attention);
+    entry.mlp = config::differing_keys(of.mlp, model.mlp);
+    if (!model.layers.empty() && model.layers.back().attention == entry.attention &&
+        model.layers.back().mlp == entry.mlp) {
       ++model.layers.back().repeat;
     } else {
       model.layers.push_back(std::move(entry));
     }
   }
-  if (model.layers.size() == 1 && model.layers.front().attention.empty()) {
+  if (model.layers.size() == 1 && model.layers.front().attention.empty() && model.layers.front().mlp.empty()) {
     model.layers.clear();
   }
   return mixed;
@@ -38,7 +40,7 @@ std::unique_ptr<models::Model> mixed_model(const config::Config& config, const m
   for (nn::Parameter parameter : model->parameters().stored()) {
     bool is_converted = false;
     for (std::size_t i = 0; i < converted.size(); ++i) {
-      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.attention.", i));
+      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.", i));
     }
     parameter.tensor.copy_((is_converted ? all : source).parameters().at(parameter.name));
   }
@@ -55,7 +57,8 @@ Layers choose_layers(std::int64_t n_layers, double budget, const std::function<d
     measured.push_back({.layer = layer, .added = loss(alone) - before});
   }
   std::vector<LayerLoss> cheapest = measured;
-  std::ranges::stable_sort(cheapest, {}, &LayerLoss::added);
+  std::stable_sort(cheapest.begin(), cheapest.end(),
+                   [](const LayerLoss& a, const LayerLoss& b) { return a.added < b.added; });
   for (const LayerLoss& next : cheapest) {
     Layers more = chosen;
     more[static_cast<std::size_t>(next.layer)] = true;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLeast = 1e-10;  // eigenvalues, relative to the largest
 
-// Returns the root mean square over the tokens x of each column of x queries, [H, c].
+// The root mean square over the tokens of each column of x queries, [H, c].
 at::Tensor sizes_of(const at::Tensor& queries, const Roots& roots) {
   return at::matmul(roots.root, queries.flatten(1)).norm(2, at::IntArrayRef{0}).view({queries.size(1), -1});
 }
@@ -38,6 +38,9 @@ Normalised with_orthonormal_columns(const LowRank& factors, const Roots& roots) 
 
 SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots) {
   const std::int64_t half = keys.size(2) / 2;
+  if (half == 0) {
+    return {.queries = queries, .keys = keys.select(1, 0)};  // no channels
+  }
   const auto complex = [half](const at::Tensor& w) {  // [d, H, c/2]
     return at::complex(w.narrow(2, 0, half).contiguous(), w.narrow(2, half, half).contiguous());
   };

@@ -9,20 +9,20 @@
 #include <optional>
 #include <string_view>
 
-#include "fit.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "shared_keys.h"
+#include "value_fit.h"
 
 namespace headroom::convert {
 namespace {
 
 constexpr char kMatrices[] = {'q', 'k', 'v', 'o'};
-constexpr double kRouterScale = 0.3;  // deviation of a router's initial matrix; gates then start near their mean
-constexpr double kKeyNoise = 0.1;     // deviation of the noise on a mixture's keys, relative to the key matrix
+constexpr double kRouterScale = 0.3;  // of a router's normal initialisation: gates then start near their mean
+constexpr double kKeyNoise = 0.1;     // of the deviation of a key matrix, between the keys of a mixture
 constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but its gradient is not lost
 
 class Layer {
@@ -60,7 +60,7 @@ class Layer {
 
  private:
   bool has_bank() const {
-    return std::ranges::any_of(kMatrices, [&](char which) { return to_.has_experts(which); });
+    return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
   }
   at::Tensor find(const nn::Parameters& in, std::string_view name) const {
     const std::string full = r_.place + "." + std::string(name);
@@ -134,11 +134,14 @@ class Layer {
   }
   at::Tensor key_heads_of(const std::vector<std::int64_t>& heads) const {
     const std::int64_t group = from_.n_heads / from_.kv_heads();
-    std::vector<std::int64_t> keys = transformed(heads, [&](const std::int64_t head) { return head / group; });
+    std::vector<std::int64_t> keys;
+    for (const std::int64_t head : heads) {
+      keys.push_back(head / group);
+    }
     return at::tensor(keys, at::kLong);
   }
 
-  // Returns the factor of a bank's experts that makes their gated sum equal the matrix.
+  // The factor of a bank's experts: their gated sum should be the matrix.
   double expert_factor() const {
     return to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
                ? 2.0 / static_cast<double>(to_.of<config::RoutingOptions>().top_k)
@@ -168,7 +171,7 @@ class Layer {
     write("w_k", keys.unsqueeze(0) + noise * (kKeyNoise * keys.std().item<double>() / noise.std().item<double>()));
   }
 
-  // Writes the queries and keys of the selected heads.
+  // Queries and keys of the chosen heads.
   void start_keys(const std::vector<std::int64_t>& heads) const {
     const at::Tensor rows = at::tensor(heads, at::kLong), key_rows = key_heads_of(heads);
     const std::int64_t more = to_.d_head - from_.d_head;
@@ -213,7 +216,7 @@ class Layer {
     }
   }
 
-  // Fewer heads, or experts: keeps the attention maps of the best heads.
+  // Fewer heads, or experts: keeps the best heads' maps.
   void refit() const {
     const HeadSums sums = r_.sums();
     const bool with_bias = target("b_o").defined();
@@ -239,7 +242,7 @@ class Layer {
   }
 
   at::Tensor wide(std::string_view name) const { return source(name).to(at::kDouble); }
-  // Returns keys or values [d, G, e] repeated to the query heads, [d, H, e].
+  // Keys or values [d, G, e] repeated to the query heads, [d, H, e].
   at::Tensor by_query_head(const at::Tensor& w) const {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
@@ -267,7 +270,7 @@ class Layer {
     const at::Tensor q = wide("w_q") * query_scale(), k = by_query_head(wide("w_k")), v = by_query_head(wide("w_v"));
     // Pair m of the source is (m, m + rotated/2); the target rotates the first p/2 pairs.
     const at::Tensor pairs = at::arange(p / 2, at::kLong), fast = at::cat({pairs, pairs + rotated / 2});
-    // The other pairs: first those that never rotate, then by rising frequency.
+    // The others, those that never rotate first, then by rising frequency.
     const at::Tensor slow_pairs = at::arange(rotated / 2 - 1, p / 2 - 1, -1, at::kLong);
     const at::Tensor slow = at::cat(
         {at::arange(rotated, from_.d_head, at::kLong), at::stack({slow_pairs, slow_pairs + rotated / 2}, 1).flatten()});
@@ -277,7 +280,7 @@ class Layer {
     write("w_k_rotary", shared.keys);
     const at::Tensor slow_q = q.index_select(2, kept), slow_k = k.index_select(2, kept);
     write_queries(at::cat({shared.queries, slow_q}, 2), roots);
-    // Columns of keys and values are weighted by the matrices that read them. Keys and values have equal total weight.
+    // Keys and values weigh by what reads them, and together alike.
     const auto energy = [&](const at::Tensor& w, const at::Tensor& weights) {
       return (at::mm(roots.root, w.flatten(1)) * weights).square().sum().sqrt().clamp_min(1e-12);
     };
@@ -303,7 +306,7 @@ class Layer {
     target("w_o").narrow(1, 0, from_.d_head).copy_(wide("w_o"));
   }
 
-  // Writes queries [d, H, c], computed from a whitened low-rank vector if the target compresses them.
+  // Queries [d, H, c], read off a whitened low-rank vector if the target compresses them.
   void write_queries(const at::Tensor& queries, const Roots& roots) const {
     if (const at::Tensor down = target("w_q_down"); down.defined()) {
       const at::Tensor flat = queries.flatten(1);
@@ -332,7 +335,7 @@ class Layer {
         share_plain(q.narrow(2, rotated, e - rotated), k.narrow(2, rotated, e - rotated), to_.d_head - rotated, roots);
     write_first("w_k", at::cat({turning.keys, still.keys}, 1), true);
     write_first("w_q", at::cat({turning.queries, still.queries}, 2).transpose(0, 1), false);
-    // The products of values and outputs, [d, H d], approximated through a single value head.
+    // The products of values and outputs, [d, H d], read off one value head.
     const at::Tensor products = at::einsum("dhe,hef->dhf", {v, wide("w_o")});
     const LowRank shared = low_rank(products.flatten(1), at::ones({1}, at::kDouble), to_.d_head, roots);
     write_first("w_v", shared.down, false);

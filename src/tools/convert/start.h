@@ -28,13 +28,13 @@ struct StartRequest {
 //                                     with next to no weight (nearly exact)
 //   fewer heads                       choose_heads(); their W_q and W_k are kept, values and outputs refitted
 //   fewer keys and values             the mean over each group of heads; outputs refitted
-//   experts                           every expert of a head starts as the head's matrix divided by the sum of the
-//   gates several keys                      the head's own key, with noise of 0.1 of its deviation latent the heads'
-//   keys of the highest frequencies become one shared rotated key
+//   experts                           every expert of a head starts as the head's matrix, over the sum of the gates
+//   several keys                      the head's own key, with noise of 0.1 of its deviation
+//   latent                            the heads' keys of the highest frequencies become one shared rotated key
 //                                     (share_rotated); the others and the values a latent (low_rank)
 //   routed heads                      as many experts as heads: their queries and outputs; shared keys and values
 //
-// Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores do not change.
+// Wider heads: queries get new columns, keys get 0 there, and both are scaled so that the scores stay.
 bool start_layer(const StartRequest& request);
 
 }  // namespace headroom::convert

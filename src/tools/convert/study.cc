@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
-#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
@@ -17,14 +17,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLearningRate = 0.25;  // relative to the source's
-constexpr double kWarmup = 0.1;         // as a fraction of the steps
+constexpr double kLearningRate = 0.25;  // of the source's
+constexpr double kWarmup = 0.1;         // of the steps
 
 struct Converted {
   std::string name;
   config::Config target;
   fs::path file, random;
 };
+
+std::int64_t steps_of(const config::Config& source, double share) {
+  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(source.train.steps)));
+}
 
 // The source's config for more training, from the parameters in `start`.
 config::Config continued(const config::Config& source, const fs::path& start, double share, bool taught,
@@ -34,7 +38,7 @@ config::Config continued(const config::Config& source, const fs::path& start, do
   config::Config config = source;
   config.model = model;
   config::TrainOptions& train = config.train;
-  train.steps = std::max<std::int64_t>(1, std::llround(share * static_cast<double>(source.train.steps)));
+  train.steps = steps_of(source, share);
   train.warmup_steps = std::llround(kWarmup * static_cast<double>(train.steps));
   train.learning_rate *= kLearningRate;
   train.schedule = config::Schedule::linear;
@@ -47,6 +51,11 @@ config::Config continued(const config::Config& source, const fs::path& start, do
   config::change(config, request.overrides, "--set");
   config::check(config, "compare: --convert");
   return train::with_initial_parameters(config);
+}
+
+// The losses of a conversion on held-out tokens.
+std::string losses_of(const fs::path& file) {
+  return "a loss of " + store::read_checkpoint(file, store::Check::shapes).metadata.at(kLosses);
 }
 
 Conversion convert_once(const StudyRequest& request, const config::Config& source, const Converted& to, bool random) {
@@ -81,18 +90,26 @@ Study plan_study(const StudyRequest& request) {
     converted.file = request.out / "converted" / (converted.name + ".safetensors");
     converted.random = request.out / "converted" / (converted.name + "-random.safetensors");
     if (!fs::exists(converted.file) || !fs::exists(converted.random)) {
-      const Conversion made = convert_once(request, source, converted, false);
+      convert_once(request, source, converted, false);
       convert_once(request, source, converted, true);
-      study.before_training.push_back(
-          fmt::format("Before training, {} has a loss of {} on held-out tokens, the source {}.", converted.name,
-                      format_decimal(made.loss_after, 4), format_decimal(made.loss_before, 4)));
     }
+    study.before_training.push_back(fmt::format("{} without training: {}; with random parameters instead: {}.",
+                                                converted.name, losses_of(converted.file),
+                                                losses_of(converted.random)));
     targets.push_back(std::move(converted));
   }
+  std::set<std::int64_t> steps;
   for (const double share : request.shares) {
-    const std::string at = fmt::format("-{:g}%", 100.0 * share);
+    steps.insert(steps_of(source, share));
+  }
+  const bool grouped = steps.size() > 1 && steps.size() == request.shares.size();
+  for (const double share : request.shares) {
+    const auto add_run = [&](const std::string& name, config::Config config) {
+      study.runs.push_back(
+          {fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config), grouped ? name : std::string()});
+    };
     const auto add = [&](const std::string& name, const fs::path& start, bool taught) {
-      study.runs.push_back({name + at, continued(source, start, share, taught, request)});
+      add_run(name, continued(source, start, share, taught, request));
     };
     add("dense", request.source, false);
     add("dense-taught", request.source, true);
@@ -101,9 +118,9 @@ Study plan_study(const StudyRequest& request) {
       add(to.name + "-random", to.random, true);
       config::Config scratch = source;
       scratch.model = store::read_checkpoint(to.file, store::Check::shapes).config.model;
-      scratch.train.steps += std::llround(share * static_cast<double>(source.train.steps));
+      scratch.train.steps += steps_of(source, share);
       config::change(scratch, request.overrides, "--set");
-      study.runs.push_back({to.name + "-scratch" + at, scratch});
+      add_run(to.name + "-scratch", std::move(scratch));
     }
   }
   return study;

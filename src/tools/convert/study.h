@@ -1,4 +1,4 @@
-// Plans the runs of a fair comparison of converted models: `headroom compare --convert`.
+// The runs of a fair comparison of converted models: `headroom compare --convert`.
 #pragma once
 
 #include <filesystem>
@@ -21,6 +21,7 @@ struct StudyRequest {
 struct StudyRun {
   std::string name;  // "dense-5%", "switchhead-5%"
   config::Config config;
+  std::string family;  // "dense": the runs of one model, by their share; empty unless several shares differ in steps
 };
 
 struct Study {
@@ -31,9 +32,9 @@ struct Study {
 // Converts the source to each target and returns, for each share of the source's tokens, the configs of
 //
 //   dense            the source, continued
-//   dense-taught     the same, distilled from the source (half of the loss)
-//   NAME             the converted model, distilled from the source (half of the loss)
-//   NAME-random      the source with random attention of the target's kind, likewise
+//   dense-taught     the same, with half the loss from its old self
+//   NAME             the converted model, with half the loss from the source
+//   NAME-random      the source with random parameters of what is converted, likewise
 //   NAME-scratch     the target from random parameters, on the source's tokens and this share
 //
 // Continued runs have a quarter of the source's learning rate, falling linearly to 0. Conversions that exist in `out`

@@ -98,10 +98,10 @@ MlpOptions experts(config::ExpertKind kind, config::ExpertBias bias, config::Gat
 
 // One expert of `p` for the rows x.
 at::Tensor expert_output(const Parameters& p, const MlpOptions& o, std::int64_t e, const at::Tensor& x) {
-  const bool all = o.expert_bias == config::ExpertBias::all;
+  const bool all = o.expert_bias == config::ExpertBias::all, hidden_units = o.expert_bias == config::ExpertBias::hidden;
   const auto linear = [&](const at::Tensor& from, const std::string& name) {
     const at::Tensor y = from.matmul(p.at("w_" + name)[e]);
-    return all ? y + p.at("b_" + name)[e] : y;
+    return all || (hidden_units && name != "down") ? y + p.at("b_" + name)[e] : y;
   };
   at::Tensor hidden = linear(x, "up");
   if (o.expert_kind == config::ExpertKind::dense) {
@@ -119,6 +119,8 @@ TEST(Mlp, ExpertsOfOtherKinds) {
   for (MlpOptions o : {experts(config::ExpertKind::gated, config::ExpertBias::output, config::Gate::softmax_top_k),
                        experts(config::ExpertKind::gated, config::ExpertBias::none, config::Gate::softmax),
                        experts(config::ExpertKind::clamped, config::ExpertBias::all, config::Gate::softmax_top_k),
+                       experts(config::ExpertKind::gated, config::ExpertBias::hidden, config::Gate::softmax_top_k),
+                       experts(config::ExpertKind::dense, config::ExpertBias::hidden, config::Gate::softmax),
                        experts(config::ExpertKind::dense, config::ExpertBias::all, config::Gate::softmax)}) {
     o.gate_scale = 1.5;
     o.d_shared = o.expert_bias == config::ExpertBias::none ? 6 : 0;
@@ -138,7 +140,7 @@ TEST(Mlp, ExpertsOfOtherKinds) {
         expected[n] += 1.5 * weight[n][k] * expert_output(p, o, index[n][k].item<std::int64_t>(), x[n]);
       }
     }
-    if (o.expert_bias == config::ExpertBias::output) {
+    if (o.expert_bias == config::ExpertBias::output || o.expert_bias == config::ExpertBias::hidden) {
       expected = expected + p.at("b_out");
     }
     if (o.d_shared > 0) {

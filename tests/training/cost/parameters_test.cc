@@ -46,6 +46,8 @@ TEST(Parameters, MlpKinds) {
                  2 * (6 * 3 * 10 * 11 + 10 * 6 + 3 * 10 * 7 - kMlp)},
                 {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=clamped mlp.expert_bias=all",
                  2 * (6 * (3 * 10 * 11 + 11 + 11 + 10 + 1) + 10 * 6 - kMlp)},
+                {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=gated mlp.expert_bias=hidden",
+                 2 * (6 * (3 * 10 * 11 + 11 + 11) + 10 * 6 + 10 - kMlp)},
                 {"mlp.kind=experts mlp.n_experts=6 mlp.expert_bias=output", 2 * (6 * 2 * 10 * 11 + 10 * 6 + 10 - kMlp)},
                 {"output_norms=true", 2 * 2 * 20},
                 {"mlp.kind=experts mlp.n_experts=6", 2 * (6 * 10 * 11 + 6 * 11 * 10 + 10 * 6 - kMlp)}});

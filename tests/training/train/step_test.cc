@@ -1,6 +1,7 @@
 #include "training/train/step/step.h"
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
@@ -11,6 +12,7 @@
 #include "headroom/ops/choice.h"
 #include "headroom/ops/optimizers.h"
 #include "tiny/files.h"
+#include "training/train/step/prediction_cache.h"
 
 namespace headroom::train {
 namespace step_test {
@@ -92,6 +94,48 @@ TEST(Step, ATeachersDistributionIsLearnt) {
   EXPECT_NEAR(loss.divergence.item<double>(), expected, 1e-5);
   const double regulariser = loss.regulariser.defined() ? loss.regulariser.item<double>() : 0.0;
   EXPECT_NEAR(loss.total().item<double>(), 0.75 * plain + 0.25 * expected + regulariser, 1e-5);
+}
+
+// With the likeliest tokens alone, the divergence is that of these and of one class with all others.
+TEST(Step, ATeachersLikeliestTokensAreLearnt) {
+  const config::Config config = without_dropout();
+  const models::LanguageModel model(config.model, 3), other(config.model, 4);
+  const at::Tensor tokens = random_tokens(2, 9, 1);
+  const std::int64_t k = 3;
+  models::Memory memory;
+  const auto logits_of = [&](const models::LanguageModel& of) {
+    models::Memory none;
+    return of.logits(tokens.slice(1, 0, -1), none, {}).to(at::kFloat);
+  };
+  const TopPredictions top = top_predictions(logits_of(other).detach(), k, 2.0);
+  models::Batch batch = batch_of(tokens);
+  batch.tensors["teacher"] = top.log_probability;
+  batch.tensors["teacher_index"] = top.index;
+  batch.distillation = {.weight = 0.25, .temperature = 2.0};
+  const models::Loss loss = model.loss(batch, memory, {});
+
+  const at::Tensor p = (logits_of(other) / 2.0).softmax(-1).to(at::kDouble), q = (logits_of(model) / 2.0).softmax(-1);
+  const auto [likeliest, index] = p.topk(k, -1);
+  const auto classes = [&](const at::Tensor& of) {
+    const at::Tensor some = of.to(at::kDouble).gather(-1, index);
+    return at::cat({some, 1.0 - some.sum(-1, true)}, -1);
+  };
+  const at::Tensor wanted = classes(p), found = classes(q);
+  const at::Tensor expected = 4.0 * (wanted * (wanted.log() - found.log())).sum(-1).mean();
+  EXPECT_NEAR(loss.divergence.item<double>(), expected.item<double>(), 1e-5);
+  // The gradients of the divergence are those of the formula.
+  std::vector<at::Tensor> parameters;
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    parameters.push_back(parameter.tensor);
+  }
+  const auto of_loss = torch::autograd::grad({loss.divergence}, parameters, {}, true, false, true),
+             of_formula = torch::autograd::grad({expected}, parameters, {}, true, false, true);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    ASSERT_EQ(of_loss[i].defined(), of_formula[i].defined());
+    if (of_loss[i].defined()) {
+      EXPECT_LT((of_loss[i] - of_formula[i]).abs().max().item<double>(), 1e-5);
+    }
+  }
 }
 
 // For every kind of layer, gradients have the memory layout of their parameters.

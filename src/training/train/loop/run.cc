@@ -13,6 +13,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
 #include "recorded_losses.h"
+#include "training/cost/memory.h"
 
 namespace headroom::train {
 namespace {
@@ -30,6 +31,27 @@ std::unique_ptr<models::Model> model_of(const RunParts& parts) {
   return parts.resumed != nullptr ? store::build_trainable(parts.resumed->checkpoint, device)
                                   : models::make_model(config.model, static_cast<std::uint64_t>(config.train.seed),
                                                        at::TensorOptions(at::kFloat).device(device));
+}
+
+// Logs what the teacher needs. Throws UserError if the machine has too little memory for it beside a step.
+void describe(const Teacher& teacher, const config::Config& config) {
+  const config::TrainOptions& train = config.train;
+  const double needed = teacher.memory(train.batch_size / train.accumulate, config.model.context_length);
+  const double step = static_cast<double>(cost::step_memory(config).total);
+  const auto available = static_cast<double>(memory_limit_bytes());
+  log_info("train.teacher: {}, {} parameters; {} of memory with its logits of a micro-batch", train.teacher,
+           format_count(static_cast<double>(teacher.parameters())), format_bytes(needed));
+  if (available > 0.0 && step + needed > available) {
+    user_error(
+        "train.teacher: needs {} of memory beside the {} of a step, but only {} are available; try a larger "
+        "train.accumulate",
+        format_bytes(needed), format_bytes(step), format_bytes(available));
+  }
+  const double tokens = static_cast<double>(train.steps) * static_cast<double>(train.batch_size) *
+                        static_cast<double>(config.model.context_length);
+  if (const std::string cache = teacher.describe_cache(tokens); !cache.empty()) {
+    log_info("train.teacher_top_k: {}", cache);
+  }
 }
 
 // Returns, by row of a batch, whether the row is in these ranges.
@@ -61,7 +83,7 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       data_(std::move(parts.data)),
       group_(group),
       model_(model_of(parts)),
-      teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device())),
+      teacher_(open_teacher(config_, data_.tokenizer.get(), model_->device(), parts.cache)),
       state_(parts.resumed != nullptr
                  ? from_checkpoint(parts.resumed->checkpoint, *model_, parts.resumed->file.string(), group_)
                  : initial_state(model_->parameters(), config_.train.optimizer, group_)),
@@ -72,9 +94,7 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
       checkpoint_(parts.resumed != nullptr ? parts.resumed->file : std::filesystem::path()) {
   if (teacher_) {
     config_.train.teacher_sha256 = teacher_->parameters_sha256();
-    log_info("train.teacher: {}, {} parameters ({} of memory)", config_.train.teacher,
-             format_count(static_cast<double>(teacher_->parameters())),
-             format_bytes(4.0 * static_cast<double>(teacher_->parameters())));
+    describe(*teacher_, config_);
   }
   data_.training->seek(state_.position);
   const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());

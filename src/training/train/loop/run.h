@@ -1,6 +1,7 @@
 // The training loop of an opened run.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@ struct RunParts {
   History history = {};
   std::int64_t predictions = 0;              // Validations::predictions
   std::vector<double> recorded_losses = {};  // TrainRequest::recorded_losses
+  std::filesystem::path cache = {};          // TrainRequest::cache
   // The run continues from `resumed`, or starts from `initial`, or from random parameters. Used by the constructor
   // only.
   const ResumePoint* resumed = nullptr;

@@ -369,6 +369,7 @@ TrainResult train(const TrainRequest& request) {
            .history = history_of(request.out, resumed, task.figures()),
            .predictions = predictions,
            .recorded_losses = request.recorded_losses,
+           .cache = request.cache,
            .resumed = resumed ? &*resumed : nullptr,
            .initial = initial ? &*initial : nullptr},
           group);

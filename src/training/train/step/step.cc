@@ -32,7 +32,7 @@ class MicroBatches {
     context.random = {.seed = seed_, .first_row = first, .rows = rows_};
     models::Batch micro = batch_.narrow(first, rows_);
     if (teacher_ != nullptr) {
-      teacher_->add_logits(micro, context);
+      teacher_->add_predictions(micro, context);
     }
     const models::Loss loss = model_.loss(micro, memory, context);
     const double weight = static_cast<double>(micro.n_targets()) / all_targets_;
@@ -44,7 +44,7 @@ class MicroBatches {
 
  private:
   const models::Model& model_;
-  const Teacher* teacher_;
+  Teacher* teacher_;
   const models::Batch& batch_;
   std::uint64_t seed_;
   std::int64_t rows_;

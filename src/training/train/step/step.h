@@ -21,9 +21,9 @@ struct StepOutcome {
 
 // The model to train, and its teacher.
 struct StepModels {
-  StepModels(models::Model& of, const Teacher* from = nullptr) : model(of), teacher(from) {}  // NOLINT: implicit
+  StepModels(models::Model& of, Teacher* from = nullptr) : model(of), teacher(from) {}  // NOLINT: implicit
   models::Model& model;
-  const Teacher* teacher;  // null: none
+  Teacher* teacher;  // null: none
 };
 
 // Trains on `batch`, whose number of rows is a multiple of options.accumulate. Updates the parameters, state.moments,

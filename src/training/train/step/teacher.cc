@@ -1,7 +1,12 @@
 #include "teacher.h"
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
+#include <utility>
+
+#include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
@@ -9,9 +14,16 @@
 
 namespace headroom::train {
 
-Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device)
-    : distillation_{.weight = config.train.teacher_weight, .temperature = config.train.teacher_temperature} {
+Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device,
+                 std::filesystem::path cache)
+    : distillation_{.weight = config.train.teacher_weight, .temperature = config.train.teacher_temperature},
+      top_k_(config.train.teacher_top_k),
+      cache_folder_(std::move(cache)) {
   const std::string& name = config.train.teacher;
+  if (config.model.kind != config::ModelKind::language_model) {
+    user_error("train.teacher: teaches language models only, but model.kind is {}; leave it out",
+               config::name_of(config.model.kind));
+  }
   const store::Checkpoint checkpoint = [&] {
     try {
       return store::read_checkpoint(store::find_checkpoint(name));
@@ -35,6 +47,14 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
     user_error("train.teacher: {} has positions for {} tokens, but model.context_length is {}", name, of.context_length,
                config.model.context_length);
   }
+  if (of.vocabulary_size != config.model.vocabulary_size) {
+    user_error("train.teacher: {} predicts {} tokens, but model.vocabulary_size is {}; they must be equal", name,
+               of.vocabulary_size, config.model.vocabulary_size);
+  }
+  if (top_k_ >= of.vocabulary_size) {
+    user_error("train.teacher_top_k: must be below the {} tokens of {}, got {}; 0 uses all", of.vocabulary_size, name,
+               top_k_);
+  }
   model_ = store::build_model(checkpoint, device);
   parameters_sha256_ = train::parameters_sha256(model_->parameters());
   if (!config.train.teacher_sha256.empty() && config.train.teacher_sha256 != parameters_sha256_) {
@@ -43,23 +63,56 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
   }
 }
 
-void Teacher::add_logits(models::Batch& batch, const nn::Context& context) const {
+at::Tensor Teacher::logits(const at::Tensor& tokens, const nn::Context& context) const {
   const at::NoGradGuard guard;
   nn::Context reads;
   reads.compute_dtype = context.compute_dtype;
   reads.implementation = context.implementation;
-  const at::Tensor& tokens = batch.at("tokens");
   models::Memory memory;
-  batch.tensors["teacher"] =
-      models::as_language_model(*model_, "train.teacher")
-          .logits(batch.find("targets").defined() ? tokens : tokens.slice(1, 0, -1), memory, reads)
-          .to(at::kFloat);
+  return models::as_language_model(*model_, "train.teacher").logits(tokens, memory, reads).to(at::kFloat);
+}
+
+void Teacher::add_predictions(models::Batch& batch, const nn::Context& context) {
+  const at::NoGradGuard guard;
+  const at::Tensor& all = batch.at("tokens");
+  const at::Tensor tokens = batch.find("targets").defined() ? all : all.slice(1, 0, -1);
   batch.distillation = distillation_;
+  if (top_k_ == 0) {
+    batch.tensors["teacher"] = logits(tokens, context);
+    return;
+  }
+  if (!cache_) {
+    const std::string settings =
+        fmt::format("{} {} {} {} {} {}", parameters_sha256_, distillation_.temperature,
+                    context.compute_dtype ? at::toString(*context.compute_dtype) : "none",
+                    config::name_of(context.implementation), model_->device().str(), cpu_name());
+    cache_.emplace(cache_folder_, settings, top_k_);
+  }
+  const TopPredictions top =
+      cache_->get(tokens, [&] { return top_predictions(logits(tokens, context), top_k_, distillation_.temperature); });
+  batch.tensors["teacher"] = top.log_probability;
+  batch.tensors["teacher_index"] = top.index;
+}
+
+double Teacher::memory(std::int64_t rows, std::int64_t length) const {
+  const auto logits =
+      static_cast<double>(rows) * static_cast<double>(length) * static_cast<double>(model_->options().vocabulary_size);
+  return 4.0 * (static_cast<double>(parameters()) + logits);
+}
+
+std::string Teacher::describe_cache(double tokens) const {
+  if (top_k_ == 0 || cache_folder_.empty()) {
+    return {};
+  }
+  const auto bytes = static_cast<double>(prediction_bytes(top_k_));
+  return fmt::format("its {} likeliest of {} tokens are stored in {}: {} a token, at most {} for this run", top_k_,
+                     model_->options().vocabulary_size, (cache_folder_ / "teacher").string(), format_bytes(bytes),
+                     format_bytes(bytes * tokens));
 }
 
 std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,
-                                      at::Device device) {
-  return config.train.teacher.empty() ? nullptr : std::make_unique<Teacher>(config, tokenizer, device);
+                                      at::Device device, const std::filesystem::path& cache) {
+  return config.train.teacher.empty() ? nullptr : std::make_unique<Teacher>(config, tokenizer, device, cache);
 }
 
 }  // namespace headroom::train

@@ -4,35 +4,49 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "headroom/config/config.h"
 #include "headroom/models/language_model.h"
 #include "headroom/tokenizers/tokenizer.h"
+#include "prediction_cache.h"
 
 namespace headroom::train {
 
 class Teacher {
  public:
   // Opens config.train.teacher on the device of `model`. Throws UserError naming the key if the teacher has memory, is
-  // another kind of model, or has another tokenizer or parameters other than train.teacher_sha256.
-  Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device);
+  // another kind of model, or has another tokenizer or parameters other than train.teacher_sha256. With
+  // train.teacher_top_k, its predictions are stored in the folder `cache`, unless that is empty.
+  Teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer, at::Device device,
+          std::filesystem::path cache);
 
-  // Adds the teacher's logits to a batch, without gradients, in the precision of `context`.
-  void add_logits(models::Batch& batch, const nn::Context& context) const;
+  // Adds its predictions to a batch (models::Distillation), without gradients, in the precision of `context`.
+  void add_predictions(models::Batch& batch, const nn::Context& context);
 
   const std::string& parameters_sha256() const { return parameters_sha256_; }
   std::int64_t parameters() const { return model_->parameters().count(); }
+  // Bytes of its parameters and of its logits for `rows` sequences of `length` tokens.
+  double memory(std::int64_t rows, std::int64_t length) const;
+  // A sentence on the cache for so many tokens; empty without train.teacher_top_k.
+  std::string describe_cache(double tokens) const;
 
  private:
+  at::Tensor logits(const at::Tensor& tokens, const nn::Context& context) const;
+
   std::unique_ptr<models::Model> model_;
   models::Distillation distillation_;
   std::string parameters_sha256_;
+  std::int64_t top_k_;
+  std::filesystem::path cache_folder_;
+  std::optional<PredictionCache> cache_;  // opened with the first batch, whose precision is part of its name
 };
 
 // Returns null if train.teacher is not set.
 std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,
-                                      at::Device device);
+                                      at::Device device, const std::filesystem::path& cache = {});
 
 }  // namespace headroom::train

@@ -1,0 +1,23 @@
+#include "ridge.h"
+
+namespace headroom::convert {
+namespace {
+
+constexpr double kRidge = 1e-3;
+constexpr double kLeastRidge = 1e-9;  // of the constant
+
+}  // namespace
+
+at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, bool constant) {
+  const std::int64_t n = gram.size(0), features = n - (constant ? 1 : 0);
+  at::Tensor penalty = at::zeros({n}, gram.options());
+  penalty.narrow(0, 0, features).fill_(kRidge * gram.diagonal().narrow(0, 0, features).mean().item<double>());
+  if (constant) {
+    penalty[n - 1] = kLeastRidge * gram[n - 1][n - 1];
+  }
+  at::Tensor left = gram.clone();
+  left.diagonal().add_(penalty);
+  return at::cholesky_solve(cross, at::linalg_cholesky(left));
+}
+
+}  // namespace headroom::convert

@@ -1,0 +1,153 @@
+#include "target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
+
+namespace headroom::convert {
+namespace {
+
+void require_equal(const ConvertRequest& request, std::string_view key, const auto& is, const auto& wanted) {
+  if (is != wanted) {
+    user_error("convert: {}: {} is {}, but {} has {}; the attention alone may differ", request.to, key, is,
+               request.source, wanted);
+  }
+}
+
+// The result has the source's tokenizer. A target that names another one was meant for other parameters.
+void require_same_tokenizer(const ConvertRequest& request, const config::Config& source) {
+  const auto is = config::flatten(request.target), wanted = config::flatten(source);
+  for (std::size_t i = 0; i < is.size(); ++i) {
+    const std::string& key = is[i].first;
+    if ((key == "tokenizer.kind" || key == "tokenizer.vocabulary_size") && request.target.given.contains(key) &&
+        is[i].second != wanted[i].second) {
+      user_error("convert: {}: {} is {}, but {} has {}; leave it out, the result has the source's tokenizer",
+                 request.to, key, is[i].second, request.source, wanted[i].second);
+    }
+  }
+}
+
+// The experts are made of the source's hidden units.
+config::MlpOptions expert_options(const ConvertRequest& request, const config::MlpOptions& from) {
+  config::MlpOptions to = request.target.model.mlp;
+  const config::ExpertKind kind =
+      from.kind == config::MlpKind::gated ? config::ExpertKind::gated : config::ExpertKind::dense;
+  if (to.expert_kind != kind) {
+    user_error("convert: {}: model.mlp.expert_kind is {}, but the MLP of {} is {}; set it to {}", request.to,
+               config::name_of(to.expert_kind), request.source, config::name_of(from.kind), config::name_of(kind));
+  }
+  if (to.n_experts * to.d_hidden != from.d_hidden) {
+    user_error(
+        "convert: {}: model.mlp.n_experts times model.mlp.d_hidden is {} times {}, but the MLP of {} has {} hidden "
+        "units; the product must be their number",
+        request.to, to.n_experts, to.d_hidden, request.source, from.d_hidden);
+  }
+  if (to.d_shared > 0) {
+    user_error("convert: {}: model.mlp.d_shared is {}, but all hidden units of {} become experts; set it to 0",
+               request.to, to.d_shared, request.source);
+  }
+  if (from.hidden_groups > 0) {
+    user_error("convert: {}: model.mlp.hidden_groups is {}; experts need an MLP without gated groups", request.source,
+               from.hidden_groups);
+  }
+  to.activation = from.activation;
+  if (from.bias && to.expert_bias != config::ExpertBias::all) {
+    to.expert_bias = config::ExpertBias::hidden;
+  }
+  return to;
+}
+
+// The attention of the target with the settings of the source that its kept weights rely on.
+config::AttentionOptions attention_options(const config::AttentionOptions& kept, const config::AttentionOptions& to) {
+  config::AttentionOptions a = to;
+  auto& position = a.of<config::PositionOptions>();
+  const auto& kept_position = kept.of<config::PositionOptions>();
+  a.bias = kept.bias;
+  position.position_bias = kept_position.position_bias;
+  position.rope_base = kept_position.rope_base;
+  position.forget = kept_position.forget;
+  a.qk_norm = kept.qk_norm || a.qk_norm;
+  a.window = kept.window;
+  a.window_pattern = kept.window_pattern;
+  a.dropout = kept.dropout;
+  if (a.position == "rope" && a.projection == "latent") {
+    // The rotated channels get the source's highest frequencies.
+    const auto channels = static_cast<double>(kept.projection->rotary_channels(kept));
+    position.rope_base =
+        std::pow(kept_position.rope_base, static_cast<double>(a.projection->rotary_channels(a)) / channels);
+  } else if (a.position == "rope" && a.projection->has_head_matrices()) {
+    position.rope_fraction =
+        std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
+  }
+  return a;
+}
+
+}  // namespace
+
+void check_source(const ConvertRequest& request, const config::ModelOptions& model) {
+  const config::AttentionOptions& a = model.attention;
+  if (model.kind != config::ModelKind::language_model && model.kind != config::ModelKind::masked_language_model) {
+    user_error("convert: {}: model.kind is {}; expected a language_model or masked_language_model", request.source,
+               config::name_of(model.kind));
+  }
+  model.require_no_pattern("convert: " + request.source);
+  request.target.model.require_no_pattern("convert: " + request.to);
+  if (model.norm_position == config::NormPosition::peri) {
+    user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
+  }
+  if (a.projection != "dense" || a.score != "dot" || a.composition != "none" || a.gate_output != "none") {
+    user_error(
+        "convert: {}: its attention has projection {}, score {}, composition {} and gate_output {}; expected a dense "
+        "model: projection dense, score dot, and none of the others",
+        request.source, a.projection.name(), a.score.name(), a.composition.name(), a.gate_output.name());
+  }
+}
+
+bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to) {
+  return to.kind == config::MlpKind::experts && from.kind != config::MlpKind::experts;
+}
+
+config::Config result_config(const ConvertRequest& request, const config::Config& source,
+                             std::vector<std::string>& notes) {
+  const config::ModelOptions &from = source.model, &to = request.target.model;
+  require_equal(request, "model.kind", config::name_of(to.kind), config::name_of(from.kind));
+  require_equal(request, "model.d_model", to.d_model, from.d_model);
+  require_equal(request, "model.n_layers", to.n_layers, from.n_layers);
+  require_equal(request, "model.attention.position", to.attention.position.name(), from.attention.position.name());
+  require_same_tokenizer(request, source);
+  const bool splits = splits_mlp(from.mlp, to.mlp);
+  if (to.mlp.kind != from.mlp.kind && !splits) {
+    user_error("convert: {}: model.mlp.kind is {}, but {} has {}; an MLP stays as it is or becomes experts", request.to,
+               config::name_of(to.mlp.kind), request.source, config::name_of(from.mlp.kind));
+  }
+  if (to.attention.composition->maps_per_head(to.attention) > 1) {
+    user_error(
+        "convert: {}: model.attention.composition is {}, whose heads have several attention matrices; the heads of a "
+        "dense model have one, so train this model from scratch",
+        request.to, to.attention.composition.name());
+  }
+  config::Config result = source;
+  result.model.attention = attention_options(from.attention, to.attention);
+  if (splits) {
+    result.model.mlp = expert_options(request, from.mlp);
+  }
+  const auto before = config::flatten(request.target), after = config::flatten(result);
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const bool converted =
+        before[i].first.starts_with("model.attention.") || (splits && before[i].first.starts_with("model.mlp."));
+    if (converted && before[i].second != after[i].second) {
+      notes.push_back(fmt::format("{} is {}, as the kept weights need it, instead of {}", before[i].first,
+                                  after[i].second, before[i].second));
+    }
+  }
+  config::check(result, request.to);
+  return result;
+}
+
+}  // namespace headroom::convert

@@ -1,0 +1,131 @@
+#include "value_fit.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "ridge.h"
+#include "shared_keys.h"
+
+namespace headroom::convert {
+namespace {
+
+// Without a bias, the last row (of the constant feature) is left out and stays 0.
+at::Tensor regression(const at::Tensor& gram, const at::Tensor& cross, bool with_bias) {
+  if (with_bias) {
+    return ridge_regression(gram, cross, /*constant=*/true);
+  }
+  const std::int64_t n = gram.size(0) - 1;
+  const at::Tensor solved = ridge_regression(gram.narrow(0, 0, n).narrow(1, 0, n), cross.narrow(0, 0, n));
+  return at::cat({solved, at::zeros({1, cross.size(1)}, cross.options())});
+}
+
+double squared_error(const at::Tensor& gram, const at::Tensor& cross, const at::Tensor& weights, double energy) {
+  return energy + (weights * (at::mm(gram, weights) - 2.0 * cross)).sum().item<double>();
+}
+
+struct Selected {
+  at::Tensor gram, cross;
+};
+
+Selected select(const HeadSums& sums, const std::vector<std::int64_t>& heads) {
+  if (static_cast<std::int64_t>(heads.size()) == sums.n_heads) {
+    return {sums.gram, sums.cross};  // large: not copied
+  }
+  const at::Tensor rows = sums.rows_of(heads);
+  return {sums.gram.index_select(0, rows).index_select(1, rows), sums.cross.index_select(0, rows)};
+}
+
+// The error of the best maps of these heads without a limit of rank, a quick bound for choosing.
+double full_rank_error(const HeadSums& sums, const std::vector<std::int64_t>& heads, bool with_bias) {
+  const Selected chosen = select(sums, heads);
+  return squared_error(chosen.gram, chosen.cross, regression(chosen.gram, chosen.cross, with_bias), sums.energy);
+}
+
+// The roots of each head's covariance, computed once.
+class HeadRoots {
+ public:
+  explicit HeadRoots(const HeadSums& sums) : sums_(sums) {}
+  const Roots& of(std::int64_t head) {
+    if (const auto found = roots_.find(head); found != roots_.end()) {
+      return found->second;
+    }
+    const std::int64_t d = sums_.width;
+    const at::Tensor own = sums_.gram.narrow(0, head * d, d).narrow(1, head * d, d);
+    return roots_.emplace(head, Roots(own / sums_.queries)).first->second;
+  }
+
+ private:
+  const HeadSums& sums_;
+  std::map<std::int64_t, Roots> roots_;
+};
+
+ValueFit fit_with(HeadRoots& head_roots, const HeadSums& sums, const std::vector<std::int64_t>& heads,
+                  std::int64_t rank, bool with_bias) {
+  const auto [gram, cross] = select(sums, heads);
+  const std::int64_t d = sums.width, n = static_cast<std::int64_t>(heads.size());
+  const at::Tensor maps = regression(gram, cross, with_bias);
+  std::vector<at::Tensor> values;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const Roots& roots = head_roots.of(heads[static_cast<std::size_t>(i)]);
+    const auto [u, s, vh] = at::linalg_svd(at::mm(roots.root, maps.narrow(0, i * d, d)), /*full_matrices=*/false);
+    values.push_back(at::mm(roots.inverse, u.narrow(1, 0, rank)) * s.narrow(0, 0, rank).clamp_min(1e-12).sqrt());
+  }
+  // The features z_h values[h] and the constant, as a map of z.
+  at::Tensor features = at::zeros({n * d + 1, n * rank + 1}, gram.options());
+  for (std::int64_t i = 0; i < n; ++i) {
+    features.narrow(0, i * d, d).narrow(1, i * rank, rank).copy_(values[static_cast<std::size_t>(i)]);
+  }
+  features[n * d][n * rank] = 1.0;
+  const at::Tensor own_gram = at::mm(features.t(), at::mm(gram, features)), own_cross = at::mm(features.t(), cross);
+  const at::Tensor outputs = regression(own_gram, own_cross, with_bias);
+  return {.heads = heads,
+          .values = at::stack(values),
+          .outputs = outputs.narrow(0, 0, n * rank).view({n, rank, sums.cross.size(1)}),
+          .bias = outputs[n * rank],
+          .error = squared_error(own_gram, own_cross, outputs, sums.energy) / sums.energy};
+}
+
+}  // namespace
+
+ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias) {
+  HeadRoots roots(sums);
+  return fit_with(roots, sums, heads, rank, with_bias);
+}
+
+ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias) {
+  std::vector<std::int64_t> chosen;
+  HeadRoots roots(sums);
+  if (count == 2) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::int64_t one = 0; one < sums.n_heads; ++one) {
+      for (std::int64_t other = one + 1; other < sums.n_heads; ++other) {
+        const double error = fit_with(roots, sums, {one, other}, rank, with_bias).error;
+        if (error < least) {
+          least = error;
+          chosen = {one, other};
+        }
+      }
+    }
+  }
+  while (static_cast<std::int64_t>(chosen.size()) < count) {
+    double least = std::numeric_limits<double>::infinity();
+    std::vector<std::int64_t> best;
+    for (std::int64_t head = 0; head < sums.n_heads; ++head) {
+      if (std::find(chosen.begin(), chosen.end(), head) == chosen.end()) {
+        std::vector<std::int64_t> more = chosen;
+        more.insert(std::upper_bound(more.begin(), more.end(), head), head);
+        const double error = full_rank_error(sums, more, with_bias);
+        if (error < least) {
+          least = error;
+          best = more;
+        }
+      }
+    }
+    chosen = best;
+  }
+  return fit_with(roots, sums, chosen, rank, with_bias);
+}
+
+}  // namespace headroom::convert

@@ -1,0 +1,58 @@
+// Cached predictions are the bits that were computed.
+#include "training/train/step/prediction_cache.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace headroom::train {
+namespace {
+
+TEST(PredictionCacheTest, ReadsWhatItComputedOnce) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "prediction_cache";
+  std::filesystem::remove_all(folder);
+  const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
+  const at::Tensor logits = at::randn({2, 5, 20}, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
+  int made = 0;
+  const auto make = [&] {
+    ++made;
+    return top_predictions(logits, 4, 1.0);
+  };
+  const TopPredictions expected = top_predictions(logits, 4, 1.0);
+  const auto expect_equal = [&](const TopPredictions& found) {
+    EXPECT_TRUE(at::equal(found.index, expected.index));
+    EXPECT_TRUE(at::equal(found.log_probability, expected.log_probability));
+  };
+  PredictionCache cache(folder, "settings", 4);
+  expect_equal(cache.get(tokens, make));
+  expect_equal(cache.get(tokens, make));
+  expect_equal(PredictionCache(folder, "settings", 4).get(tokens, make));
+  EXPECT_EQ(made, 1);
+  cache.get(tokens + 1, make);
+  cache.get(tokens.view({5, 2}), [&] { return top_predictions(logits.view({5, 2, 20}), 4, 1.0); });
+  PredictionCache(folder, "others", 4).get(tokens, make);
+  EXPECT_EQ(made, 3);
+  // A file that was cut off is computed again.
+  for (const auto& entry : std::filesystem::directory_iterator(cache.folder())) {
+    std::filesystem::resize_file(entry.path(), 7);
+  }
+  expect_equal(cache.get(tokens, make));
+  expect_equal(cache.get(tokens, make));
+  EXPECT_EQ(made, 4);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PredictionCacheTest, TheOthersAreOneClass) {
+  const at::Tensor logits = at::tensor({0.0F, 3.0F, 1.0F, 2.0F}).view({1, 1, 4});
+  const TopPredictions top = top_predictions(logits, 2, 0.5);
+  const at::Tensor p = (logits / 0.5).softmax(-1).flatten();
+  EXPECT_EQ(top.index.flatten()[0].item<int>(), 1);
+  EXPECT_EQ(top.index.flatten()[1].item<int>(), 3);
+  const at::Tensor expected = at::stack({p[1], p[3], p[0] + p[2]}).log();
+  EXPECT_LT((top.log_probability.flatten() - expected).abs().max().item<double>(), 1e-6);
+}
+
+}  // namespace
+}  // namespace headroom::train
