@@ -116,7 +116,7 @@ class PapersPage : public testing::Test {
   std::vector<Recipe> recipes_;
 };
 
-TEST_F(PapersPage, NamesCommandsOptionsKeysAndFilesThatAreThere) {
+TEST_F(PapersPage, NamesOnlyExistingCommandsOptionsKeysAndFiles) {
   const std::regex quoted("`([^`]+)`"), key("(model|tokenizer|data|train|decoding)\\.[a-z_.]+"),
       file("(docs|src|tests|recipes|examples)/.*");
   for (const Paper& paper : cost::papers()) {

@@ -91,15 +91,15 @@ void expect_steps_equal_the_whole(at::ScalarType type) {
   }
 }
 
-TEST(AttentionDecode, StepsEqualTheWhole) {
+TEST(AttentionDecode, StepsEqualTheFullPass) {
   expect_steps_equal_the_whole(at::kFloat);
 }
 
-TEST(AttentionDecode, Bfloat16StepsEqualTheWhole) {
+TEST(AttentionDecode, Bfloat16StepsEqualTheFullPass) {
   expect_steps_equal_the_whole(at::kBFloat16);
 }
 
-TEST(AttentionDecode, ThreadsChangeNothing) {
+TEST(AttentionDecode, ThreadsDoNotChangeTheResult) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
     if (c.window > 0) {
       at::manual_seed(9);
@@ -180,7 +180,7 @@ AttentionInputs alone(const AttentionInputs& in, std::int64_t row) {
   return one;
 }
 
-TEST(AttentionSequences, EachIsWhatItIsAlone) {
+TEST(AttentionSequences, EachEqualsItsResultAlone) {
   const std::vector<Kind> kinds = {{},
                                    {.groups = 1, .width = 5},
                                    {.groups = 2, .relative = true},
@@ -205,7 +205,7 @@ TEST(AttentionSequences, EachIsWhatItIsAlone) {
   }
 }
 
-TEST(AttentionSequences, RefusesWhatDoesNotFit) {
+TEST(AttentionSequences, RefusesMismatchedInputs) {
   const AttentionInputs good = inputs_of({.relative = true}, {4, 6}, at::kFloat);
   const auto refuses = [&](const std::function<void(AttentionInputs&)>& spoil) {
     AttentionInputs bad = good;

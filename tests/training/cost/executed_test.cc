@@ -76,7 +76,7 @@ TEST(Executed, LaterKeysHavePositionsToo) {
   EXPECT_EQ(executed_cost(with(relative, "kind=classifier n_classes=2 paired=true"), 1).attention_macs, 2 * after);
 }
 
-TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
+TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddARouterPerSide) {
   const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
   const std::string shared = "attention.shared_selection=true ";
   expect_added("attention.projection=experts attention.n_experts=6 attention.top_k=2",

@@ -16,12 +16,12 @@ namespace picture_classification_test {
 
 using namespace small_classes;
 
-TEST(PictureClassification, GoesOnFromAnyPosition) {
+TEST(PictureClassification, ContinuesFromAnyPosition) {
   const tiny::Folder folder;
   expect_exact_positions(image_classification(), images_config(folder), 12);
 }
 
-TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
+TEST(PictureClassification, AugmentsOnlyTrainingImages) {
   const tiny::Folder folder;
   config::Config config = images_config(folder);
   config.train.batch_size = 40;  // one batch per epoch: the same images in another order
@@ -119,7 +119,7 @@ config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
   return config;
 }
 
-TEST(PicturesInShards, GoOnFromAnyPositionWithAnyThreads) {
+TEST(PicturesInShards, ContinueFromAnyPositionWithAnyThreads) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
   config.train.batch_size = 8;
