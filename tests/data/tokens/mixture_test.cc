@@ -141,8 +141,8 @@ TEST_F(MixtureTest, IncompatibleCorporaAreRefusedByName) {
   const std::string none = user_error_of([&] {
     mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1);
   });
-  EXPECT_HAS(none, "data.mixture: of 4 rows of a batch the weight 1 gives ");
-  EXPECT_HAS(none, "1.tokens none: try a larger train.batch_size");
+  EXPECT_HAS(none, "data.mixture: weight 1 gives ");
+  EXPECT_HAS(none, "1.tokens none of the 4 rows of a batch: try a larger train.batch_size");
   EXPECT_HAS(user_error_of([&] {
                mix_batches(mixture({400, 20}, {1, 1}), shape, Batching::streams, 1);
              }),
