@@ -25,7 +25,7 @@ struct StartRequest {
 //
 //   as many heads of the same width   all matrices are copied; composed heads start as the identity (no low-rank terms,
 //                                     gates of 0), gates on the head outputs at 1/2 with doubled outputs; sinks start
-//                                     with next to no weight (nearly exact)
+//                                     with almost no weight (nearly exact)
 //   fewer heads                       choose_heads(); their W_q and W_k are kept, values and outputs refitted
 //   fewer keys and values             the mean over each group of heads; outputs refitted
 //   experts                           every expert of a head starts as the head's matrix divided by the sum of the

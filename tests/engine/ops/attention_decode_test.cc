@@ -74,8 +74,8 @@ at::Tensor exactly(const AttentionInputs& in) {
 // for bfloat16 tensors, so that only the result is rounded.
 void expect_steps_equal_the_whole(at::ScalarType type) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
-    // Without a causal mask a step has other offsets than the whole. Keys shifted by position are rounded again in
-    // bfloat16.
+    // Without a causal mask, the offsets of a step differ from those of the whole sequence. Keys shifted by position
+    // are rounded again in bfloat16.
     const bool by_position = c.mixture && c.mixture->keys == MixtureCase::shifted_by_position;
     if ((c.relative && !c.causal) || (by_position && type == at::kBFloat16)) {
       continue;

@@ -191,7 +191,7 @@ TEST(PicturesInShards, AreMixedWithTheirNeighbours) {
   EXPECT_TRUE(at::allclose(mixed.at("images"), own * share + own.roll(1, 0) * (1.0 - share), 1e-5, 1e-6));
   EXPECT_TRUE(at::equal(mixed.at("label"), label));
   EXPECT_TRUE(at::equal(mixed.at("other_label"), label.roll(1)));
-  // The loss is that with the mixed labels as probabilities, smoothed or not.
+  // The loss uses the mixed labels as probabilities, smoothed or not.
   const auto model = models::make_model(config.model, 5, at::kDouble);
   tell_classes_apart(*model, {0.3, -0.2, 0.1});
   for (const double smoothing : {0.0, 0.1}) {
