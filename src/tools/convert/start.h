@@ -28,9 +28,9 @@ struct StartRequest {
 //                                     with almost no weight (nearly exact)
 //   fewer heads                       choose_heads(); their W_q and W_k are kept, values and outputs refitted
 //   fewer keys and values             the mean over each group of heads; outputs refitted
-//   experts                           every expert of a head starts as the head's matrix divided by the sum of the
-//   gates several keys                      the head's own key, with noise of 0.1 of its deviation latent the heads'
-//   keys of the highest frequencies become one shared rotated key
+//   experts                           every expert of a head starts as the head's matrix / the sum of the gates
+//   several keys                      the head's own key, with noise of 0.1 of its deviation
+//   latent                            the heads' keys of the highest frequencies become one shared rotated key
 //                                     (share_rotated); the others and the values a latent (low_rank)
 //   routed heads                      as many experts as heads: their queries and outputs; shared keys and values
 //
