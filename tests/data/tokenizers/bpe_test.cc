@@ -363,7 +363,7 @@ TEST_F(BpeTest, RefusesUnsupportedSettingsByName) {
       {"/pre_tokenizer",
        R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"x+"},"behavior":"Isolated"},)"
        R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})",
-       "pre_tokenizer.Split.pattern is none of the patterns"},
+       "pre_tokenizer.Split.pattern must be a known pattern"},
       {"/decoder", R"({"type":"Metaspace"})", "decoder is Metaspace"},
       {"/added_tokens", R"([{"id":264,"content":"a","lstrip":true}])", "added_tokens.lstrip is true for \"a\""},
       {"/added_tokens", R"([{"id":264,"content":""}])", "a token of 0 bytes"},
