@@ -1,4 +1,4 @@
-// docs/papers.md: its commands, options, keys, recipes and files exist.
+// docs/papers.md: its keys, recipes and files exist. tests/end_to_end/test_papers.py runs its commands.
 #include "training/cost/papers/papers.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,6 @@
 #include <set>
 #include <sstream>
 
-#include "cli/front/command_tree.h"
-#include "cli/front/program.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -25,16 +23,6 @@ using cost::PaperItem;
 using cost::Recipe;
 
 const std::string kSource = HEADROOM_SOURCE_DIR;
-
-// Splits a command line into words as a shell does: single quotes hold a word together.
-std::vector<std::string> words_of(const std::string& line) {
-  std::vector<std::string> words;
-  const std::regex word("'([^']*)'|(\\S+)");
-  for (std::sregex_iterator at(line.begin(), line.end(), word), end; at != end; ++at) {
-    words.push_back((*at)[1].matched ? (*at)[1].str() : (*at)[2].str());
-  }
-  return words;
-}
 
 std::set<std::string> known_keys() {
   std::set<std::string> keys;
@@ -51,80 +39,24 @@ class PapersPage : public testing::Test {
     recipes_ = cost::list_recipes();
   }
 
-  // Returns the command that the words name, and how many words its name takes.
-  std::pair<const CommandText*, std::size_t> command_of(const std::vector<std::string>& words) const {
-    const CommandText* found = nullptr;
-    std::size_t used = 1;
-    std::vector<std::string> path;
-    for (std::size_t i = 1; i < words.size(); ++i) {
-      path.push_back(words[i]);
-      const auto next = std::find_if(tree_.begin(), tree_.end(), [&](const CommandText& c) { return c.path == path; });
-      if (next == tree_.end()) {
-        break;
-      }
-      found = &*next;
-      used = i + 1;
-    }
-    return {found != nullptr && found->inner.empty() ? found : nullptr, used};
-  }
-
   // Whether a word that looks like the name of a recipe is one.
   void expect_recipe(const std::string& word, const std::string& line) const {
     if (std::regex_match(word, std::regex("(switchhead|moa|dcmha|mgk|small|demo|zoo|scale)/[a-z0-9_]+"))) {
-      EXPECT_TRUE(std::any_of(recipes_.begin(), recipes_.end(), [&](const Recipe& r) { return r.name == word; }))
+      EXPECT_TRUE(std::ranges::any_of(recipes_, [&](const Recipe& r) { return r.name == word; }))
           << line << ": no recipe " << word;
     }
   }
 
-  void expect_command(const std::string& line) const {
-    const std::vector<std::string> words = words_of(line);
-    const auto [command, used] = command_of(words);
-    ASSERT_NE(command, nullptr) << line << ": no such command";
-    for (std::size_t i = used; i < words.size(); ++i) {
-      if (!words[i].starts_with("--")) {
-        expect_recipe(words[i], line);
-        continue;
-      }
-      const auto option =
-          std::find_if(command->options.begin(), command->options.end(), [&](const OptionText& candidate) {
-            return std::find(candidate.names.begin(), candidate.names.end(), words[i]) != candidate.names.end();
-          });
-      ASSERT_NE(option, command->options.end()) << line << ": no option " << words[i];
-      if (option->value.empty()) {
-        continue;
-      }
-      ASSERT_LT(++i, words.size()) << line << ": " << option->names.back() << " needs a value";
-      expect_recipe(words[i], line);
-      const bool listed = option->choices.empty() ||
-                          std::find(option->choices.begin(), option->choices.end(), words[i]) != option->choices.end();
-      EXPECT_TRUE(listed) << line << ": " << words[i] << " is none of " << option->value;
-      if (option->value == "NAME,...") {  // its description lists them
-        std::istringstream names(words[i]);
-        for (std::string name; std::getline(names, name, ',');) {
-          EXPECT_NE((option->about + ",").find(name), std::string::npos) << line << ": no " << name;
-        }
-      }
-      if (option->value.starts_with("KEY=")) {
-        EXPECT_TRUE(keys_.contains(words[i].substr(0, words[i].find('=')))) << line << ": no key " << words[i];
-      }
-    }
-  }
-
-  Program program_;
-  std::vector<CommandText> tree_ = command_tree(program_.root());
   std::set<std::string> keys_ = known_keys();
   std::vector<Recipe> recipes_;
 };
 
-TEST_F(PapersPage, NamesOnlyExistingCommandsOptionsKeysAndFiles) {
+TEST_F(PapersPage, NamesOnlyExistingKeysRecipesAndFiles) {
   const std::regex quoted("`([^`]+)`"), key("(model|tokenizer|data|train|decoding)\\.[a-z_.]+"),
       file("(docs|src|tests|recipes|examples)/.*");
   for (const Paper& paper : cost::papers()) {
     for (const PaperItem& item : paper.items) {
       EXPECT_FALSE(item.how.empty()) << paper.name << ", " << item.item;
-      for (const std::string& command : cost::commands_of(item)) {
-        expect_command(command);
-      }
       const std::string& how = item.how;
       for (std::sregex_iterator at(how.begin(), how.end(), quoted), end; at != end; ++at) {
         const std::string text = (*at)[1], first = text.substr(0, text.find(' '));
@@ -137,14 +69,6 @@ TEST_F(PapersPage, NamesOnlyExistingCommandsOptionsKeysAndFiles) {
       }
     }
   }
-}
-
-TEST_F(PapersPage, FindsMistakes) {
-  EXPECT_EQ(command_of(words_of("headroom trian x")).first, nullptr);
-  EXPECT_EQ(command_of(words_of("headroom data x")).first, nullptr);
-  EXPECT_EQ(command_of(words_of("headroom data prepare x")).second, 3U);
-  EXPECT_EQ(words_of("a --set 'data.train=[\"x y\"]'"),
-            (std::vector<std::string>{"a", "--set", "data.train=[\"x y\"]"}));
 }
 
 TEST_F(PapersPage, HasEveryTableAndFigure) {
@@ -203,10 +127,9 @@ TEST_F(PapersPage, HasEveryRecipeWhereItsFirstLinesSay) {
         continue;
       }
       for (const std::string& name : items_named(recipe.table)) {
-        const bool found = std::any_of(paper.items.begin(), paper.items.end(), [&](const PaperItem& item) {
+        const bool found = std::ranges::any_of(paper.items, [&](const PaperItem& item) {
           const std::vector<const Recipe*> of = cost::recipes_of(item, recipes_);
-          return item.item == name &&
-                 std::any_of(of.begin(), of.end(), [&](const Recipe* r) { return r->name == recipe.name; });
+          return item.item == name && std::ranges::any_of(of, [&](const Recipe* r) { return r->name == recipe.name; });
         });
         EXPECT_TRUE(found) << recipe.name << " is not in the line of " << paper.name << ", " << name;
       }
@@ -233,7 +156,7 @@ TEST_F(PapersPage, JsonHasRecipesAndCommandsApart) {
   const Json json = cost::papers_json(cost::papers_named("moa"), recipes_);
   ASSERT_EQ(json.size(), 1U);
   const Json& items = json[0]["items"];
-  const auto table = std::find_if(items.begin(), items.end(), [](const Json& i) { return i["item"] == "Table 7"; });
+  const auto table = std::ranges::find_if(items, [](const Json& i) { return i["item"] == "Table 7"; });
   ASSERT_NE(table, items.end());
   EXPECT_EQ((*table)["recipes"].size(), 15U);
   EXPECT_EQ((*table)["commands"].size(), 1U);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "cli/front/help_format.h"
 #include "cli/front/program.h"
 
 namespace headroom::cli {
@@ -52,7 +51,7 @@ TEST(UserErrors, NameTheCommandWhatIsWrongAndTheNearestName) {
     const Result result = run_program(arguments);
     EXPECT_EQ(result.status, 2) << result.error;
     EXPECT_TRUE(result.error.starts_with("headroom: ") && result.error.ends_with("--help)\n")) << result.error;
-    EXPECT_EQ(std::count(result.error.begin(), result.error.end(), '\n'), 1) << result.error;
+    EXPECT_EQ(std::ranges::count(result.error, '\n'), 1) << result.error;
     for (const std::string& part : parts) {
       EXPECT_NE(result.error.find(part), std::string::npos) << part << ": " << result.error;
     }

@@ -57,7 +57,9 @@ struct Cut {
 // end. With keep_whitespace, decode(encode(text)) == text for any text. Without it, lines are first normalised as
 // SentencePiece does by default (NFKC; runs of spaces collapsed, leading and trailing spaces removed). An imported
 // model gives the ids of the `sentencepiece` package, which treats line ends as ordinary characters; checkpoints and
-// token files of earlier versions encode line by line with it.
+// token files of earlier versions encode line by line with it. A tokenizer.json with byte fallback gives the ids and
+// texts of the `tokenizers` package: added tokens are matched in the text, and special tokens decode to the empty
+// string.
 //
 // bpe: byte-level BPE as in GPT-2, trained or imported. It gives the ids of the `tokenizers` package without the
 // special tokens that a template adds. Added tokens are matched in the text; the rest is split into words by the

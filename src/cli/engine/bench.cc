@@ -7,6 +7,7 @@
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
@@ -29,17 +30,15 @@ int run(const Bench& command, const EngineRequest& request) {
   if (!command.serve.empty()) {
     return bench::serve(command.serve);
   }
-  std::vector<std::string> known;
-  for (const bench::BenchName& bench : bench::kBenchNames) {
-    known.emplace_back(bench.name);
-  }
+  const std::vector<std::string> known =
+      transformed(bench::kBenchNames, [](const bench::BenchName& bench) { return std::string(bench.name); });
   std::vector<std::string> names = command.names, configs = command.configs;
   if (takes_configs(names)) {
     configs.insert(configs.end(), names.begin() + 1, names.end());
     names.resize(1);
   }
   for (const std::string& name : names) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::ranges::find(known, name) == known.end()) {
       user_error("bench: {}: unknown benchmark; choose among {}", name, fmt::join(known, ", "));
     }
   }

@@ -96,8 +96,8 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
 // Whether training can resume from the file: it contains the optimizer state.
 bool is_resumable(const SafetensorsFile& file) {
   const auto& tensors = file.tensors();
-  return std::any_of(tensors.begin(), tensors.end(),
-                     [](const auto& entry) { return std::string_view(entry.first).starts_with("optimizer."); });
+  return std::ranges::any_of(tensors,
+                             [](const auto& entry) { return std::string_view(entry.first).starts_with("optimizer."); });
 }
 
 std::filesystem::path parent_of(const std::string& path) {

@@ -4,6 +4,7 @@
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/advise/advise.h"

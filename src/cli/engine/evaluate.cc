@@ -114,13 +114,8 @@ void refuse_with_task(const Evaluate& command) {
   }
 }
 
-}  // namespace
-
-int run(const Evaluate& command, const EngineRequest& request) {
-  if (!command.task.empty()) {
-    refuse_with_task(command);
-    return run_test(command, request);
-  }
+// Refuses options that apply to benchmarks only.
+void refuse_without_task(const Evaluate& command) {
   for (const auto& [name, given] :
        {std::pair("--shots", command.shots > 0), std::pair("--shots-from", !command.shots_from.empty()),
         std::pair("--by-shots", command.by_shots), std::pair("--begin", !command.begin.empty()),
@@ -129,6 +124,16 @@ int run(const Evaluate& command, const EngineRequest& request) {
       user_error("evaluate: {}: needs --task", name);
     }
   }
+}
+
+}  // namespace
+
+int run(const Evaluate& command, const EngineRequest& request) {
+  if (!command.task.empty()) {
+    refuse_with_task(command);
+    return run_test(command, request);
+  }
+  refuse_without_task(command);
   store::OpenedModel opened =
       open_model({.choice = command.model,
                   .options = {{"--stride", command.stride > 0, config::ModelKind::language_model},

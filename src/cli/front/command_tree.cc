@@ -19,7 +19,7 @@ std::vector<std::string> choices_of(const std::string& value) {
   std::vector<std::string> choices;
   std::istringstream words(value);
   for (std::string word; std::getline(words, word, '|');) {
-    if (std::none_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+    if (std::ranges::none_of(word, [](char c) { return c >= 'A' && c <= 'Z'; })) {
       choices.push_back(word);
     }
   }
@@ -81,14 +81,6 @@ void collect(const CLI::App& app, const std::vector<std::string>& path, std::vec
 }
 
 }  // namespace
-
-std::string joined(const std::vector<std::string>& words, const std::string& between) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : between) + word;
-  }
-  return text;
-}
 
 std::vector<CommandText> command_tree(const CLI::App& root) {
   std::vector<CommandText> all;

@@ -27,12 +27,16 @@ struct CommandText {
 // Returns the program, then every command, in the order of the help.
 std::vector<CommandText> command_tree(const CLI::App& root);
 
-// Joins the words with `between`.
-std::string joined(const std::vector<std::string>& words, const std::string& between = " ");
+// Returns a completion script for "bash", "zsh" or "fish". The script runs `headroom __complete WORD...` with the words
+// before the cursor, the last one unfinished or empty, and offers what completions() returns.
+std::string completion_script(std::string_view shell);
 
-// Returns a completion script for "bash", "zsh" or "fish". `keys`: the config keys for options of the form KEY=VALUE.
-// The script runs `headroom recipes` to complete recipe names.
-std::string completion_script(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
-                              std::string_view shell);
+// The name of that command, which is not listed.
+inline constexpr std::string_view kComplete = "__complete";
+
+// Returns a line for each word that may stand at the end: the word, or the word, a tab and its description. The line
+// ":files" stands for the names of files. `keys`: the config keys, for options of the form KEY=VALUE.
+std::string completions(const std::vector<CommandText>& commands, const std::vector<std::string>& keys,
+                        const std::vector<std::string>& words);
 
 }  // namespace headroom::cli

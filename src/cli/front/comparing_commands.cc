@@ -45,12 +45,9 @@ void add_conversions(CLI::App& command, Compare& options, std::vector<std::strin
   add_text(command, "--convert", options.convert, "RUN",
            "instead of CONFIG: convert this dense run to each config of --to, then continue training all of them and "
            "the run itself");
-  add_text(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add_text(command, "--tokens", shares, "SHARE,...", "--convert: training tokens, as shares of the run's (default: 5%)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+  add_list(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to");
+  add_list(command, "--tokens", shares, "SHARE,...",
+           "--convert: training tokens, as shares of the run's (default: 5%)");
 }
 
 void add_compare(Program& program) {
@@ -72,25 +69,17 @@ void add_compare(Program& program) {
         return program.engine<Compare>(*options);
       });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is the baseline")->type_name("");
-  command
-      .add_option("--family", options->families,
-                  "instead of CONFIG: models of several sizes; repeatable; reports how much compute each family saves "
-                  "compared with the first")
-      ->allow_extra_args(false)
-      ->type_name("NAME=CONFIG,CONFIG,...");
+  add_repeated(command, "--family", options->families, "NAME=CONFIG,CONFIG,...",
+               "instead of CONFIG: models of several sizes; repeatable; reports how much compute each family saves "
+               "compared with the first");
   add_conversions(command, *options, options->shares_text);
   add_out(command, options->out, "folder for the runs and the report", "DIR");
   add_set(command, options->set);
   add_seeds(command, options->seeds);
-  command
-      .add_option(
-          "--tune", options->tune,
-          "first find the best of these values for each model, with the first seed; repeatable: the best combination")
-      ->allow_extra_args(false)
-      ->type_name("KEY=V1,V2,...");
-  command.add_option("--prompt", options->prompts, "prompt for a sample text; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("TEXT");
+  add_repeated(
+      command, "--tune", options->tune, "KEY=V1,V2,...",
+      "first find the best of these values for each model, with the first seed; repeatable: the best combination");
+  add_repeated(command, "--prompt", options->prompts, "TEXT", "prompt for a sample text; repeatable");
   add_value(command, "--sample-tokens", options->sample_tokens, "N", whole_number(0),
             "length of a sample text in tokens");
   program.add_threads(command);
@@ -131,11 +120,9 @@ void add_advise(Program& program) {
       ->required()
       ->type_name("TIME");
   add_out(command, options->out, "folder for the trials, the config and the report", "DIR");
-  add_text(command, "--variants", options->variants, "NAME,...",
+  add_list(command, "--variants", options->variants, "NAME,...",
            "also try other attention at the same size: recipes of the zoo (dense, switchhead, dcmha, moa, ...), other "
-           "recipes, TOML files")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+           "recipes, TOML files");
   command.add_flag("--heads", options->heads, "also try other numbers of heads and experts at the same size");
   command.add_option("--keep", options->keep, "what to keep from CONFIG")
       ->delimiter(',')
@@ -166,12 +153,8 @@ void add_try(Program& program) {
       });
   command.add_option("BASE", options->base, "TOML file or recipe to improve on")->required()->type_name("");
   command.add_option("CHANGE", options->change, "TOML file or recipe to try; default: BASE with --set")->type_name("");
-  command.add_option("--set", options->set, "change a key of the config that is tried; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
-  command.add_option("--both", options->both, "change a key of both configs; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
+  add_repeated(command, "--set", options->set, "KEY=VALUE", "change a key of the config that is tried; repeatable");
+  add_repeated(command, "--both", options->both, "KEY=VALUE", "change a key of both configs; repeatable");
   add_text(command, "--budget", options->budget_text, "TIME", "time for new runs: 90s, 20m, 2h");
   add_text(command, "--out", options->out, "DIR", "folder for the runs, which later trials reuse, and trials.jsonl");
   add_value(command, "--pairs", options->pairs, "N", whole_number(2, 100),
@@ -242,7 +225,7 @@ void add_report(Program& program) {
   command.add_flag("--watch", options->watch, "update the page while training goes on in DIR");
 }
 
-void add_list(Program& program) {
+void add_run_list(Program& program) {
   auto options = std::make_shared<Runs>();
   CLI::App& command = program.add(program.root(), "runs", "List the runs in a folder with their main figures.",
                                   "headroom runs\n  headroom runs runs/pair --json",
@@ -269,7 +252,7 @@ void add_comparing_commands(Program& program) {
   add_try(program);
   add_record(program);
   add_report(program);
-  add_list(program);
+  add_run_list(program);
   add_demo(program);
 }
 

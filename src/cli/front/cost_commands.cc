@@ -8,11 +8,11 @@
 #include "foundation/config/base_name.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
-#include "help_format.h"
 #include "program.h"
 #include "training/cost/match.h"
 #include "training/cost/papers/papers.h"
@@ -68,10 +68,9 @@ int run_cost(const CostOptions& options, const Output& output) {
   if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
     user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
   }
-  std::vector<cost::NamedConfig> configs;
-  for (const std::string& name : options.configs) {
-    configs.emplace_back(name, load_with_start(name, options.set));
-  }
+  std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
+    return cost::NamedConfig(name, load_with_start(name, options.set));
+  });
   if (!options.vary.empty()) {
     const config::Variation variation = config::parse_variation(options.vary, "cost: --vary");
     std::vector<cost::NamedConfig> all = varied(configs, variation);

@@ -1,10 +1,9 @@
 // The commands completion and man.
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 
 #include "command_tree.h"
-#include "headroom/config/config.h"
 #include "program.h"
 
 namespace headroom::cli {
@@ -61,8 +60,8 @@ std::string manual_page(const std::vector<CommandText>& commands, std::string_vi
       plain(version), plain(program.about), options_of(program), verbatim(program.footer));
   for (const CommandText& command : commands) {
     if (!command.path.empty() && command.inner.empty()) {
-      text += fmt::format(".SS headroom {}\n{}\n{}{}", plain(joined(command.path)), plain(command.about),
-                          options_of(command), verbatim(command.footer));
+      text += fmt::format(".SS headroom {}\n{}\n{}{}", plain(fmt::format("{}", fmt::join(command.path, " "))),
+                          plain(command.about), options_of(command), verbatim(command.footer));
     }
   }
   return text +
@@ -73,26 +72,18 @@ std::string manual_page(const std::vector<CommandText>& commands, std::string_vi
          ".TP\n\\fBHEADROOM_HOME\\fR\nfolder that holds recipes/\n";
 }
 
-std::vector<std::string> keys_of_configs() {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : config::flatten(config::Config())) {
-    keys.push_back(key);
-  }
-  return keys;
-}
-
 }  // namespace
 
 void add_help_commands(Program& program) {
   auto shell = std::make_shared<std::string>();
-  CLI::App& completion = program.add(
-      program.root(), "completion", "Print a script for shell completion of commands and options.",
-      "headroom completion bash > ~/.local/share/bash-completion/completions/headroom", [&program, shell] {
-        const std::string script = completion_script(command_tree(program.root()), keys_of_configs(), *shell);
-        program.output().text(script);
-        program.output().document({{"shell", *shell}, {"script", script}});
-        return 0;
-      });
+  CLI::App& completion =
+      program.add(program.root(), "completion", "Print a script for shell completion of commands and options.",
+                  "headroom completion bash > ~/.local/share/bash-completion/completions/headroom", [&program, shell] {
+                    const std::string script = completion_script(*shell);
+                    program.output().text(script);
+                    program.output().document({{"shell", *shell}, {"script", script}});
+                    return 0;
+                  });
   completion.add_option("SHELL", *shell, "shell that the script is for")
       ->required()
       ->check(one_of({"bash", "zsh", "fish"}))

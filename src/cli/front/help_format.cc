@@ -1,10 +1,12 @@
-#include "help_format.h"
+// The layout of --help.
 
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
+
+#include "program.h"
 
 namespace headroom::cli {
 

@@ -33,11 +33,9 @@ void add_analyse(Program& program) {
                    "classifier of pairs both texts, separated by a tab",
                    "--file,--data", options->file,
                    "file to read, in a format of the run's validation data (default: the beginning of that data)");
-  add_text(command, "--what", options->what, "NAME,...",
+  add_list(command, "--what", options->what, "NAME,...",
            "circuits, composition, diversity, experts, induction, maps, mixture, rank (default: all that apply to the "
-           "model)")
-      ->delimiter(',')
-      ->allow_extra_args(false);
+           "model)");
   command
       .add_option("--samples", options->samples,
                   "sample texts of the analyses that average over samples (default: 8 of rank, 4 of composition and "
@@ -124,9 +122,8 @@ void add_convert(Program& program) {
   add_text(command, "--to", options->to, "CONFIG", "TOML file or recipe with the attention that the result has")
       ->required();
   add_out(command, options->out, "checkpoint to write", "FILE");
-  command.add_option("--data", options->data, "texts to compute activations on, as in data.train (default: the run's)")
-      ->allow_extra_args(false)
-      ->type_name("FILE");
+  add_repeated(command, "--data", options->data, "FILE",
+               "texts to compute activations on, as in data.train (default: the run's)");
   add_value(command, "--tokens", options->tokens, "N", whole_number(1),
             "number of its tokens to use (default: up to 32,768)");
   add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");

@@ -11,13 +11,14 @@
 #include <cstdlib>
 #include <new>
 
+#include "command_tree.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "help_format.h"
 
 namespace headroom::cli {
 
@@ -129,9 +130,17 @@ void add_precision(CLI::App& command, std::string& precision) {
 }
 
 void add_set(CLI::App& command, std::vector<std::string>& set) {
-  command.add_option("--set", set, "change a key of the config, as in train.steps=500; repeatable")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
+  add_repeated(command, "--set", set, "KEY=VALUE", "change a key of the config, as in train.steps=500; repeatable");
+}
+
+CLI::Option* add_repeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                          const std::string& type, const std::string& about) {
+  return command.add_option(name, values, about)->allow_extra_args(false)->type_name(type);
+}
+
+CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                      const std::string& type, const std::string& about) {
+  return add_text(command, name, values, type, about)->delimiter(',')->allow_extra_args(false);
 }
 
 CLI::Validator whole_number(std::int64_t low, std::int64_t high) {
@@ -161,7 +170,7 @@ CLI::Validator number(double low, double high) {
 
 CLI::Validator one_of(std::vector<std::string> names) {
   const auto refused = [names = std::move(names)](const std::string& text) -> std::string {
-    if (std::find(names.begin(), names.end(), text) != names.end()) {
+    if (std::ranges::find(names, text) != names.end()) {
       return {};
     }
     return fmt::format("must be {}{}, got {}", names.size() > 1 ? "one of " : "", fmt::join(names, ", "),
@@ -192,13 +201,21 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   } else if (words == std::vector<std::string>{"version"}) {
     words.front() = "--version";
   }
-  std::reverse(words.begin(), words.end());
+  std::ranges::reverse(words);
   return words;
 }
 
 }  // namespace
 
 int Program::dispatch(int argc, const char* const* argv) {
+  if (argc > 1 && argv[1] == kComplete) {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : config::flatten(config::Config())) {
+      keys.push_back(key);
+    }
+    Output(false).text(completions(command_tree(app_), keys, {argv + 2, argv + argc}));
+    return kDone;
+  }
   try {
     app_.parse(arguments_of(argc, argv));
   } catch (const CLI::CallForHelp&) {
@@ -222,12 +239,18 @@ namespace {
 // default libgomp spins for milliseconds, and takes cores from other programs and even from the thread it waits for.
 // oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
 // cache would fill with shapes that never recur; 128 entries suffice for one step.
+// simd_limit() holds for torch, oneDNN and MKL as well, also in the programs that benchmarks start.
 void set_library_defaults() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("GOMP_SPINCOUNT", "2000", 0);
   }
   if (std::getenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == nullptr) {
     setenv("DNNL_PRIMITIVE_CACHE_CAPACITY", "128", 0);
+  }
+  if (const bool avx2 = simd_limit() == "avx2"; !simd_limit().empty()) {
+    setenv("ATEN_CPU_CAPABILITY", avx2 ? "avx2" : "default", 0);
+    setenv("ONEDNN_MAX_CPU_ISA", avx2 ? "AVX2" : "SSE41", 0);
+    setenv("MKL_ENABLE_INSTRUCTIONS", avx2 ? "AVX2" : "SSE4_2", 0);
   }
 }
 

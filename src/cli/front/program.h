@@ -109,8 +109,24 @@ CLI::Option* add_text(CLI::App& command, const std::string& name, T& value, cons
                       const std::string& about) {
   return add_value(command, name, value, type, not_empty(), about);
 }
+// Adds an option that may be given several times, with a value each time.
+CLI::Option* add_repeated(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                          const std::string& type, const std::string& about);
+// Adds an option whose value is a list separated by commas.
+CLI::Option* add_list(CLI::App& command, const std::string& name, std::vector<std::string>& values,
+                      const std::string& type, const std::string& about);
 CLI::Option* add_choice(CLI::App& command, const std::string& name, std::string& value,
                         const std::vector<std::string>& names, const std::string& about);
+
+// The layout of --help: descriptions in a column, wrapped at the width of the terminal.
+// Returns the width in columns of the terminal on standard output; 80 if it is not a terminal.
+std::size_t help_width();
+
+// Wraps `text` at `columns`. All lines except the first start with `indent` spaces; the first is assumed to follow as
+// many characters. Keeps lines that start with a space unchanged. Does not split a word longer than a line.
+std::string wrapped(std::string_view text, std::size_t columns, std::size_t indent);
+
+std::shared_ptr<CLI::FormatterBase> help_formatter(std::size_t columns);
 
 // Returns the command that the command line names.
 const CLI::App& innermost(const CLI::App& root);

@@ -78,7 +78,7 @@ std::string set_suggestion(const CLI::App& command, std::string typed) {
   typed.erase(0, typed.find_first_not_of('-'));
   typed.resize(std::min(typed.size(), typed.find('=')));
   typed.erase(0, typed.rfind('.') + 1);
-  std::replace(typed.begin(), typed.end(), '-', '_');
+  std::ranges::replace(typed, '-', '_');
   if (typed.ends_with("epochs")) {
     return "; training is counted in steps of train.batch_size sequences: --set train.steps=VALUE";
   }
@@ -90,16 +90,15 @@ std::string set_suggestion(const CLI::App& command, std::string typed) {
 std::string missing_value(const CLI::App& command) {
   const CLI::Option* const set = command.get_option_no_throw("--set");
   const std::vector<std::string> typed = set == nullptr ? std::vector<std::string>() : set->results();
-  const auto word = std::find_if(typed.begin(), typed.end(),
-                                 [](const std::string& text) { return text.find('=') == std::string::npos; });
+  const auto word =
+      std::ranges::find_if(typed, [](const std::string& text) { return text.find('=') == std::string::npos; });
   return word == typed.end() ? "" : "--set " + printable(*word) + ": must be KEY=VALUE, without a space";
 }
 
 std::string missing_option(const CLI::App& command) {
   const std::vector<const CLI::Option*> options = command.get_options();
-  const auto missing = std::find_if(options.begin(), options.end(), [](const CLI::Option* option) {
-    return option->get_required() && option->count() == 0;
-  });
+  const auto missing = std::ranges::find_if(
+      options, [](const CLI::Option* option) { return option->get_required() && option->count() == 0; });
   return missing == options.end() ? "" : "; " + (*missing)->get_name() + " is required";
 }
 

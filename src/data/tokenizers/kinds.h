@@ -36,10 +36,14 @@ std::unique_ptr<Tokenizer> restore_bpe_pair(const PairTexts& texts, const PairSe
                                             std::int64_t min_size = 0);
 // Returns whether a tokenizer.json has BPE with byte fallback, as LLaMA's does, instead of byte-level BPE.
 bool has_byte_fallback(const SortedJson& document);
-// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Special tokens are not matched in
-// texts. Throws UserError naming the setting that has no equivalent.
+// Restores a SentencePiece tokenizer that gives the ids of such a tokenizer.json. Throws UserError naming the setting
+// that has no equivalent.
 std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std::string_view origin,
                                                  std::int64_t min_size);
+// Restores it from Tokenizer::serialised().
+std::unique_ptr<Tokenizer> restore_json_tokenizer(std::string serialised, std::string_view origin);
+// Loads the tokenizer.json of a folder if it has byte fallback and no unsupported setting (warns otherwise); else null.
+std::unique_ptr<Tokenizer> load_byte_fallback(const std::filesystem::path& folder, std::int64_t min_size);
 // Returns whether a file name ends in .json or .json.gz.
 bool names_bpe(const std::filesystem::path& path);
 // Loads a byte-level BPE tokenizer. From a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json

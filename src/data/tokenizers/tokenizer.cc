@@ -117,7 +117,13 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
         return tokenizer;
       }
     }
-    return is_sentencepiece_file(pieces) ? load_tokenizer(pieces) : load_bpe(path, min_size);
+    if (!is_sentencepiece_file(pieces)) {
+      return load_bpe(path, min_size);
+    }
+    std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(pieces);
+    // Other programs read the tokenizer.json if there are both. Headroom's own is exact only as a model.
+    std::unique_ptr<Tokenizer> other = encodes_by_line(*tokenizer) ? nullptr : load_byte_fallback(path, min_size);
+    return other ? std::move(other) : std::move(tokenizer);
   }
   const MappedFile file(path);
   if (is_safetensors(file)) {

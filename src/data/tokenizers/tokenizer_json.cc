@@ -43,14 +43,21 @@ SortedJson template_for(const std::string& token, std::int32_t id) {
 // encoded as bytes.
 class PiecesAsJson {
  public:
-  PiecesAsJson(const SentencePieceModel& model, Lines lines)
-      : model_(model), separate_lines_(lines == Lines::separate), blank_(separate_lines_ ? " " : kBlankSymbol) {
+  // `steps`: those of the tokenizer.json that the model was read from; null: none.
+  PiecesAsJson(const SentencePieceModel& model, Lines lines, SortedJson steps)
+      : model_(model),
+        steps_(std::move(steps)),
+        separate_lines_(lines == Lines::separate),
+        blank_(separate_lines_ ? " " : kBlankSymbol) {
     for (const VocabularyPiece& piece : model.pieces) {
       if (separate_lines_ && piece.type == PieceType::byte && piece.text == kLineEndPiece) {
         names_.emplace_back("\n");
       } else {
         names_.push_back(piece.type == PieceType::normal ? with_blanks(piece.text, blank_) : piece.text);
       }
+    }
+    for (const SortedJson& token : steps_.is_null() ? SortedJson() : steps_.at("added_tokens")) {
+      names_.at(token.at("id").get<std::size_t>()) = token.at("content").get<std::string>();
     }
   }
 
@@ -59,9 +66,9 @@ class PiecesAsJson {
                              {"truncation", nullptr},
                              {"padding", nullptr},
                              {"added_tokens", added(special)},
-                             {"normalizer", normalizer()},
-                             {"pre_tokenizer", nullptr},
-                             {"decoder", decoder()},
+                             {"normalizer", steps_.is_null() ? normalizer() : steps_.at("normalizer")},
+                             {"pre_tokenizer", steps_.is_null() ? SortedJson() : steps_.at("pre_tokenizer")},
+                             {"decoder", steps_.is_null() ? decoder() : steps_.at("decoder")},
                              {"post_processor", after(special.in_front)},
                              {"model", bpe()}};
     return json.dump() + "\n";
@@ -84,7 +91,13 @@ class PiecesAsJson {
     }
     std::sort(ids.begin(), ids.end());
     SortedJson list = SortedJson::array();
+    if (!steps_.is_null()) {
+      list = steps_.at("added_tokens");
+    }
     for (const auto& [id, marks] : ids) {
+      if (std::any_of(list.begin(), list.end(), [&](const SortedJson& token) { return token.at("id") == id; })) {
+        continue;
+      }
       list.push_back({{"id", id},
                       {"content", names_.at(id)},
                       {"single_word", false},
@@ -185,6 +198,7 @@ class PiecesAsJson {
   }
 
   const SentencePieceModel& model_;
+  SortedJson steps_;
   bool separate_lines_;
   std::string_view blank_;
   std::vector<std::string> names_;  // text of each piece, by id
@@ -196,11 +210,14 @@ std::string sentencepiece_to_json(std::string_view serialised, const SpecialName
   const auto unsupported = [](const VocabularyPiece& piece) {
     return piece.type == PieceType::user_defined || !is_utf8(piece.text) || !std::isfinite(piece.score);
   };
-  if (!model.is_bpe || model.blank_is_suffix || !model.escapes_blanks ||
+  const std::string_view steps = json_steps_of(serialised);
+  if (!model.is_bpe || model.blank_is_suffix || (!model.escapes_blanks && steps.empty()) ||
       std::any_of(model.pieces.begin(), model.pieces.end(), unsupported)) {
     return {};
   }
-  return PiecesAsJson(model, lines_of(serialised)).document(special);
+  return PiecesAsJson(model, lines_of(serialised),
+                      steps.empty() ? SortedJson() : parse_sorted_json(steps, "tokenizer.json"))
+      .document(special);
 }
 
 // Returns a bytes tokenizer as BPE tokens without merges.

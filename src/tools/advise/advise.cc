@@ -15,6 +15,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "pilot_runs.h"
@@ -88,7 +89,7 @@ class Adviser {
 // Whether the tokenizer is trained on the text, so that its vocabulary size can be chosen.
 bool trains_tokenizer(const config::Config& config) {
   const auto tokens = [](const std::vector<std::string>& files) {
-    return std::any_of(files.begin(), files.end(), config::is_token_file);
+    return std::ranges::any_of(files, config::is_token_file);
   };
   return config.tokenizer.kind == config::TokenizerKind::sentencepiece && config.tokenizer.model.empty() &&
          config.data.generator == config::Generator::none && !tokens(config.data.train) &&
@@ -128,7 +129,7 @@ void Adviser::choose_vocabularies() {
     vocabularies_ = vocabulary_sizes(own, text_bytes(asked_.data, kEnough * static_cast<double>(own)));
   }
   if (!vocabularies_.empty()) {
-    const bool has_own = std::find(vocabularies_.begin(), vocabularies_.end(), own) != vocabularies_.end();
+    const bool has_own = std::ranges::find(vocabularies_, own) != vocabularies_.end();
     config_ = with_vocabulary(asked_, has_own ? own : vocabularies_.back());
   }
   std::erase_if(vocabularies_, [&](std::int64_t size) {
@@ -161,7 +162,7 @@ void Adviser::fit_size() {
       sizes.push_back(*other);
     }
   }
-  std::size_t at = static_cast<std::size_t>(std::find(factors.begin(), factors.end(), 1.0) - factors.begin());
+  std::size_t at = static_cast<std::size_t>(std::ranges::find(factors, 1.0) - factors.begin());
   constexpr int kRounds = 3;  // repeated because the speed changes with the model size
   for (int round = 0; round < kRounds; ++round) {
     const double macs_a_second = 3.0 * forward[at] * rate(sizes[at]);
@@ -216,10 +217,7 @@ std::vector<config::Config> Adviser::batches_of(const config::Config& config) co
 void Adviser::fit_batch() {
   fit_.batch_kept = keeps(kKeepBatch);
   const std::vector<config::Config> batches = batches_of(config_);
-  std::vector<double> rates;
-  for (const config::Config& batch : batches) {
-    rates.push_back(rate(batch));
-  }
+  std::vector<double> rates = transformed(batches, [&](const config::Config& batch) { return rate(batch); });
   std::size_t fits = best_batch(rates);
   while (fits > 0 && !leaves_room(batches[fits])) {
     --fits;
@@ -382,7 +380,7 @@ Advice advise(const AdviseRequest& request) {
   asked.model.require_no_pattern("advise");
   const tasks::Task& task = tasks::task_for(asked, "advise");
   const auto& figures = task.figures();
-  if (std::none_of(figures.begin(), figures.end(), [](const auto& kind) { return kind.name == "bits_per_byte"; })) {
+  if (std::ranges::none_of(figures, [](const auto& kind) { return kind.name == "bits_per_byte"; })) {
     user_error(
         "advise: {}: must train a language model on text, because losses are compared in bits per byte, got {}; use "
         "`headroom sweep` to try values of any config",

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
@@ -38,7 +39,7 @@ struct Origin {
 Origin origin_of(const std::string& variant) {
   const std::vector<std::string> recipes = config::recipe_names();
   const std::string zoo = "zoo/" + variant;
-  if (std::find(recipes.begin(), recipes.end(), zoo) == recipes.end()) {
+  if (std::ranges::find(recipes, zoo) == recipes.end()) {
     return {.config = config::load_config(variant)};
   }
   return {.config = config::load_config(zoo),
@@ -125,10 +126,9 @@ config::Config with_vocabulary(config::Config config, std::int64_t size) {
 }
 
 std::vector<Candidate> vocabulary_candidates(const config::Config& config, const std::vector<std::int64_t>& sizes) {
-  std::vector<Candidate> candidates;
-  for (const std::int64_t size : sizes) {
-    candidates.push_back(candidate_of(fmt::format("{}", size), with_vocabulary(config, size)));
-  }
+  std::vector<Candidate> candidates = transformed(sizes, [&](const std::int64_t size) {
+    return candidate_of(fmt::format("{}", size), with_vocabulary(config, size));
+  });
   return candidates;
 }
 
@@ -136,8 +136,7 @@ std::vector<Candidate> variant_candidates(const config::Config& config, const st
   std::vector<std::pair<std::string, config::Config>> models = {{"own", config}};
   for (const std::string& variant : variants) {
     config::Config other = variant_of(config, variant);
-    const auto same =
-        std::find_if(models.begin(), models.end(), [&](const auto& model) { return same_model(model.second, other); });
+    const auto same = std::ranges::find_if(models, [&](const auto& model) { return same_model(model.second, other); });
     if (same == models.end()) {
       models.emplace_back(name_of(variant), std::move(other));
     } else if (same->first == "own") {
@@ -176,8 +175,8 @@ std::vector<Candidate> head_candidates(const config::Config& config) {
     config::Config other = config;
     other.model.attention = attention;
     std::string name = attention.projection->heads_text(attention);
-    const bool known = std::any_of(candidates.begin(), candidates.end(),
-                                   [&](const Candidate& candidate) { return candidate.name == name; });
+    const bool known =
+        std::ranges::any_of(candidates, [&](const Candidate& candidate) { return candidate.name == name; });
     try {
       if (!known) {
         candidates.push_back(candidate_of(std::move(name), matched(other, config)));

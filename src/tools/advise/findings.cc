@@ -158,8 +158,8 @@ std::string stage_sentence(const Stage& stage, std::string_view preference) {
   if (stage.open) {
     text += fmt::format(" {} seeds do not show which of the last two is better; {}.", kSeedsOfClose, preference);
   }
-  const bool numbers = std::all_of(stage.candidates.begin(), stage.candidates.end(),
-                                   [](const Candidate& candidate) { return as_number(candidate.name).has_value(); });
+  const bool numbers = std::ranges::all_of(
+      stage.candidates, [](const Candidate& candidate) { return as_number(candidate.name).has_value(); });
   if (numbers && (stage.taken == 0 || stage.taken + 1 == stage.candidates.size())) {
     text += fmt::format(" It is the {} value tried. A better one may lie beyond it.",
                         stage.taken == 0 ? "smallest" : "largest");

@@ -95,9 +95,9 @@ std::size_t best_size(const std::vector<double>& forward, double macs, double te
 }
 
 std::size_t best_batch(const std::vector<double>& tokens_per_second) {
-  const double fastest = *std::max_element(tokens_per_second.begin(), tokens_per_second.end());
-  const auto first = std::find_if(tokens_per_second.begin(), tokens_per_second.end(),
-                                  [&](double rate) { return rate >= (1.0 - kLostToBatch) * fastest; });
+  const double fastest = *std::ranges::max_element(tokens_per_second);
+  const auto first =
+      std::ranges::find_if(tokens_per_second, [&](double rate) { return rate >= (1.0 - kLostToBatch) * fastest; });
   return static_cast<std::size_t>(first - tokens_per_second.begin());
 }
 

@@ -50,8 +50,7 @@ std::string steps_text(const Stage& stage, std::size_t round) {
 void add_where_different(compare::Table& table, const Stage& stage, const char* name,
                          double (*number)(const Candidate&)) {
   const double first = number(stage.candidates.front());
-  if (std::all_of(stage.candidates.begin(), stage.candidates.end(),
-                  [&](const Candidate& candidate) { return number(candidate) == first; })) {
+  if (std::ranges::all_of(stage.candidates, [&](const Candidate& candidate) { return number(candidate) == first; })) {
     return;
   }
   table.columns.push_back({.name = name});

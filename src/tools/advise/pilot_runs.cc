@@ -15,6 +15,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/figures/statistics.h"
@@ -48,12 +49,12 @@ double halving_units(std::size_t candidates) {
 std::vector<std::size_t> survivors(const std::vector<double>& scores, std::size_t keep) {
   std::vector<std::size_t> places(scores.size());
   std::iota(places.begin(), places.end(), std::size_t{0});
-  std::stable_sort(places.begin(), places.end(), [&](std::size_t a, std::size_t b) {
+  std::ranges::stable_sort(places, [&](std::size_t a, std::size_t b) {
     const bool finite = std::isfinite(scores[a]), other = std::isfinite(scores[b]);
     return finite && other ? scores[a] < scores[b] : finite && !other;
   });
   places.resize(std::min(keep, places.size()));
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   return places;
 }
 
@@ -98,26 +99,16 @@ const compare::TrainedRun& train_pilot(compare::Runs& runs, const compare::Plann
 }
 
 std::vector<double> last_scores(const Stage& stage, const std::vector<std::size_t>& candidates) {
-  std::vector<double> scores;
-  for (const std::size_t candidate : candidates) {
-    scores.push_back(stage.candidates[candidate].score());
-  }
-  return scores;
+  return transformed(candidates, [&](const std::size_t candidate) { return stage.candidates[candidate].score(); });
 }
 
 std::vector<std::size_t> chosen_of(const std::vector<std::size_t>& from, const std::vector<std::size_t>& places) {
-  std::vector<std::size_t> chosen;
-  for (const std::size_t place : places) {
-    chosen.push_back(from[place]);
-  }
-  return chosen;
+  return transformed(places, [&](const std::size_t place) { return from[place]; });
 }
 
 std::string names_of(const Stage& stage, const std::vector<std::size_t>& candidates) {
-  std::vector<std::string> names;
-  for (const std::size_t candidate : candidates) {
-    names.push_back(stage.candidates[candidate].name);
-  }
+  std::vector<std::string> names =
+      transformed(candidates, [&](const std::size_t candidate) { return stage.candidates[candidate].name; });
   return compare::enumerated(names);
 }
 

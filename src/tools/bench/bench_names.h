@@ -19,7 +19,7 @@ inline constexpr BenchName kBenchNames[] = {
     {"expert_linear", "the grouped matmul against one dense matmul with the same MACs"},
     {"cross_entropy", "output layer and loss against the reference"},
     {"adamw", "the optimizer's step against the reference"},
-    {"step", "a whole training step of a dense model against PyTorch's, eager and compiled"},
+    {"step", "training steps of dense models of four sizes against PyTorch's, eager and compiled"},
     {"switchhead", "a training step of SwitchHead 47M and of MoA against the dense model"},
     {"switchhead_262m", "the same of 262M"},
     {"dcformer", "training and decoding with the layers of DCFormer++ 405M against Transformer++"},

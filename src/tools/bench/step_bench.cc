@@ -1,8 +1,9 @@
-// Benchmarks of training steps against PyTorch: one process against eager and compiled PyTorch, and several ranks with
-// one thread each against PyTorch's DistributedDataParallel.
+// Benchmarks of training steps against PyTorch: one process, with models of four sizes, against eager and compiled
+// PyTorch, and several ranks with one thread each against PyTorch's DistributedDataParallel.
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -18,70 +19,101 @@
 namespace headroom::bench {
 namespace {
 
-constexpr std::int64_t kBatch = 8;
+// The shape of a dense model's training step.
+struct StepSize {
+  std::int64_t layers, heads, d_model, tokens, batch, vocabulary;
+  std::string name() const { return fmt::format("L{} d{} T{} B{} V{}", layers, d_model, tokens, batch, vocabulary); }
+};
 
-config::ModelOptions model_options() {
+constexpr StepSize kStepSizes[] = {{4, 8, 192, 128, 16, 2000},  // the demo's size
+                                   {4, 4, 128, 64, 12, 2000},   // nanoGPT's size for CPUs
+                                   {4, 8, 512, 256, 8, 8000},
+                                   {12, 12, 768, 64, 4, 50257}};  // GPT-2 124M, as llm.c's example trains it
+
+config::ModelOptions model_options(const StepSize& size) {
   config::ModelOptions o;
-  o.vocabulary_size = 8000;
-  o.n_layers = 4;
-  o.d_model = 512;
-  o.context_length = 256;
+  o.vocabulary_size = size.vocabulary;
+  o.n_layers = size.layers;
+  o.d_model = size.d_model;
+  o.context_length = size.tokens;
   o.tied_embeddings = true;
   o.head_bias = false;
-  o.attention.n_heads = 8;
-  o.attention.d_head = 64;
+  o.attention.n_heads = size.heads;
+  o.attention.d_head = size.d_model / size.heads;
   o.attention.position = "learned";
-  o.mlp.d_hidden = 2048;
+  o.mlp.d_hidden = 4 * size.d_model;
   o.mlp.activation = config::Activation::gelu;
   return o;
 }
 
-std::vector<std::string> pytorch_command(const config::ModelOptions& o, const BenchOptions& options, bool compiled) {
-  const Json size = {{"vocabulary_size", o.vocabulary_size}, {"n_layers", o.n_layers},
-                     {"n_heads", o.attention.n_heads},       {"d_model", o.d_model},
-                     {"context_length", o.context_length},   {"batch", kBatch}};
+std::vector<std::string> pytorch_command(const StepSize& size, const BenchOptions& options, bool compiled) {
+  const Json json = {{"vocabulary_size", size.vocabulary},
+                     {"n_layers", size.layers},
+                     {"n_heads", size.heads},
+                     {"d_model", size.d_model},
+                     {"context_length", size.tokens},
+                     {"batch", size.batch}};
   std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
   if (compiled) {
     more.emplace_back("--compile");
   }
-  return python_yardstick("step", "pytorch_step.py", size, more);
+  return python_yardstick("step", "pytorch_step.py", json, more);
 }
 
-}  // namespace
-
-std::vector<Row> step(const BenchOptions& options) {
-  const config::ModelOptions o = model_options();
-  machine_limits(options);  // measured before the models allocate memory
-  BenchProcess eager(pytorch_command(o, options, false));
+// One row each for PyTorch, eager and compiled, and for Headroom. The reference is the faster one of PyTorch's.
+std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
+  BenchProcess eager(pytorch_command(size, options, false));
   // Needs a C++ compiler and Python headers.
   const std::unique_ptr<BenchProcess> compiled = start_if_available(
-      pytorch_command(o, options, true), "step: torch.compile does not work on this machine; left out");
+      pytorch_command(size, options, true), "step: torch.compile does not work on this machine; left out");
 
   reset_peak_memory();
   const std::int64_t before = resident_memory_bytes();
   const at::Device device(options.device);
-  TrainingStep ours(o, {.batch = kBatch, .precision = options.precision, .device = device});
-  const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, kBatch).step_macs);
+  const config::ModelOptions o = model_options(size);
+  TrainingStep ours(o, {.batch = size.batch, .precision = options.precision, .device = device});
+  const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, size.batch).step_macs);
   std::vector<Contender> contenders;
   std::vector<std::function<std::int64_t()>> memory;
   const auto add = [&](const char* who, Work work, std::function<std::int64_t()> bytes) {
-    contenders.push_back(
-        {.name = fmt::format("dense step {}: {}", options.precision, who), .work = std::move(work), .flops = flops});
+    contenders.push_back({.name = fmt::format("{} {}: {}", size.name(), options.precision, who),
+                          .work = std::move(work),
+                          .flops = flops});
     memory.push_back(std::move(bytes));
   };
   const auto add_pytorch = [&](const char* who, BenchProcess& process) {
     add(
         who, [&process] { process.ask("run 1"); }, [&process] { return process.ask("memory").get<std::int64_t>(); });
   };
-  add_pytorch("PyTorch eager + SDPA", eager);
+  add_pytorch("PyTorch eager", eager);
   if (compiled) {
     add_pytorch("PyTorch compiled", *compiled);
   }
+  const std::size_t theirs = contenders.size();
   add(
       "headroom", [&] { ours(); }, [&] { return peak_memory_bytes() - before; });
   std::vector<Row> rows = compare(contenders, options);
-  for (std::size_t i = 0; i < rows.size() && device.is_cpu(); ++i) {
-    rows[i].peak_memory_bytes = memory[i]();
+  double best = rows.front().seconds;
+  for (std::size_t i = 0; i < theirs; ++i) {
+    best = std::min(best, rows[i].seconds);
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].ratio_to_reference = best / rows[i].seconds;
+    if (device.is_cpu()) {
+      rows[i].peak_memory_bytes = memory[i]();
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> step(const BenchOptions& options) {
+  machine_limits(options);  // measured before the models allocate memory
+  std::vector<Row> rows;
+  for (const StepSize& size : kStepSizes) {
+    const std::vector<Row> part = step_of(size, options);
+    rows.insert(rows.end(), part.begin(), part.end());
   }
   return rows;
 }

@@ -22,7 +22,7 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
-#include "training/train/loop/initial_parameters.h"
+#include "training/train/loop/start.h"
 #include "training/train/record/folder.h"
 
 namespace headroom::compare {
@@ -171,12 +171,12 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
   std::vector<NamedConfig> configs;
   for (const std::string& path : paths_or_recipes) {
     const std::string stem = fs::path(path).stem().string();
-    const auto same = std::count_if(paths_or_recipes.begin(), paths_or_recipes.end(),
-                                    [&](const std::string& other) { return fs::path(other).stem() == stem; });
+    const auto same = std::ranges::count_if(paths_or_recipes,
+                                            [&](const std::string& other) { return fs::path(other).stem() == stem; });
     std::string name = stem;
     if (same > 1) {
       name = (fs::path(path).parent_path().filename() / stem).string();
-      std::replace(name.begin(), name.end(), '/', '.');
+      std::ranges::replace(name, '/', '.');
     }
     configs.push_back(
         {.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});

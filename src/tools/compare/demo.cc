@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <optional>
@@ -138,13 +139,16 @@ void set_length(CompareRequest& request, const CompareRequest& lookups) {
   if (std::filesystem::exists(begun)) {
     steps = read_run_config(begun.parent_path()).train.steps;
   } else {
+    const auto start = std::chrono::steady_clock::now();
     const double seconds = training_seconds(request), others = training_seconds(lookups);
-    const double share = (kWhole / kFurther - others) / seconds;
+    // Measuring prepares the data.
+    const double spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double share = ((kWhole - spent) / kFurther - others) / seconds;
     steps = std::clamp(static_cast<std::int64_t>(share * static_cast<double>(steps)), std::min(kLeast, steps), steps);
     const double needed =
         seconds * static_cast<double>(steps) / static_cast<double>(request.configs.front().config.train.steps);
     log_info("{} of training for each of {} language models; about {} in all on this machine", counted(steps, "step"),
-             request.configs.size(), format_duration(kFurther * (needed + others)));
+             request.configs.size(), format_duration(spent + kFurther * (needed + others)));
   }
   for (NamedConfig& named : request.configs) {
     train::set_steps(named.config.train, steps);
@@ -152,8 +156,7 @@ void set_length(CompareRequest& request, const CompareRequest& lookups) {
 }
 
 bool sets_steps(const std::vector<std::string>& overrides) {
-  return std::any_of(overrides.begin(), overrides.end(),
-                     [](const std::string& text) { return text.starts_with("train.steps="); });
+  return std::ranges::any_of(overrides, [](const std::string& text) { return text.starts_with("train.steps="); });
 }
 
 }  // namespace

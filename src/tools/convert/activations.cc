@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/nn/observer.h"
 
 namespace headroom::convert {
@@ -86,10 +87,8 @@ HeadSums collect_heads(const models::Model& model, const std::vector<models::Bat
 }
 
 at::Tensor HeadSums::rows_of(const std::vector<std::int64_t>& heads) const {
-  std::vector<at::Tensor> rows;
-  for (const std::int64_t head : heads) {
-    rows.push_back(at::arange(head * width, (head + 1) * width, at::kLong));
-  }
+  std::vector<at::Tensor> rows = transformed(
+      heads, [&](const std::int64_t head) { return at::arange(head * width, (head + 1) * width, at::kLong); });
   rows.push_back(at::full({1}, n_heads * width, at::kLong));
   return at::cat(rows);
 }

@@ -11,6 +11,7 @@
 #include "activations.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -18,7 +19,7 @@
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "start.h"
-#include "training/train/loop/initial_parameters.h"
+#include "training/train/loop/start.h"
 
 namespace headroom::convert {
 namespace {
@@ -184,10 +185,7 @@ LayerError fit_layer(const ConvertRequest& request, const models::Model& source,
   const nn::ParameterSource values(find, at::TensorOptions(at::kFloat));
   const nn::Builder build(own, values);
   const nn::Attention attention(target.options().attention, place_of(target.options(), layer), build.in(place));
-  std::vector<at::Tensor> parameters;
-  for (const nn::Parameter& parameter : own.all()) {
-    parameters.push_back(parameter.tensor);
-  }
+  std::vector<at::Tensor> parameters = transformed(own.all(), &nn::Parameter::tensor);
   const LayerActivations all = collect(source, batches.fit, place), held_out = collect(source, batches.held_out, place);
   const FitErrors errors = fit(attention, parameters, all, held_out,
                                {.steps = request.fit_steps,
@@ -246,8 +244,7 @@ void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
 
 // Whether the request asks for the conversion of this layer.
 bool wants(const ConvertRequest& request, std::int64_t layer) {
-  return request.layers.empty() ||
-         std::find(request.layers.begin(), request.layers.end(), layer) != request.layers.end();
+  return request.layers.empty() || std::ranges::find(request.layers, layer) != request.layers.end();
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
-// Fits one attention layer to the output of the source's.
+// Fits one attention layer to the source's: its parameters by AdamW; values and outputs of a few heads that together
+// approximate the output of all heads, in closed form.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "activations.h"
 #include "headroom/nn/attention.h"
@@ -26,5 +28,21 @@ FitErrors fit(const nn::Attention& attention, const std::vector<at::Tensor>& par
 
 // Returns the squared error of the layer on these activations, relative to sum y^2.
 double relative_error(const nn::Attention& attention, const LayerActivations& activations);
+
+// y is approximated by sum_h z_h values[h] outputs[h] + bias, with z_h as in HeadSums.
+struct ValueFit {
+  std::vector<std::int64_t> heads;  // of the source, ascending
+  at::Tensor values;                // [heads, d, r] float64
+  at::Tensor outputs;               // [heads, r, d]
+  at::Tensor bias;                  // [d]; 0 without `with_bias`
+  double error = 0.0;               // sum of squared errors / sum y^2
+};
+
+// Fits values of rank r for the given heads. First the least-squares map M of z_h (ridge 1e-3 of the mean square), then
+// for each head the rank-r factors of C^(1/2) M_h, C the covariance of z_h; at last all outputs jointly.
+ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias);
+
+// Chooses the `count` heads with the least error: every pair for count = 2, greedily otherwise.
+ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias);
 
 }  // namespace headroom::convert

@@ -9,7 +9,7 @@
 namespace headroom::convert {
 
 config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted) {
-  if (std::all_of(converted.begin(), converted.end(), [](bool is) { return is; })) {
+  if (std::ranges::all_of(converted, [](bool is) { return is; })) {
     return all;
   }
   config::Config mixed = source;
@@ -55,8 +55,7 @@ Layers choose_layers(std::int64_t n_layers, double budget, const std::function<d
     measured.push_back({.layer = layer, .added = loss(alone) - before});
   }
   std::vector<LayerLoss> cheapest = measured;
-  std::stable_sort(cheapest.begin(), cheapest.end(),
-                   [](const LayerLoss& a, const LayerLoss& b) { return a.added < b.added; });
+  std::ranges::stable_sort(cheapest, {}, &LayerLoss::added);
   for (const LayerLoss& next : cheapest) {
     Layers more = chosen;
     more[static_cast<std::size_t>(next.layer)] = true;

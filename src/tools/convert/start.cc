@@ -9,13 +9,13 @@
 #include <optional>
 #include <string_view>
 
+#include "fit.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "shared_keys.h"
-#include "value_fit.h"
 
 namespace headroom::convert {
 namespace {
@@ -60,7 +60,7 @@ class Layer {
 
  private:
   bool has_bank() const {
-    return std::any_of(std::begin(kMatrices), std::end(kMatrices), [&](char which) { return to_.has_experts(which); });
+    return std::ranges::any_of(kMatrices, [&](char which) { return to_.has_experts(which); });
   }
   at::Tensor find(const nn::Parameters& in, std::string_view name) const {
     const std::string full = r_.place + "." + std::string(name);
@@ -134,10 +134,7 @@ class Layer {
   }
   at::Tensor key_heads_of(const std::vector<std::int64_t>& heads) const {
     const std::int64_t group = from_.n_heads / from_.kv_heads();
-    std::vector<std::int64_t> keys;
-    for (const std::int64_t head : heads) {
-      keys.push_back(head / group);
-    }
+    std::vector<std::int64_t> keys = transformed(heads, [&](const std::int64_t head) { return head / group; });
     return at::tensor(keys, at::kLong);
   }
 

@@ -10,7 +10,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "training/train/loop/initial_parameters.h"
+#include "training/train/loop/start.h"
 
 namespace headroom::convert {
 namespace {

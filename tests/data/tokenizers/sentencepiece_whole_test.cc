@@ -139,7 +139,9 @@ TEST_F(WholeTextsFromJson, HaveTheIdsOfTheModel) {
     EXPECT_EQ(again->begin_id(), model->begin_id());
     for (const std::string_view text : kHostile) {
       const Ids ids = model->encode(text);
-      EXPECT_EQ(again->encode(text), ids) << text;
+      if (text.find("<s>") == std::string_view::npos) {  // found in texts, as in the package `tokenizers`
+        EXPECT_EQ(again->encode(text), ids) << text;
+      }
       EXPECT_EQ(again->decode(ids), model->decode(ids)) << text;
     }
     EXPECT_EQ(load_tokenizer(folder_, 400)->vocabulary_size(), 400);
@@ -153,8 +155,10 @@ TEST_F(WholeTextsFromJson, HaveTheIdsOfTheModel) {
     merges.erase(merges.end() - 1);
     EXPECT_HAS(refusal("/model/merges", merges), "model.merges must have all");
     EXPECT_HAS(refusal("/normalizer", {{"type", "NFC"}}), "normalizer has the step");
-    EXPECT_HAS(refusal("/pre_tokenizer", {{"type", "ByteLevel"}}), "pre_tokenizer is");
-    EXPECT_HAS(refusal("/added_tokens/0/special", false), "added_tokens must be special");
+    EXPECT_HAS(refusal("/pre_tokenizer", {{"type", "ByteLevel"}}), "pre_tokenizer has the step");
+    EXPECT_HAS(refusal("/decoder", {{"type", "WordPiece"}}), "decoder has the step");
+    EXPECT_HAS(refusal("/added_tokens/0/content", ""), "added_tokens must be tokens");
+    EXPECT_HAS(refusal("/added_tokens/0/single_word", true), "added_tokens.single_word is true");
     EXPECT_HAS(refusal("/model/dropout", 0.1), "model.dropout is set");
   }
 }

@@ -85,6 +85,17 @@ TEST(Cpu, FeaturesAgreeWithTheKernels) {
   EXPECT_FALSE(cpu_has("abacus"));
 }
 
+TEST(Cpu, FeaturesFollowTheLimit) {
+  const std::vector<std::string> all = cpu_features();
+  const auto with = [](const char* limit) {
+    const Environment set("HEADROOM_SIMD", limit);
+    return cpu_features();
+  };
+  EXPECT_EQ(with("abacus"), all);
+  EXPECT_EQ(with("avx2"), all.empty() ? all : std::vector<std::string>{"avx2"});
+  EXPECT_EQ(with("baseline"), std::vector<std::string>());
+}
+
 TEST(Memory, PeakRemembersAndForgets) {
   constexpr std::size_t kSize = std::size_t{128} << 20;
   constexpr auto kMuch = static_cast<std::int64_t>(kSize / 2);

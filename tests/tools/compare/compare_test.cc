@@ -313,9 +313,8 @@ TEST_F(CompareTest, ASweepTrainsEveryCombinationAndPutsTheBestFirst) {
   EXPECT_EQ(table.find("model"), std::string::npos) << "values are names enough: " << table;
   const Json json = to_json(result).at("runs").at(0);
   EXPECT_EQ(json.at("values").at("train.learning_rate"), 0.01);
-  const auto edge = std::find_if(result.notes.begin(), result.notes.end(), [](const std::string& note) {
-    return note.starts_with("The best model.attention.n_heads");
-  });
+  const auto edge = std::ranges::find_if(
+      result.notes, [](const std::string& note) { return note.starts_with("The best model.attention.n_heads"); });
   EXPECT_NE(edge, result.notes.end());
 
   const auto written = fs::last_write_time(result.runs[1].folder / "result.json");

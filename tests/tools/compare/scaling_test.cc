@@ -209,7 +209,7 @@ TEST(Scaling, IsShownInWordsTableJsonAndOnThePage) {
   EXPECT_HAS(words, "a<b_1000, extrapolated");
   EXPECT_HAS(words, "3 seeds");
   const std::string table = render_scaling(result);
-  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 8) << table;
+  EXPECT_EQ(std::ranges::count(table, '\n'), 8) << table;
   EXPECT_HAS(table, "dense needs");
   const Json json = to_json(result);
   const Json& family = json.at("scaling").at(1);

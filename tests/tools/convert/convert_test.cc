@@ -17,8 +17,8 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tools/convert/fit.h"
 #include "tools/convert/shared_keys.h"
-#include "tools/convert/value_fit.h"
 #include "training/train/loop/train.h"
 
 namespace headroom::convert {

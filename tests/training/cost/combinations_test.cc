@@ -91,21 +91,5 @@ TEST(Combinations, AllHaveCosts) {
   EXPECT_GT(legal, 1000);
 }
 
-// The cost of a part does not depend on the others: an expert bank adds the same to every score.
-TEST(Combinations, PartsAddUp) {
-  each_model([](const ModelOptions& m) {
-    if (m.attention.projection != "dense") {
-      return;
-    }
-    ModelOptions experts = m;
-    experts.attention.projection = "experts";  // v and o, 2 of 4 experts
-    const std::int64_t layers = 4, source = 6 + m.memory_length, bank = 2 * 8 * 4, selection = 8 * 4 * 2;
-    EXPECT_EQ(count_parameters(experts) - count_parameters(m), layers * 2 * (3 * bank + selection));
-    EXPECT_EQ(executed_cost(experts, 1).attention_macs - executed_cost(m, 1).attention_macs,
-              layers * (6 + source) * (bank + selection));
-    EXPECT_EQ(decoding_cache_elements(experts), decoding_cache_elements(m));
-  });
-}
-
 }  // namespace combinations_test
 }  // namespace headroom::cost

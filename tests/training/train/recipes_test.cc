@@ -101,7 +101,7 @@ class TrainRecipes : public ::testing::Test {
     for (std::uint64_t i = 0; i < 8; ++i) {
       const std::string line = tiny::text(24, i + 1).substr(0, 23);
       std::string sentence = line;
-      std::replace(sentence.begin(), sentence.end(), '\n', ' ');
+      std::ranges::replace(sentence, '\n', ' ');
       std::string upper = sentence;
       std::transform(upper.begin(), upper.end(), upper.begin(),
                      [](unsigned char c) { return static_cast<char>(std::toupper(c)); });

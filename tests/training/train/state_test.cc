@@ -9,7 +9,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "tiny/files.h"
-#include "training/train/loop/resume.h"
+#include "training/train/loop/start.h"
 
 namespace headroom::train {
 namespace state_test {

@@ -1,4 +1,5 @@
-// LLaMA's tokenizer.json, BPE with byte fallback, as the SentencePiece model that gives the same ids.
+// LLaMA's tokenizer.json, BPE with byte fallback, as a SentencePiece model with the same merges and the file's steps
+// before and after them (json_steps.h).
 //
 // The `tokenizers` package merges the pair with the lowest rank, SentencePiece the pair whose result has the best
 // score. They agree if every way to split a result is a merge, and merges with the same result are consecutive.
@@ -9,6 +10,7 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
+#include "json_steps.h"
 #include "sentencepiece_model.h"
 
 namespace headroom::tokenizers {
@@ -28,6 +30,7 @@ class JsonModel {
     }
     read_vocabulary(at(model, "vocab"), at(model, "unk_token"));
     read_added(at(document_, "added_tokens"));
+    require_bytes();
     for (std::size_t id = 0; id < result_.pieces.size(); ++id) {
       if (result_.pieces[id].text.empty()) {
         refuse("model.vocab",
@@ -36,12 +39,14 @@ class JsonModel {
     }
     read_merges(at(model, "merges"));
     require_all_splits();
-    read_normalizer(at(document_, "normalizer"), at(document_, "pre_tokenizer"));
     for (std::int64_t id = std::ssize(result_.pieces); id < min_size; ++id) {
       result_.pieces.push_back({.text = fmt::format("<spare {}>", id), .type = PieceType::control});
     }
+    const JsonSteps steps(document_, origin_);
     result_.is_bpe = true;
     result_.removes_extra_blanks = false;
+    result_.adds_dummy_prefix = steps.prepends();
+    result_.escapes_blanks = steps.escapes();
     return std::move(result_);
   }
 
@@ -79,19 +84,14 @@ class JsonModel {
     if (!unknown.is_string() || !ids_.contains(unknown.get<std::string>())) {
       refuse("model.unk_token", "must be a token of the vocabulary");
     }
-    for (int value = 0; value < config::kByteValues; ++value) {
-      if (!ids_.contains(fmt::format("<0x{:02X}>", value))) {
-        refuse("model.vocab", fmt::format("lacks the token <0x{:02X}>, which byte_fallback needs", value));
-      }
-    }
   }
 
-  // Special tokens become control pieces, which no text produces.
+  // Added tokens are found before SentencePiece reads a text. Those that the merges cannot make become control pieces.
   void read_added(const SortedJson& added) {
     for (const SortedJson& token : added) {
-      const SortedJson &content = at(token, "content"), &special = at(token, "special");
-      if (!content.is_string() || content == SortedJson("") || special != true) {
-        refuse("added_tokens", "must be special tokens with a content, since byte_fallback is set");
+      const SortedJson& content = at(token, "content");
+      if (!content.is_string() || content == SortedJson("")) {
+        refuse("added_tokens", "must be tokens with an id and a content");
       }
       VocabularyPiece& own = piece(at(token, "id"), "added_tokens");
       const auto known = ids_.find(content.get<std::string>());
@@ -99,7 +99,29 @@ class JsonModel {
         refuse("added_tokens", fmt::format("gives {} an id that contradicts the vocabulary", content.dump()));
       }
       own.text = content.get<std::string>();
-      own.type = own.type == PieceType::unknown ? PieceType::unknown : PieceType::control;
+      const bool becomes_control =
+          known == ids_.end() || (at(token, "special") == true && own.type == PieceType::normal);
+      own.type = becomes_control ? PieceType::control : own.type;
+    }
+  }
+
+  // Requires a piece for each byte. An added token that is the byte itself, such as the line end in an export of
+  // Headroom, serves as well.
+  void require_bytes() {
+    for (int value = 0; value < config::kByteValues; ++value) {
+      const std::string name = fmt::format("<0x{:02X}>", value);
+      const auto own = std::find_if(result_.pieces.begin(), result_.pieces.end(), [&](const VocabularyPiece& piece) {
+        return piece.text == std::string(1, static_cast<char>(value));
+      });
+      const bool is_added = own != result_.pieces.end() &&
+                            std::any_of(at(document_, "added_tokens").begin(), at(document_, "added_tokens").end(),
+                                        [&](const SortedJson& token) { return at(token, "content") == own->text; });
+      if (!ids_.contains(name)) {
+        if (!is_added) {
+          refuse("model.vocab", fmt::format("lacks the token {}, which byte_fallback needs", name));
+        }
+        *own = {.text = name, .type = PieceType::byte};
+      }
     }
   }
 
@@ -161,43 +183,6 @@ class JsonModel {
     return found != ids_.end() && result_.pieces[found->second].type == PieceType::normal;
   }
 
-  // Blanks become U+2581, which may also be put in front of the text.
-  void read_normalizer(const SortedJson& normalizer, const SortedJson& pre_tokenizer) {
-    std::vector<SortedJson> steps;
-    if (at(normalizer, "type") == "Sequence") {
-      steps.assign(at(normalizer, "normalizers").begin(), at(normalizer, "normalizers").end());
-    } else if (!normalizer.is_null()) {
-      steps = {normalizer};
-    }
-    bool escapes = false, in_front = false;
-    for (const SortedJson& step : steps) {
-      const std::string blank = escapes ? std::string(kBlankSymbol) : " ";
-      const bool prepends = at(step, "type") == "Prepend" && !in_front &&
-                            (at(step, "prepend") == std::string(kBlankSymbol) || at(step, "prepend") == blank);
-      const bool replaces = at(step, "type") == "Replace" && !escapes && at(at(step, "pattern"), "String") == " " &&
-                            at(step, "content") == std::string(kBlankSymbol);
-      if (!prepends && !replaces) {
-        refuse("normalizer", fmt::format("has the step {}, which is not supported with byte_fallback", step.dump()));
-      }
-      in_front = in_front || prepends;
-      escapes = escapes || replaces;
-    }
-    if (!pre_tokenizer.is_null()) {
-      const SortedJson &scheme = at(pre_tokenizer, "prepend_scheme"), &cuts = at(pre_tokenizer, "split");
-      if (escapes || at(pre_tokenizer, "type") != "Metaspace" || cuts != false ||
-          at(pre_tokenizer, "replacement") != std::string(kBlankSymbol) ||
-          (scheme != "first" && scheme != "always" && scheme != "never")) {
-        refuse("pre_tokenizer", fmt::format("is {}, which is not supported with byte_fallback", pre_tokenizer.dump()));
-      }
-      escapes = true;
-      in_front = scheme != "never";
-    }
-    if (!escapes) {
-      refuse("normalizer", fmt::format("must replace blanks by {}, since byte_fallback is set", kBlankSymbol));
-    }
-    result_.adds_dummy_prefix = in_front;
-  }
-
   const SortedJson& document_;
   std::string_view origin_;
   SentencePieceModel result_;
@@ -216,7 +201,8 @@ bool has_byte_fallback(const SortedJson& document) {
 
 std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std::string_view origin,
                                                  std::int64_t min_size) {
-  return restore_sentencepiece(serialised_from_file(serialise(JsonModel(document, origin).convert(min_size))), origin);
+  const std::string model = serialise(JsonModel(document, origin).convert(min_size));
+  return restore_json_tokenizer(with_json_steps(model, JsonSteps::serialised(document)), origin);
 }
 
 }  // namespace headroom::tokenizers

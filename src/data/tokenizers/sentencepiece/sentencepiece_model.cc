@@ -149,6 +149,7 @@ bool has_safe_maps(std::string_view normalizer) {
 
 constexpr std::uint64_t kMarkerField = 7210;  // sentencepiece_model.proto reserves fields from 200 on for extensions
 constexpr std::string_view kMarker = "headroom: lines together";
+constexpr std::uint64_t kStepsField = 7211;
 
 VocabularyPiece parse_piece(std::string_view bytes) {
   VocabularyPiece piece;
@@ -262,8 +263,27 @@ Lines lines_of(std::string_view serialised) {
 }
 
 std::string_view without_marker(std::string_view serialised) {
-  return lines_of(serialised) == Lines::whole_text ? serialised.substr(0, serialised.size() - marker().size())
-                                                   : serialised;
+  if (lines_of(serialised) == Lines::separate) {
+    return serialised;
+  }
+  const std::string_view steps = json_steps_of(serialised);
+  const std::size_t added = marker().size() + (steps.empty() ? 0 : bytes_field(kStepsField, steps).size());
+  return serialised.substr(0, serialised.size() - added);
+}
+
+std::string with_json_steps(std::string_view model, std::string_view steps) {
+  return std::string(model) + bytes_field(kStepsField, steps) + marker();
+}
+
+std::string_view json_steps_of(std::string_view serialised) {
+  std::string_view steps;
+  for (Message fields(serialised); !fields.at_end() && fields.next();) {
+    if (fields.is_bytes(kStepsField)) {
+      steps = fields.bytes();
+    }
+  }
+  // Steps elsewhere than between the model and its marker were not written by with_json_steps().
+  return serialised.ends_with(std::string(steps) + marker()) ? steps : std::string_view();
 }
 
 std::string serialised_from_file(std::string model) {

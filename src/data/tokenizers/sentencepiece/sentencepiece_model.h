@@ -47,10 +47,12 @@ std::int64_t count_pieces(std::string_view model);
 //   whole_text: not at all, as in the `sentencepiece` package.
 enum class Lines { separate, whole_text };
 
-// A serialised tokenizer is a plain model (separate), or a model followed by a marker (whole_text): an extension field
-// that SentencePiece ignores.
+// A serialised tokenizer is a plain model (separate), or a model followed by a marker (whole_text), in front of which
+// may be the steps of a tokenizer.json (json_steps.h). Both are extension fields that SentencePiece ignores.
 Lines lines_of(std::string_view serialised);
 std::string_view without_marker(std::string_view serialised);
+std::string with_json_steps(std::string_view model, std::string_view steps);
+std::string_view json_steps_of(std::string_view serialised);  // empty: none
 
 // Returns the serialised tokenizer for a model file: Lines::separate if its settings show that Headroom trained it,
 // else Lines::whole_text.

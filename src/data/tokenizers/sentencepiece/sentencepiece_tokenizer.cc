@@ -298,6 +298,9 @@ class WholeText : public SentencePiece {
 }  // namespace
 
 std::unique_ptr<Tokenizer> restore_sentencepiece(std::string serialised, std::string_view origin) {
+  if (!json_steps_of(serialised).empty()) {
+    return restore_json_tokenizer(std::move(serialised), origin);
+  }
   if (lines_of(serialised) == Lines::whole_text) {
     return std::make_unique<WholeText>(std::move(serialised), origin);
   }

@@ -1,55 +1,113 @@
-// Mixture of Attention Heads: each token's queries are routed to k experts (MoA Eq. 6-17). An expert is a query head,
-// and all share one key and one value head, or a group of G query heads, one for each of G key and value heads
-// (JetMoE). Head g k + j is head g of the expert in slot j.
+// Routed query heads: a router selects k of E experts for each token's queries (MoA Eq. 6-17).
+//
+// routed_heads: one router. An expert is a query head, and all share one key head and one value head (MoA), or a group
+// of G query heads, one for each of G key and value heads (JetMoE).
+//
+// routed_queries: a router for each of G groups. An expert is one of the query heads that share the group's key and
+// value head (grouped query experts). With G = 1 this is MoA.
+//
+// Head g k + j reads key and value head g: it is head g of the expert in slot j, or the expert in slot j of group g.
 #include <ATen/Functions.h>
 
 #include <cstdint>
 #include <optional>
 
-#include "engine/nn/attention/query_router.h"
 #include "engine/nn/linear.h"
+#include "engine/nn/random.h"
 #include "headroom/config/attention/routing_options.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {
 namespace {
 
+// Scores the experts of each group, with noise and losses where the options ask for them. Parameter "select" [d, G E],
+// and with noisy routing "select_noise" of the same shape.
+class QueryRouter {
+ public:
+  // Routes each token to `options.top_k` of `options.n_experts` experts in each of `n_groups` groups.
+  QueryRouter(std::int64_t n_groups, const RoutingOptions& options, const config::RoutedHeadOptions& heads,
+              const LayerInit& init, const Builder& build)
+      : n_groups_(n_groups), options_(options), heads_(heads) {
+    const std::int64_t d = init.d_model, n = n_groups * options.n_experts;
+    // MoA initialises the router to 0 (glorot); the other rules initialise it like any matrix.
+    select_ = build.initialisation().rule == config::Initialisation::glorot
+                  ? build.constant("select", {d, n}, 0.0)
+                  : build.matrix("select", {d, n}, Distribution::normal(init.scaled(d)), {.in = d, .out = n});
+    if (heads.noisy_routing) {
+      select_noise_ = build.constant("select_noise", {d, n}, 0.0);
+    }
+  }
+
+  // Routes the rows of `input.x` [B, T, d], given as `rows` [B T, d].
+  Routing route(const at::Tensor& rows, const ProjectionInput& input, const Context& context) const {
+    const at::Tensor wide = rows.to(select_.scalar_type());
+    at::Tensor score = torch_matmul(wide, select_, context);
+    if (select_noise_.defined() && (context.training || input.router_noise)) {
+      score = score + noise(input, score, context) * (at::softplus(wide.mm(select_noise_)) + kNoiseFloor);
+    }
+    RoutingOptions options = options_;
+    if (input.valid_queries) {
+      options.valid = input.valid_queries->reshape({-1});
+    }
+    Routing routing = route_scores(score.view_symint({-1, n_groups_, options.n_experts}), options, context, "select");
+    if (context.losses != nullptr) {
+      const Routing by_slot = input.router_slots
+                                  ? routing.in_order_of(input.router_slots->reshape_symint(routing.index.sym_sizes()))
+                                  : routing;
+      add_routing_losses(by_slot, options.valid, input.x.sym_size(0), heads_, context);
+    }
+    return routing;
+  }
+
+ private:
+  static at::Tensor noise(const ProjectionInput& input, const at::Tensor& score, const Context& context) {
+    if (input.router_noise) {
+      return input.router_noise->reshape_symint(score.sym_sizes());
+    }
+    return normal(score, context, "select.noise");
+  }
+
+  std::int64_t n_groups_;
+  RoutingOptions options_;
+  config::RoutedHeadOptions heads_;
+  at::Tensor select_, select_noise_;
+};
+
+// X: experts of all groups. P: query heads of an expert, G or 1.
 class RoutedHeads : public Projection {
  public:
   RoutedHeads(const config::AttentionOptions& o, const LayerInit& init, const Builder& build)
-      : n_keys_(o.key_projections()), d_head_(o.d_head), group_(o.computed_kv_heads()), top_k_(o.n_heads / group_) {
+      : n_keys_(o.key_projections()),
+        d_head_(o.d_head),
+        kv_heads_(o.computed_kv_heads()),
+        expert_heads_(o.projection->heads_per_expert(o)) {
     const auto& heads = o.of<config::RoutedHeadOptions>();
-    RoutingOptions routing = routing_options(o, 1);
-    routing.top_k = top_k_;
-    const std::int64_t d = init.d_model, e = o.d_head * group_, n = routing.n_experts, r = n_keys_;
+    const std::int64_t n_groups = kv_heads_ / expert_heads_;
+    RoutingOptions routing = routing_options(o, n_groups);
+    routing.n_experts = o.projection->router_width(o);
+    routing.top_k = o.computed_heads() / kv_heads_;
+    const std::int64_t d = init.d_model, e = d_head_ * expert_heads_, x = n_groups * routing.n_experts;
     const Distribution in = Distribution::normal(init.scaled(d)),
-                       out = Distribution::normal(init.scaled(o.n_heads * e));
-    const Fan shared{.in = d, .out = e, .gain = kQkvGain};
+                       out = Distribution::normal(init.scaled(o.computed_heads() * e));
+    const Fan shared{.in = d, .out = kv_heads_ * d_head_, .gain = kQkvGain};
     const Builder one = build.for_hidden({}), several = build.for_hidden({.batch = 1});
-    // Groups of heads have an axis of their own: [.., d, G, e].
-    const auto grouped = [&](std::vector<std::int64_t> shape, std::ptrdiff_t axis) {
-      if (group_ > 1) {
-        shape[static_cast<std::size_t>(axis)] = o.d_head;
-        shape.insert(shape.begin() + axis, group_);
-      }
-      return shape;
-    };
-    w_q_ = several.matrix("w_q", grouped({n, d, e}, 2), in, {.in = d, .out = e});
-    w_k_ = r == 1 ? one.matrix("w_k", grouped({d, e}, 1), in, shared)
-                  : several.matrix("w_k", grouped({r, d, e}, 2), in, shared);
-    w_v_ = one.matrix("w_v", grouped({d, e}, 1), in, shared);
-    w_o_ = (group_ > 1 ? build.for_hidden({.batch = 1, .rows = 2}) : several)
-               .matrix("w_o", grouped({n, e, d}, 1), out, {.in = e, .out = d, .into_stream = true});
+    w_q_ = several.matrix("w_q", per_head({x, d, d_head_}, 2, expert_heads_), in, {.in = d, .out = e});
+    w_k_ = (n_keys_ == 1 ? one : several).matrix("w_k", per_key(per_head({d, d_head_}, 1, kv_heads_)), in, shared);
+    w_v_ = one.matrix("w_v", per_head({d, d_head_}, 1, kv_heads_), in, shared);
+    w_o_ =
+        (expert_heads_ > 1 ? build.for_hidden({.batch = 1, .rows = 2}) : several)
+            .matrix("w_o", per_head({x, d_head_, d}, 1, expert_heads_), out, {.in = e, .out = d, .into_stream = true});
     if (o.bias) {
-      b_q_ = build.bias("b_q", grouped({n, e}, 1), d);
-      b_k_ = r == 1 ? build.bias("b_k", grouped({e}, 0), d) : build.bias("b_k", grouped({r, e}, 1), d);
-      b_v_ = build.bias("b_v", grouped({e}, 0), d);
-      b_o_ = build.bias("b_o", {n, d}, e);
+      b_q_ = build.bias("b_q", per_head({x, d_head_}, 1, expert_heads_), d);
+      b_k_ = build.bias("b_k", per_key(per_head({d_head_}, 0, kv_heads_)), d);
+      b_v_ = build.bias("b_v", per_head({d_head_}, 0, kv_heads_), d);
+      b_o_ = build.bias("b_o", {x, d}, e);
     }
     if (heads.output_bias) {
       b_out_ = build.bias("b_out", {d}, e);
     }
-    router_.emplace(1, routing, heads, init, build);
+    router_.emplace(n_groups, routing, heads, init, build);
   }
 
   Heads project(const ProjectionInput& input, const Context& context) const override {
@@ -71,13 +129,13 @@ class RoutedHeads : public Projection {
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
     const Routing& routing = *heads.query_routing;
     at::Tensor y = expert_matmul({.input = by_slot(o).flatten(0, 1),
-                                  .bank = flat(to_compute(w_o_, context), 1),
-                                  .index = routing.index.transpose(1, 2),
-                                  .weight = routing.weight.transpose(1, 2),
+                                  .bank = joined(to_compute(w_o_, context), 1),
+                                  .index = routing.slots(),
+                                  .weight = routing.weight.flatten(1).unsqueeze(2),
                                   .sum_heads = true},
                                  context);
     if (b_o_.defined()) {
-      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).squeeze(1);
+      const at::Tensor gate = at::zeros_like(routing.score).scatter(-1, routing.index, routing.weight).flatten(1);
       y = y + torch_matmul(to_compute(gate, context), to_compute(b_o_, context), context);
     }
     y = b_out_.defined() ? y + to_compute(b_out_, context) : y;
@@ -85,46 +143,57 @@ class RoutedHeads : public Projection {
   }
 
  private:
-  // Returns head outputs [B, H, T, w] as [B, T, k, G w].
-  at::Tensor by_slot(const at::Tensor& o) const {
-    if (group_ == 1) {
-      return o.transpose(1, 2);
+  // These functions insert the axis of heads or of keys into a parameter's shape, unless it has size 1.
+  static std::vector<std::int64_t> per_head(std::vector<std::int64_t> shape, std::ptrdiff_t axis, std::int64_t heads) {
+    if (heads > 1) {
+      shape.insert(shape.begin() + axis, heads);
     }
-    return o.unflatten(1, {group_, -1}).permute({0, 3, 2, 1, 4}).flatten(3);
+    return shape;
+  }
+  std::vector<std::int64_t> per_key(const std::vector<std::int64_t>& shape) const {
+    return per_head(shape, 0, n_keys_);
   }
 
-  // Joins axes `axis` and `axis` + 1, those of a group's heads and of their channels.
-  at::Tensor flat(const at::Tensor& w, std::int64_t axis) const { return group_ == 1 ? w : w.flatten(axis, axis + 1); }
+  // Joins axes `axis` and `axis` + 1, those of an expert's heads and of their channels.
+  at::Tensor joined(const at::Tensor& w, std::int64_t axis) const {
+    return expert_heads_ == 1 ? w : w.flatten(axis, axis + 1);
+  }
+
+  // Returns head outputs [B, H, T, w] by slot: [B, T, H / P, P w].
+  at::Tensor by_slot(const at::Tensor& o) const {
+    return expert_heads_ == 1 ? o.transpose(1, 2)
+                              : o.unflatten(1, {expert_heads_, -1}).permute({0, 3, 2, 1, 4}).flatten(3);
+  }
 
   void project_queries(const ProjectionInput& input, Heads& heads, const Context& context) const {
     const at::Tensor rows = input.x.flatten(0, 1);
     heads.query_routing = router_->route(rows, input, context);
-    // Each routed head becomes a slot: [N, 1, k] to [N, k, 1].
-    const at::Tensor slots = heads.query_routing->index.transpose(1, 2);
+    const at::Tensor slots = heads.query_routing->slots();
     at::Tensor q = expert_matmul(
-        {.input = to_compute(rows, context), .bank = flat(to_compute(w_q_, context), 2), .index = slots}, context);
+        {.input = to_compute(rows, context), .bank = joined(to_compute(w_q_, context), 2), .index = slots}, context);
     if (b_q_.defined()) {
-      q = q + flat(to_compute(b_q_, context), 1).index({slots.squeeze(2)});
+      q = q + joined(to_compute(b_q_, context), 1).index({slots.squeeze(2)});
     }
     const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
-    heads.q = group_ == 1 ? q.view_symint({b, t, top_k_, d_head_}).transpose(1, 2)
-                          : q.view_symint({b, t, top_k_, group_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
+    heads.q = expert_heads_ == 1
+                  ? q.view_symint({b, t, -1, d_head_}).transpose(1, 2)
+                  : q.view_symint({b, t, -1, expert_heads_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
   }
 
   // Projects [B, S, d] to [B, G, S, e].
   at::Tensor shared(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context) const {
-    const at::Tensor y = linear(x, w, bias, context);
-    return group_ == 1 ? y.unsqueeze(1) : y.unflatten(2, {group_, -1}).transpose(1, 2);
+    return linear(x, w, bias, context).unflatten(2, {kv_heads_, -1}).transpose(1, 2);
   }
 
-  std::int64_t n_keys_, d_head_, group_, top_k_;
-  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [E, d, e], [d, e] or [R, d, e], [d, e], [E, e, d]
-  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [E, e], [e] or [R, e], [e], [E, d]
+  std::int64_t n_keys_, d_head_, kv_heads_, expert_heads_;
+  at::Tensor w_q_, w_k_, w_v_, w_o_;  // [X, d, P, e], [R, d, G, e], [d, G, e], [X, P, e, d]; no axes of size 1
+  at::Tensor b_q_, b_k_, b_v_, b_o_;  // [X, P, e], [R, G, e], [G, e], [X, d], likewise
   at::Tensor b_out_;                  // [d]
   std::optional<QueryRouter> router_;
 };
 
 const Factory<MakeProjection> kRoutedHeads("routed_heads", make_part<Projection, RoutedHeads>);
+const Factory<MakeProjection> kRoutedQueries("routed_queries", make_part<Projection, RoutedHeads>);
 
 }  // namespace
 }  // namespace headroom::nn

@@ -1,6 +1,10 @@
-// projection = "routed_heads": a router selects the k of E experts that a token uses. An expert is a query head, and
-// all share one key head and one value head (MoA), or a group of G query heads, one for each of G key and value heads
-// (JetMoE). H = k G.
+// Projections whose query heads are routed: a router selects the experts whose heads a token uses.
+//
+// projection = "routed_heads": one router selects k of E experts. An expert is a query head, and all share one key head
+// and one value head (MoA), or a group of G query heads, one for each of G key and value heads (JetMoE). H = k G.
+//
+// projection = "routed_queries": in each of G groups of query heads, which share one key head and one value head, a
+// router selects k of E heads (grouped query experts). H = G k of G E query heads. With G = 1 this is MoA.
 #include <algorithm>
 
 #include "foundation/config/checker.h"
@@ -9,11 +13,83 @@
 namespace headroom::config {
 namespace {
 
-class RoutedHeads : public ProjectionPart {
+class RoutedProjection : public ProjectionPart {
+ public:
+  void describe(Fields& fields, AttentionOptions& o) const override {
+    auto& own = o.of<RoutedHeadOptions>();
+    detail::describe_top_k(fields, o);
+    detail::describe_gates(fields, o);
+    fields.add("noisy_routing", own.noisy_routing, "routed heads: learned noise on the router's scores in training")
+        .refuse_unused = true;
+    detail::describe_switch_loss(fields, o);
+    fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
+               "routed heads: weight of the same loss as MoA's released code computes it");
+    fields.add("cv_coefficient", own.cv_coefficient, at_least(0),
+               "routed heads: weight of the squared coefficient of variation of the heads' weights");
+    fields.add("z_coefficient", own.z_coefficient, at_least(0),
+               "routed heads: weight of the mean squared logsumexp of the router's scores");
+    fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
+               "routed heads: weight of the negative entropy of the mean routing distribution");
+  }
+
+  bool has_fixed_heads() const override { return false; }
+  bool starts_truncated() const override { return false; }
+  std::int64_t d_head_step() const override { return 4; }
+
+  Sizes matrices(const AttentionOptions& a, Exact d) const override {
+    const Exact one = d * a.d_head;
+    return {one * all_heads(a), one * kv_heads(a) * a.key_projections(), one * kv_heads(a), one * all_heads(a)};
+  }
+  // Each expert has a separate output bias.
+  Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
+    const Exact e = a.d_head, shared = e * kv_heads(a), n = n_experts(a);
+    return Sizes(noisy(a) ? 2 : 1, d * n) +
+           (a.bias ? Sizes{e * all_heads(a), shared * a.key_projections(), shared, d * n} : Sizes());
+  }
+
+  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
+    const Exact router = d * n_experts(a) * extent.queries;
+    return {.projections = detail::projection_macs(a, d, extent),
+            .selection = router,
+            .noise = noisy(a) ? router : Exact(0)};
+  }
+
+  // With N experts in all groups: MACs (2H + 2G)deT + 2HTe + NdT, floats (2H + 2G)eT + CNT (SwitchHead Eq. 15, with
+  // G = 1).
+  PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
+    const Exact heads = computed_heads(a), router = n_experts(a);
+    const Exact projected = (heads + kv_heads(a)) * 2 * a.d_head * z.t;
+    return {.macs = projected * z.d + z.t * 2 * heads * a.d_head + router * z.d * z.t,
+            .memory = projected + router * z.s};
+  }
+  // For each of P heads with positions: 2CdTe MACs and 2Te floats.
+  PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
+    const Exact channels = Exact(position_heads(a)) * 2 * a.d_head;
+    return {.macs = z.s * z.d * channels, .memory = z.t * channels};
+  }
+
+  Exact cache_elements(const AttentionOptions& a) const override { return detail::keys_and_value(a); }
+
+  std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
+    const auto& own = a.of<RoutedHeadOptions>();
+    return {{"switch", own.switch_coefficient},
+            {"switch_slots", own.switch_slots_coefficient},
+            {"cv", own.cv_coefficient},
+            {"z", own.z_coefficient},
+            {"routing_entropy", own.entropy_coefficient}};
+  }
+
+ private:
+  static bool noisy(const AttentionOptions& a) { return a.of<RoutedHeadOptions>().noisy_routing; }
+  // Returns the experts of all groups.
+  std::int64_t n_experts(const AttentionOptions& a) const { return all_heads(a) / heads_per_expert(a); }
+};
+
+class RoutedHeads : public RoutedProjection {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     detail::describe_n_experts(fields, o);
-    detail::describe_router(fields, o);
+    RoutedProjection::describe(fields, o);
     fields
         .add("output_bias", o.of<RoutedHeadOptions>().output_bias,
              "routed_heads: one bias of the layer's output (JetMoE)")
@@ -50,68 +126,65 @@ class RoutedHeads : public ProjectionPart {
     return a.n_kv_heads > 1 && a.n_kv_heads < a.n_heads ? a.n_kv_heads : 1;
   }
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
-  std::int64_t all_heads(const AttentionOptions& a) const override { return n_experts(a) * kv_heads(a); }
-  bool has_fixed_heads() const override { return false; }
+  std::int64_t all_heads(const AttentionOptions& a) const override { return router_width(a) * kv_heads(a); }
 
-  Sizes matrices(const AttentionOptions& a, Exact d) const override {
-    const Exact one = d * a.d_head;
-    return {one * all_heads(a), one * kv_heads(a) * a.key_projections(), one * kv_heads(a), one * all_heads(a)};
-  }
-  // Each of the E experts has a separate output bias.
   Sizes other_tensors(const AttentionOptions& a, Exact d) const override {
-    const Exact e = Exact(a.d_head) * kv_heads(a);
-    return Sizes(a.of<RoutedHeadOptions>().noisy_routing ? 2 : 1, d * n_experts(a)) +
-           (a.bias ? Sizes{e * n_experts(a), e * a.key_projections(), e, d * n_experts(a)} : Sizes()) +
-           Sizes(a.of<RoutedHeadOptions>().output_bias ? 1 : 0, d);
+    return RoutedProjection::other_tensors(a, d) + Sizes(a.of<RoutedHeadOptions>().output_bias ? 1 : 0, d);
   }
 
-  ProjectionProducts products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const override {
-    const Exact router = d * n_experts(a) * extent.queries;
-    return {.projections = detail::projection_macs(a, d, extent),
-            .selection = router,
-            .noise = a.of<RoutedHeadOptions>().noisy_routing ? router : 0};
-  }
-
-  // MACs (2H + 2G)deT + 2HTe + EdT, floats (2H + 2G)eT + CET (SwitchHead Eq. 15, with G = 1).
-  PaperTerms paper(const AttentionOptions& a, const PaperSizes& z) const override {
-    const Exact projected = (Exact(a.n_heads) + kv_heads(a)) * 2 * a.d_head * z.t, router = n_experts(a);
-    return {.macs = projected * z.d + z.t * 2 * a.n_heads * a.d_head + router * z.d * z.t,
-            .memory = projected + router * z.s};
-  }
-
-  // 2CdTe MACs and 2Te floats.
-  PaperTerms paper_positions(const AttentionOptions& a, const PaperSizes& z) const override {
-    return {.macs = z.s * 2 * z.d * a.d_head, .memory = z.t * 2 * a.d_head};
-  }
-
-  Exact cache_elements(const AttentionOptions& a) const override { return detail::keys_and_value(a); }
-
-  std::vector<BalanceLoss> balance_losses(const AttentionOptions& a) const override {
-    const auto& own = a.of<RoutedHeadOptions>();
-    return {{"switch", own.switch_coefficient},
-            {"switch_slots", own.switch_slots_coefficient},
-            {"cv", own.cv_coefficient},
-            {"z", own.z_coefficient},
-            {"routing_entropy", own.entropy_coefficient}};
-  }
-
-  bool starts_truncated() const override { return false; }
   std::string heads_text(const AttentionOptions& a) const override {
     return fmt::format("{} of {}", a.n_heads, all_heads(a));
   }
-  std::int64_t d_head_step() const override { return 4; }
   void derive_top_k(AttentionOptions& a) const override { a.of<RoutingOptions>().top_k = a.n_heads / kv_heads(a); }
   void set_heads(AttentionOptions& a, std::int64_t n_heads) const override {
     const std::int64_t group = kv_heads(a);
-    a.of<RoutingOptions>().top_k = std::clamp<std::int64_t>(n_heads / group, 1, n_experts(a));
+    a.of<RoutingOptions>().top_k = std::clamp<std::int64_t>(n_heads / group, 1, router_width(a));
     a.n_heads = a.of<RoutingOptions>().top_k * group;
   }
+};
 
- private:
-  static std::int64_t n_experts(const AttentionOptions& a) { return a.of<RoutingOptions>().n_experts; }
+class RoutedQueries : public RoutedProjection {
+ public:
+  void check(const detail::Checker& check, const ModelOptions& model) const override {
+    const AttentionOptions& a = model.attention;
+    const std::int64_t top_k = a.of<RoutingOptions>().top_k;
+    check.require(a.n_kv_heads > 0, "n_kv_heads",
+                  "must be at least 1 with {}, which routes each token among the query heads that share a key and "
+                  "value head, got 0",
+                  detail::setting("projection", a.projection));
+    detail::check_groups(check, a);
+    check.require(top_k <= router_width(a), "top_k", "must be at most n_heads / n_kv_heads = {}, got {}",
+                  router_width(a), top_k);
+    const Gate gate = a.of<RoutingOptions>().gate;
+    check.require(gate != Gate::softmax_top_k, "gate",
+                  "must be \"sigmoid\", \"softmax\" or \"softmax_renormalised\" with {}, got \"{}\"",
+                  detail::setting("projection", a.projection), name_of(gate));
+  }
+
+  std::vector<Example> examples() const override {
+    return {{"routed_queries", [](AttentionOptions& o) {
+               o.n_heads = 6;
+               o.n_kv_heads = 2;
+               o.of<RoutingOptions>().top_k = 2;
+             }}};
+  }
+
+  std::int64_t kv_heads(const AttentionOptions& a) const override { return a.kv_heads(); }
+  std::int64_t computed_heads(const AttentionOptions& a) const override {
+    return kv_heads(a) * a.of<RoutingOptions>().top_k;
+  }
+  std::int64_t router_width(const AttentionOptions& a) const override { return a.n_heads / kv_heads(a); }
+
+  std::int64_t position_heads(const AttentionOptions& a) const override { return kv_heads(a); }
+
+  std::string heads_text(const AttentionOptions& a) const override {
+    return fmt::format("{} of {} ({} kv)", computed_heads(a), a.n_heads, kv_heads(a));
+  }
 };
 
 const Registration<RoutedHeads> kRoutedHeads("routed_heads", "heads routed per token (MoA)");
+const Registration<RoutedQueries> kRoutedQueries("routed_queries",
+                                                 "query heads routed per token in groups that share keys and values");
 
 }  // namespace
 }  // namespace headroom::config

@@ -80,23 +80,6 @@ void describe_switch_loss(Fields& fields, AttentionOptions& o) {
              "routed heads: weight of the load-balancing loss E sum_e P_e F_e");
 }
 
-void describe_router(Fields& fields, AttentionOptions& o) {
-  auto& own = o.of<RoutedHeadOptions>();
-  describe_top_k(fields, o);
-  describe_gates(fields, o);
-  fields.add("noisy_routing", own.noisy_routing, "routed heads: learned noise on the router's scores in training")
-      .refuse_unused = true;
-  describe_switch_loss(fields, o);
-  fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
-             "routed heads: weight of the same loss as MoA's released code computes it");
-  fields.add("cv_coefficient", own.cv_coefficient, at_least(0),
-             "routed heads: weight of the squared coefficient of variation of the heads' weights");
-  fields.add("z_coefficient", own.z_coefficient, at_least(0),
-             "routed heads: weight of the mean squared logsumexp of the router's scores");
-  fields.add("entropy_coefficient", own.entropy_coefficient, at_least(0),
-             "routed heads: weight of the negative entropy of the mean routing distribution");
-}
-
 void check_groups(const Checker& check, const AttentionOptions& a) {
   check.require(a.kv_heads() <= a.n_heads && a.n_heads % a.kv_heads() == 0, "n_kv_heads",
                 "must divide n_heads = {}, got {}", a.n_heads, a.n_kv_heads);

@@ -21,18 +21,15 @@ inline Exact keys_and_value(const AttentionOptions& a) {
   return Exact(a.computed_kv_heads()) * (Exact(a.projected_width('k')) * a.key_projections() + a.value_width());
 }
 
-// Adds the options of routing: n_experts, top_k, gate and expert_dropout.
 // Adds kv_rank and q_rank.
 void describe_ranks(Fields& fields, AttentionOptions& options);
-
+// Adds the options of routing: n_experts, top_k, gate and expert_dropout.
 void describe_routing(Fields& fields, AttentionOptions& options);
 void describe_n_experts(Fields& fields, AttentionOptions& options);
 void describe_top_k(Fields& fields, AttentionOptions& options);
 void describe_gates(Fields& fields, AttentionOptions& options);  // gate and expert_dropout
 // Adds switch_coefficient.
 void describe_switch_loss(Fields& fields, AttentionOptions& options);
-// Adds top_k, gates, noise and losses of routed heads.
-void describe_router(Fields& fields, AttentionOptions& options);
 
 // Throws UserError unless n_kv_heads divides n_heads.
 void check_groups(const Checker& check, const AttentionOptions& options);

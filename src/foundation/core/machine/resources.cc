@@ -7,6 +7,7 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -186,14 +187,23 @@ std::string cpu_name() {
   return ::uname(&system) == 0 ? system.machine : "unknown";
 }
 
+std::string_view simd_limit() {
+  const char* const value = std::getenv("HEADROOM_SIMD");
+  const std::string_view limit = value == nullptr ? "" : value;
+  return limit == "avx2" || limit == "baseline" ? limit : "";
+}
+
 #if defined(__x86_64__)
 
 std::vector<std::string> cpu_features() {
   __builtin_cpu_init();
   std::vector<std::string> features;
   // These checks include OS support for saving the wide registers.
-  if (__builtin_cpu_supports("avx2")) {
+  if (__builtin_cpu_supports("avx2") && simd_limit() != "baseline") {
     features.emplace_back("avx2");
+  }
+  if (!simd_limit().empty()) {
+    return features;
   }
   const bool avx512 = __builtin_cpu_supports("avx512f");
   if (avx512) {

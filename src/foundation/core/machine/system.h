@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace headroom {
@@ -17,9 +18,12 @@ void share_cores(int processes);
 int own_cores();
 std::string cpu_name();
 // Returns the subset of "avx2", "avx512f", "avx512_bf16", "amx_bf16" that both the CPU and the operating system
-// support.
+// support and that simd_limit() allows.
 std::vector<std::string> cpu_features();
 bool cpu_has(const std::string& feature);
+// HEADROOM_SIMD: "avx2" emulates a CPU without AVX-512 and "baseline" one without AVX, for tests and measurements.
+// Empty: no limit.
+std::string_view simd_limit();
 
 // Calls work(0), ..., work(n - 1), each once, on up to `threads` threads including the caller's. After an exception no
 // further call starts. Throws the exception of the lowest failed index, regardless of the number of threads.

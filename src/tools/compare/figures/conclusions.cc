@@ -72,7 +72,7 @@ std::string seeds_caveat(const std::vector<ComparedRun>& runs, std::string_view 
     return "";
   }
   const auto fewer = [](const ComparedRun& a, const ComparedRun& b) { return a.trained.size() < b.trained.size(); };
-  const auto [fewest, most] = std::minmax_element(runs.begin(), runs.end(), fewer);
+  const auto [fewest, most] = std::ranges::minmax_element(runs, fewer);
   if (fewest->trained.size() < 2) {
     return fmt::format(
         " {} trained once: without an interval, a difference may be chance.",
@@ -199,7 +199,7 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
   const ComparedRun& first = runs.front();
   const tasks::FigureKind& kind = first.headline_kind();
   const auto better = [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); };
-  const ComparedRun& best = *std::min_element(runs.begin(), runs.end(), better);
+  const ComparedRun& best = *std::ranges::min_element(runs, better);
   if (!best.has_figure()) {
     return {"No model reached a finite figure."};
   }

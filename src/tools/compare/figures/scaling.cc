@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "statistics.h"
 #include "tools/compare/compare.h"
@@ -19,12 +20,7 @@ namespace headroom::compare {
 namespace {
 
 std::vector<double> logarithms(const std::vector<double>& values) {
-  std::vector<double> all;
-  all.reserve(values.size());
-  for (const double value : values) {
-    all.push_back(std::log(value));
-  }
-  return all;
+  return transformed(values, [&](const double value) { return std::log(value); });
 }
 
 std::size_t seeds_of(const ScaledFamily& family) {
@@ -57,12 +53,11 @@ double seconds_for(double flops, const ScaledFamily& family, std::size_t seed) {
 
 bool is_timed(const ScaledModel& model) {
   return model.seconds.size() == model.losses.size() &&
-         std::all_of(model.seconds.begin(), model.seconds.end(), [](double seconds) { return seconds > 0.0; });
+         std::ranges::all_of(model.seconds, [](double seconds) { return seconds > 0.0; });
 }
 
 bool is_timed(const ScaledFamily& family) {
-  return std::all_of(family.models.begin(), family.models.end(),
-                     [](const ScaledModel& model) { return is_timed(model); });
+  return std::ranges::all_of(family.models, [](const ScaledModel& model) { return is_timed(model); });
 }
 
 bool can_be_a_loss(double loss) {
@@ -71,10 +66,9 @@ bool can_be_a_loss(double loss) {
 
 void fit_family(ScaledFamily& family) {
   std::erase_if(family.models, [](const ScaledModel& model) {
-    return model.losses.empty() || !std::all_of(model.losses.begin(), model.losses.end(), can_be_a_loss);
+    return model.losses.empty() || !std::ranges::all_of(model.losses, can_be_a_loss);
   });
-  std::stable_sort(family.models.begin(), family.models.end(),
-                   [](const ScaledModel& a, const ScaledModel& b) { return a.flops < b.flops; });
+  std::ranges::stable_sort(family.models, {}, &ScaledModel::flops);
   if (family.models.empty() || !(family.models.front().flops < family.models.back().flops)) {
     family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
@@ -214,11 +208,7 @@ Scaling fit_families(Scaling families) {
 namespace {
 
 std::vector<double> seconds_of(const ComparedRun& run) {
-  std::vector<double> seconds;
-  for (const TrainedRun& trained : run.trained) {
-    seconds.push_back(trained.result.seconds);
-  }
-  return seconds;
+  return transformed(run.trained, [&](const TrainedRun& trained) { return trained.result.seconds; });
 }
 
 }  // namespace
@@ -230,8 +220,7 @@ Scaling scaling_of(const std::vector<ComparedRun>& runs) {
     if (!flops) {
       continue;
     }
-    auto family = std::find_if(families.begin(), families.end(),
-                               [&](const ScaledFamily& known) { return known.name == run.family; });
+    auto family = std::ranges::find(families, run.family, &ScaledFamily::name);
     if (family == families.end()) {
       family = families.insert(families.end(), ScaledFamily{.name = run.family});
     }
@@ -260,8 +249,7 @@ NamedFamily parse_family(const std::string& text) {
     family.configs.push_back(text.substr(begin + 1, end - begin - 1));
     begin = end;
   }
-  const bool empty = std::any_of(family.configs.begin(), family.configs.end(),
-                                 [](const std::string& config) { return config.empty(); });
+  const bool empty = std::ranges::any_of(family.configs, [](const std::string& config) { return config.empty(); });
   if (family.name.empty() || family.configs.empty() || empty) {
     user_error("compare: --family {}: must be NAME=CONFIG,CONFIG,..., as in dense=small.toml,large.toml", text);
   }
@@ -275,7 +263,7 @@ std::vector<NamedConfig> load_families(const std::vector<std::string>& families,
   std::vector<std::string> paths, names;
   for (const std::string& text : families) {
     const NamedFamily family = parse_family(text);
-    if (std::find(names.begin(), names.end(), family.name) != names.end()) {
+    if (std::ranges::find(names, family.name) != names.end()) {
       user_error("compare: --family {}: is given twice; list all its configs at once", family.name);
     }
     paths.insert(paths.end(), family.configs.begin(), family.configs.end());
@@ -301,8 +289,7 @@ void check_families(const std::vector<NamedConfig>& configs) {
           "be fitted",
           named.family, named.name);
     }
-    auto family =
-        std::find_if(families.begin(), families.end(), [&](const auto& known) { return known.first == named.family; });
+    auto family = std::ranges::find_if(families, [&](const auto& known) { return known.first == named.family; });
     if (family == families.end()) {
       family = families.insert(families.end(), {named.family, {}});
     }

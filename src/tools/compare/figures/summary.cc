@@ -9,6 +9,7 @@
 
 #include "conclusions.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "scaling.h"
 #include "statistics.h"
 #include "tools/compare/report/formatting.h"
@@ -26,11 +27,7 @@ const tasks::Task& ComparedRun::task() const {
 }
 
 std::vector<double> ComparedRun::over_seeds(const std::string& figure) const {
-  std::vector<double> all;
-  for (const TrainedRun& run : trained) {
-    all.push_back(tasks::figure(run.result.figures(), figure));
-  }
-  return all;
+  return transformed(trained, [&](const TrainedRun& run) { return tasks::figure(run.result.figures(), figure); });
 }
 
 double ComparedRun::headline() const {
@@ -46,10 +43,7 @@ bool ComparedRun::better_than(const ComparedRun& other) const {
 }
 
 double ComparedRun::mean_of(double train::TrainResult::*measured) const {
-  std::vector<double> all;
-  for (const TrainedRun& run : trained) {
-    all.push_back(run.result.*measured);
-  }
+  std::vector<double> all = transformed(trained, [&](const TrainedRun& run) { return run.result.*measured; });
   return mean(all);
 }
 
@@ -173,8 +167,7 @@ Conclusion conclusion_of(const CompareResult& result) {
     return conclude_scaling(result.scaling);
   }
   constexpr std::size_t kDemoRuns = 3;
-  const bool whole =
-      std::all_of(result.runs.begin(), result.runs.end(), [](const ComparedRun& run) { return run.has_figure(); });
+  const bool whole = std::ranges::all_of(result.runs, &ComparedRun::has_figure);
   return result.kind == Kind::demo && result.runs.size() == kDemoRuns && whole ? conclude_demo(result.runs)
                                                                                : conclude(result.runs);
 }
@@ -183,7 +176,7 @@ Conclusion conclusion_of(const CompareResult& result) {
 std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
   std::vector<std::string> models;
   for (const PlannedModel& model : plan.models) {
-    const auto run = std::find_if(runs.begin(), runs.end(), [&](const ComparedRun& r) { return r.name == model.name; });
+    const auto run = std::ranges::find(runs, model.name, &ComparedRun::name);
     const auto seeds = run == runs.end() ? 0 : static_cast<std::int64_t>(run->trained.size());
     if (seeds < plan.seeds) {
       models.push_back(plan.seeds == 1 ? model.name
@@ -196,15 +189,14 @@ std::string unfinished(const Plan& plan, const std::vector<ComparedRun>& runs) {
 }  // namespace
 
 std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected) {
-  std::vector<NamedConfig> configs;
-  for (const ComparedRun& run : result.runs) {
-    configs.push_back({run.name, run.config});
-  }
+  std::vector<NamedConfig> configs = transformed(result.runs, [&](const ComparedRun& run) {
+    return NamedConfig{run.name, run.config};
+  });
   std::vector<std::string> sentences = training_differences(configs, expected), sizes, machines;
   std::int64_t smallest = INT64_MAX, largest = 0;
   for (const ComparedRun& run : result.runs) {
     for (const TrainedRun& trained : run.trained) {
-      if (std::find(machines.begin(), machines.end(), trained.origin.machine) == machines.end()) {
+      if (std::ranges::find(machines, trained.origin.machine) == machines.end()) {
         machines.push_back(trained.origin.machine);
       }
     }
@@ -253,8 +245,7 @@ CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
     }
   }
   if (result.kind == Kind::sweep) {
-    std::stable_sort(result.runs.begin(), result.runs.end(),
-                     [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); });
+    std::ranges::stable_sort(result.runs, [](const ComparedRun& a, const ComparedRun& b) { return a.better_than(b); });
   }
   result.scaling = scaling_of(result.runs);
   const std::vector<std::string> keys = keys_of(record.plan.variations);

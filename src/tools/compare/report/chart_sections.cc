@@ -73,8 +73,8 @@ std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
     chart.points.push_back({label_of(runs[r]), {step_macs(runs[r]), runs[r].headline()}, r});
   }
-  const bool alike = std::all_of(runs.begin(), runs.end(),
-                                 [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
+  const bool alike =
+      std::ranges::all_of(runs, [&](const ComparedRun& run) { return step_macs(run) == step_macs(runs.front()); });
   return alike ? ""
                : figure("Quality against cost",
                         fmt::format("validation {} and MACs of a training step, both logarithmic; better models are "
@@ -87,9 +87,8 @@ namespace {
 
 // Sorts numbers in ascending order; keeps other values in command-line order.
 std::vector<std::string> ordered(std::vector<std::string> values) {
-  if (std::all_of(values.begin(), values.end(),
-                  [](const std::string& value) { return as_number(value).has_value(); })) {
-    std::sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return *as_number(a) < *as_number(b); });
+  if (std::ranges::all_of(values, [](const std::string& value) { return as_number(value).has_value(); })) {
+    std::ranges::sort(values, [](const auto& a, const auto& b) { return *as_number(a) < *as_number(b); });
   }
   return values;
 }
@@ -116,7 +115,7 @@ draw::LineChart values_chart(const CompareResult& result, std::size_t key) {
     Values others = run.values;
     const std::string value = others[key].second;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(key));
-    const auto place = std::find(chart.x_names.begin(), chart.x_names.end(), value) - chart.x_names.begin();
+    const auto place = std::ranges::find(chart.x_names, value) - chart.x_names.begin();
     if (run.has_figure()) {
       add(combinations > draw::kStyles ? "best of all" : short_description(others), static_cast<std::size_t>(place),
           run.headline());

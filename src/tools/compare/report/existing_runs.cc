@@ -89,8 +89,8 @@ CompareResult overlay(const std::vector<fs::path>& folders, const std::string& c
                  folder.string());
     }
     ComparedRun& run = result.runs.emplace_back(load_run(folder));
-    const bool same_name = std::count_if(folders.begin(), folders.end(),
-                                         [&](const fs::path& other) { return name_of(other) == run.name; }) > 1;
+    const bool same_name =
+        std::ranges::count_if(folders, [&](const fs::path& other) { return name_of(other) == run.name; }) > 1;
     run.name = same_name ? folder.lexically_normal().generic_string() : run.name;
     configs.push_back({run.name, run.config});
     if (!has_finished(run)) {
@@ -138,7 +138,7 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
       add(path);
     }
   }
-  std::sort(runs.begin(), runs.end(), [](const ComparedRun& a, const ComparedRun& b) { return a.folder < b.folder; });
+  std::ranges::sort(runs, {}, &ComparedRun::folder);
   return runs;
 }
 

@@ -93,7 +93,7 @@ draw::Line expert_use_of(const ComparedRun& run) {
       evenness.push_back(balance.entropy);
     }
     if (!evenness.empty()) {
-      const auto [least, most] = std::minmax_element(evenness.begin(), evenness.end());
+      const auto [least, most] = std::ranges::minmax_element(evenness);
       const auto step = static_cast<double>(point.step);
       line.points.push_back({step, mean(evenness)});
       line.band.push_back({step, *least, *most});
@@ -107,7 +107,7 @@ draw::Line expert_use_of(const ComparedRun& run) {
 std::pair<draw::Line, draw::Line> headline_of(const ComparedRun& run) {
   std::pair<draw::Line, draw::Line> lines;
   for (const auto& [step, at] : validated(run, run.headline_kind().name)) {
-    const auto [low, high] = std::minmax_element(at.values.begin(), at.values.end());
+    const auto [low, high] = std::ranges::minmax_element(at.values);
     const double x[] = {static_cast<double>(step), mean(at.seconds)};
     draw::Line* const both[] = {&lines.first, &lines.second};
     for (std::size_t i = 0; i < 2; ++i) {
@@ -148,16 +148,15 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
 
 // Whether validations before the last read only the start of the data.
 bool validates_in_part(const ComparedRun& run) {
-  return std::any_of(run.trained.begin(), run.trained.end(), [](const TrainedRun& trained) {
-    return std::any_of(trained.result.validation.begin(), trained.result.validation.end(),
-                       [](const train::ValidationPoint& point) { return point.predictions > 0; });
+  return std::ranges::any_of(run.trained, [](const TrainedRun& trained) {
+    return std::ranges::any_of(trained.result.validation,
+                               [](const train::ValidationPoint& point) { return point.predictions > 0; });
   });
 }
 
 // Returns a chart with its caption; empty if there is nothing to draw.
 std::string line_figure(const std::string& remark, const draw::LineChart& chart) {
-  const bool empty =
-      std::all_of(chart.lines.begin(), chart.lines.end(), [](const draw::Line& line) { return line.points.empty(); });
+  const bool empty = std::ranges::all_of(chart.lines, [](const draw::Line& line) { return line.points.empty(); });
   return empty ? "" : figure(chart.title, remark, draw::line_chart(chart));
 }
 
@@ -197,9 +196,9 @@ std::string learning_section(const CompareResult& result) {
   const tasks::FigureKind& kind = runs.front().headline_kind();
   const bool seeds = runs.front().trained.size() > 1;
   const Charts charts = charts_of(result, "Validation " + kind.words);
-  const bool training = std::any_of(charts.losses.lines.begin(), charts.losses.lines.end(),
-                                    [](const draw::Line& line) { return line.faint && !line.points.empty(); });
-  const bool in_part = std::any_of(runs.begin(), runs.end(), validates_in_part);
+  const bool training = std::ranges::any_of(charts.losses.lines,
+                                            [](const draw::Line& line) { return line.faint && !line.points.empty(); });
+  const bool in_part = std::ranges::any_of(runs, validates_in_part);
   const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
   const std::string figures =
       line_figure(fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "formatting.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
@@ -31,8 +32,7 @@ std::string config_differences(const std::vector<ComparedRun>& runs) {
     for (const Values& of_run : flat) {
       row.push_back({.text = shorten(of_run[k].second, 60)});
     }
-    if (std::any_of(flat.begin(), flat.end(),
-                    [&](const Values& of_run) { return of_run[k].second != flat.front()[k].second; })) {
+    if (std::ranges::any_of(flat, [&](const Values& of_run) { return of_run[k].second != flat.front()[k].second; })) {
       table.rows.push_back(std::move(row));
     }
   }
@@ -45,10 +45,8 @@ std::string describe_seeds(const std::vector<ComparedRun>& runs) {
   if (runs.front().trained.size() < 2) {
     return "one per model: without an interval, a difference may be chance";
   }
-  std::vector<std::string> seeds;
-  for (const TrainedRun& trained : runs.front().trained) {
-    seeds.push_back(std::to_string(trained.seed));
-  }
+  std::vector<std::string> seeds =
+      transformed(runs.front().trained, [&](const TrainedRun& trained) { return std::to_string(trained.seed); });
   return fmt::format(
       "{}, for parameters, dropout and shuffling; with the same seed, all models see the data in the same order",
       enumerated(seeds));
@@ -61,7 +59,7 @@ std::string distinct_values(const std::vector<ComparedRun>& runs, const Text& te
   for (const ComparedRun& run : runs) {
     for (const TrainedRun& trained : run.trained) {
       const std::string one = text(trained);
-      if (!one.empty() && std::find(all.begin(), all.end(), one) == all.end()) {
+      if (!one.empty() && std::ranges::find(all, one) == all.end()) {
         all.push_back(one);
       }
     }

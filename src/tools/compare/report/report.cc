@@ -43,8 +43,8 @@ CompareResult load_result(const fs::path& folder) {
     return result;
   }
   const ComparisonRecord record = read_record(folder);
-  const auto trained = std::find_if(record.plan.models.begin(), record.plan.models.end(),
-                                    [](const PlannedModel& model) { return !model.choices.empty(); });
+  const auto trained =
+      std::ranges::find_if(record.plan.models, [](const PlannedModel& model) { return !model.choices.empty(); });
   CompareResult result;
   if (trained != record.plan.models.end()) {
     const tasks::Task& task = tasks::task_for(trained->choices.front().config, "report");
@@ -80,11 +80,11 @@ Stamp stamp_of(const fs::path& folder) {
   Stamp stamp;
   walk(folder, [&](const fs::directory_entry& entry) {
     std::error_code gone;  // the file is being replaced
-    if (std::find(kSources.begin(), kSources.end(), entry.path().filename()) != kSources.end()) {
+    if (std::ranges::find(kSources, entry.path().filename()) != kSources.end()) {
       stamp.emplace_back(entry.path(), entry.file_size(gone), entry.last_write_time(gone));
     }
   });
-  std::sort(stamp.begin(), stamp.end());
+  std::ranges::sort(stamp);
   return stamp;
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "formatting.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "sections.h"
@@ -60,10 +61,8 @@ std::string capitalised(std::string words) {
 }
 
 std::string table_note(const std::vector<ComparedRun>& runs) {
-  std::vector<std::string> shown;
-  for (const tasks::FigureKind& kind : tasks::shown_in_tables(runs.front().task().figures())) {
-    shown.push_back(kind.words);
-  }
+  std::vector<std::string> shown =
+      transformed(tasks::shown_in_tables(runs.front().task().figures()), &tasks::FigureKind::words);
   const bool single = runs.size() == 1;
   return fmt::format(
       "<p class='note'>{}{} {} measured on the validation data.{}{}</p>", single ? "" : "\u2605 best of its column. ",
@@ -94,7 +93,7 @@ std::string tuning(const std::vector<ComparedRun>& runs) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
     table.columns.push_back({.name = shorten(runs[r].name, 24), .style = r});
     for (const TuningResult& tried : runs[r].tuning) {
-      if (std::find(combinations.begin(), combinations.end(), tried.values) == combinations.end()) {
+      if (std::ranges::find(combinations, tried.values) == combinations.end()) {
         combinations.push_back(tried.values);
       }
     }

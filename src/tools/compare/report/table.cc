@@ -115,13 +115,17 @@ void TableBuilder::add_measured() {
   add_cost(
       {.above = "peak", .name = "memory", .better = Better::lower},
       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes);
+  add({.above = "training", .name = "steps", .about = About::model}, [](const ComparedRun& run) {
+    const std::int64_t done = run.result().steps;
+    return Cell{.text = done > 0 ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
+  });
   add_cost(
       {.above = "training", .name = "time", .better = Better::lower},
       [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::seconds); }, format_duration);
 }
 
 bool diverged(const ComparedRun& run) {
-  return std::any_of(run.trained.begin(), run.trained.end(), [](const auto& seed) { return !seed.diverged.empty(); });
+  return std::ranges::any_of(run.trained, [](const auto& seed) { return !seed.diverged.empty(); });
 }
 
 // Splits the name into two lines: "bits per", "byte".
@@ -205,8 +209,7 @@ std::string html_of(const Cell& cell, const Column& column, bool first) {
 }  // namespace
 
 std::string text_of(const Table& table) {
-  const bool two_lines = std::any_of(table.columns.begin(), table.columns.end(),
-                                     [](const Column& column) { return !column.above.empty(); });
+  const bool two_lines = std::ranges::any_of(table.columns, [](const Column& column) { return !column.above.empty(); });
   std::vector<std::vector<std::string>> lines(two_lines ? 2 : 1);
   lines.resize(lines.size() + table.rows.size());
   std::vector<bool> left;

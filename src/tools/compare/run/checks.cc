@@ -11,6 +11,7 @@
 
 #include "comparison_file.h"
 #include "execution.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "tools/compare/report/formatting.h"
@@ -24,7 +25,7 @@ using ValuesAndNames = std::vector<std::pair<std::string, std::string>>;
 // Whether the run trains its tokenizer on text, so that tokenizer.kind determines its kind.
 bool makes_tokenizer(const config::Config& config) {
   const auto none = [](const std::vector<std::string>& files) {
-    return std::none_of(files.begin(), files.end(), config::is_token_file);
+    return std::ranges::none_of(files, config::is_token_file);
   };
   return !config.model.has_classes() && config.tokenizer.model.empty() && none(config.data.train) &&
          none(config.data.validation);
@@ -41,7 +42,7 @@ std::string group_by_value(const ValuesAndNames& value_and_name) {
   constexpr std::size_t kMostCharacters = 60;
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const auto& [value, name] : value_and_name) {
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == value; });
+    auto group = std::ranges::find_if(groups, [&](const auto& g) { return g.first == value; });
     if (group == groups.end()) {
       group = groups.insert(groups.end(), {value, {}});
     }
@@ -57,8 +58,8 @@ std::string group_by_value(const ValuesAndNames& value_and_name) {
 }
 
 bool all_equal(const ValuesAndNames& value_and_name) {
-  return std::all_of(value_and_name.begin(), value_and_name.end(),
-                     [&](const auto& entry) { return entry.first == value_and_name.front().first; });
+  return std::ranges::all_of(value_and_name,
+                             [&](const auto& entry) { return entry.first == value_and_name.front().first; });
 }
 
 struct Difference {
@@ -68,10 +69,8 @@ struct Difference {
 
 // Returns the keys in which the configs differ.
 std::vector<Difference> differences(const std::vector<NamedConfig>& configs) {
-  std::vector<Values> flat;
-  for (const NamedConfig& named : configs) {
-    flat.push_back(config::flatten(named.config));
-  }
+  std::vector<Values> flat =
+      transformed(configs, [&](const NamedConfig& named) { return config::flatten(named.config); });
   std::vector<Difference> found;
   for (std::size_t k = 0; k < flat.front().size(); ++k) {
     Difference difference{flat.front()[k].first, {}};

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "run_folder.h"
@@ -56,7 +57,7 @@ Values read_values(const Json& json, const std::vector<Variation>& variations) {
   Values values = json.get<Values>();
   const bool fits = std::equal(
       values.begin(), values.end(), variations.begin(), variations.end(), [](const auto& value, const Variation& of) {
-        return value.first == of.key && std::find(of.values.begin(), of.values.end(), value.second) != of.values.end();
+        return value.first == of.key && std::ranges::find(of.values, value.second) != of.values.end();
       });
   return fits ? values : throw InvalidRecord();
 }
@@ -179,14 +180,14 @@ void drop_unstarted(Plan& plan) {
   }
   for (Variation& variation : plan.variations) {
     std::erase_if(variation.values, [&](const std::string& value) {
-      return std::none_of(runs.begin(), runs.end(), [&](const PlannedRun& run) {
-        return std::find(run.values.begin(), run.values.end(), std::pair(variation.key, value)) != run.values.end();
+      return std::ranges::none_of(runs, [&](const PlannedRun& run) {
+        return std::ranges::find(run.values, std::pair(variation.key, value)) != run.values.end();
       });
     });
   }
   const auto has_seed = [&](std::int64_t index) {
-    return std::any_of(runs.begin(), runs.end(),
-                       [&](const PlannedRun& run) { return fs::exists(with_seed(run, index).folder / "config.toml"); });
+    return std::ranges::any_of(
+        runs, [&](const PlannedRun& run) { return fs::exists(with_seed(run, index).folder / "config.toml"); });
   };
   while (plan.seeds > 1 && !has_seed(plan.seeds - 1)) {
     --plan.seeds;
@@ -208,7 +209,7 @@ std::optional<ComparisonRecord> record_in(const fs::path& out) {
 
 // Returns "train.learning_rate and train.warmup_steps", or "no key".
 std::string named_keys(std::vector<std::string> keys) {
-  std::sort(keys.begin(), keys.end());
+  std::ranges::sort(keys);
   return keys.empty() ? "no key" : enumerated(keys);
 }
 
@@ -217,26 +218,21 @@ bool same_keys(const Plan& a, const Plan& b) {
 }
 
 std::vector<std::string> models_of(const Plan& plan) {
-  std::vector<std::string> names;
-  for (const PlannedModel& model : plan.models) {
-    names.push_back(model.name);
-  }
-  return names;
+  return transformed(plan.models, &PlannedModel::name);
 }
 
 // Returns the elements of `there` that are not in `here`.
 std::vector<std::string> missing(const std::vector<std::string>& there, const std::vector<std::string>& here) {
   std::vector<std::string> lost;
-  std::copy_if(there.begin(), there.end(), std::back_inserter(lost),
-               [&](const std::string& one) { return std::find(here.begin(), here.end(), one) == here.end(); });
+  std::ranges::copy_if(there, std::back_inserter(lost),
+                       [&](const std::string& one) { return std::ranges::find(here, one) == here.end(); });
   return lost;
 }
 
 // Returns "train.learning_rate = 0.01 and 0.03" for the first key with missing values; empty if there is none.
 std::string missing_values(const Plan& there, const Plan& here) {
   for (const Variation& variation : there.variations) {
-    const auto now = std::find_if(here.variations.begin(), here.variations.end(),
-                                  [&](const Variation& other) { return other.key == variation.key; });
+    const auto now = std::ranges::find(here.variations, variation.key, &Variation::key);
     if (const std::vector<std::string> lost = missing(variation.values, now->values); !lost.empty()) {
       return fmt::format("{} = {}", variation.key, enumerated(lost));
     }

@@ -98,9 +98,8 @@ std::size_t Runs::best_choice(const PlannedModel& model) {
 }
 
 bool Runs::have_finished(const Plan& plan) {
-  return std::all_of(plan.models.begin(), plan.models.end(), [&](const PlannedModel& model) {
-    bool all = std::all_of(model.choices.begin(), model.choices.end(),
-                           [](const PlannedRun& choice) { return is_finished(choice); });
+  return std::ranges::all_of(plan.models, [&](const PlannedModel& model) {
+    bool all = std::ranges::all_of(model.choices, [](const PlannedRun& choice) { return is_finished(choice); });
     for (std::int64_t index = 1; all && index < plan.seeds; ++index) {
       all = is_finished(with_seed(model.choices[best_choice(model)], index));
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -35,12 +36,12 @@ std::vector<Variation> canonical(const std::vector<Variation>& variations, const
       config::Config changed = config;
       config::set_key(changed, variation.key + "=" + value, option);
       std::string text = spelled(changed, variation.key);
-      if (std::find(one.values.begin(), one.values.end(), text) != one.values.end()) {
+      if (std::ranges::find(one.values, text) != one.values.end()) {
         user_error("{}: {}: {} is named twice", option, variation.key, text);
       }
       one.values.push_back(std::move(text));
     }
-    if (std::count_if(all.begin(), all.end(), [&](const Variation& v) { return v.key == variation.key; }) > 1) {
+    if (std::ranges::count(all, variation.key, &Variation::key) > 1) {
       user_error("{}: {}: is given twice; list all its values at once", option, variation.key);
     }
   }
@@ -89,8 +90,7 @@ std::vector<Values> combinations(const std::vector<Variation>& variations) {
 
 std::string short_key(const std::string& key, const std::vector<std::string>& keys) {
   const auto last = [](const std::string& dotted) { return dotted.substr(dotted.rfind('.') + 1); };
-  const auto alike =
-      std::count_if(keys.begin(), keys.end(), [&](const std::string& other) { return last(other) == last(key); });
+  const auto alike = std::ranges::count_if(keys, [&](const std::string& other) { return last(other) == last(key); });
   return alike > 1 ? key : last(key);
 }
 
@@ -115,7 +115,7 @@ std::string plain_name(std::string text) {
 }
 
 std::string folder_name(Values values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   std::string exact;
   for (const auto& [key, value] : values) {
     exact += fmt::format("{}{}={}", exact.empty() ? "" : ",", key, value);
@@ -130,11 +130,7 @@ std::string folder_name(Values values) {
 }
 
 std::vector<std::string> keys_of(const std::vector<Variation>& variations) {
-  std::vector<std::string> keys;
-  for (const Variation& variation : variations) {
-    keys.push_back(variation.key);
-  }
-  return keys;
+  return transformed(variations, &Variation::key);
 }
 
 Plan plan_comparison(const CompareRequest& request) {

@@ -44,8 +44,7 @@ bool TrainingPlan::keeps_as_best(const tasks::Figures& figures, const History& h
   if (!options_.keep_best) {
     return false;
   }
-  const auto best_point = std::find_if(history.validations.begin(), history.validations.end(),
-                                       [&](const ValidationPoint& point) { return point.step == history.best_step; });
+  const auto best_point = std::ranges::find(history.validations, history.best_step, &ValidationPoint::step);
   const tasks::FigureKind& kind = tasks::headline(kinds_);
   const double now = tasks::figure(figures, kind.name);
   const double best = best_point == history.validations.end() ? NAN : tasks::figure(best_point->figures, kind.name);

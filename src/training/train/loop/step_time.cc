@@ -62,7 +62,7 @@ StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, 
       goes_on = group.gather(goes_on ? "1" : "0").front() == "1";
     }
   }
-  std::sort(steps.begin(), steps.end());
+  std::ranges::sort(steps);
   time.step_seconds = steps[steps.size() / 4];
   if (group.size() > 1) {
     time.step_seconds = std::stod(group.gather(fmt::format("{}", time.step_seconds)).front());

@@ -18,10 +18,9 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/huggingface.h"
-#include "initial_parameters.h"
 #include "matmul_rate.h"
-#include "resume.h"
 #include "run.h"
+#include "start.h"
 #include "step_time.h"
 #include "training/cost/cost.h"
 #include "training/cost/memory.h"
@@ -149,7 +148,7 @@ void warn_of_no_data(const config::Config& config) {
 
 void warn_of_seen_data(const config::DataOptions& data) {
   for (const std::string& file : data.validation) {
-    if (std::find(data.train.begin(), data.train.end(), file) != data.train.end()) {
+    if (std::ranges::find(data.train, file) != data.train.end()) {
       log_warning("data.validation: {} is also training data, so validation does not measure generalisation", file);
       return;
     }
@@ -236,6 +235,34 @@ auto leader_first(parallel::GlooGroup& group, std::int64_t timeout, const Open& 
   return opened;
 }
 
+// Opens the run's data, with the tokenizer and the special tokens of the checkpoint that it continues or starts from.
+tasks::TaskData open_data(const config::Config& config, const std::filesystem::path& cache,
+                          const std::optional<ResumePoint>& resumed, const std::optional<InitialParameters>& initial) {
+  const tasks::Task& task = tasks::task_for(config, "train");
+  tasks::TaskData data = config.train.start_from.empty()
+                             ? task.open(config, cache)
+                             : open_data_with(task, config, resumed ? resumed->file : initial->file, cache);
+  if (resumed || initial) {
+    const store::Checkpoint& before = resumed ? resumed->checkpoint : initial->checkpoint;
+    const auto special = before.metadata.find(store::kSpecialTokens);
+    data.special_tokens = special == before.metadata.end() ? "" : special->second;
+  }
+  if (resumed) {
+    check_data(resumed->checkpoint, data.training->identity(), resumed->file.string());
+  }
+  return data;
+}
+
+// For train.evaluate_every = "auto": sets the interval, unless the resumed run has set it. Returns the most predictions
+// of a validation before the last; 0: all.
+std::int64_t choose_validations(config::Config& config, const tasks::EvaluationData& validation) {
+  const Validations planned =
+      plan_validations(config, [&](std::int64_t predictions) { return validation.rows(config, predictions); });
+  std::int64_t& every = config.train.evaluate_every;
+  every = every == config::kAutomatic ? planned.every : every;
+  return every == planned.every ? planned.predictions : 0;
+}
+
 // Writes the config, logs the start of the run, and opens its other files.
 Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& speed, std::int64_t predictions,
                      parallel::GlooGroup& group) {
@@ -314,35 +341,16 @@ TrainResult train(const TrainRequest& request) {
   std::optional<InitialParameters> initial = resumed ? std::nullopt : open_initial_parameters(request.config);
   config::Config config = resolve(request.config, resumed, initial, group);
   check_machine(config);
-  tasks::TaskData data = leader_first(group, timeout, [&] {
-    return config.train.start_from.empty()
-               ? task.open(config, request.cache)
-               : open_data_with(task, config, resumed ? resumed->file : initial->file, request.cache);
-  });
+  tasks::TaskData data =
+      leader_first(group, timeout, [&] { return open_data(config, request.cache, resumed, initial); });
   config = with_vocabulary_of(std::move(config), data.tokenizer.get());
-  if (resumed || initial) {
-    const store::Checkpoint& before = resumed ? resumed->checkpoint : initial->checkpoint;
-    const auto special = before.metadata.find(store::kSpecialTokens);
-    data.special_tokens = special == before.metadata.end() ? "" : special->second;
-  }
-  if (resumed) {
-    check_data(resumed->checkpoint, data.training->identity(), resumed->file.string());
-  }
   models::set_threads(config.train.threads);
   catch_interrupts();
   if (config.train.seconds > 0.0 && !resumed) {
     choose_steps(config, data, group);
   }
-  const Validations planned =
-      request.config.train.evaluate_every == config::kAutomatic
-          ? plan_validations(config,
-                             [&](std::int64_t predictions) { return data.validation->rows(config, predictions); })
-          : Validations();
-  if (config.train.evaluate_every == config::kAutomatic) {
-    config.train.evaluate_every = planned.every;
-  }
-  // A resumed run may have another interval, given when it was started.
-  const std::int64_t predictions = config.train.evaluate_every == planned.every ? planned.predictions : 0;
+  const std::int64_t predictions =
+      request.config.train.evaluate_every == config::kAutomatic ? choose_validations(config, *data.validation) : 0;
   if (config.train.sample_every > 0 && !config.train.sample_prompt.empty()) {
     decode::check_prompt(*data.tokenizer, config.train.sample_prompt, "train.sample_prompt");
   }

@@ -237,9 +237,8 @@ class OrderedReducer : public GradientReducer {
         elements += bucket.end - bucket.begin;
       }
     }
-    std::stable_sort(buckets.begin(), buckets.end(), [this](std::size_t a, std::size_t b) {
-      return layout_.buckets[a].last > layout_.buckets[b].last;
-    });
+    std::ranges::stable_sort(
+        buckets, [this](std::size_t a, std::size_t b) { return layout_.buckets[a].last > layout_.buckets[b].last; });
     for (const std::size_t b : buckets) {
       own_index_[b] = own_buckets_.size();
       own_buckets_.push_back({.range = range_of(b), .running_begin = begins[b]});
@@ -344,7 +343,7 @@ class OrderedReducer : public GradientReducer {
     const std::vector<at::Tensor> mine = gradients();
     for (std::size_t k = 0; k < owned_.size(); ++k) {
       const std::size_t i = owned_[k].tensor;
-      if (std::none_of(all.begin(), all.end(), [i](const StepMessage& m) { return m.has_gradient[i]; })) {
+      if (std::ranges::none_of(all, [i](const StepMessage& m) { return m.has_gradient[i]; })) {
         mine[k].zero_();
       }
     }

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <string_view>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/cpu/attention/softmax_rows.cc"
@@ -15,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include "engine/kernels/cpu/vectors-inl.h"
+#include "foundation/core/machine/system.h"
 #include "score_rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -150,17 +149,14 @@ namespace headroom::kernels {
 
 namespace {
 
-// HEADROOM_SIMD=avx2|baseline restricts the vector loops to an older instruction set than the CPU's, for tests.
 [[maybe_unused]] const bool kRestricted = [] {
-  const char* value = std::getenv("HEADROOM_SIMD");
-  const std::string_view name = value == nullptr ? "" : value;
 #if HWY_ARCH_X86
   // Better targets have lower bits.
-  if (name == "avx2") {
+  if (simd_limit() == "avx2") {
     hwy::DisableTargets(HWY_AVX2 - 1);
   }
 #endif
-  if (name == "baseline") {
+  if (simd_limit() == "baseline") {
     hwy::DisableTargets(HWY_STATIC_TARGET - 1);
   }
   return true;

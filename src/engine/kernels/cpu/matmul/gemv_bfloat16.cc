@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 
 #include <hwy/base.h>
 
 #include "bfloat16.h"
-#include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 
@@ -272,8 +270,7 @@ HWY_NOINLINE void multiply_transposed(const Bfloat16GemvInput& x, Strided<const 
 #pragma GCC pop_options
 
 bool has_bfloat16_gemv() {
-  static const bool kHas =
-      cpu_has("avx512_bf16") && has_fast_bfloat16() && std::string_view(simd_target()).starts_with("AVX3");
+  static const bool kHas = cpu_has("avx512_bf16") && has_fast_bfloat16();
   return kHas;
 }
 

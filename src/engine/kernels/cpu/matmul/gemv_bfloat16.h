@@ -10,8 +10,7 @@
 
 namespace headroom::kernels {
 
-// Whether the functions below run on this CPU. HEADROOM_BFLOAT16=float and a HEADROOM_SIMD without AVX-512 disable
-// them.
+// Whether the functions below run on this CPU. HEADROOM_BFLOAT16=float and HEADROOM_SIMD disable them.
 bool has_bfloat16_gemv();
 
 // `count` vectors of n elements, row r at data + r * stride. `pairs` optionally holds the same vectors as pairs of

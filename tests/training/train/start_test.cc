@@ -1,5 +1,5 @@
 // Runs with train.start_from.
-#include "training/train/loop/initial_parameters.h"
+#include "training/train/loop/start.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,250 @@
+// A tokenizer.json with byte fallback, as LLaMA's: prefixes, added tokens and decoders as in the package `tokenizers`.
+#include "data/text/support.h"
+#include "foundation/core/text/utf8.h"
+#include "headroom/core/files.h"
+#include "headroom/core/json.h"
+#include "headroom/tokenizers/tokenizer.h"
+
+namespace headroom::tokenizers {
+namespace json_tokenizer_test {
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr const char* kPrepends = R"({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+  {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})";
+constexpr const char* kStrips =
+    R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"},
+  "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})";
+constexpr const char* kKeeps = R"({"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "\u2581"},
+  "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}]})";
+constexpr const char* kOldDecoder = R"({"type": "Sequence", "decoders": [{"type": "ByteFallback"},
+  {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": false}]})";
+
+std::string metaspace(const char* more) {
+  return std::string(R"({"type": "Metaspace", "replacement": "\u2581", )") + more + "}";
+}
+
+struct Steps {
+  const char* name;
+  std::string normalizer, pre_tokenizer, decoder;
+};
+const Steps kSteps[] = {{"legacy", kPrepends, "null", kStrips},
+                        {"first", "null", metaspace(R"("prepend_scheme": "first", "split": false)"), kStrips},
+                        {"always", "null", metaspace(R"("prepend_scheme": "always", "split": false)"), kStrips},
+                        {"never", "null", metaspace(R"("prepend_scheme": "never", "split": false)"), kKeeps},
+                        {"old", "null", metaspace(R"("add_prefix_space": true)"), kOldDecoder}};
+
+Json document(const std::string& name) {
+  Json vocabulary = Json::object(), merges = Json::array(), added = Json::array();
+  for (const char* token : {"<unk>", "<s>", "</s>"}) {
+    added.push_back({{"id", vocabulary.size()}, {"content", token}, {"normalized", false}, {"special", true}});
+    vocabulary[token] = vocabulary.size();
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    vocabulary[fmt::format("<0x{:02X}>", byte)] = vocabulary.size();
+  }
+  for (const char* token : {"\u2581", "a", "b", "c", "f", "o", "."}) {
+    vocabulary[token] = vocabulary.size();
+  }
+  const std::pair<const char*, const char*> pairs[] = {{"\u2581", "\u2581"},
+                                                       {"\u2581", "a"},
+                                                       {"a", "b"},
+                                                       {"\u2581", "ab"},
+                                                       {"\u2581a", "b"},
+                                                       {"o", "o"},
+                                                       {"f", "o"},
+                                                       {"fo", "o"},
+                                                       {"f", "oo"},
+                                                       {"\u2581\u2581", "\u2581"},
+                                                       {"\u2581", "\u2581\u2581"}};
+  for (const auto& [left, right] : pairs) {
+    const std::string whole = std::string(left) + right;
+    if (!vocabulary.contains(whole)) {
+      vocabulary[whole] = vocabulary.size();
+    }
+    merges.push_back(Json::array({left, right}));
+  }
+  std::size_t next = vocabulary.size();
+  for (const char* token : {R"({"content": "acb", "normalized": true, "special": false})",
+                            R"({"content": "ba c", "normalized": false, "special": false, "rstrip": true})",
+                            R"({"content": "XX", "normalized": true, "special": true})",
+                            R"({"content": "YY", "normalized": false, "special": true, "lstrip": true})"}) {
+    added.push_back(Json::parse(token));
+    added.back()["id"] = next++;
+  }
+  const Steps& steps =
+      *std::find_if(std::begin(kSteps), std::end(kSteps), [&](const Steps& s) { return s.name == name; });
+  return {{"added_tokens", added},
+          {"normalizer", Json::parse(steps.normalizer)},
+          {"pre_tokenizer", Json::parse(steps.pre_tokenizer)},
+          {"decoder", Json::parse(steps.decoder)},
+          {"model",
+           {{"type", "BPE"},
+            {"unk_token", "<unk>"},
+            {"fuse_unk", true},
+            {"byte_fallback", true},
+            {"vocab", vocabulary},
+            {"merges", merges}}}};
+}
+
+class JsonTokenizers : public FolderTest {
+ protected:
+  std::unique_ptr<Tokenizer> tokenizer(const std::string& name) {
+    write("tokenizer.json", document(name).dump());
+    return load_tokenizer(folder_);
+  }
+};
+
+// Computed with the package `tokenizers` 0.23.
+const struct {
+  const char *name, *text;
+  Ids ids;
+  const char* decoded;
+} kCases[] = {
+    {"legacy", "a b", {267, 259, 261}, "a b"},
+    {"legacy", " a", {266, 260}, " a"},
+    {"legacy", "   ab", {266, 266, 268}, "   ab"},
+    {"legacy", "a</s>ab", {267, 2, 269}, "a ab"},
+    {"legacy", "a</s> a", {267, 2, 266, 260}, "a  a"},
+    {"legacy", " </s>b", {266, 2, 259, 261}, "  b"},
+    {"legacy", "a\n b", {267, 13, 259, 261}, "a\n b"},
+    {"legacy", "\xc3\xa9", {259, 198, 172}, "\xc3\xa9"},
+    {"legacy", " acb YY foo", {259, 274, 277, 266, 272}, " acb  foo"},
+    {"first", "a b", {267, 259, 261}, "a b"},
+    {"first", " a", {267}, "a"},
+    {"first", "   ab", {266, 269}, "  ab"},
+    {"first", "a</s>ab", {267, 2, 268}, "aab"},
+    {"first", "a</s> a", {267, 2, 267}, "a a"},
+    {"first", " </s>b", {259, 2, 261}, "b"},
+    {"first", "a\n b", {267, 13, 259, 261}, "a\n b"},
+    {"first", "\xc3\xa9", {259, 198, 172}, "\xc3\xa9"},
+    {"first", " acb YY foo", {259, 274, 277, 259, 272}, "acb foo"},
+    {"always", "a b", {267, 259, 261}, "a b"},
+    {"always", " a", {267}, "a"},
+    {"always", "   ab", {266, 269}, "  ab"},
+    {"always", "a</s>ab", {267, 2, 269}, "a ab"},
+    {"always", "a</s> a", {267, 2, 267}, "a a"},
+    {"always", " </s>b", {259, 2, 259, 261}, " b"},
+    {"always", "a\n b", {267, 13, 259, 261}, "a\n b"},
+    {"always", "\xc3\xa9", {259, 198, 172}, "\xc3\xa9"},
+    {"always", " acb YY foo", {259, 274, 277, 259, 272}, "acb foo"},
+    {"never", "a b", {260, 259, 261}, "a b"},
+    {"never", " a", {267}, " a"},
+    {"never", "   ab", {266, 269}, "   ab"},
+    {"never", "a</s>ab", {260, 2, 268}, "aab"},
+    {"never", "a</s> a", {260, 2, 267}, "a a"},
+    {"never", " </s>b", {259, 2, 261}, " b"},
+    {"never", "a\n b", {260, 13, 259, 261}, "a\n b"},
+    {"never", "\xc3\xa9", {198, 172}, "\xc3\xa9"},
+    {"never", " acb YY foo", {259, 274, 277, 259, 272}, " acb foo"},
+    {"old", "a b", {267, 259, 261}, "a b"},
+    {"old", " a", {267}, "a"},
+    {"old", "   ab", {259, 259, 269}, "  ab"},
+    {"old", "a</s>ab", {267, 2, 269}, "a ab"},
+    {"old", "a</s> a", {267, 2, 267}, "a a"},
+    {"old", " </s>b", {259, 2, 259, 261}, " b"},
+    {"old", "a\n b", {267, 13, 259, 261}, "a\n b"},
+    {"old", "\xc3\xa9", {259, 198, 172}, "\xc3\xa9"},
+    {"old", " acb YY foo", {259, 274, 277, 259, 272}, "acb foo"},
+};
+
+TEST_F(JsonTokenizers, HaveTheIdsAndTextsOfThePackage) {
+  for (const auto& one : kCases) {
+    const auto ours = tokenizer(one.name);
+    EXPECT_EQ(ours->encode(one.text), one.ids) << one.name << ": " << one.text;
+    EXPECT_EQ(ours->decode(one.ids), one.decoded) << one.name << ": " << one.text;
+  }
+}
+
+TEST_F(JsonTokenizers, SurviveBeingStoredAndExported) {
+  for (const Steps& steps : kSteps) {
+    const auto ours = tokenizer(steps.name);
+    const auto stored = restore_tokenizer(ours->kind(), ours->serialised(), "stored");
+    EXPECT_EQ(stored->name(), ours->name());
+    write("tokenizer.json", to_tokenizer_json(*ours, {.names = {"<s>", "</s>"}}));
+    const auto exported = load_tokenizer(folder_);
+    for (const auto& one : kCases) {
+      EXPECT_EQ(stored->encode(one.text), ours->encode(one.text));
+      EXPECT_EQ(exported->encode(one.text), ours->encode(one.text));
+      EXPECT_EQ(exported->decode(one.ids), ours->decode(one.ids));
+    }
+  }
+}
+
+// The texts of single tokens, one after the other, are the text of all.
+TEST_F(JsonTokenizers, DecodeTokenByToken) {
+  Random random(5);
+  for (const Steps& steps : kSteps) {
+    const auto ours = tokenizer(steps.name);
+    for (int round = 0; round < 200; ++round) {
+      Ids ids;
+      std::string text;
+      for (int i = 0; i < 12; ++i) {
+        const auto id = static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(ours->vocabulary_size())));
+        text += text_after(*ours, ids, id);
+        ids.push_back(id);
+      }
+      ASSERT_EQ(text, ours->decode(ids)) << steps.name;
+    }
+  }
+}
+
+TEST_F(JsonTokenizers, EncodeLongTextsInParts) {
+  std::string text;
+  Random random(6);
+  while (text.size() < 300000) {
+    constexpr std::string_view kPieces[] = {" a", " foo",      "  ",   "\n",    " b a",
+                                            ".",  " \xc3\xa9", " acb", "ab ab", "\xe2\x96\x81"};
+    text += kPieces[random.below(std::size(kPieces))];
+  }
+  for (const Steps& steps : kSteps) {
+    Json json = document(steps.name);
+    json["added_tokens"].erase(4);  // "ba c", which spans a blank
+    json["added_tokens"].erase(5);  // "YY", which strips blanks
+    json["added_tokens"][4]["id"] = 275;
+    write("tokenizer.json", json.dump());
+    const auto ours = load_tokenizer(folder_);
+    const Ids whole = ours->encode(text);
+    Ids parts;
+    std::string_view rest = text;
+    std::size_t n_parts = 0;
+    while (rest.size() > 5000) {
+      const Cut cut = ours->separable(rest.substr(0, 5000));
+      ASSERT_GT(cut.end, 0U) << steps.name;
+      ours->encode(rest.substr(0, cut.end), parts);
+      rest.remove_prefix(cut.next);
+      ++n_parts;
+    }
+    ours->encode(rest, parts);
+    EXPECT_GT(n_parts, 50U);
+    EXPECT_TRUE(parts == whole) << steps.name;
+  }
+}
+
+// An export of a tokenizer that was trained here, as transformers writes it again: blanks stay blanks, and the line end
+// is an added token in place of its byte.
+TEST_F(JsonTokenizers, ReadExportsWithoutTheirModel) {
+  const std::string text = write("text.txt", "the head attends\nto every token  of the room\n");
+  config::TokenizerOptions options{.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 290};
+  options.keep_whitespace = true;
+  const auto trained = train_tokenizer(options, *data::open_text({text}, {}));
+  write("tokenizer.json", to_tokenizer_json(*trained, {.names = {"<unk>", "<s>", "</s>"}}));
+  const auto again = load_tokenizer(folder_);
+  for (const char* one : {"the room", " a\n\n the  head\n", "\xe2\x96\x81 b", "\n", "x\xc3\xa9"}) {
+    EXPECT_EQ(again->encode(one), trained->encode(one)) << one;
+    EXPECT_EQ(again->decode(again->encode(one)), one);
+  }
+}
+
+// With both files, the tokenizer.json counts, as in transformers, unless it has an unsupported setting.
+TEST_F(JsonTokenizers, ComeBeforeAModel) {
+  write("tokenizer.model", to_sentencepiece_model(*tokenizer("first")));
+  EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), Ids{267});
+  Json json = document("first");
+  json["normalizer"] = {{"type", "NFC"}};
+  write("tokenizer.json", json.dump());
+  EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), (Ids{266, 260}));
+}
+
+}  // namespace json_tokenizer_test
+}  // namespace headroom::tokenizers
