@@ -25,7 +25,7 @@ std::size_t count_of(const std::string& text, const std::string& part) {
 }
 
 // Transformer-MGK's Figure 3 has recipes for each number of heads.
-TEST(CostVariation, HeadsOfAModelCostWhatTheRecipesOfThemDo) {
+TEST(CostVariation, NumbersOfHeadsCostWhatTheirRecipesCost) {
   const config::Variation heads = config::parse_variation("model.attention.n_heads=1,2,4", "cost: --vary");
   const std::vector<cost::NamedConfig> all = varied(two_models(), heads);
   ASSERT_EQ(all.size(), 6U);
@@ -70,7 +70,7 @@ TEST(CostVariation, ConfigsHaveTheirOwnValues) {
   }
 }
 
-TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
+TEST(CostVariation, DrawsALineEachAndNamesValuesThatAreNotNumbers) {
   const std::vector<cost::NamedConfig> models = two_models();
   for (const char* text : {"model.attention.n_heads=1,2,4", "model.norm=rms,layer", "model.attention.n_heads=4,2"}) {
     const config::Variation variation = config::parse_variation(text, "cost: --vary");
@@ -82,7 +82,7 @@ TEST(CostVariation, DrawsALineEachAndNamesWhatAreNoNumbers) {
   }
 }
 
-TEST(CostVariation, RefusesWhatDoesNotSuit) {
+TEST(CostVariation, RefusesUnsuitableKeysAndConfigs) {
   const auto refused = [](const std::string& text) {
     try {
       varied(two_models(), config::parse_variation(text, "cost: --vary"));

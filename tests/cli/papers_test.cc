@@ -51,7 +51,7 @@ class PapersPage : public testing::Test {
   std::vector<Recipe> recipes_;
 };
 
-TEST_F(PapersPage, NamesKeysRecipesAndFilesThatAreThere) {
+TEST_F(PapersPage, NamesOnlyExistingKeysRecipesAndFiles) {
   const std::regex quoted("`([^`]+)`"), key("(model|tokenizer|data|train|decoding)\\.[a-z_.]+"),
       file("(docs|src|tests|recipes|examples)/.*");
   for (const Paper& paper : cost::papers()) {

@@ -97,7 +97,7 @@ void expect_the_cpus(const config::ModelOptions& model, const std::string& name)
   }
 }
 
-TEST(Combinations, AllGiveWhatTheCpuGives) {
+TEST(Combinations, AllAgreeWithTheCpu) {
   int legal = 0;
   for (const testing::Choice& projection : testing::projections()) {
     for (const testing::Choice& score : testing::scores()) {

@@ -23,7 +23,7 @@ TEST_P(GoldenCases, AllPass) {
 }
 
 // Cases that are fused on the CPU only are reported as missing, not as failed.
-TEST(Golden, FusedIsWhatThereIs) {
+TEST(Golden, CasesWithoutAFusedBackendAreCounted) {
   const auto outcomes = golden::run_cases({kCases}, {.implementation = Implementation::fused, .device = at::kCUDA});
   const Json all = golden::outcomes_json(outcomes);
   EXPECT_EQ(all.at("failed"), 0) << all;
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Device, GoldenCases, ::testing::Values(at::kFloat, at::
 
 // Benchmarks of operators on the emulated device; operators without a fused version there have a line that says so.
 
-TEST(Bench, WhatIsMissingHasNoTime) {
+TEST(Bench, MissingSidesHaveNoTime) {
   const std::vector<double> times = bench::medians_in_turn({[] {}, {}}, {.repeats = 3, .device = "cuda:0"});
   EXPECT_GE(times[0], 0.0);
   const bench::Row row{.name = "a: fused", .seconds = times[1]};

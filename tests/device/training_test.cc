@@ -186,7 +186,7 @@ TEST_F(Training, Bfloat16MuonAndDropout) {
   expect_the_cpus(2e-3);
 }
 
-TEST_F(Training, ARunGoesOnWhereItWas) {
+TEST_F(Training, ARunResumes) {
   config_.train.steps = 6;
   config_.train.checkpoint_every = 3;
   const Logged whole = run("whole", "cuda");

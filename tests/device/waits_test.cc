@@ -54,7 +54,7 @@ class Waits : public ::testing::TestWithParam<Expected> {};
 
 TEST_P(Waits, AStepWaitsAFewTimes) {
   const Counts counts = step_counts(of_the_zoo(GetParam().recipe));
-  fmt::print("{}: {} waits, {} operators a step\n", GetParam().recipe, counts.all_waits(), counts.all_operators());
+  fmt::print("{}: {} waits, {} operators per step\n", GetParam().recipe, counts.all_waits(), counts.all_operators());
   EXPECT_LE(counts.all_waits(), 5) << described(counts.waits);
   EXPECT_LE(counts.all_operators(), GetParam().most_operators) << described(counts.operators);
 }
@@ -69,7 +69,7 @@ TEST(WaitsOfTasks, AreFewWhateverIsTrained) {
   for (const std::vector<std::string>& recipe : all) {
     const config::Config config = config::load_config(recipe[0], {recipe.begin() + 1, recipe.end()});
     const Counts counts = step_counts(config);
-    fmt::print("{}: {} waits, {} operators a step\n", fmt::join(recipe, " "), counts.all_waits(),
+    fmt::print("{}: {} waits, {} operators per step\n", fmt::join(recipe, " "), counts.all_waits(),
                counts.all_operators());
     EXPECT_LE(counts.all_waits(), 5) << recipe[0] << ": " << described(counts.waits);
   }

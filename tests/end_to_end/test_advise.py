@@ -29,7 +29,7 @@ def replace_measured_times(headroom, folder):
     return key
 
 
-def test_ends_with_a_config_that_trains_and_goes_on(headroom, folder):
+def test_writes_a_config_that_trains_and_continues(headroom, folder):
     key = replace_measured_times(headroom, folder)
     asked = ["advise", folder / "tiny.toml", "--budget", "90s", "--out", folder / "out", *ASKED]
     first = headroom.json(*asked)

@@ -173,7 +173,7 @@ def test_messages_name_the_users_file_not_the_caches(headroom, trained, tiny, tm
     assert f"{short}: " in line and ".tokens" not in line
 
 
-def test_a_cache_that_cannot_be_written_is_no_obstacle_to_an_evaluation(headroom, trained, tiny, tmp_path):
+def test_an_evaluation_works_without_a_writable_cache(headroom, trained, tiny, tmp_path):
     cache = tmp_path / "cache"
     cache.write_text("a file, where a folder cannot be made even by root")
     expected = headroom.json("evaluate", trained)["loss"]
@@ -183,7 +183,7 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle_to_an_evaluation(headroom
     assert json.loads(done.stdout)["loss"] == expected
 
 
-def test_validation_data_that_was_trained_on_is_remarked_upon(headroom, tiny, tmp_path):
+def test_validation_data_that_was_trained_on_is_reported(headroom, tiny, tmp_path):
     seen = f'data.validation=["{tiny.parent}/train.txt"]'
     done = headroom("train", tiny, "--out", tmp_path / "run", *QUICK, "--set", seen)
     assert "warning: data.validation" in done.stderr
@@ -323,7 +323,7 @@ def test_an_interrupted_training_of_a_tokenizer_leaves_nothing(headroom, tmp_pat
     assert list(out.parent.iterdir()) == []
 
 
-def test_what_a_killed_process_left_goes_with_the_next_run(headroom, preparing, tiny, tmp_path):
+def test_leftovers_of_a_killed_process_are_removed_by_the_next_run(headroom, preparing, tiny, tmp_path):
     process = preparing(tmp_path / "big.tokens")
     process.kill()
     process.communicate()

@@ -75,7 +75,7 @@ def test_training_is_deterministic(headroom, made, text, tmp_path):
     assert "--kind bpe" in refusal
 
 
-def test_a_config_trains_one(headroom, text, tmp_path):
+def test_a_config_trains_a_tokenizer(headroom, text, tmp_path):
     config = tmp_path / "bpe.toml"
     config.write_text(TINY_MODEL + f"""
 [tokenizer]

@@ -69,7 +69,7 @@ def test_export_keeps_what_evaluation_needs(headroom, trained, tmp_path):
     headroom("checkpoint", "export", trained, "--out", out, "--force")
 
 
-def test_export_replaces_nothing_that_a_run_goes_on_from(headroom, trained, tmp_path):
+def test_export_does_not_replace_resumable_checkpoints(headroom, trained, tmp_path):
     whole = trained / "checkpoints" / "step_6.safetensors"
     copy = tmp_path / "copy.safetensors"
     shutil.copy(whole, copy)

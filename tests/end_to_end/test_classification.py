@@ -125,7 +125,7 @@ def config(request, tmp_path):
     return write_config(request.param, tmp_path)
 
 
-def test_killed_and_resumed_it_is_the_same_run(config):
+def test_a_killed_and_resumed_run_is_identical(config):
     folder = config.parent
     whole = train_runs.run(config, folder / "whole")
     out = folder / "killed"
@@ -134,7 +134,7 @@ def test_killed_and_resumed_it_is_the_same_run(config):
         assert resumed[key] == whole[key], key
 
 
-def test_processes_share_the_pictures_of_shards(tmp_path):
+def test_processes_share_the_images_of_shards(tmp_path):
     config = write_config("shards", tmp_path)
     short = ["--set", "train.steps=12", "--set", "data.decode_threads=1"]
     alone = train_runs.run(config, tmp_path / "1", *short)
@@ -196,7 +196,7 @@ def test_inspect_looks_into_a_classifier(headroom, listops):
     assert f"inspect: {text}: " in headroom.refusal("inspect", listops / "run", "--text", text, "--out", out)
 
 
-def test_pictures_cannot_be_looked_into(headroom, tmp_path):
+def test_images_cannot_be_inspected(headroom, tmp_path):
     run = tmp_path / "run"
     headroom("train", write_config("pictures", tmp_path), "--out", run, "--quiet", "--set", "train.steps=2", "--set",
              "train.evaluate_every=0")

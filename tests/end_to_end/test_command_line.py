@@ -105,7 +105,7 @@ def test_statuses_do_not_need_standard_error(headroom, tmp_path, nowhere):
     assert code == 0 and json.loads(out)["steps"] == 6
 
 
-def test_a_closed_pipe_is_no_failure(headroom):
+def test_a_closed_pipe_is_not_a_failure(headroom):
     reading, writing = os.pipe()
     os.close(reading)
     done = headroom("recipes", capture_output=False, stdout=writing, stderr=subprocess.PIPE)

@@ -67,7 +67,7 @@ def test_each_model_is_tuned(headroom, configs, tmp_path):
     assert not any("differs" in note for note in document["notes"])
 
 
-def test_what_was_interrupted_has_no_figures(headroom, configs, tmp_path):
+def test_interrupted_runs_have_no_figures(headroom, configs, tmp_path):
     asked = [train_runs.program(), *map(str, arguments(configs, tmp_path / "out")), "--set", "train.steps=1000000",
              "--set", "train.schedule=constant", "--set", "train.evaluate_every=0", "--json"]
     process = subprocess.Popen(asked, env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -89,7 +89,7 @@ def test_what_was_interrupted_has_no_figures(headroom, configs, tmp_path):
     assert run["seeds"][0]["validation_loss"] is None
 
 
-def test_killed_at_any_moment_it_goes_on(headroom, configs, tmp_path):
+def test_continues_after_a_kill_at_any_moment(headroom, configs, tmp_path):
     asked = ["--seeds", 2, "--tune", "train.learning_rate=1e-3,3e-3"]
     whole = headroom.json(*arguments(configs, tmp_path / "whole", *asked))
     out = tmp_path / "killed"

@@ -133,7 +133,7 @@ def test_refuses_a_teacher_that_does_not_fit(headroom, dense):
                                                "--set", "train.teacher=nowhere")
 
 
-def test_compare_puts_conversions_beside_the_dense_model_trained_on(headroom, dense):
+def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, dense):
     headroom("train", dense / "tiny.toml", "--out", dense / "base", "--set", "train.steps=20", "--set", "model.memory_length=0",
              "--set", "train.evaluate_every=0", "--quiet")
     table = headroom.json("compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",

@@ -62,7 +62,7 @@ def run_of(headroom, folder, name, *more, status=0):
     return headroom("train", "mine.toml", "--out", name, *more, cwd=folder, status=status)
 
 
-def test_an_empty_list_of_training_data_is_remarked_upon(headroom, folder):
+def test_an_empty_list_of_training_data_is_reported(headroom, folder):
     small = ["--set", "data.train=[]", "--set", "data.validation=[]", "--set", "train.evaluate_tokens=64"]
     stderr = run_of(headroom, folder, "built_in", *small).stderr
     assert "warning: data.train: " in stderr
@@ -88,7 +88,7 @@ def test_the_first_lines_say_how_a_run_is_protected(headroom, folder):
     assert re.search(r"^evaluate_every = \d+", resolved, re.MULTILINE)
 
 
-def test_how_uncertain_a_figure_of_few_predictions_is(headroom, folder):
+def test_a_loss_over_few_predictions_has_a_standard_error(headroom, folder):
     out, stderr = (folder / "run.stdout").read_text(), (folder / "run.stderr").read_text()
     assert re.search(r"validation loss [\d.]+ ± [\d.]+, perplexity", out), out
     assert re.search(r"the loss [\d.]+ has a standard error of [\d.]+", stderr), stderr

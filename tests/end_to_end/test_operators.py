@@ -173,7 +173,7 @@ def test_fused_factors_of_few_tokens():
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name not in UNFUSED])
-def test_fused_operators_and_their_ways_back(name):
+def test_fused_operators_and_their_backward_passes(name):
     """For the operators that the public one calls: meta kernels give the strides and types of the real ones."""
     calls = calls_of(name)
     assert any(func.name().endswith("_backward") for func, _, _ in calls) or "prefix_product" in str(calls[0][0])
@@ -205,7 +205,7 @@ def test_unknown_implementation_is_refused():
         ops.linear(rand(2, 3), rand(3, 4), implementation="quick")
 
 
-def test_factors_that_do_not_fit_are_refused():
+def test_mismatched_factors_are_refused():
     q, k, v = heads()
     with pytest.raises(ValueError, match="factors of the query side"):
         ops.attention(q, k, v, pre_query=rand(B, T, 3), pre_query_rank=2)

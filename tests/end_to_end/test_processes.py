@@ -45,7 +45,7 @@ def config(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_processes_ends_with_the_same_parameters(headroom, config, tmp_path, kind):
+def test_any_number_of_processes_gives_the_same_parameters(headroom, config, tmp_path, kind):
     alone = train_runs.run(config, tmp_path / "1", *SHARED, *KINDS[kind])
     train_runs.check_checksums(tmp_path / "1")
     for n in (2, 3, 4) if kind in list(KINDS)[:3] else (2, 3) if kind in list(KINDS)[3:6] else (2,):
@@ -58,7 +58,7 @@ def test_any_number_of_processes_ends_with_the_same_parameters(headroom, config,
     assert headroom.json("evaluate", tmp_path / str(n), "--threads", "1")["loss"] > 0.0
 
 
-def test_a_run_goes_on_with_another_number_of_processes(config, tmp_path):
+def test_a_run_continues_on_another_number_of_processes(config, tmp_path):
     steps = [settings(f"train.steps={n}") for n in (6, 9, 12, 15)]
     whole = train_runs.run(config, tmp_path / "whole", *SHARED, *settings("train.schedule=constant"), *steps[3])
     for n, until in zip((4, 2, 1, 3), steps):
@@ -259,7 +259,7 @@ def test_processes_that_are_not_alike_are_named(config, tmp_path):
             assert word in stderr
 
 
-def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path):
+def test_a_file_that_differs_between_hosts_is_named(config, tmp_path):
     """Hosts with their own disks: the same path, different content."""
     text = tmp_path / "text.txt"
     train_runs.write_text(text, 20_000, seed=1)
@@ -274,7 +274,7 @@ def test_a_file_that_another_host_has_in_another_state_is_named(config, tmp_path
     assert "training data" in stderr and "rank 1 (on " in stderr
 
 
-def test_a_rank_that_cannot_write_ends_all_and_costs_no_checkpoint(config, tmp_path):
+def test_a_rank_that_cannot_write_ends_all_and_loses_no_checkpoint(config, tmp_path):
     """A limit on file sizes makes writes of one rank fail as on a full disk."""
     out = tmp_path / "run"
     more = [*SHARED, *settings("train.schedule=constant", "train.checkpoint_every=2", "train.evaluate_every=0")]
@@ -329,7 +329,7 @@ def test_a_rank_that_hangs_before_the_first_step_is_named(config, tmp_path):
     assert "rank 1 (on " in only_error(error)
 
 
-def test_the_first_lines_name_what_gives_the_same_on_one_rank(config, tmp_path):
+def test_the_first_lines_name_the_equivalent_settings_on_one_rank(config, tmp_path):
     ended = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "2", "--json",
                             *settings("train.steps=4", "train.evaluate_every=0")).finish()
     line = next(line for line in ended[0][2].splitlines() if "one rank gives the same" in line)
@@ -346,7 +346,7 @@ def wait_for_step(out, step):
         time.sleep(0.002)
 
 
-def test_ctrl_c_saves_and_goes_on(config, tmp_path):
+def test_ctrl_c_saves_and_resumes(config, tmp_path):
     more = [*SHARED, *settings("train.schedule=constant", "train.evaluate_every=0", "train.checkpoint_every=1")]
     group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run", *more,
                             *settings("train.steps=100000"))
@@ -383,7 +383,7 @@ def wait_for_end(pids):
         time.sleep(0.01)
 
 
-def test_torchrun_goes_on_after_kills(config, tmp_path):
+def test_torchrun_continues_after_kills(config, tmp_path):
     """Kills any rank or torchrun itself at random moments, and rank 0 during a save. $HEADROOM_KILLS: how often."""
     kills = int(os.environ.get("HEADROOM_KILLS", "10"))
     more = [*SHARED, *settings(f"train.steps={5 * kills}", "train.checkpoint_every=1", "train.evaluate_every=20",

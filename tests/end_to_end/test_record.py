@@ -83,7 +83,7 @@ def test_a_successor_must_be_better_beyond_chance(headroom, record, tmp_path, fa
     assert found["against"]["replaces"] is replaces and found["against"]["difference"] <= 0
 
 
-def test_what_breaks_the_rules_is_refused(headroom, record, tmp_path):
+def test_rule_violations_are_refused(headroom, record, tmp_path):
     make = ["record", "make", record.parent / "tiny.toml", "--seeds", 1]
     missed = headroom(*make, "--target", 0.5, "--out", tmp_path / "a.json", "--runs", tmp_path / "a", status=1)
     assert "target" in missed.stderr.splitlines()[-1] and not (tmp_path / "a.json").exists()

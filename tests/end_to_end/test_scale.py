@@ -18,7 +18,7 @@ SAID = re.compile(r"rank (\d+): (\d+) elements owned; (\d+) bytes sent and (\d+)
 
 
 @pytest.mark.parametrize("n", [2, 4])
-def test_processes_hold_and_send_what_was_foretold(headroom, tmp_path, n):
+def test_processes_store_and_send_what_was_computed(headroom, tmp_path, n):
     config = train_runs.prepare(tmp_path)
     more = [word for pair in SETTINGS for word in ("--set", pair)]
     foretold = headroom.json("cost", config, "--processes", n, *more)[0]["processes"][0]["ranks"]
@@ -41,7 +41,7 @@ def printed_by(headroom, command):
     return headroom(*words).stdout.split("\n\n")[0] + "\n"
 
 
-def test_the_page_shows_what_the_commands_print(headroom):
+def test_the_page_shows_the_output_of_the_commands(headroom):
     """HEADROOM_WRITE_DOCS=1 updates them."""
     page = PAGE.read_text()
     shown = re.findall(r"^```\n(headroom cost (?:.*\\\n)*.*\n\n)((?:.+\n)*)```$", page, re.MULTILINE)
@@ -56,7 +56,7 @@ def test_the_page_shows_what_the_commands_print(headroom):
         PAGE.write_text(page)
 
 
-def test_what_makes_no_sense_is_refused(headroom):
+def test_invalid_numbers_of_processes_are_refused(headroom):
     refused = lambda *more: headroom.refusal("cost", "switchhead/wt103_47m", *more)
     assert "--rate: must be above 0, got -1" in refused("--processes", 2, "--rate=-1")
     assert "from 1 to 65536, got 0" in refused("--processes", 0)

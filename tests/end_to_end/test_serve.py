@@ -45,7 +45,7 @@ def test_the_answer_is_what_generate_writes(headroom, server, served, name, opti
 
 
 @pytest.mark.parametrize("name", ["routed", "pieces"])
-def test_a_stream_is_the_answer_in_pieces(server, name):
+def test_a_stream_is_the_answer_in_chunks(server, name):
     asked = {"model": name, "prompt": [HEAD, "every token"], "max_tokens": 20, "seed": 3, "n": 2, "echo": True, "logprobs": 2}
     whole = server.complete(**asked)
     texts, details, ends, usage = [""] * 4, [None] * 4, {}, None
@@ -229,7 +229,7 @@ def test_a_model_that_is_not_served(server, model, status):
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"prompt":"a","prompt":"b"}', b'{"prompt":"\xff"}', b"[" * 99,
                                   b'{"temperature":1e999}'])
-def test_a_body_that_is_no_json_object(server, body):
+def test_a_body_that_is_not_a_json_object(server, body):
     answer = server.post("/v1/completions", body)
     assert answer.status == 400 and answer.error["message"].startswith("body: ")
 

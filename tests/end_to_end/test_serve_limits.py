@@ -39,7 +39,7 @@ def begin(server, **fields):
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_a_client_that_goes_away_frees_its_slot(narrow, streamed):
+def test_a_disconnected_client_frees_its_slot(narrow, streamed):
     gone = narrow.metrics()["headroom_requests_abandoned_total"]
     if streamed:
         connection, response = begin(narrow, max_tokens=1000000)
@@ -130,7 +130,7 @@ def test_metrics_are_as_prometheus_reads_them(served):
         assert re.fullmatch(r"# (HELP|TYPE) headroom_\w+ .+|headroom_\w+(\{\w+=\"[^\"]*\"(,\w+=\"[^\"]*\")*\})? [-+.\w]+", line), line
 
 
-def test_a_prompt_that_others_begin_with_is_read_once(server):
+def test_a_shared_prompt_prefix_is_read_once(server):
     def found():
         return server.metrics()['headroom_prefix_cache_tokens_total{model="routed"}']
 

@@ -7,7 +7,7 @@ import subprocess
 import train_runs
 
 
-def test_a_sweep_puts_the_best_first_and_goes_on(headroom, tmp_path):
+def test_a_sweep_puts_the_best_first_and_continues(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     asked = ["sweep", config, "--vary", "train.learning_rate=1e-5,3e-3", "--out", tmp_path / "out", "--set",
              "train.steps=8"]
@@ -51,7 +51,7 @@ def test_report_of_comparison_and_run(headroom, tmp_path):
     assert "nowhere" in headroom.refusal("report", tmp_path / "nowhere")
 
 
-def test_runs_that_exist_are_listed_and_compared(headroom, tmp_path):
+def test_existing_runs_are_listed_and_compared(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     runs = tmp_path / "runs"
     for name, heads in ("one", 1), ("two", 2):
@@ -98,7 +98,7 @@ def test_report_watches_a_run(headroom, tmp_path):
     assert done.stderr
 
 
-def test_a_value_that_cannot_be_is_named_with_its_option(headroom, tiny, tmp_path):
+def test_an_invalid_value_is_named_with_its_option(headroom, tiny, tmp_path):
     line = headroom.refusal("sweep", tiny, "--vary", "train.lerning_rate=1e-3", "--out", tmp_path / "out")
     assert line.startswith("headroom: sweep: --vary: train.lerning_rate: ")
     assert not (tmp_path / "out").exists()

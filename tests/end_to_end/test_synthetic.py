@@ -71,5 +71,5 @@ def test_models_are_compared_on_it(headroom, config, tmp_path):
     ("data.train=[\"recall.toml\"]", "data.synthetic"),
     ("model.kind=masked_language_model", "kind"),
 ])
-def test_refuses_what_does_not_fit(headroom, config, tmp_path, setting, key):
+def test_refuses_invalid_sizes(headroom, config, tmp_path, setting, key):
     assert key in headroom.refusal("train", config, "--out", tmp_path / "run", "--set", setting)

@@ -39,7 +39,7 @@ def assert_same_run(config, out, whole, whole_out):
     assert not list(out.glob("**/*.tmp-*")), "half-written files were left behind"
 
 
-def test_killed_at_any_moment_and_resumed_it_is_the_same_run(tmp_path):
+def test_a_run_killed_at_any_moment_and_resumed_is_identical(tmp_path):
     config = train_runs.prepare(tmp_path)
     whole = train_runs.run(config, tmp_path / "whole")
     draw = random.Random(5)
@@ -76,7 +76,7 @@ def test_a_request_to_stop_writes_a_checkpoint(tmp_path, number, status):
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
 
 
-def test_a_validation_that_ctrl_c_ends_is_made_up_for(tmp_path):
+def test_a_validation_interrupted_by_ctrl_c_is_repeated(tmp_path):
     config = train_runs.prepare(tmp_path)
     train_runs.write_text(tmp_path / "validation.txt", 40_000, 2)  # takes longer than 25 steps
     fewer = ["--set", "train.steps=30"]
@@ -107,7 +107,7 @@ def test_a_deleted_run_folder_is_an_error(tmp_path):
     one_line(stderr, str(out), "deleted or moved")
 
 
-def test_data_that_are_cut_short_are_an_error(tmp_path):
+def test_truncated_data_are_an_error(tmp_path):
     config = train_runs.prepare(tmp_path)
     train_runs.write_text(tmp_path / "train.txt", 400_000, 3)
     out = tmp_path / "run"
@@ -141,7 +141,7 @@ def one_line(stderr, *words):
 
 
 @pytest.mark.parametrize("free", [0, 100_000])  # bytes: no file can be written; all files but a checkpoint can
-def test_a_full_disk_costs_nothing_that_was_saved(tmp_path, free):
+def test_a_full_disk_does_not_lose_saved_files(tmp_path, free):
     config = train_runs.prepare(tmp_path)
     with small_disk(tmp_path / "disk", "2m") as disk:
         out = disk / "run"

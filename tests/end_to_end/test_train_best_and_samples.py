@@ -52,7 +52,7 @@ def test_the_best_checkpoint_survives_kills(worsened, tmp_path):
     assert step_in(killed / checkpoint) == step_in(whole / checkpoint) == best_of(whole)[0]
 
 
-def test_the_best_checkpoint_is_of_the_run_as_it_goes_on(headroom, tmp_path):
+def test_the_best_checkpoint_belongs_to_the_resumed_run(headroom, tmp_path):
     """Steps after the checkpoint that a run resumes from do not count."""
     config = train_runs.prepare(tmp_path)
     out = tmp_path / "run"
@@ -74,7 +74,7 @@ def samples_of(out):
     return [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
 
 
-def test_samples_are_told_and_kept(headroom, tmp_path):
+def test_samples_are_printed_and_stored(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     asked = ["--set", "train.sample_every=20", "--set", "train.sample_prompt=the room"]
     plain = headroom("train", config, "--out", tmp_path / "plain").stderr

@@ -57,7 +57,7 @@ def config_of(folder, attention, train):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_and_resumed_it_is_the_same_run(tmp_path, kind):
+def test_a_killed_and_resumed_run_is_identical(tmp_path, kind):
     config = config_of(tmp_path, *KINDS[kind])
     whole = train_runs.run(config, tmp_path / "whole")
     killed = train_runs.resumed_after_kills(config, tmp_path / "killed", (7, 20))

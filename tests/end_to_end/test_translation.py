@@ -74,7 +74,7 @@ def prepare(folder):
     return config
 
 
-def test_killed_and_resumed_it_is_the_same_run(tmp_path):
+def test_a_killed_and_resumed_run_is_identical(tmp_path):
     config = prepare(tmp_path)
     whole = train_runs.run(config, tmp_path / "whole")
     out = tmp_path / "killed"
@@ -178,7 +178,7 @@ def test_sides_have_a_vocabulary_each(headroom, separate):
         f'tokenizer.source_model="{folder}/run"')
 
 
-def test_a_text_is_encoded_with_the_tokenizer_of_the_side_asked_for(headroom, separate, tmp_path):
+def test_a_text_is_encoded_with_the_tokenizer_of_the_requested_side(headroom, separate, tmp_path):
     tokenizers = separate[0] / "run" / "checkpoints" / "step_400.safetensors"
     source = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "source")
     target = headroom.json("tokenizer", "encode", tokenizers, "rot-blau eins", "--side", "target")
@@ -236,7 +236,7 @@ def test_generate_translates_lines(headroom, run):
     assert 0 < one["tokens"] < document["tokens"] and document["tokens_per_second"] > 0
 
 
-def test_what_is_wrong_with_the_pairs_is_said(headroom, run):
+def test_errors_in_the_pairs_are_reported(headroom, run):
     def refusal(*more):
         return headroom.refusal("train", run / "translation.toml", "--out", run / "other", *more)
 

@@ -129,7 +129,7 @@ def test_unknown_keys_are_named(headroom, tmp_path):
         assert key.split(".")[0] in line, line
 
 
-def test_what_is_no_config_is_named(headroom, tmp_path):
+def test_a_file_that_is_not_a_config_is_named(headroom, tmp_path):
     config = tmp_path / "text.toml"
     for text, part in TEXTS:
         config.write_bytes(text.encode("latin-1"))

@@ -197,7 +197,7 @@ def test_items_begin_and_shots(headroom, dense, tmp_path):
         "evaluate", dense, "--task", "piqa", "--data", data, "--quiet")
 
 
-def test_bad_json_lines_are_skipped_where_that_is_wished(headroom, dense, tmp_path):
+def test_bad_json_lines_are_skipped_if_requested(headroom, dense, tmp_path):
     lines = tmp_path / "text.jsonl"
     lines.write_text('{"text": "the head attends"}\n{"text": "lone \\ud800"}\n{"text": "every token rests"}\n')
     assert "text.jsonl:2: " in headroom.refusal("evaluate", dense, "--data", lines, "--quiet")

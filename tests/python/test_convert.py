@@ -33,7 +33,7 @@ def folder(request, tmp_path_factory):
     return path
 
 
-def test_there_and_back(folder, tmp_path):
+def test_round_trip(folder, tmp_path):
     theirs = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     assert ht.convert(folder, tmp_path / "model.safetensors") == theirs.config.model_type
     model = ht.LanguageModel.from_checkpoint(tmp_path / "model.safetensors")
@@ -54,7 +54,7 @@ def test_there_and_back(folder, tmp_path):
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "back").encode(TEXT) == ids
 
 
-def test_it_is_what_the_program_does(headroom, folder, tmp_path):
+def test_convert_agrees_with_the_program(headroom, folder, tmp_path):
     headroom("import", folder, "--out", tmp_path / "theirs.safetensors")
     ht.convert(folder, tmp_path / "ours.safetensors")
     assert (tmp_path / "ours.safetensors").read_bytes() == (tmp_path / "theirs.safetensors").read_bytes()

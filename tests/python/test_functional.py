@@ -42,7 +42,7 @@ def test_mixture_and_composition_reach_the_operator():
     torch.testing.assert_close(hf.head_map(a, post), a + torch.einsum("bmts,mn->bnts", a, post.fixed[0]))
 
 
-def test_linear_attention_goes_on_from_its_state():
+def test_linear_attention_continues_from_its_state():
     q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
     whole = hf.linear_attention(q, k, v, epsilon=0.1)
     state, parts = None, []
@@ -52,7 +52,7 @@ def test_linear_attention_goes_on_from_its_state():
     torch.testing.assert_close(torch.cat(parts, 2), whole)
 
 
-def test_adamw_is_torchs():
+def test_adamw_equals_torchs():
     p, g, m, v = [[t] for t in (rand(7), rand(7, seed=1), torch.zeros(7), torch.zeros(7))]
     other = torch.nn.Parameter(p[0].clone())
     other.grad = g[0].clone()

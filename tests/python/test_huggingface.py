@@ -83,7 +83,7 @@ def test_beams_and_samples(both):
     assert theirs.generate(tokens(), max_new_tokens=40, do_sample=True, top_k=5).shape == (2, 48)  # beyond the context
 
 
-def test_padding_changes_nothing(both):
+def test_padding_does_not_change_the_result(both):
     """Padding on either side does not change logits, loss, greedy text and beams."""
     ours, theirs = both
     lengths, width = (3, 8, 5), 8
@@ -126,7 +126,7 @@ def test_the_cache_is_reordered_without_reading_again(both, monkeypatch):
     assert read == [2 * 3 * 8] + [2 * 3] * 5  # the prompts, then a token of each beam
 
 
-def test_a_decoders_rows_go_their_own_ways(both):
+def test_rows_of_a_decoder_are_independent(both):
     ours = both[0]
     text = tokens(2, 6)
     decoder = ours.decoder(2)

@@ -233,7 +233,7 @@ def test_autocast(name):
     assert 0 < (y - m(x)).abs().max() < 0.1 * m(x).abs().max() + 0.02
 
 
-def test_a_model_is_that_of_its_seed_and_learns():
+def test_a_model_depends_on_its_seed_and_learns():
     model = tiny_model()
     assert torch.equal(tiny_model().head.w, model.head.w)
     assert not torch.equal(tiny_model(seed=4).head.w, model.head.w)

@@ -33,7 +33,7 @@ def test_the_wheel_brings_what_it_links():
     assert len(used) == 2 and all("/headroom_torch.libs/libsentencepiece" in path for path in used), used
 
 
-def test_a_wheel_for_another_torch_says_so(tmp_path):
+def test_a_wheel_names_its_torch_version(tmp_path):
     sys.path.append(str(EXAMPLES.parent / "python" / "wheel"))
     import make
     source = make.source_for("2.9", tmp_path / "source")

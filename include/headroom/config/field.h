@@ -108,7 +108,7 @@ struct Field {
   bool automatic = false;            // integers: "auto" is permitted (kAutomatic)
   bool refuse_unused = false;        // if nothing reads the field, a non-default value is an error, not a warning
   std::string choice;                // key of this table whose value decides whether the field has an effect; "": none
-  std::vector<std::string> readers;  // the values of `choice` with which it has one
+  std::vector<std::string> readers;  // values of `choice` with which the field has an effect
 };
 
 struct Table {

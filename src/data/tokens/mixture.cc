@@ -22,8 +22,8 @@ class MixedBatches : public TokenBatches {
     std::int64_t first = 0;
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (shares_[i] == 0) {
-        user_error("data.mixture: of {} rows{} the weight {} gives {} none{}", deal, of_a_batch ? " of a batch" : "",
-                   mixture.weights[i], files_[i]->name(),
+        user_error("data.mixture: weight {} gives {} none of the {} rows{}{}", mixture.weights[i], files_[i]->name(),
+                   deal, of_a_batch ? " of a batch" : "",
                    of_a_batch ? ": try a larger train.batch_size or, without memory, data.batching = \"chunks\"" : "");
       }
       first_.push_back(first);

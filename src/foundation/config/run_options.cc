@@ -150,7 +150,7 @@ void describe_schedule(Fields& fields, TrainOptions& o) {
       "OneCycleLR "
       "with anneal_strategy=\"linear\" (PyTorch's default is a cosine)");
   fields.add("cosine_period", o.cosine_period,
-             "cosine: length of the decay; steps: as long as all steps, so that training ends above "
+             "cosine: length of the decay; steps: the total number of steps, so that training ends above "
              "final_learning_rate (SwitchHead's large models)");
   fields.add(
       "warmup_steps", o.warmup_steps, between(0, 1e12),

@@ -299,7 +299,8 @@ void Adviser::run_pilots() {
     vocabularies.own =
         vocabularies.candidates[i].name == fmt::format("{}", config_.tokenizer.vocabulary_size) ? i : vocabularies.own;
   }
-  run_stage(pilots, std::move(vocabularies), true, "the larger one is taken, because the context then holds more text");
+  run_stage(pilots, std::move(vocabularies), true,
+            "the larger one is selected, because the context then holds more text");
   if (!request_.variants.empty()) {
     run_stage(pilots,
               {.name = "variant",

@@ -265,7 +265,7 @@ std::vector<Row> generation(const BenchOptions& options) {
     for (std::size_t i = 0; i < specs.size(); ++i) {
       const double seconds = median((*times)[i]);
       rows.push_back(
-          {.name = fmt::format("{} B{}: {} ({:.4g} a second)", what, options.batch, specs[i].recipe, count / seconds),
+          {.name = fmt::format("{} B{}: {} ({:.4g} per second)", what, options.batch, specs[i].recipe, count / seconds),
            .seconds = seconds,
            .ratio_to_reference = first / seconds,
            .fraction_of_limit = {},

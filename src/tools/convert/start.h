@@ -25,10 +25,10 @@ struct StartRequest {
 //
 //   as many heads of the same width   all matrices are copied; composed heads start as the identity (no low-rank terms,
 //                                     gates of 0), gates on the head outputs at 1/2 with doubled outputs; sinks start
-//                                     with next to no weight (nearly exact)
+//                                     with almost no weight (nearly exact)
 //   fewer heads                       choose_heads(); their W_q and W_k are kept, values and outputs refitted
 //   fewer keys and values             the mean over each group of heads; outputs refitted
-//   experts                           every expert of a head starts as the head's matrix, over the sum of the gates
+//   experts                           every expert of a head starts as the head's matrix / the sum of the gates
 //   several keys                      the head's own key, with noise of 0.1 of its deviation
 //   latent                            the heads' keys of the highest frequencies become one shared rotated key
 //                                     (share_rotated); the others and the values a latent (low_rank)

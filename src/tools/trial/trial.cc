@@ -228,7 +228,7 @@ bool has_no_effect(const Trial& trial) {
 std::string sentence_of(const Trial& trial, const TestOptions& options) {
   const std::string pairs = counted(trial.pairs.size(), "pair");
   if (has_no_effect(trial)) {
-    return fmt::format("discard: {} has no effect, both sides train to the same parameters.", trial.change);
+    return fmt::format("discard: {} has no effect; both sides train to the same parameters.", trial.change);
   }
   if (!std::isfinite(trial.pairs.back().change)) {
     return fmt::format("discard: {} diverged with seed {}.", trial.change, trial.pairs.back().change_seed);

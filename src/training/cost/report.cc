@@ -86,9 +86,9 @@ std::string cost_table(const std::vector<NamedConfig>& configs) {
          "attention, MLP, head: MACs of the whole model per sequence, forward;\n"
          "attention counts every pair of tokens, also those hidden by a mask or a\n"
          "window. step: a training step of train.batch_size sequences, or of as many\n"
-         "as fit train.batch_tokens; visible: without the hidden pairs. cache: elements cached per sequence while\n"
-         "decoding. GiB: the least memory of such a step: parameters, gradients,\n"
-         "optimizer and activations.\n";
+         "as fit train.batch_tokens; visible: without the hidden pairs. cache:\n"
+         "elements cached per sequence while decoding. GiB: the minimum memory of\n"
+         "such a step: parameters, gradients, optimizer and activations.\n";
 }
 
 Json ranks_json(const config::Config& config, const Devices& devices) {
@@ -157,13 +157,13 @@ std::string ranks_table(const std::vector<NamedConfig>& configs, const Devices& 
   }
   return text_table(rows, {true}) +
          fmt::format(
-             "\nMemory in GiB of the one of N ranks that needs most. K: gradient accumulators\n"
-             "of a step. share: the largest rank's part of the optimizer's work over the\n"
+             "\nMemory in GiB, of the rank that needs the most. K: gradient accumulators per\n"
+             "step. share: the largest rank's part of the optimizer's work divided by the\n"
              "mean. sums, staging: gradients reduced so far, and in transit. GiB: all of it\n"
              "and the program. gradients, parameters: the most GiB that a rank sends or\n"
-             "receives in a step; x: both together over an unordered all-reduce of gradients.\n"
+             "receives per step; x: both divided by an unordered all-reduce of gradients.\n"
              "Gbit/s: the bandwidth, each way, at which sending gradients takes no longer than\n"
-             "the backward passes, on devices of {:.3g} MACs a second.\n",
+             "the backward passes, on devices of {:.3g} MACs per second.\n",
              devices.macs_per_second);
 }
 

@@ -42,7 +42,7 @@ double standard_error(const Sums& sums, std::string_view name, std::string_view 
 }
 
 FigureKind loss_kind(const std::string& token) {
-  return {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats a " + token, .decimals = 4};
+  return {.name = "loss", .metric = "validation_loss", .words = "loss", .unit = "nats per " + token, .decimals = 4};
 }
 
 FigureKind perplexity_kind(Shown shown, const std::string& words) {

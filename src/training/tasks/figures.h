@@ -51,7 +51,7 @@ struct FigureKind {
   std::string name;    // "bits_per_byte"
   std::string metric;  // key in metrics.jsonl and in a run's result: "validation_loss"
   std::string words;   // "bits per byte"
-  std::string unit;    // "nats a token"; empty if dimensionless
+  std::string unit;    // "nats per token"; empty if dimensionless
   Better better = Better::lower;
   Shown shown = Shown::files;
   int decimals = 3;

@@ -13,7 +13,7 @@ std::vector<std::uint8_t> square(const Image& image, std::int64_t side) {
   return planes_of(image, middle(image, 1.0), side).pixels;
 }
 
-TEST(ImageCrops, KeepsWhatNeedsNoChange) {
+TEST(ImageCrops, KeepsImagesOfTheRightSize) {
   const Image image = gradient(5, 5);
   const std::vector<std::uint8_t> planes = square(image, 5);
   for (std::size_t i = 0; i < 25; ++i) {

@@ -75,7 +75,7 @@ TEST_F(ImageFolderFiles, PngSamplesAreSrgbAndGreyIsTheirLuma) {
   EXPECT_EQ(decode_image("x", clear, 3).pixels, (Pixels{0, 0, 0, 255, 128, 64}));
 }
 
-TEST_F(ImageFolderFiles, TurnsImagesAsExifSays) {
+TEST_F(ImageFolderFiles, RotatesImagesByTheirExifOrientation) {
   // The order in which pixels 0 to 5 of a 3 x 2 image appear for the orientations 1 to 8.
   const std::vector<std::vector<std::uint8_t>> seen = {{0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0},
                                                        {3, 4, 5, 0, 1, 2}, {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2},
@@ -177,7 +177,7 @@ TEST_F(ImageFolderFiles, ClassesAreFoldersInTheOrderOfTheirNames) {
   EXPECT_HAS(user_error_of([&] { open_images({}, reading); }), "holds no images");
 }
 
-TEST_F(ImageFolderFiles, OthersShowByTheirNamesAtOnce) {
+TEST_F(ImageFolderFiles, OtherExtensionsAreRefusedAtOnce) {
   write("set/cat/A.JPEG", jpeg(gradient(8, 8)));
   write("set/dog/a.b.pgm", "P5 1 1 255 x");
   write("set/dog/.directory", "hidden");

@@ -79,7 +79,7 @@ TEST_F(ImageShardFiles, NamesOfClassesAndTheKeyOfJson) {
   EXPECT_EQ(complaint(sample("a", 1) + kTarEnd), "data.classes: must name model.n_classes = 3 classes, got 2");
 }
 
-TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
+TEST_F(ImageShardFiles, RefusesOtherFiles) {
   const std::string good = sample("a", 1);
   EXPECT_EQ(complaint(good), "a.tar: is truncated: the archive ends at byte 2048 without an end mark");
   EXPECT_EQ(complaint(good.substr(0, 530)),
@@ -110,7 +110,7 @@ TEST_F(ImageShardFiles, RefusesWhatIsNoShard) {
   EXPECT_HAS(complaint(with_tar_sum(lying.substr(0, 512)) + kTarEnd), "has 8589934591 bytes from byte 512 on");
 }
 
-TEST_F(ImageShardFiles, LeavesBadSamplesOutWhereAsked) {
+TEST_F(ImageShardFiles, SkipsBadSamplesIfRequested) {
   const std::string archive = sample("a", 1) + tar_member("b.ppm", "x") + sample("c", 11) + sample("d", 2) + kTarEnd;
   EXPECT_HAS(complaint(archive), "sample b has no label");
   reading_.skip_bad = true;
@@ -132,7 +132,7 @@ TEST_F(ImageShardFiles, DottedNamesBelongToTheSample) {
             "a.tar: a.y.ppm: the sample has a second image");
 }
 
-TEST_F(ImageShardFiles, DamageShowsWhenAnImageIsAskedFor) {
+TEST_F(ImageShardFiles, DamageIsFoundWhenAnImageIsRead) {
   const auto set = open(tar_member("a.jpg", jpeg(gradient(9, 9)).substr(0, 300)) + tar_member("a.cls", "0") + kTarEnd);
   EXPECT_HAS(user_error_of([&] { set->image(0); }), "a.tar: the image at byte 512: is a damaged JPEG file");
   std::filesystem::resize_file(at("a.tar"), 600);

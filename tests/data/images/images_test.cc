@@ -57,7 +57,7 @@ TEST_F(Images, ReadsCifar) {
             "cut.bin: ends at byte 3100 in the middle of image 2, which has 3073 bytes");
 }
 
-TEST_F(Images, RefusesFilesThatLie) {
+TEST_F(Images, RefusesInconsistentFiles) {
   const std::string good = write("good", idx_images(2, 4, 4)), labels = write("labels", idx_labels("\1\2"));
   EXPECT_EQ(complaint({good}),
             "good: has no labels: name their idx file after it, or call them ...images-idx3... and ...labels-idx1...");
@@ -104,7 +104,7 @@ TEST(Augment, Normalises) {
   EXPECT_EQ(augmentation_options({}, 3).mean, (std::vector<double>{0.5, 0.5, 0.5}));
 }
 
-TEST(Augment, MovesAndMirrorsAsTheSeedSays) {
+TEST(Augment, MovesAndMirrorsDependingOnTheSeed) {
   const InMemoryImages set = one_image();
   Augmentation image{.mean = {0.0}, .deviation = {1.0 / 255.0}, .shift = 1};
   std::set<std::vector<int>> seen;

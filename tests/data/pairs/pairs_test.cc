@@ -100,7 +100,7 @@ std::string many_pairs(int n) {
   return text;
 }
 
-TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
+TEST_F(PairsTest, HeldOutPairsAreNeverTrainedOn) {
   config::DataOptions data;
   data.train = {write("all.tsv", many_pairs(2000))};
   data.validation_fraction = 0.1;
@@ -130,7 +130,7 @@ TEST_F(PairsTest, TheHeldOutShareIsNeverTrainedOn) {
   EXPECT_EQ(validation_pairs(data).size(), 2000U);
 }
 
-TEST_F(PairsTest, PairsOfUnlikeLengthsAreNotTrainedOn) {
+TEST_F(PairsTest, PairsOfVeryDifferentLengthsAreNotTrainedOn) {
   config::DataOptions data;
   data.train = {write("all.tsv",
                       "a b c\tx y\n"                // 1.5 is not more than 1.5
@@ -192,7 +192,7 @@ TEST_F(PairFileTest, HoldsThePairsAndIsKept) {
   EXPECT_NE(PairFile(other.train).identity(), file.identity());
 }
 
-TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
+TEST_F(PairFileTest, EachSideMayHaveItsOwnTokenizer) {
   const PreparedPairs two = prepare_pairs(data_, {.vocabulary_size = 276}, folder_ / "cache", 278);
   const PairFile file(two.train);
   const std::vector<TextPair> pairs = read_pairs({.source = data_.train, .target = {}}, data_);
@@ -224,7 +224,7 @@ TEST_F(PairFileTest, SidesMayHaveATokenizerEach) {
              "model.source_vocabulary_size: must be at least");
 }
 
-TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
+TEST_F(PairFileTest, DamageIsDetectedAndRepaired) {
   std::string bytes = read_bytes(prepared_.train);
   const SafetensorsFile file(prepared_.train);
   const auto tokens = std::as_bytes(file.at("tokens").data);
@@ -239,7 +239,7 @@ TEST_F(PairFileTest, DamageIsNoticedAndMadeGood) {
   PairFile(prepare_pairs(data_, {.vocabulary_size = 282}, folder_ / "cache").train).verify();
 }
 
-TEST_F(PairFileTest, LiesAreRefused) {
+TEST_F(PairFileTest, InconsistentFilesAreRefused) {
   const auto lie = [&](std::vector<std::int64_t> ends, std::vector<std::int32_t> tokens,
                        const std::string& sources = "") {
     SafetensorsWriter writer;

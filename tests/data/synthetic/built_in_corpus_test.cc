@@ -48,7 +48,7 @@ TEST_F(BuiltInCorpusTest, SplitsByFileInAFixedOrder) {
   EXPECT_NE(sorted_lines(train).front(), train.substr(0, 7));  // mixed, not in the order of names
 }
 
-TEST_F(BuiltInCorpusTest, LeavesOutWhatIsNoSource) {
+TEST_F(BuiltInCorpusTest, LeavesOutFilesThatAreNotSources) {
   const std::string before = text(Split::train) + text(Split::validation);
   const std::string print = open_built_in_corpus(Split::train)->fingerprint();
   write("torch/lib/big.so", "binary");
@@ -93,7 +93,7 @@ TEST_F(BuiltInCorpusTest, SaysWhereItLooked) {
   EXPECT_THROW(open_built_in_corpus(Split::train), Error);
 }
 
-TEST_F(BuiltInCorpusTest, IsWhatARunReadsWithoutFiles) {
+TEST_F(BuiltInCorpusTest, IsTheDefaultOfRunsWithoutFiles) {
   EXPECT_EQ(text_of(*open_split({}, Split::train)), text(Split::train));
   EXPECT_EQ(text_of(*open_split({}, Split::validation)), text(Split::validation));
   const PreparedData prepared =

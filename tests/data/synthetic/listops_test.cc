@@ -36,7 +36,7 @@ TEST(ListOps, ReadsBackWhatItWrites) {
   EXPECT_EQ(to_text(parse(text)), text);
 }
 
-TEST(ListOps, SaysWhatIsWrongAndWhere) {
+TEST(ListOps, NamesTheErrorAndItsColumn) {
   EXPECT_EQ(complaint("[MAX 2 9"), "unbalanced: 1 of the brackets are never closed");
   EXPECT_EQ(complaint("( [MAX 2 ]"), "unbalanced: 1 of the brackets are never closed");
   EXPECT_EQ(complaint("[MAX 2 ] ]"), "unbalanced: the \"]\" in column 10 closes nothing");
@@ -193,7 +193,7 @@ TEST_F(ListOpsFile, NamesTheLine) {
             ":1: the expression has 4 symbols, more than model.context_length = 3");
 }
 
-TEST_F(ListOpsFile, LeavesBadRowsOutWhereItMay) {
+TEST_F(ListOpsFile, SkipsBadRowsIfRequested) {
   const LabelledSequences read =
       listops::read({write("a.tsv", "x\t3\n3\t3\n3\t[MAX\n")}, {.most_symbols = 4, .skip_bad_rows = true});
   EXPECT_EQ(read.size(), 1);

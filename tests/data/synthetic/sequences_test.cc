@@ -79,7 +79,7 @@ TEST(SyntheticSequencesTest, CopyingRepeatsTheItemsInOrder) {
   EXPECT_EQ(asked.size(), 5U);
 }
 
-TEST(SyntheticSequencesTest, InductionAsksForWhatFollowedTheMarker) {
+TEST(SyntheticSequencesTest, InductionAsksForTheTokenAfterTheMarker) {
   for (const std::int64_t gap : {0, 9}) {
     const SyntheticRow r = row(options(Synthetic::induction, 0, gap));
     const auto first =
@@ -165,7 +165,7 @@ TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
   refused(options(Synthetic::induction, 0, 63), 64, "model.context_length");
 }
 
-TEST(SyntheticSequencesTest, ChanceIsTheGuessAmongPossibleAnswers) {
+TEST(SyntheticSequencesTest, ChanceIsThatOfARandomPossibleAnswer) {
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::lookup, 3)), 1.0 / 8.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::recall, 5)), 1.0 / 5.0);
   EXPECT_DOUBLE_EQ(chance_level(options(Synthetic::needles, 5)), 1.0 / 10.0);

@@ -103,7 +103,7 @@ TEST_F(LabelledText, FindsColumnsByNumberAndReadsPairs) {
   EXPECT_EQ(read.length(1), 2) << "the longer of the pair";
 }
 
-TEST_F(LabelledText, NamesWhatIsWrong) {
+TEST_F(LabelledText, NamesTheError) {
   EXPECT_EQ(complaint("a.csv", "text,class\nx,1\n"),
             "a.csv:1: has no column \"label\" (data.label_column), only text, class");
   EXPECT_EQ(complaint("a.csv", "label,text,text\n1,x,y\n"),

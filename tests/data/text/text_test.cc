@@ -22,7 +22,7 @@ std::string sample_text(std::size_t size) {
   return text;
 }
 
-TEST_F(TextTest, GivesTheFileBackInBlocksThatEndAtLineEnds) {
+TEST_F(TextTest, ReadsTheFileInBlocksThatEndAtLineEnds) {
   const std::string text = sample_text(3 << 20) + "the end, without a line end";
   const auto source = open_text({write("a.txt", text)}, {});
   const std::vector<std::string> blocks = blocks_of(*source);
@@ -53,7 +53,7 @@ TEST_F(TextTest, EndingsAreComparedWithoutCase) {
   EXPECT_EQ(text_of(*open_text({write("a.TXT", lines)}, {})), lines);
 }
 
-TEST_F(TextTest, BadJsonLinesAreLeftOutWhereThatIsWished) {
+TEST_F(TextTest, BadJsonLinesAreSkippedIfRequested) {
   const std::string lines =
       "{\"text\": \"one\"}\n{\"text\": \"lone \\ud800 surrogate\"}\nno JSON\n{\"other\": 1}\n{\"text\": 7}\n"
       "{\"text\": \"two\"}\n";
@@ -83,7 +83,7 @@ TEST_F(TextTest, BytesNeedNoEncoding) {
   EXPECT_EQ(content_for(config::TokenizerKind::bpe), Content::utf8);
 }
 
-TEST_F(TextTest, ALongLineComesInPiecesCutBetweenCharacters) {
+TEST_F(TextTest, ALongLineIsSplitBetweenCharacters) {
   std::string line;
   while (line.size() < (std::size_t{9} << 20)) {
     line += "\xf0\x9f\x98\x80\xe2\x82\xac";  // 7 bytes, so that no power of two falls between characters
@@ -124,7 +124,7 @@ TEST_F(TextTest, PatternsMatchInOrderOfNames) {
   EXPECT_HAS(refusal(at("sub")), "is a directory");
 }
 
-TEST_F(TextTest, RefusesWhatIsNoText) {
+TEST_F(TextTest, RefusesFilesThatAreNotText) {
   EXPECT_HAS(refusal(write("empty.txt", "")), "empty.txt: is empty");
   EXPECT_HAS(refusal(write("binary.txt", std::string("abc\0d", 5))), "binary.txt: is not text but binary: byte 3");
   EXPECT_HAS(refusal(write("latin.txt", "caf\xe9 au lait")), "latin.txt: is not valid UTF-8 from byte 3 on");
@@ -159,7 +159,7 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
   EXPECT_NE(print({a, b}), before);
 }
 
-TEST_F(TextTest, APartThatIsNotGivenIsNamed) {
+TEST_F(TextTest, AMissingPartIsNamed) {
   const std::string file = write("a.txt", "one\n");
   EXPECT_HAS(user_error_of([&] { open_split({.train = {file}, .validation_fraction = 0.0}, Split::validation); }),
              "data.validation: must name");

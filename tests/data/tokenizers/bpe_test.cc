@@ -106,7 +106,7 @@ TEST_F(BpeTest, LongWordsMergeAsShortOnes) {
   EXPECT_EQ(bpe->encode(text), expected);
 }
 
-TEST_F(BpeTest, GivesEveryTextBack) {
+TEST_F(BpeTest, RestoresEveryText) {
   const auto bpe = tokenizer(document());
   Random random(3);
   for (int round = 0; round < 300; ++round) {
@@ -132,7 +132,7 @@ TEST_F(BpeTest, AddedTokensAreFoundInTheText) {
   EXPECT_EQ(bpe->decode(Ids{264, 267, 'a'}), "<|end|>   a");
 }
 
-TEST_F(BpeTest, WholeWordsComeFirstWhereAskedFor) {
+TEST_F(BpeTest, WholeWordsComeFirstIfRequested) {
   Json json = document();
   json["model"]["vocab"]["xyz"] = 264;  // no merge makes it
   EXPECT_EQ(ids_of(json, "xyz"), (Ids{'x', 'y', 'z'}));
@@ -140,7 +140,7 @@ TEST_F(BpeTest, WholeWordsComeFirstWhereAskedFor) {
   EXPECT_EQ(ids_of(json, "xyz xyz"), (Ids{264, ' ', 'x', 'y', 'z'}));
 }
 
-TEST_F(BpeTest, ComposesWhereAskedFor) {
+TEST_F(BpeTest, NormalisesToNfcIfRequested) {
   Json json = document();
   json["added_tokens"] = {added(264, "e\xcc\x81!", false)};
   EXPECT_EQ(ids_of(json, "e\xcc\x81"), (Ids{'e', 0xcc, 0x81}));
@@ -175,7 +175,7 @@ TEST_F(BpeTest, IsSavedAndLoaded) {
   EXPECT_EQ(to_tokenizer_json(*bpe), bpe->serialised());
 }
 
-TEST_F(BpeTest, IdsToSpareStandForNothing) {
+TEST_F(BpeTest, UnusedIdsDecodeToNothing) {
   write("tokenizer.json", document().dump());
   const auto bpe = load_tokenizer(folder_, 300);
   EXPECT_EQ(bpe->vocabulary_size(), 300);
@@ -185,7 +185,7 @@ TEST_F(BpeTest, IdsToSpareStandForNothing) {
   EXPECT_EQ(load_tokenizer(folder_, 7)->vocabulary_size(), 264);
 }
 
-TEST_F(BpeTest, APairOfFilesIsTheSame) {
+TEST_F(BpeTest, VocabularyAndMergesEqualTokenizerJson) {
   Json tokens = vocabulary();
   tokens["<|endoftext|>"] = 264;
   std::string lines = "#version: 0.2\n";
@@ -217,7 +217,7 @@ TEST_F(BpeTest, APairOfFilesIsTheSame) {
 }
 
 // The ids of transformers' tokenizer classes. Settings that would change them are refused.
-TEST_F(BpeTest, TheFilesNextToAPairCount) {
+TEST_F(BpeTest, FilesNextToVocabularyAndMergesAreRead) {
   Json tokens = vocabulary();
   tokens["12"] = 264;
   tokens["<|endoftext|>"] = 265;
@@ -275,7 +275,7 @@ TEST_F(BpeTest, BytesAreBpeWithoutMerges) {
 }
 
 // Encoding the separable parts of a text gives the ids of the whole text.
-TEST_F(BpeTest, StretchesGiveTheIdsOfTheWhole) {
+TEST_F(BpeTest, ChunksGiveTheIdsOfTheWholeText) {
   constexpr const char* kPieces[] = {" ", "  ",  "\n", "\n\n",    "\r\n",     "\t",        "hello",    "a", "12345",
                                      ".", "...", "'s", "<|end|>", "\xc3\xa9", "e\xcc\x81", "\xc2\xa0", "(", "x"};
   Random random(5);
@@ -342,7 +342,7 @@ struct Refusal {
   std::string path, value, says;
 };
 
-TEST_F(BpeTest, RefusesByNameWhatIsNotKnownHere) {
+TEST_F(BpeTest, RefusesUnsupportedSettingsByName) {
   const Refusal all[] = {
       {"/model/type", R"("Unigram")", "x.json: model is of type Unigram"},
       {"/model/dropout", "0.1", "model.dropout is set"},
@@ -401,7 +401,7 @@ TEST_F(BpeTest, RefusesByNameWhatIsNotKnownHere) {
   EXPECT_HAS(text("{\"\xff\":1}"), "not valid JSON");
 }
 
-TEST_F(BpeTest, BytesWithoutATokenAreTold) {
+TEST_F(BpeTest, BytesWithoutATokenAreReported) {
   Json json = document();
   json["model"]["vocab"] = {{"a", 0}, {"b", 1}};
   json["model"]["merges"] = Json::array();

@@ -51,7 +51,7 @@ class BpeTrainingTest : public FolderTest {
   }
 };
 
-TEST_F(BpeTrainingTest, GivesTheTextBackInFewerTokens) {
+TEST_F(BpeTrainingTest, RestoresTheTextFromFewerTokens) {
   std::string text;
   for (int i = 0; i < 60; ++i) {
     text += fmt::format("The head attends, {} times;\n  d\xc3\xa9j\xc3\xa0 vu \xe6\x97\xa5\xe6\x9c\xac\n", i * 7919);
@@ -68,12 +68,12 @@ TEST_F(BpeTrainingTest, GivesTheTextBackInFewerTokens) {
   EXPECT_NE(train(text + "more head heads\n", 400)->name(), tokenizer->name());
 }
 
-TEST_F(BpeTrainingTest, LongWordsAreLearntFromInPieces) {
+TEST_F(BpeTrainingTest, LongWordsAreSplitForTraining) {
   const auto tokenizer = train(std::string(5000, '-') + "\n", 262);
   EXPECT_EQ(tokenizer->decode(std::vector<std::int32_t>{256, 257}), "------");
 }
 
-TEST_F(BpeTrainingTest, SizesThatCannotBeAreRefused) {
+TEST_F(BpeTrainingTest, ImpossibleSizesAreRefused) {
   EXPECT_HAS(user_error_of([&] { train("some text\n", 255); }), "tokenizer.vocabulary_size: must be at least 256");
   const std::string message = user_error_of([&] { train("ab ab\n", 300); });
   EXPECT_HAS(message, "tokenizer.vocabulary_size: must be at most 258");

@@ -43,7 +43,7 @@ class SentencePieceTest : public FolderTest {
   }
 };
 
-TEST_F(SentencePieceTest, KeepsEveryTextAsItIs) {
+TEST_F(SentencePieceTest, RestoresEveryText) {
   const auto tokenizer = of_code(true);
   EXPECT_EQ(tokenizer->vocabulary_size(), 360);
   EXPECT_EQ(count_pieces(tokenizer->serialised()), 360);
@@ -73,7 +73,7 @@ TEST_F(SentencePieceTest, KeepsEveryTextAsItIs) {
   }
 }
 
-TEST_F(SentencePieceTest, KeepsBlanksThatTheTrainingTextHadNot) {
+TEST_F(SentencePieceTest, KeepsWhitespaceAbsentFromTheTrainingText) {
   for (const std::string_view text : {std::string_view("abc\nabcabc\n"), std::string_view("\t\n\t\t\n")}) {
     const auto tokenizer = train({.vocabulary_size = text[0] == 'a' ? 265 : 260, .keep_whitespace = true}, text);
     EXPECT_EQ(tokenizer->decode(tokenizer->encode("  a b \xe2\x96\x81\n c")), "  a b \xe2\x96\x81\n c");
@@ -116,7 +116,7 @@ TEST_F(SentencePieceTest, TheSameTextGivesTheSameModel) {
   EXPECT_TRUE(first->name().starts_with("sentencepiece-360-"));
 }
 
-TEST_F(SentencePieceTest, BlocksAndThreadsChangeNothing) {
+TEST_F(SentencePieceTest, BlocksAndThreadsDoNotChangeTheResult) {
   const auto tokenizer = of_code(true);
   const std::string text = repeated(kCode, 3000);
   const Ids whole = tokenizer->encode(text);
@@ -154,7 +154,7 @@ TEST_F(SentencePieceTest, VeryLongLines) {
   EXPECT_EQ(normalising->decode(normalising->encode(line)), line);
 }
 
-TEST_F(SentencePieceTest, SaysHowManyPiecesAreThere) {
+TEST_F(SentencePieceTest, NamesTheNumberOfAvailablePieces) {
   const auto refusal = [&](std::int64_t size, std::string_view text) {
     return user_error_of([&] { train({.vocabulary_size = size, .keep_whitespace = true}, text); });
   };

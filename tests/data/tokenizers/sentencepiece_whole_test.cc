@@ -222,7 +222,7 @@ TEST_F(SentencePieceFiles, OfTokenizersTrainedHereKeepTheirIds) {
   EXPECT_EQ(again->encode("line\n end"), own->encode("line\n end"));
 }
 
-TEST_F(SentencePieceFiles, OfTheirTokenFilesWholeLinesAreHeldOut) {
+TEST_F(SentencePieceFiles, WholeLinesOfTheirTokenFilesAreHeldOut) {
   const auto tokenizer = load_tokenizer(write("a.model", model_));
   ASSERT_NE(tokenizer->encode("\n").size(), 1U) << "a blank before it, which it has at the beginning alone";
   std::string text;

@@ -59,7 +59,7 @@ TEST_F(TokenizerTest, FewerBytesAreThoseOfTheText) {
   expect_saved(*spare);
 }
 
-TEST_F(TokenizerTest, KnowsWhatOfATextItLoses) {
+TEST_F(TokenizerTest, CountsTheBytesThatItDrops) {
   const auto lost = [](const Tokenizer& tokenizer, std::string_view text) {
     const Unknown unknown = tokenizer.unknown(text);
     return std::pair(unknown.tokens, unknown.bytes);
@@ -105,7 +105,7 @@ TEST_F(TokenizerTest, WordsDoNotDependOnBlocks) {
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), std::count(text.begin(), text.end(), '\n'));
 }
 
-TEST_F(TokenizerTest, TwoMayBeOne) {
+TEST_F(TokenizerTest, TwoCanBeCombined) {
   std::shared_ptr<const Tokenizer> sources = restore_tokenizer(TokenizerKind::bytes, "abc", "s");
   std::shared_ptr<const Tokenizer> targets = restore_tokenizer(TokenizerKind::words, "<unk>\n<eos>\nab\n", "t");
   const auto two = two_tokenizers(sources, targets);
@@ -131,7 +131,7 @@ TEST_F(TokenizerTest, TwoMayBeOne) {
   require_source_vocabulary(*two, 3, "x");
 }
 
-TEST_F(TokenizerTest, APairThatLiesIsRefused) {
+TEST_F(TokenizerTest, AnInconsistentPairIsRefused) {
   const std::string mark = two_tokenizers(restore_tokenizer(TokenizerKind::bytes, "abc", "s"),
                                           restore_tokenizer(TokenizerKind::bytes, "de", "t"))
                                ->serialised();
@@ -191,7 +191,7 @@ TEST_F(TokenizerTest, VocabulariesAreWordsInTheirOrder) {
   EXPECT_HAS(refused(" \n<unk>\n"), "v.txt: holds no words");
 }
 
-TEST_F(TokenizerTest, AFileThatIsNoTokenizerIsNamed) {
+TEST_F(TokenizerTest, OtherFilesAreRefusedByName) {
   EXPECT_HAS(user_error_of([&] { load_tokenizer(at("none")); }), "none");
   EXPECT_HAS(user_error_of([&] { load_tokenizer(write("empty", "")); }), "empty: not a SentencePiece model");
   EXPECT_HAS(user_error_of([&] { load_tokenizer(write("text", "some text that is no model")); }), "text: not a");

@@ -53,7 +53,7 @@ TEST(Words, AreThoseOfThePatterns) {
   }
 }
 
-TEST(Words, EndWhereBlanksBegin) {
+TEST(Words, EndBeforeBlanks) {
   EXPECT_TRUE(ends_word(WordPattern::gpt2, "a b", 1));
   EXPECT_TRUE(ends_word(WordPattern::gpt2, ".\nb", 1));
   EXPECT_FALSE(ends_word(WordPattern::llama3, ".\nb", 1));

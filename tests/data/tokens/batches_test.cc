@@ -142,7 +142,7 @@ TEST_F(BatchesTest, ASavedPositionContinuesExactly) {
   }
 }
 
-TEST_F(BatchesTest, TooShortAFileNamesWhatIsTooLong) {
+TEST_F(BatchesTest, TheErrorForTooShortAFileNamesTheKeys) {
   for (const config::Batching batching : {config::Batching::streams, config::Batching::chunks}) {
     const std::string message =
         user_error_of([&] { make_batches(counting(30), {.batch = 4, .length = 8}, batching, 1); });

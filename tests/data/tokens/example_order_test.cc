@@ -42,7 +42,7 @@ TEST(ExampleOrder, UsesEveryExampleOnceAnEpoch) {
   }
 }
 
-TEST(ExampleOrder, PutsLikeLengthsTogether) {
+TEST(ExampleOrder, GroupsExamplesOfSimilarLength) {
   std::int64_t spread[2] = {0, 0};
   for (const bool by_length : {false, true}) {
     ExampleOrder o = order(by_length);
@@ -59,7 +59,7 @@ TEST(ExampleOrder, PutsLikeLengthsTogether) {
   EXPECT_LT(spread[1] * 5, spread[0]);
 }
 
-TEST(ExampleOrder, GoesOnFromAnyPosition) {
+TEST(ExampleOrder, ContinuesFromAnyPosition) {
   for (const bool by_length : {false, true}) {
     ExampleOrder whole = order(by_length);
     for (int i = 0; i < 300; ++i) {
@@ -116,7 +116,7 @@ TEST(ExampleOrder, ReadsFilesTogether) {
   }
 }
 
-TEST(ExampleOrder, RefusesWhatIsNotThere) {
+TEST(ExampleOrder, RefusesInvalidPositions) {
   EXPECT_THROW(order(false, 7), UserError);
   ExampleOrder o = order(true);
   EXPECT_THROW(o.seek({.epoch = 0, .step = 125}), UserError);

@@ -43,7 +43,7 @@ void expect_whole_rows(const TokenBatch& batch) {
   }
 }
 
-TEST_F(MixtureTest, SharesComeClosest) {
+TEST_F(MixtureTest, SharesAreApproximatedBest) {
   using Shares = std::vector<std::int64_t>;
   EXPECT_EQ(shares_of({1, 1, 1}, 10), (Shares{4, 3, 3}));
   EXPECT_EQ(shares_of({0.7, 0.2, 0.1}, 10), (Shares{7, 2, 1}));
@@ -136,13 +136,13 @@ TEST_F(MixtureTest, AnySavedPositionContinuesExactly) {
   EXPECT_NE(other->next().tokens, same->next().tokens);
 }
 
-TEST_F(MixtureTest, WhatCannotBeMixedIsRefusedByName) {
+TEST_F(MixtureTest, IncompatibleCorporaAreRefusedByName) {
   const BatchShape shape{.batch = 4, .length = 10};
   const std::string none = user_error_of([&] {
     mix_batches(mixture({400, 400}, {50, 1}), shape, Batching::streams, 1);
   });
-  EXPECT_HAS(none, "data.mixture: of 4 rows of a batch the weight 1 gives ");
-  EXPECT_HAS(none, "1.tokens none: try a larger train.batch_size");
+  EXPECT_HAS(none, "data.mixture: weight 1 gives ");
+  EXPECT_HAS(none, "1.tokens none of the 4 rows of a batch: try a larger train.batch_size");
   EXPECT_HAS(user_error_of([&] {
                mix_batches(mixture({400, 20}, {1, 1}), shape, Batching::streams, 1);
              }),

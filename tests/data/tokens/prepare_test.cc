@@ -26,7 +26,7 @@ class PrepareTest : public TokenFileTest {
   static inline const config::TokenizerOptions kWords{.kind = TokenizerKind::words, .vocabulary_size = 0};
 };
 
-TEST_F(PrepareTest, TrainsOnTheTrainingPartAndKeepsWhatItMade) {
+TEST_F(PrepareTest, TrainsTheTokenizerOnTheTrainingPartAndCachesIt) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);
   EXPECT_EQ(first.tokenizer->serialised(), "<unk>\n<eos>\na\nb\nc\n");
@@ -41,7 +41,7 @@ TEST_F(PrepareTest, TrainsOnTheTrainingPartAndKeepsWhatItMade) {
   EXPECT_EQ(cached(), 3U);
 }
 
-TEST_F(PrepareTest, ChangedTextOrOptionsAreMadeAnew) {
+TEST_F(PrepareTest, ChangedTextOrOptionsArePreparedAgain) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);
   EXPECT_NE(train_of(prepare(data, {.kind = TokenizerKind::words, .vocabulary_size = 4})), train_of(first));
@@ -53,7 +53,7 @@ TEST_F(PrepareTest, ChangedTextOrOptionsAreMadeAnew) {
   EXPECT_NE(changed.validation.file, first.validation.file);  // the same text, another tokenizer
 }
 
-TEST_F(PrepareTest, AByteThatChangedInACachedFileIsNoticed) {
+TEST_F(PrepareTest, AChangedByteInACachedFileIsDetected) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);
   const std::string good = read_bytes(train_of(first));
@@ -66,7 +66,7 @@ TEST_F(PrepareTest, AByteThatChangedInACachedFileIsNoticed) {
   EXPECT_EQ(read_bytes(train_of(prepare(data))), good);
 }
 
-TEST_F(PrepareTest, ADamagedCachedFileIsMadeAgain) {
+TEST_F(PrepareTest, ADamagedCachedFileIsRebuilt) {
   const config::DataOptions data = text_data();
   const PreparedData first = prepare(data);
   const std::string good = read_bytes(train_of(first));
@@ -153,7 +153,7 @@ Ids first_ids(const TokenFile& file, std::int64_t count) {
   return ids;
 }
 
-TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
+TEST_F(PrepareTest, TheLastTokensOfATokenFileAreHeldOut) {
   std::string text;
   for (int line = 0; line < 50; ++line) {
     text += fmt::format("line {}\n", line);
@@ -183,7 +183,7 @@ TEST_F(PrepareTest, OfATokenFileTheLastTokensAreHeldOut) {
 }
 
 // The length of an unknown word cannot be derived from its token, and dropped spaces are not counted.
-TEST_F(PrepareTest, BytesThatTokensDoNotTellAreNotClaimed) {
+TEST_F(PrepareTest, UnknownByteCountsAreNotReported) {
   const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
   const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.3}, {});
   ASSERT_TRUE(TokenFile(prepared.validation.file).unknown());

@@ -36,7 +36,7 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
 }
 
 // A changed id that is still valid is found by the checksum only.
-TEST_F(TokenFileTest, DamageShows) {
+TEST_F(TokenFileTest, DamageIsDetected) {
   write_words("a a a b b c\n", "a.tokens");
   std::string bytes = read_bytes(at("a.tokens"));
   const std::size_t tokens = bytes.rfind(std::string("\3\0\3\0\4\0", 6));
@@ -52,7 +52,7 @@ TEST_F(TokenFileTest, DamageShows) {
       "damaged.tokens: is damaged");
 }
 
-TEST_F(TokenFileTest, SaysWhatTheTokenizerLost) {
+TEST_F(TokenFileTest, ReportsWhatTheTokenizerDropped) {
   const auto words = write_words("a b c\n", "known.tokens");
   write_token_file(*open_text({write("other.txt", "a bee c\nsea\n")}, {}), *words, at("other.tokens"));
   const TokenFile known(at("known.tokens")), other(at("other.tokens"), "other.txt");
@@ -93,7 +93,7 @@ TEST_F(TokenFileTest, ALargeVocabularyTakesFourBytes) {
   EXPECT_EQ(ids_of(file), tokenizer->encode(text));
 }
 
-TEST_F(TokenFileTest, ThreadsChangeNothing) {
+TEST_F(TokenFileTest, ThreadsDoNotChangeTheResult) {
   std::string text;
   Random random(1);
   while (text.size() < (std::size_t{8} << 20)) {
@@ -169,7 +169,7 @@ TEST_F(TokenFileTest, DamagedFilesNeverGiveIdsOutsideTheVocabulary) {
   EXPECT_GT(refused, 450);
 }
 
-TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
+TEST_F(TokenFileTest, RefusesOtherFormatsAndWrongMetadata) {
   const Ids ids = {1, 2, 3};
   const auto written = [&](const std::string& key, const char* value) {
     SafetensorsWriter writer;
@@ -217,7 +217,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndLyingMetadata) {
 }
 
 // Reading a part of a large file does not read the rest.
-TEST_F(TokenFileTest, AHugeFileIsReadWhereItIsAsked) {
+TEST_F(TokenFileTest, AHugeFileIsReadOnDemand) {
   constexpr std::int64_t kTokens = std::int64_t{1} << 30;  // 2 GiB, nearly all of them a hole in the file
   std::string metadata;
   for (const auto& [key, value] : token_metadata(256)) {

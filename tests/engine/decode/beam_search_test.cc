@@ -59,7 +59,7 @@ std::vector<std::vector<std::int32_t>> every_target() {
   return all;
 }
 
-TEST(BeamSearch, AWideBeamFindsTheBestOfAll) {
+TEST(BeamSearch, AWideBeamFindsTheGlobalOptimum) {
   const at::NoGradGuard no_grad;
   const models::EncoderDecoder model(tiny_translator(), 7, at::kDouble);
   const at::Tensor source = sources(2, 3);
@@ -85,7 +85,7 @@ TEST(BeamSearch, AWideBeamFindsTheBestOfAll) {
   }
 }
 
-TEST(BeamSearch, OfOneIsTheLikeliestTokenEachTime) {
+TEST(BeamSearch, WithOneBeamIsGreedy) {
   const at::NoGradGuard no_grad;
   for (std::uint64_t seed = 1; seed <= 8; ++seed) {
     const models::EncoderDecoder model(tiny_translator(), seed, at::kDouble);
@@ -163,7 +163,7 @@ TEST(BeamSearch, TranslationsEndAtTheirLimit) {
   EXPECT_EQ(found[1].tokens.size(), 4U);  // all that the context holds
 }
 
-TEST(BeamSearch, WhatMakesNoSenseIsRefused) {
+TEST(BeamSearch, InvalidOptionsAreRefused) {
   const models::EncoderDecoder model(tiny_translator(), 3);
   EXPECT_THROW(beam_search(model, sources(1, 2), {}, search(0), {}), Error);
   SearchOptions options = search(2);

@@ -105,7 +105,7 @@ std::vector<Request> company(std::int64_t vocabulary) {
   return all;
 }
 
-TEST(Engine, ARequestIsWhatItIsAloneBitForBit) {
+TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
   for (const auto& [name, options] : testing::language_models()) {
     const models::LanguageModel model(options, 3);
     const std::vector<Request> requests = company(options.vocabulary_size);
@@ -175,7 +175,7 @@ TEST(Engine, ScoresAreThoseOfTheWholePass) {
   }
 }
 
-TEST(Engine, ATokenThatNoneIsLikelierThanIsFirst) {
+TEST(Engine, ATokenTiedForLikeliestIsFirst) {
   const std::vector<float> log_p = {-2.0F, -1.0F, -3.0F, -1.0F, -1.0F};
   const TokenScore tied = score_of(4, log_p, 2);
   ASSERT_EQ(tied.top.size(), 2U);
@@ -191,7 +191,7 @@ TEST(Engine, ATokenThatNoneIsLikelierThanIsFirst) {
   EXPECT_TRUE(score_of(0, log_p, 0).top.empty());
 }
 
-TEST(Engine, PromptsThatBeginAlikeShareWhatWasRead) {
+TEST(Engine, PromptsWithACommonPrefixShareIt) {
   const models::LanguageModel model(small_model(), 4);
   const std::int64_t vocabulary = model.options().vocabulary_size;
   std::vector<Request> choices(4);
@@ -220,7 +220,7 @@ TEST(Engine, PromptsThatBeginAlikeShareWhatWasRead) {
   EXPECT_LE(engine.counts().prefix_held, 16);
 }
 
-TEST(PromptChunks, EndWhereEveryPromptsDo) {
+TEST(PromptChunks, EndAtTheSamePositionsForEveryPrompt) {
   const PromptChunks chunks{128};
   std::vector<std::int64_t> ends;
   for (std::int64_t read = 0; read < 400;) {
@@ -271,7 +271,7 @@ TEST(PrefixCache, KeepsWhatWasUsedLast) {
 // The routing of all tokens of a sequence.
 class Routing : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(Routing, TellsWhatATokenChose) {
+TEST_P(Routing, ReturnsTheExpertsOfAToken) {
   config::ModelOptions options = small_model();
   options.attention.projection = GetParam();
   options.attention.of<config::RoutingOptions>().n_experts = 3;
@@ -305,7 +305,7 @@ TEST_P(Routing, TellsWhatATokenChose) {
 
 INSTANTIATE_TEST_SUITE_P(Parts, Routing, ::testing::Values("experts", "routed_heads", "gated_heads"));
 
-TEST(Engine, EndsWhenItIsTold) {
+TEST(Engine, StopsWhenToldTo) {
   const models::LanguageModel model(small_model(), 4);
   Engine engine(model, {.max_rows = 2, .prompt_chunk = 4});
   std::map<std::string, std::vector<std::string>> heard;
@@ -390,7 +390,7 @@ TEST(Engine, ALongPromptDoesNotStopTheOthers) {
   EXPECT_GE(steps, kTokens / kChunk) << "a chunk a step";
 }
 
-TEST(Engine, LogitsThatAreNoNumbersEndTheirRequestAlone) {
+TEST(Engine, NonFiniteLogitsEndOnlyTheirRequest) {
   models::LanguageModel model(small_model(), 4);
   const at::NoGradGuard no_grad;
   for (const nn::Parameter& parameter : model.parameters().all()) {

@@ -69,7 +69,7 @@ TEST(Generate, StreamsWhatItReturns) {
   EXPECT_GT(result.tokens_per_second, 0.0);
 }
 
-TEST(Generate, NothingToAdd) {
+TEST(Generate, ZeroTokens) {
   const Generation result = generate(tiny_model(), *tiny::bytes_tokenizer(), "head", {.tokens = 0});
   EXPECT_EQ(result.text, "");
   EXPECT_EQ(result.tokens, 0);
@@ -174,7 +174,7 @@ TEST(TextStream, SpellsSubwordsAsTheWholeTextDoes) {
   }
 }
 
-TEST(TextStream, ReplacesWhatNeverBecomesText) {
+TEST(TextStream, ReplacesInvalidUtf8) {
   const auto tokenizer = tiny::bytes_tokenizer();
   TextStream stream(*tokenizer, {});
   std::string out;

@@ -48,7 +48,7 @@ void expect_softmax(std::int64_t n, float scale, bool with_terms) {
   }
 }
 
-TEST(SoftmaxRows, ForwardAndBackwardAreTheirFormulas) {
+TEST(SoftmaxRows, ForwardAndBackwardMatchTheirFormulas) {
   at::manual_seed(1);
   on_every_target([] {
     for (const std::int64_t n : kSizes) {
@@ -61,7 +61,7 @@ TEST(SoftmaxRows, ForwardAndBackwardAreTheirFormulas) {
 }
 
 // The polynomial's own error is at most 0.05 ulp; with intermediate roundings it is 1.3 ulp.
-TEST(SoftmaxRows, ExponentialsAreRightToTheLastBitButOne) {
+TEST(SoftmaxRows, ExponentialsAreAccurateToTwoUlp) {
   on_every_target([] {
     const at::Tensor x = at::arange(-87.0, -1.0, 1.0 / 1024, at::kFloat).add_(at::rand({1}));
     const at::Tensor exact = x.to(at::kDouble).exp(), got = x.clone();
@@ -78,7 +78,7 @@ TEST(SoftmaxRows, ExponentialsAreRightToTheLastBitButOne) {
 
 // The spacing of floats at this size is 2^26 and more, so that a rounding error in score * scale exceeds the range of
 // exp(). Weights must stay in [0, 1].
-TEST(SoftmaxRows, HugeScoresHaveWeightsAllTheSame) {
+TEST(SoftmaxRows, HugeScoresHaveWeightsBetweenZeroAndOne) {
   at::manual_seed(2);
   on_every_target([] {
     for (const std::int64_t n : kSizes) {
@@ -96,7 +96,7 @@ TEST(SoftmaxRows, HugeScoresHaveWeightsAllTheSame) {
   });
 }
 
-TEST(SoftmaxRows, ABlindRowIsAllZero) {
+TEST(SoftmaxRows, AFullyMaskedRowIsZero) {
   on_every_target([] {
     float scores[3] = {1, 2, 3}, sum = 1;
     const float bias[3] = {-INFINITY, -INFINITY, -INFINITY};

@@ -39,7 +39,7 @@ struct Half {
 };
 
 // Each element of the output is 0 or doubled, unless hidden dropout changed it.
-TEST(Block, TheMlpsHiddenLayerHasADropoutOfItsOwn) {
+TEST(Block, TheMlpsHiddenLayerHasSeparateDropout) {
   const at::Tensor h =
       at::randn({kRows, kTokens, kWidth}, at::make_generator<at::CPUGeneratorImpl>(std::uint64_t{2}), at::kDouble);
   const auto doubled_or_dropped = [&](const Half& half) {

@@ -84,7 +84,7 @@ std::int64_t bytes(const nn::Parameters& parameters) {
   return total;
 }
 
-TEST(KeptProducts, DecodeTheSameLogits) {
+TEST(KeptProducts, DecodeToTheSameLogits) {
   nn::Context context;
   context.compute_dtype = at::kBFloat16;
   for (const auto& [name, options] : kinds()) {

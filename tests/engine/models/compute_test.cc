@@ -16,7 +16,7 @@ TEST(Device, TheCpuIsAlwaysThereAndAutomaticPrefersAGpu) {
   EXPECT_EQ(resolve("auto"), devices().size() > 1 ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU));
 }
 
-TEST(Device, WhatIsNotThereIsRefusedInASentence) {
+TEST(Device, AMissingDeviceIsRefusedInASentence) {
   EXPECT_THROW(resolve("gpu"), UserError);
   EXPECT_THROW(resolve("cuda:99"), UserError);
   if (!at::globalContext().hasCUDART()) {

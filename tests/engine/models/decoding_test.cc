@@ -93,7 +93,7 @@ config::ModelOptions wider(config::ModelOptions o) {
   return o;
 }
 
-TEST(Decoding, ASequenceIsWhatItIsAloneBitForBit) {
+TEST(Decoding, ASequenceEqualsItsResultAloneBitForBit) {
   for (auto [name, options] : testing::language_models()) {
     options = wider(options);
     const LanguageModel model(options, 3);
@@ -126,7 +126,7 @@ TEST(Decoding, ASequenceIsWhatItIsAloneBitForBit) {
 
 // rewind() restores the state after shorter pieces or changes nothing; decode_each() equals decode() token by token;
 // read() equals decode().
-TEST(Decoding, GoingBackIsNotHavingRead) {
+TEST(Decoding, TruncationUndoesReading) {
   for (const auto& [name, options] : testing::language_models()) {
     const LanguageModel model(options, 3);
     const Tokens tokens = random_tokens(30, options.vocabulary_size);
@@ -157,7 +157,7 @@ TEST(Decoding, GoingBackIsNotHavingRead) {
 }
 
 // Copies of a state continue independently.
-TEST(Decoding, CopiesGoTheirOwnWays) {
+TEST(Decoding, CopiesAreIndependent) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : testing::language_models()) {
     at::manual_seed(6);
@@ -184,7 +184,7 @@ TEST(Decoding, CopiesGoTheirOwnWays) {
   }
 }
 
-TEST(Decoding, ACopySharesUntilOneReadsOn) {
+TEST(Decoding, ACopySharesItsCacheUntilOneContinues) {
   const LanguageModel model(tiny::model(), 3);
   std::vector<DecodeState> states(1, model.start_decoding());
   const at::Tensor tokens = at::tensor({3, 1, 4}, at::kLong).unsqueeze(0);

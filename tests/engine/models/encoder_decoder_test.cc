@@ -92,7 +92,7 @@ at::Tensor first_of(std::int64_t n, at::IntArrayRef counts) {
   return valid;
 }
 
-TEST(EncoderDecoder, PaddingAndOtherRowsChangeNothing) {
+TEST(EncoderDecoder, PaddingAndOtherRowsDoNotChangeTheResult) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(1);
@@ -181,7 +181,7 @@ TEST(EncoderDecoder, ReorderedDecodingEqualsTheFullPass) {
 }
 
 // Sources of different lengths, one of them with a longer target: bit for bit the same as each alone.
-TEST(EncoderDecoder, ATranslationIsWhatItIsAlone) {
+TEST(EncoderDecoder, ATranslationEqualsItsResultAlone) {
   for (auto [name, options] : kinds()) {
     options.d_model = 132;
     options.attention.d_head = 66;
@@ -331,7 +331,7 @@ TEST(EncoderDecoder, OneEmbeddingServesBothSidesAndTheOutput) {
   EXPECT_EQ(learned.parameters().at("decoder.layer2.norm_cross.scale").size(0), 12);
 }
 
-TEST(EncoderDecoder, Bfloat16ProductsStayNearFloat) {
+TEST(EncoderDecoder, Bfloat16MatmulsStayCloseToFloat32) {
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(7);
     const EncoderDecoder model(options, 3);

@@ -66,7 +66,7 @@ std::int64_t claimed(const config::ModelOptions& options) {
   return cost.attention_macs + cost.mlp_macs + cost.head_macs;
 }
 
-TEST(ExecutedMacs, AreThoseOfTheProductsThatRun) {
+TEST(ExecutedMacs, AreThoseOfTheMatmulsThatRun) {
   std::int64_t checked = 0;
   for (const testing::Choice& projection : testing::projections()) {
     for (const testing::Choice& score : testing::scores()) {
@@ -174,7 +174,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
   EXPECT_GE(checked, 619);
 }
 
-TEST(ExecutedMacs, OfPictures) {
+TEST(ExecutedMacs, OfImages) {
   config::ModelOptions m = testing::small_model();
   m.kind = config::ModelKind::vision;
   m.d_model = 8;

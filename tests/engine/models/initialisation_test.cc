@@ -74,7 +74,7 @@ TEST(Initialisation, ComposedModelsStartAsDenseOnes) {
 }
 
 // Transformer-MGK's Long Range Arena: PyTorch's initialisation with smaller embeddings.
-TEST(Initialisation, EmbeddingsMayHaveADeviationOfTheirOwn) {
+TEST(Initialisation, EmbeddingsMayHaveTheirOwnDeviation) {
   config::ModelOptions o = small(config::ModelKind::classifier);
   o.attention.position = "learned";
   o.initialisation = config::Initialisation::torch;

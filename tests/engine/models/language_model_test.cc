@@ -96,7 +96,7 @@ TEST(LanguageModel, AFullContextWithoutMemorySlides) {
   EXPECT_LE(relative_error(after_nine, expected), 1e-12);
 }
 
-TEST(LanguageModel, TheFutureAndOtherRowsChangeNothing) {
+TEST(LanguageModel, TheFutureAndOtherRowsDoNotChangeTheResult) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : language_models()) {
     at::manual_seed(4);
@@ -139,7 +139,7 @@ TEST(LanguageModel, ASeedFixesEveryParameter) {
   EXPECT_TRUE(differs);
 }
 
-TEST(LanguageModel, Bfloat16ProductsStayNearFloat) {
+TEST(LanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
   for (const auto& [name, options] : language_models()) {
     at::manual_seed(6);
     const LanguageModel model(options, 3);

@@ -47,7 +47,7 @@ std::vector<std::pair<std::string, ModelOptions>> kinds() {
   return all;
 }
 
-TEST(MaskedLanguageModel, PaddingAndOtherRowsChangeNothing) {
+TEST(MaskedLanguageModel, PaddingAndOtherRowsDoNotChangeTheResult) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(1);
@@ -65,7 +65,7 @@ TEST(MaskedLanguageModel, PaddingAndOtherRowsChangeNothing) {
   }
 }
 
-TEST(MaskedLanguageModel, LossCountsHiddenPlacesOnly) {
+TEST(MaskedLanguageModel, LossCountsOnlyHiddenPositions) {
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(2);
     MaskedLanguageModel model(options, 3, at::kDouble);
@@ -109,7 +109,7 @@ TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   EXPECT_NEAR(losses.at("z").item<double>(), 2.0 * std::pow(std::log(4.0), 2), 1e-12);
 }
 
-TEST(MaskedLanguageModel, Bfloat16ProductsStayNearFloat) {
+TEST(MaskedLanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(4);
     const MaskedLanguageModel model(options, 3);

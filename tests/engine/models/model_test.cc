@@ -30,7 +30,7 @@ config::ModelOptions small(config::ModelKind kind) {
 
 class EveryKind : public ::testing::TestWithParam<config::ModelKind> {};
 
-TEST_P(EveryKind, TrainsByTheOneInterface) {
+TEST_P(EveryKind, TrainsThroughTheCommonInterface) {
   const config::ModelOptions options = small(GetParam());
   const std::unique_ptr<Model> model = make_model(options, 1);
   EXPECT_EQ(model->options().kind, GetParam());
@@ -52,7 +52,7 @@ TEST_P(EveryKind, TrainsByTheOneInterface) {
   EXPECT_GT(reached, 2);
 }
 
-TEST_P(EveryKind, RowsAreExamplesOfTheirOwn) {
+TEST_P(EveryKind, RowsAreIndependentExamples) {
   const std::unique_ptr<Model> model = make_model(small(GetParam()), 1);
   const at::NoGradGuard no_grad;
   const Batch batch = model->example(4, 1);
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(Models, EveryKind,
                                            config::ModelKind::vision),
                          [](const auto& test) { return std::string(config::name_of(test.param)); });
 
-TEST(Batch, NamesWhatItLacks) {
+TEST(Batch, NamesMissingFields) {
   const std::unique_ptr<Model> model = make_model(small(config::ModelKind::classifier), 1);
   Batch batch = model->example(2, 1);
   batch.tensors.erase("label");
@@ -98,7 +98,7 @@ TEST(Memory, SplitsAndJoinsByRows) {
   EXPECT_TRUE(Memory::join({Memory(), Memory()}).layers.empty());
 }
 
-TEST(AsLanguageModel, RefusesOthers) {
+TEST(AsLanguageModel, RefusesOtherKindsOfModel) {
   EXPECT_NO_THROW(as_language_model(*make_model(small(config::ModelKind::language_model), 1), "generate"));
   EXPECT_THROW(as_language_model(*make_model(small(config::ModelKind::vision), 1), "generate"), UserError);
 }

@@ -108,7 +108,7 @@ TEST(ObservedModels, AnEncoderDecoderDecodesUnderTheNamesOfItsFullPass) {
   }
 }
 
-TEST(ObservedModels, OnlyTheLayersThatAreAskedTakeTheReference) {
+TEST(ObservedModels, OnlyObservedLayersUseTheReference) {
   const at::NoGradGuard no_grad;
   const LanguageModel model(tiny::model(), 5);
   nn::Recorder recorder({"layer1.attention.probs", "layer*.attention.o"});

@@ -109,7 +109,7 @@ TEST(RepeatedLayers, OfAnEncoder) {
 }
 
 // h = x + attention(queries, keys and routing of norm_1(x), values of x);  y = h + mlp(h, routed by norm_2(h)).
-TEST(PeriNorm, NormalisesWhatIsComparedAndRouted) {
+TEST(PeriNorm, NormalisesQueriesKeysAndRouting) {
   const at::NoGradGuard no_grad;
   const config::ModelOptions o = testing::moeut();
   const nn::AttentionPlace place{.d_model = o.d_model, .n_layers = o.n_layers, .context_length = o.context_length};
@@ -174,7 +174,7 @@ TEST(PeriNorm, BalancesTheRoutingOfExpertHeads) {
   EXPECT_NEAR(losses.at("routing_entropy").item<double>(), expected, 1e-12);
 }
 
-TEST(PeriNorm, RefusesWhatHasNoSuchInputs) {
+TEST(PeriNorm, RefusesUnsupportedLayers) {
   nn::Parameters parameters;
   const nn::Builder build(parameters, nn::ParameterSource(3));
   config::ModelOptions o = testing::moeut();

@@ -57,7 +57,7 @@ at::Tensor in_pieces(const LanguageModel& model, std::span<const std::int64_t> t
   return at::cat(parts);
 }
 
-TEST(SplitInvariant, ATextInABatchAndInPieces) {
+TEST(SplitInvariant, ATextInABatchAndInChunks) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : language_models()) {
     const LanguageModel model(options, 3);

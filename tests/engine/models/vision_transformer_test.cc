@@ -58,7 +58,7 @@ void wake_head(VisionTransformer& model) {
   w.copy_(at::randn(w.sizes(), w.options()));
 }
 
-TEST(VisionTransformer, ANewModelSaysNothing) {
+TEST(VisionTransformer, ANewModelPredictsUniformly) {
   const VisionTransformer model(tiny(), 1);
   EXPECT_EQ(model.logits(at::randn({2, 3, 6, 6}), {}).abs().max().item<float>(), 0.0F);
 }
@@ -98,7 +98,7 @@ TEST(VisionTransformer, GridPositionsAreSinesOfColumnAndRow) {
   EXPECT_THROW(grid_sinusoids(3, 10, 10000.0, at::kDouble), UserError);
 }
 
-TEST(VisionTransformer, EveryPatchCountsAndOtherPicturesDoNot) {
+TEST(VisionTransformer, EveryPatchCountsAndOtherImagesDoNot) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : kinds()) {
     at::manual_seed(1);

@@ -93,7 +93,7 @@ TEST(Attention, FusedEqualsReferenceWithAllGradients) {
   }
 }
 
-TEST(Attention, StepByStepWithTheCacheEqualsTheWhole) {
+TEST(Attention, StepByStepWithTheCacheEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   for (const auto& [name, options] : layers()) {
     for (const std::int64_t window : {0, 3}) {
@@ -110,7 +110,7 @@ TEST(Attention, StepByStepWithTheCacheEqualsTheWhole) {
   }
 }
 
-TEST(Attention, SharedSelectionWithoutMemoryChoosesOnce) {
+TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {
   at::manual_seed(9);
   const Layer layer = small_layer(with_experts(small("none"), "vo", true), at::kFloat);
   Recorder recorder({"select_*.index"});
@@ -203,7 +203,7 @@ Context training() {
 class AttentionDropout : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 // Each weight is 0 (with probability p) or multiplied by 1 / (1 - p).
-TEST_P(AttentionDropout, LeavesWeightsOut) {
+TEST_P(AttentionDropout, ZeroesOrScalesWeights) {
   const Layer layer = dropping_layer(GetParam());
   const auto weights = [&](Context context) {
     Recorder recorder({"probs"});
@@ -244,7 +244,7 @@ INSTANTIATE_TEST_SUITE_P(Scores, AttentionDropout,
                                            std::pair("gaussian_mixture", "none"), std::pair("sigmoid", "none")),
                          [](const auto& pair) { return std::string(pair.param.first) + "_" + pair.param.second; });
 
-TEST(AttentionDropout, HasTheReferenceOnly) {
+TEST(AttentionDropout, HasOnlyTheReference) {
   const Layer layer = dropping_layer({"dot", "none"});
   Context context = training();
   context.implementation = Implementation::fused;

@@ -111,7 +111,7 @@ std::vector<config::AttentionOptions> all_options() {
 }
 
 // With a sink and with sigmoids, the query's term matters.
-TEST(BiasPosition, TheLayerIsItsEquation) {
+TEST(BiasPosition, TheLayerMatchesItsEquation) {
   const at::NoGradGuard no_grad;
   for (config::AttentionOptions o : all_options()) {
     for (const std::string score : {"dot", "dot with a sink", "sigmoid"}) {
@@ -177,7 +177,7 @@ TEST(Forgetting, SumsInFloat32WhenComputingInBfloat16) {
   EXPECT_EQ(recorded(layer_of(options("forgetting"), 0, at::kFloat), "log_forget", context).scalar_type(), at::kFloat);
 }
 
-TEST(Forgetting, BeginsWithTheGivenTimes) {
+TEST(Forgetting, StartsWithTheGivenTimes) {
   config::AttentionOptions o = options("forgetting");
   o.of<config::PositionOptions>().forget = Forget::head;
   o.of<config::PositionOptions>().forget_times = {2, 32};

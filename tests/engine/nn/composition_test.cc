@@ -90,7 +90,7 @@ at::Tensor by_hand(const Parameters& p, const std::string& stage, const Switches
   return out;
 }
 
-TEST(Composition, IsItsEquation) {
+TEST(Composition, MatchesItsEquation) {
   const at::NoGradGuard no_grad;
   for (const Switches& s :
        {Switches{true, true, true, true, false, true}, Switches{true, false, false, true, false, true},

@@ -76,7 +76,7 @@ std::vector<at::Tensor> with_gradients(const Layer& layer, const at::Tensor& x, 
   return all;
 }
 
-TEST(Differential, IsTheEquationWithAllGradients) {
+TEST(Differential, MatchesTheEquationWithAllGradients) {
   for (const std::int64_t version : {1, 2}) {
     for (const std::int64_t kv_heads : {1, 2, 3, 6}) {
       for (const std::int64_t index : {0, 5}) {

@@ -72,7 +72,7 @@ TEST(DotScore, TheScaleMayBeThatOfAnotherWidth) {
 }
 
 // The decode path of the fused kernels: each row equals that of the full pass by the reference.
-TEST(DotScore, DecodingWithASinkEqualsTheWhole) {
+TEST(DotScore, DecodingWithASinkEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   for (const std::string position : {"none", "rope", "relative"}) {
     const Layer layer = layer_with_sink(position, at::kFloat);

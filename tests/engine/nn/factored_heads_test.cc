@@ -76,7 +76,7 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool factored)
   return at::stack(rows, 1);
 }
 
-TEST(FactoredHeads, AreTheirEquation) {
+TEST(FactoredHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
     const Layer layer = factored_layer(options(q_rank), at::kDouble);
@@ -97,7 +97,7 @@ TEST(FactoredHeads, FusedEqualsTheReferenceWithAllGradients) {
 }
 
 // The cache holds 2 R (H + e) elements per token.
-TEST(FactoredHeads, DecodingEqualsTheWhole) {
+TEST(FactoredHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t window : {0, 4}) {
     const config::AttentionOptions o = options(kQueryRank);

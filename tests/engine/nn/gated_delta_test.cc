@@ -79,7 +79,7 @@ at::Tensor by_hand(const Layer& layer, const AttentionOptions& o, const at::Tens
   return y;
 }
 
-TEST(GatedDelta, IsItsEquation) {
+TEST(GatedDelta, MatchesItsEquation) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t taps : {1, 2, 4}) {
     for (const std::int64_t key_heads : {0, 1, 2}) {
@@ -118,7 +118,7 @@ TEST(GatedDelta, ChunksEqualTheRecurrence) {
   }
 }
 
-TEST(GatedDelta, DecodesFromItsStateAlone) {
+TEST(GatedDelta, DecodesFromItsStateOnly) {
   const at::NoGradGuard no_grad;
   const AttentionOptions o = options();
   const Layer layer = small_layer(o);

@@ -83,7 +83,7 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compresse
   return at::einsum("bhtw,hwd->btd", {o, w("w_o")});
 }
 
-TEST(LatentHeads, AreTheirEquation) {
+TEST(LatentHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t q_rank : {std::int64_t{0}, kQueryRank}) {
     const Layer layer = latent_layer(options(q_rank), kWidth, at::kDouble);
@@ -105,7 +105,7 @@ TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
 }
 
 // Prompts of several lengths, with projected keys or absorbed projections, then steps with absorbed projections.
-TEST(LatentHeads, DecodingEqualsTheWhole) {
+TEST(LatentHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
     for (const std::int64_t window : {0, 4}) {
@@ -133,7 +133,7 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
 }
 
 // d r_q + r_q H e + d (r + p) + H r (n + w) + S H (2 r + p) + H w d.
-TEST(LatentHeads, AStepNeverMakesTheHeadsKeys) {
+TEST(LatentHeads, AStepDoesNotExpandTheKeys) {
   const at::NoGradGuard no_grad;
   const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kDouble);
   const at::Tensor all = tokens(kMemory + kTokens, kWidth, at::kDouble);
@@ -172,7 +172,7 @@ TEST(LatentHeads, OfDeepSeekV3) {
 }
 
 // Two groups are two layers, each with half of the latent and half of the heads, that share the rotated key.
-TEST(LatentHeads, GroupsAreLayersOfTheirOwn) {
+TEST(LatentHeads, GroupsEqualSeparateLayers) {
   const at::NoGradGuard no_grad;
   config::AttentionOptions grouped = options(kQueryRank), own = options(kQueryRank);
   grouped.n_heads = 2 * kHeads;

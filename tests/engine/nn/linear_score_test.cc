@@ -67,7 +67,7 @@ at::Tensor by_hand(const AttentionOptions& o, const Parameters& p, const at::Ten
   return at::einsum("bhte,hed->btd", {y, p.at("w_o")});
 }
 
-TEST(LinearScore, IsItsEquation) {
+TEST(LinearScore, MatchesItsEquation) {
   const at::NoGradGuard no_grad;
   AttentionOptions o;
   auto& linear = o.of<config::LinearOptions>();

@@ -65,7 +65,7 @@ TEST(Mlp, GroupsOfHiddenUnitsAreGatedByTheToken) {
   EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), hidden.matmul(p.at("w_down"))), 1e-14);
 }
 
-TEST(Mlp, ExpertsAreASumOverTheChosen) {
+TEST(Mlp, ExpertsAreASumOverTheSelected) {
   Layer layer(options(MlpKind::experts), 4);
   const auto& p = layer.parameters;
   const at::Tensor x = at::randn({1, 6, 4}, at::kDouble);

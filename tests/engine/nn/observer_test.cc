@@ -150,7 +150,7 @@ TEST_F(Observed, ValuesAreThoseOfTheLayer) {
   EXPECT_TRUE(at::allclose(scores.masked_fill(future, -INFINITY).softmax(-1), recorder.at("probs"), 1e-5, 1e-6));
 }
 
-TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
+TEST_F(Observed, OnlyRequestedValuesAreRecorded) {
   const ObservedLayer layer(small("experts", "dynamic"));
   Changes none({});
   ops::reset_implementation_counts();
@@ -164,7 +164,7 @@ TEST_F(Observed, NothingIsHandedOutThatNobodyWants) {
   EXPECT_EQ(one.seen, 1);
 }
 
-TEST_F(Observed, TheFusedPathStaysForWhatItHas) {
+TEST_F(Observed, TheFusedPathIsUsedWherePossible) {
   const ObservedLayer layer(small("experts", "dynamic"));
   Recorder recorder({"q", "k", "v", "o", "out", "key_map", "query_map", "select*.*"});
   ops::reset_implementation_counts();

@@ -98,7 +98,7 @@ TEST(OutputGate, MultipliesTheHeadsResults) {
 
 // o_i - (o_i . v_i / |v_i|^2) v_i with v_i the token's own value, one head and token at a time; a value of 0 removes
 // nothing. All scores, and groups of heads with one value.
-TEST(Exclusive, RemovesTheOwnValue) {
+TEST(Exclusive, RemovesTheTokensOwnValue) {
   const at::NoGradGuard no_grad;
   for (const testing::Choice& score : testing::scores()) {
     config::ModelOptions m = testing::small_model();
@@ -183,7 +183,7 @@ TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
 }
 
 // Zero weights halve each head output.
-TEST(OutputGate, OfNothingIsAHalf) {
+TEST(OutputGate, OfZeroWeightsIsOneHalf) {
   const at::NoGradGuard no_grad;
   config::ModelOptions m = testing::small_model();
   const at::Tensor x = at::randn({1, 4, m.d_model});

@@ -41,7 +41,7 @@ TEST(Builder, ASeedMeansTheSameNumbersOnEveryDevice) {
   }
 }
 
-TEST(Builder, TakesGivenTensorsInTheOrderTheyAreMade) {
+TEST(Builder, TakesGivenTensorsInOrderOfCreation) {
   Parameters first, second;
   build_all(Builder(first, ParameterSource(7)), {3, 2});
   std::vector<at::Tensor> tensors;
@@ -59,7 +59,7 @@ TEST(Builder, TakesGivenTensorsInTheOrderTheyAreMade) {
   }
 }
 
-TEST(Builder, RefusesOtherTensorsThanItMakes) {
+TEST(Builder, RefusesTensorsThatTheModelDoesNotHave) {
   const auto make_two = [](std::vector<at::Tensor> tensors) {
     Parameters parameters;
     const Builder build(parameters, ParameterSource(std::move(tensors)));

@@ -64,7 +64,7 @@ TEST(Rotary, YarnSlowsChannelsDown) {
   }
 }
 
-TEST(PositionTable, IsMadeOnceAndSeldomAgainAsASequenceGrows) {
+TEST(PositionTable, IsRebuiltRarelyAsASequenceGrows) {
   const PositionTable table{make, 7, 100.0};
   made = 0;
   rows_of(table, -99, 100, at::kFloat, false);

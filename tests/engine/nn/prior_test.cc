@@ -81,7 +81,7 @@ at::Tensor expected(config::Prior kind, double epsilon, const at::Tensor& table,
   return after;
 }
 
-TEST(SoftE, IsItsDefinition) {
+TEST(SoftE, MatchesItsDefinition) {
   const at::NoGradGuard no_grad;
   for (const auto kind : {config::Prior::layer, config::Prior::head, config::Prior::head_position}) {
     for (const auto pairs : {config::SoftEPairs::valid, config::SoftEPairs::all}) {
@@ -124,7 +124,7 @@ TEST(SoftE, IsItsDefinition) {
 }
 
 // A vanishing component passes through subnormal numbers, whose inverse is infinite.
-TEST(SoftE, AComponentThatFadesLeavesGradientsFinite) {
+TEST(SoftE, AVanishingComponentLeavesGradientsFinite) {
   config::AttentionOptions o;
   o.score = "gaussian_mixture";
   o.n_heads = 1;

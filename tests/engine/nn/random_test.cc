@@ -132,7 +132,7 @@ TEST(Random, ImplementationsAndThreadsDropTheSamePlaces) {
   at::set_num_threads(before);
 }
 
-TEST(Random, RefusesWhatItCannotPlace) {
+TEST(Random, RefusesInvalidPlaces) {
   Context context;
   context.training = true;
   EXPECT_THROW(dropout(at::ones({4}), 0.5, context, "a"), Error);

@@ -16,7 +16,7 @@ namespace routing_test {
 using config::AttentionOptions;
 using testing::relative_error;
 
-TEST(RoutingLosses, AreTheirDefinitions) {
+TEST(RoutingLosses, MatchTheirDefinitions) {
   // Three tokens, two experts, top 1: expert 0 twice; the last token is padding.
   const at::Tensor prob = at::tensor({0.75, 0.25, 0.5, 0.5, 0.0, 0.0}, at::kDouble).view({3, 2});
   // P = (1.25, 0.75) / 2, F = (2, 0) / 2.

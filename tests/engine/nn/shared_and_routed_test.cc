@@ -77,7 +77,7 @@ at::Tensor written_out(const Layer& layer, const Setting& setting, const at::Ten
   return sum;
 }
 
-TEST(SharedAndRouted, IsItsEquation) {
+TEST(SharedAndRouted, MatchesItsEquation) {
   for (const Setting& setting : kSettings) {
     const Layer layer = layer_of(options_of(setting));
     at::manual_seed(3);

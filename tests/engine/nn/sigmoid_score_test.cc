@@ -63,7 +63,7 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, const at::Tens
   return at::einsum("bhte,hed->btd", {o, layer.at("w_o")});
 }
 
-TEST(SigmoidScore, IsItsEquation) {
+TEST(SigmoidScore, MatchesItsEquation) {
   const at::NoGradGuard no_grad;
   at::manual_seed(7);
   const at::Tensor all = at::randn({2, kMemory + kTokens, kWidth}, at::kDouble);
@@ -78,7 +78,7 @@ TEST(SigmoidScore, IsItsEquation) {
 }
 
 // With all scores 0 each of n keys has the weight 1 / (n + 1).
-TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
+TEST(SigmoidScore, NormalisesByTheNumberOfVisibleKeys) {
   const at::NoGradGuard no_grad;
   const Layer layer = sigmoid_layer(true, 0.0);
   const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
@@ -93,7 +93,7 @@ TEST(SigmoidScore, WeighsByTheKeysThatAQuerySees) {
   }
 }
 
-TEST(SigmoidScore, HasTheReferenceOnly) {
+TEST(SigmoidScore, HasOnlyTheReference) {
   const Layer layer = sigmoid_layer(true, 1.0);
   Context context;
   context.implementation = Implementation::fused;

@@ -88,7 +88,7 @@ at::Tensor written_out(const Layer& layer, const config::SparseHeadOptions& own,
   return y;
 }
 
-TEST(SparseHeads, AreTheirEquation) {
+TEST(SparseHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
   const config::SparseHeadOptions settings[] = {
       {.sparsity = 3}, {.sparsity = 2, .include_first = true}, {.sparsity = 100, .dense_heads = 2}, {.sparsity = 1}};
@@ -115,7 +115,7 @@ TEST(SparseHeads, AreTheirEquation) {
 }
 
 // The output is 0 for a token that no head selects, in single precision as well.
-TEST(SparseHeads, GiveNothingToTokensThatAreNotChosen) {
+TEST(SparseHeads, GiveZeroToTokensThatAreNotSelected) {
   const Layer layer(options_of({.sparsity = 100}), {.d_model = kWidth, .context_length = kTokens}, at::kFloat, 1.0);
   Recorder recorder({"chosen"});
   Context context;

@@ -78,7 +78,7 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all) {
   return at::einsum("bthe,hed->btd", {o, layer.at("w_o")}) + layer.at("b_o");
 }
 
-TEST(TiedHeads, AreTheirEquation) {
+TEST(TiedHeads, MatchTheirEquation) {
   const at::NoGradGuard no_grad;
   const Layer layer = tied_layer(at::kDouble);
   const at::Tensor all = tokens(at::kDouble);
@@ -97,7 +97,7 @@ TEST(TiedHeads, FusedEqualsTheReferenceWithAllGradients) {
 }
 
 // The cache holds G e + e/2 elements per token.
-TEST(TiedHeads, DecodingEqualsTheWhole) {
+TEST(TiedHeads, DecodingEqualsTheFullPass) {
   const at::NoGradGuard no_grad;
   for (const std::int64_t window : {0, 4}) {
     const Layer layer = tied_layer(at::kDouble, window);

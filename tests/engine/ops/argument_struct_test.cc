@@ -125,7 +125,7 @@ TEST(ArgumentStruct, ResultsComeBackFromTheStack) {
   }
 }
 
-TEST(ArgumentStruct, GradAndInputsIsBoth) {
+TEST(ArgumentStruct, GradAndInputsHoldsBoth) {
   EXPECT_EQ((schema_of<GradAndInputs<Pair>, void>("op")),
             "op(Tensor grad, Tensor o, Tensor? log_sum=None, Tensor[]? more=None) -> ()");
 }

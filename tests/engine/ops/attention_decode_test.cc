@@ -74,8 +74,8 @@ at::Tensor exactly(const AttentionInputs& in) {
 // for bfloat16 tensors, so that only the result is rounded.
 void expect_steps_equal_the_whole(at::ScalarType type) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
-    // Without a causal mask a step has other offsets than the whole. Keys shifted by position are rounded again in
-    // bfloat16.
+    // Without a causal mask, the offsets of a step differ from those of the whole sequence. Keys shifted by position
+    // are rounded again in bfloat16.
     const bool by_position = c.mixture && c.mixture->keys == MixtureCase::shifted_by_position;
     if ((c.relative && !c.causal) || (by_position && type == at::kBFloat16)) {
       continue;
@@ -91,15 +91,15 @@ void expect_steps_equal_the_whole(at::ScalarType type) {
   }
 }
 
-TEST(AttentionDecode, StepsEqualTheWhole) {
+TEST(AttentionDecode, StepsEqualTheFullPass) {
   expect_steps_equal_the_whole(at::kFloat);
 }
 
-TEST(AttentionDecode, Bfloat16StepsEqualTheWhole) {
+TEST(AttentionDecode, Bfloat16StepsEqualTheFullPass) {
   expect_steps_equal_the_whole(at::kBFloat16);
 }
 
-TEST(AttentionDecode, ThreadsChangeNothing) {
+TEST(AttentionDecode, ThreadsDoNotChangeTheResult) {
   for (const AttentionCase& c : attention_cases(Role::sequence)) {
     if (c.window > 0) {
       at::manual_seed(9);
@@ -180,7 +180,7 @@ AttentionInputs alone(const AttentionInputs& in, std::int64_t row) {
   return one;
 }
 
-TEST(AttentionSequences, EachIsWhatItIsAlone) {
+TEST(AttentionSequences, EachEqualsItsResultAlone) {
   const std::vector<Kind> kinds = {{},
                                    {.groups = 1, .width = 5},
                                    {.groups = 2, .relative = true},
@@ -205,7 +205,7 @@ TEST(AttentionSequences, EachIsWhatItIsAlone) {
   }
 }
 
-TEST(AttentionSequences, RefusesWhatDoesNotFit) {
+TEST(AttentionSequences, RefusesMismatchedInputs) {
   const AttentionInputs good = inputs_of({.relative = true}, {4, 6}, at::kFloat);
   const auto refuses = [&](const std::function<void(AttentionInputs&)>& spoil) {
     AttentionInputs bad = good;

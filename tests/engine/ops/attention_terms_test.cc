@@ -24,7 +24,7 @@ Evaluated evaluate_attention(const AttentionInputs& in, Implementation implement
 }
 
 // p_ij = exp(s_ij) / (exp(b_h) + sum_j exp(s_ij)), one query at a time.
-TEST(Sink, IsItsDefinition) {
+TEST(Sink, MatchesItsDefinition) {
   at::manual_seed(1);
   const AttentionInputs in = sink_inputs({2, 4, 2, 5, 7, 3}, at::kDouble);
   at::Tensor expected = at::zeros({2, 4, 5, 3}, at::kDouble);
@@ -64,7 +64,7 @@ TEST(Sink, FarFromTheScores) {
   }
 }
 
-TEST(Sink, ARowThatSeesNothingIsZero) {
+TEST(Sink, AFullyMaskedRowIsZero) {
   at::manual_seed(3);
   for (const std::int64_t t : {3, 20}) {
     AttentionInputs in = sink_inputs({2, 2, 2, t, t, 4, false}, at::kFloat);
@@ -142,7 +142,7 @@ TEST(ScoreBias, HasTheGradientOfAChannel) {
                         evaluate(with_channel, leaves_of(in)), 1e-13, "bias");
 }
 
-TEST(ScoreBias, RefusesWhatDoesNotFit) {
+TEST(ScoreBias, RefusesMismatchedInputs) {
   AttentionInputs in = AttentionCase{2, 4, 2, 5, 7, 3}.inputs({});
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{2, 4, 5, 6}, {2, 1, 5, 7}, {3, 4, 5, 7}, {2, 4, 2, 7}, {4, 5, 7}}) {
@@ -173,7 +173,7 @@ TEST(TokenBias, IsTheSumOfItsTerms) {
   }
 }
 
-TEST(TokenBias, RefusesWhatDoesNotFit) {
+TEST(TokenBias, RefusesMismatchedInputs) {
   const AttentionInputs in = AttentionCase{2, 4, 2, 5, 7, 3}.inputs({});
   const auto refused = [&](const std::vector<std::int64_t>& query, const std::vector<std::int64_t>& key) {
     AttentionInputs wrong = in;

@@ -44,7 +44,7 @@ at::Tensor by_hand(const AttentionCase& s, const AttentionInputs& in) {
   return o;
 }
 
-TEST(Attention, ReferenceIsTheDefinition) {
+TEST(Attention, ReferenceMatchesTheDefinition) {
   int compared = 0;
   for (const AttentionCase& s : attention_cases(Role::tested)) {
     if (!s.composed && !s.mixture && !s.sink && s.padding == AttentionCase::none && s.t * s.s <= 100) {
@@ -114,7 +114,7 @@ TEST(Attention, ExtremeScoresStayFinite) {
   EXPECT_TRUE(attention(in).isfinite().all().item<bool>());
 }
 
-TEST(Attention, RefusesWhatDoesNotFit) {
+TEST(Attention, RefusesMismatchedInputs) {
   const at::Tensor q = at::ones({1, 2, 4, 3}), k = at::ones({1, 2, 3, 3});
   EXPECT_THROW(attention({.q = q, .k = k, .v = k}), Error);  // causal with fewer keys than queries
   EXPECT_THROW(attention({.q = q, .k = at::ones({1, 3, 4, 3}), .v = at::ones({1, 3, 4, 3})}), Error);
@@ -123,7 +123,7 @@ TEST(Attention, RefusesWhatDoesNotFit) {
   EXPECT_THROW(attention(half), Error);
 }
 
-TEST(Attention, WhatIsNotFusedSaysWhy) {
+TEST(Attention, UnfusedInputsHaveAReason) {
   at::manual_seed(4);
   AttentionInputs in{.q = at::randn({1, 2, 4, 3}), .k = at::randn({1, 2, 4, 3}), .v = at::randn({1, 2, 4, 3})};
   in.mixture = Mixture{.more_keys = {at::randn({1, 2, 4, 3})}};
@@ -192,7 +192,7 @@ std::int64_t peak_of(const Problem& problem, Implementation implementation) {
   return peak_memory_bytes() - before;
 }
 
-TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsKept) {
+TEST(AttentionMemory, NoMatrixOfQueriesAndKeysIsStored) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer holds freed memory back";
 #endif

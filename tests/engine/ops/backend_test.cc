@@ -61,7 +61,7 @@ TEST(Backends, TheOrderIsTheOneStated) {
   EXPECT_EQ(names, (std::vector<std::string>{"first", "also second", "second", "last", "elsewhere"}));
 }
 
-TEST(Backends, AllReasonsAreGivenWhereFusedWasAskedFor) {
+TEST(Backends, AllReasonsAreGivenIfFusedWasRequested) {
   Backends<Toy> toy("toy");
   const auto complaint = [&](const at::Tensor& x) -> std::string {
     try {
@@ -78,7 +78,7 @@ TEST(Backends, AllReasonsAreGivenWhereFusedWasAskedFor) {
             "supported; second: float64 is not supported; last: many elements");
 }
 
-TEST(Backends, TheRecordSaysWhatRan) {
+TEST(Backends, TheRecordNamesTheBackendThatRan) {
   Backends<Toy> toy("toy");
   add_all(toy);
   reset_implementation_counts();
@@ -103,7 +103,7 @@ TEST(Backends, ASecondOfTheSameNameIsRefused) {
   EXPECT_NO_THROW(toy.add({{"first", at::kCUDA, 7, any_type}, never_refuses, run_toy<6>}));
 }
 
-TEST(Backends, OneCanBeAskedAlone) {
+TEST(Backends, OneCanBeQueriedAlone) {
   Backends<Toy> toy("toy");
   add_all(toy);
   toy.restrict_to("last");
@@ -113,7 +113,7 @@ TEST(Backends, OneCanBeAskedAlone) {
   EXPECT_EQ(chosen(toy, at::zeros({2})), 1);
 }
 
-TEST(Backends, AListIsKnownWhileItLives) {
+TEST(Backends, AListIsRegisteredForItsLifetime) {
   const auto known = [] {
     const std::vector<BackendList*> all = backend_lists();
     return std::any_of(all.begin(), all.end(), [](const BackendList* list) { return list->op() == "toy"; });

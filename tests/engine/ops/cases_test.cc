@@ -256,7 +256,7 @@ TEST(CaseTables, EveryOperatorWithBackendsHasOne) {
   EXPECT_EQ(with_cases, with_backends);
 }
 
-TEST(CaseTables, WhatNoBackendTakesHasTheReference) {
+TEST(CaseTables, CasesWithoutABackendUseTheReference) {
   int compared = 0;
   for (const AttentionCase& c : attention_cases(Role::reference_only)) {
     SCOPED_TRACE(c.name());
@@ -284,7 +284,7 @@ Problem first_problem(const std::string& op, const Setting& setting) {
   return {};
 }
 
-TEST(CaseTables, BackendsTakeTheNumbersThatTheySay) {
+TEST(CaseTables, BackendsAcceptTheDtypesTheyDeclare) {
   const std::set<std::string> inside = {"head_map_factors", "row_terms"};  // these fall back to the reference silently
   int taken = 0, refused = 0;
   for (BackendList* list : backend_lists()) {

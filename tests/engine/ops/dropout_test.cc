@@ -33,7 +33,7 @@ TEST(Dropout, ThreadsDoNotChangeTheResult) {
                                          "dropout");
 }
 
-TEST(Dropout, RefusesWhatItCannotDo) {
+TEST(Dropout, RefusesUnsupportedInputs) {
   EXPECT_THROW(ops::dropout(at::ones({2}), {.p = 1.0}), Error);
   EXPECT_THROW(ops::dropout(at::ones({2}, at::kDouble), {.p = 0.5}, Implementation::fused), UserError);
 }

@@ -52,7 +52,7 @@ TEST(ExpertLinear, ThreadsDoNotChangeTheResult) {
                                          problem.leaves, "experts");
 }
 
-TEST(ExpertLinear, RefusesWhatDoesNotFit) {
+TEST(ExpertLinear, RefusesMismatchedInputs) {
   const at::Tensor index = at::zeros({2, 1, 1}, at::kLong);
   EXPECT_THROW(expert_linear({.input = at::ones({3, 4}), .bank = at::ones({1, 4, 2}), .index = index}), Error);
   EXPECT_THROW(expert_linear({.input = at::ones({2, 4}), .bank = at::ones({1, 5, 2}), .index = index}), Error);

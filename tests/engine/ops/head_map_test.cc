@@ -120,7 +120,7 @@ at::Tensor factors(const FactorsCase& z, const std::vector<at::Tensor>& leaves) 
   return head_map_factors(leaves[0], z.weights(leaves));
 }
 
-TEST(HeadMapFactors, AreTheirDefinitionsWithTheirGradients) {
+TEST(HeadMapFactors, MatchTheirDefinitionsWithGradients) {
   for (const FactorsCase& z : factors_cases()) {
     if (z.rows > 0) {
       at::manual_seed(7);
@@ -146,7 +146,7 @@ TEST(HeadMapFactors, ImplementationsAgree) {
   EXPECT_LE(relative_error(with_gradient.detach(), many.narrow(0, 1, 16)), 1e-5);
 }
 
-TEST(HeadMapFactors, ThreadsChangeNothing) {
+TEST(HeadMapFactors, ThreadsDoNotChangeTheResult) {
   const at::NoGradGuard no_grad;
   for (const FactorsCase& z : factors_cases()) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

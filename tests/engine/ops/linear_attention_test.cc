@@ -45,7 +45,7 @@ TEST(LinearAttention, EqualsTheMatrixAndItsGradients) {
   }
 }
 
-TEST(LinearAttention, ThreadsChangeNothing) {
+TEST(LinearAttention, ThreadsDoNotChangeTheResult) {
   for (const LinearAttentionCase& c : linear_attention_cases(Role::tested)) {
     at::manual_seed(c.t + c.s);
     const Problem problem = c.problem({});
@@ -71,7 +71,7 @@ TEST(LinearAttention, AStateCarriesThePast) {
   EXPECT_EQ(state.kv.numel(), 2 * 2 * 5 * 5);
 }
 
-TEST(LinearAttention, RefusesWhatDoesNotFit) {
+TEST(LinearAttention, RefusesMismatchedInputs) {
   const LinearAttentionInputs in = random_inputs(3, 3, true);
   const std::int64_t b = in.k.size(0), g = in.k.size(1), e = in.k.size(3);
   LinearAttentionInputs other = in;
@@ -88,7 +88,7 @@ TEST(LinearAttention, RefusesWhatDoesNotFit) {
   EXPECT_THROW(linear_attention(in, Implementation::automatic, &state), Error);
 }
 
-TEST(LinearAttention, LowPrecisionKeepsItsSumsInFloat) {
+TEST(LinearAttention, LowPrecisionAccumulatesInFloat32) {
   at::manual_seed(2);
   const LinearAttentionInputs wide = random_inputs(200, 200, true);
   LinearAttentionInputs in = wide;

@@ -23,14 +23,14 @@ TEST(LinearCrossEntropy, HugeLogitsStayFinite) {
   EXPECT_NEAR(linear_cross_entropy(x, w, {}, target).item<float>(), 1e4, 1.0);
 }
 
-TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
+TEST(LinearCrossEntropy, RefusesMismatchedInputs) {
   const at::Tensor target = at::zeros({2}, at::kLong);
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 3}), at::ones({4, 5}), {}, target), Error);
   EXPECT_THROW(linear_cross_entropy(at::ones({2, 4}), at::ones({4, 5}), {}, target + 5), Error);
 }
 
 // In several blocks of rows, with both implementations.
-TEST(LinearCrossEntropy, EachLossByItself) {
+TEST(LinearCrossEntropy, IndividualLosses) {
   at::manual_seed(3);
   const at::Tensor x = at::randn({1500, 6}), w = at::randn({6, 9000}), b = at::randn({9000});
   at::Tensor target = at::randint(9000, {1500}, at::kLong);

@@ -72,7 +72,7 @@ TEST(Linear, TakesNarrowerRows) {
   }
 }
 
-TEST(Linear, RefusesWhatDoesNotFit) {
+TEST(Linear, RefusesMismatchedInputs) {
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({4, 5})), Error);
   EXPECT_THROW(ops::linear(at::ones({2, 3}), at::ones({3, 5}), at::ones({4})), Error);
   EXPECT_THROW(ops::linear(at::ones({2, 3}, at::kDouble), at::ones({3, 5}, at::kDouble), {}, Implementation::fused),
@@ -94,7 +94,7 @@ TEST(Threads, AreUsedByParallelLoops) {
 }
 
 // Sizes around SIMD widths, parts of a matrix and blocks of columns; row-major and transposed matrices.
-TEST(BatchInvariant, ALinearRowIsWhatItIsAlone) {
+TEST(BatchInvariant, ALinearRowEqualsItsResultAlone) {
   at::manual_seed(1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
     for (const auto& [in, out] : std::vector<std::pair<std::int64_t, std::int64_t>>{
@@ -119,7 +119,7 @@ TEST(BatchInvariant, ALinearRowIsWhatItIsAlone) {
   }
 }
 
-TEST(BatchInvariant, AnExpertRowIsWhatItIsAlone) {
+TEST(BatchInvariant, AnExpertRowEqualsItsResultAlone) {
   at::manual_seed(2);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
     for (const bool per_head : {false, true}) {

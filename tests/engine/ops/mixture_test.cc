@@ -133,7 +133,7 @@ TEST(Mixture, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(attention(random_inputs(), Implementation::fused), UserError);
 }
 
-TEST(RowTerms, OtherNumbersTakeTheReference) {
+TEST(RowTerms, OtherDtypesUseTheReference) {
   const at::Tensor t = at::randn({1, 2, 3, 4}, at::kDouble), directions = at::randn({2, 2, 4}, at::kDouble);
   const at::Tensor terms = row_terms(t, directions);
   EXPECT_EQ(terms.scalar_type(), at::kDouble);

@@ -20,7 +20,7 @@ TEST(AdamW, OneStepByHand) {
   EXPECT_NEAR(v.item<double>(), 0.00025, 1e-15);
 }
 
-TEST(AdamW, GlobalNormIsTheNormOfAllAndIndependentOfThreads) {
+TEST(AdamW, GlobalNormCoversAllTensorsAndIsIndependentOfThreads) {
   at::manual_seed(2);
   const std::vector<at::Tensor> g = {at::randn({3, 5}), at::randn({100003}), at::randn({64, 1024}).t(), at::Tensor()};
   const double expected = at::cat({g[0].flatten(), g[1], g[2].flatten()}).to(at::kDouble).norm().item<double>();
@@ -34,7 +34,7 @@ TEST(AdamW, RefusesListsOfDifferentLength) {
   EXPECT_THROW(adamw_step({at::zeros({1})}, {}, {}, {}, 1, {}), Error);
 }
 
-TEST(AdamW, RefusesOtherShapesAndAStepBeforeTheFirst) {
+TEST(AdamW, RefusesOtherShapesAndStepsBelowOne) {
   const at::Tensor p = at::ones({2, 3}), other = at::ones({3, 2});
   EXPECT_THROW(adamw_step({p}, {other}, {p.clone()}, {p.clone()}, 1, {}), Error);
   EXPECT_THROW(adamw_step({p}, {p.clone()}, {other}, {p.clone()}, 1, {}), Error);
@@ -44,7 +44,7 @@ TEST(AdamW, RefusesOtherShapesAndAStepBeforeTheFirst) {
 }
 
 // torch's fused step would mix up elements if strides differ.
-TEST(AdamW, TensorsMayLieInMemoryAsTheyLike) {
+TEST(AdamW, TensorsMayHaveAnyMemoryLayout) {
   at::manual_seed(3);
   const at::Tensor start = at::randn({4, 6}), gradient = at::randn({4, 6});
   const auto moved = [&](const at::Tensor& p, const at::Tensor& g, const at::Tensor& m) {

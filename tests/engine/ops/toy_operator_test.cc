@@ -124,7 +124,7 @@ TEST(ToyOperator, HasItsDerivatives) {
   }
 }
 
-TEST(ToyOperator, AGradientThatNobodyWantsIsNotGiven) {
+TEST(ToyOperator, UnneededGradientsAreUndefined) {
   const at::Tensor x = at::ones({2, 3}), w = at::ones({2}).requires_grad_(true);
   const at::Tensor y = scale_rows({x, w}, Implementation::fused);
   ASSERT_TRUE(y.requires_grad());
@@ -133,7 +133,7 @@ TEST(ToyOperator, AGradientThatNobodyWantsIsNotGiven) {
   EXPECT_FALSE(scale_rows({x, w}, Implementation::fused).requires_grad());
 }
 
-TEST(ToyOperator, TakesTheReferenceWhereItRefuses) {
+TEST(ToyOperator, UsesTheReferenceWhereTheBackendRefuses) {
   EXPECT_EQ(scale_rows({at::ones({200, 1})}).sizes(), at::IntArrayRef({200, 1}));
   EXPECT_EQ(scale_rows({at::ones({2, 1}, at::kDouble)}).scalar_type(), at::kDouble);
   EXPECT_THROW(scale_rows({at::ones({200, 1})}, Implementation::fused), UserError);

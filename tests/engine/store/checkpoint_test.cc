@@ -38,7 +38,7 @@ Checkpoint tiny_checkpoint(std::int64_t step = 3) {
   return checkpoint_of(models::LanguageModel(config.model, 7), config, step);
 }
 
-TEST(Checkpoint, GivesTheModelBack) {
+TEST(Checkpoint, RestoresTheModel) {
   const tiny::Folder folder;
   const config::Config config = tiny::config();
   const models::LanguageModel model(config.model, 7);
@@ -150,7 +150,7 @@ TEST(Checkpoint, IsFoundInARunFolder) {
   EXPECT_HAS(user_error_of([&] { find_checkpoint(run.path()); }), "readable");
 }
 
-TEST(Checkpoint, NamesTheTensorThatIsDamaged) {
+TEST(Checkpoint, NamesTheDamagedTensor) {
   const tiny::Folder folder;
   const fs::path path = write_checkpoint(tiny_checkpoint(), folder.path(), 2);
   const std::string whole = read_text_file(path, std::size_t{1} << 24);
@@ -226,7 +226,7 @@ void replace(std::string& text, const std::string& what, const std::string& by) 
   text.replace(at, what.size(), by);
 }
 
-TEST(Checkpoint, ThatLiesIsRefused) {
+TEST(Checkpoint, WithInvalidContentIsRefused) {
   struct Lie {
     const char* expected;
     std::function<void(Contents&)> change;

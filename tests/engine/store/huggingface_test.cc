@@ -88,7 +88,7 @@ std::vector<std::int64_t> written_by(const Checkpoint& checkpoint, const std::ve
   return written;
 }
 
-TEST_P(HuggingfaceRecords, WritesAndLearnsAsTransformersDoes) {
+TEST_P(HuggingfaceRecords, GeneratesAndTrainsAsTransformersDoes) {
   const fs::path expected = kModels / GetParam() / "expected.safetensors";
   const Checkpoint checkpoint = import_huggingface(kModels / GetParam(), kTokenizer).checkpoint;
   const at::Tensor gradient = tensor_of(expected, "gradient");
@@ -335,7 +335,7 @@ TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
   EXPECT_EQ(again.tensors.at("model.layer0.attention.b_o")[0].item<float>(), 1.0F);
 }
 
-TEST_F(HuggingfaceFolder, RefusesByNameWhatHasNoEquivalent) {
+TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
   const struct {
     const char *model, *pointer, *value, *says;
   } all[] = {
@@ -534,7 +534,7 @@ TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
   EXPECT_HAS(refusal(), "model.safetensors: tensor \"transformer.ln_f.bias\" has values that are not finite");
 }
 
-TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
+TEST_F(HuggingfaceFolder, ExportRefusesSettingsThatNoKindHas) {
   const auto says = [&](const std::function<void(config::ModelOptions&)>& change) {
     Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
     change(checkpoint.config.model);
@@ -552,7 +552,7 @@ TEST_F(HuggingfaceFolder, ExportRefusesWhatNoKindHas) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-TEST_F(HuggingfaceFolder, ExportReplacesItsOwnAlone) {
+TEST_F(HuggingfaceFolder, ExportReplacesOnlyItsOwnFiles) {
   const Checkpoint checkpoint = import_huggingface(kModels / "llama", kTokenizer).checkpoint;
   const fs::path own = folder_ / "own";
   export_huggingface(checkpoint, own, "run");

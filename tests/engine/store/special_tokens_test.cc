@@ -64,7 +64,7 @@ class SpecialTokensTest : public testing::Test {
   Json tokenizer_, config_;
 };
 
-TEST_F(SpecialTokensTest, GoThereAndBack) {
+TEST_F(SpecialTokensTest, SurviveImportAndExport) {
   config_["bos_token_id"] = 39;
   config_["eos_token_id"] = {39, 7};
   config_["pad_token_id"] = nullptr;
@@ -99,7 +99,7 @@ TEST_F(SpecialTokensTest, GoThereAndBack) {
   EXPECT_TRUE(stored_special_tokens(import_huggingface(back_).checkpoint)->in_front);
 }
 
-TEST_F(SpecialTokensTest, OnlyWhatIsSaidIsKept) {
+TEST_F(SpecialTokensTest, OnlyGivenTokensAreStored) {
   config_.erase("bos_token_id");
   config_["eos_token_id"] = nullptr;
   put("config.json", config_);

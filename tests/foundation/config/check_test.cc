@@ -133,7 +133,7 @@ TEST(Check, DropoutInsideTheMlp) {
   EXPECT_NE(about("dropout = 1.0"), "no error");
 }
 
-TEST(Check, AStepReadsAsManyWholeSequencesAsItsTokensHold) {
+TEST(Check, AStepReadsAsManyWholeSequencesAsFitItsTokens) {
   Config config;
   config.model.context_length = 256;
   config.train.batch_size = 160;
@@ -298,7 +298,7 @@ TEST(Check, Model) {
   EXPECT_EQ(complaint("[model.mlp]\nn_experts = 4\ntop_k = 5"), "no error");
 }
 
-TEST(Check, WhatBelongsToOtherKinds) {
+TEST(Check, KeysOfOtherModelKinds) {
   EXPECT_EQ(complaint("[model]\nn_decoder_layers = 2"), "x: model.n_decoder_layers");
   EXPECT_EQ(complaint("[model]\nkind = \"encoder_decoder\"\nn_decoder_layers = 2"), "no error");
   EXPECT_EQ(complaint("[model]\nsource_vocabulary_size = 9"), "x: model.source_vocabulary_size");
@@ -392,7 +392,7 @@ TEST(Check, Training) {
   EXPECT_EQ(complaint(translating + "train.accumulate = 2\ntrain.batch_tokens = 255"), "x: train.batch_tokens");
 }
 
-TEST(Check, WhatIsDoneToPictures) {
+TEST(Check, ImageAugmentation) {
   for (const char* key : {"augment_crop", "randaugment", "mixup", "shuffle_buffer"}) {
     EXPECT_EQ(complaint(fmt::format("data.{} = 1", key)), fmt::format("x: data.{}", key));
   }

@@ -49,7 +49,7 @@ TEST_F(LoadConfig, FindsFilesAndRecipes) {
   EXPECT_EQ(recipe_names(), (std::vector<std::string>{"demo/large", "demo/small"}));
 }
 
-TEST_F(LoadConfig, AFileGoesBeforeARecipe) {
+TEST_F(LoadConfig, AFileTakesPrecedenceOverARecipe) {
   put("here/demo/small", "[model]\nn_layers = 5\n");
   EXPECT_EQ(load_config("demo/small").model.n_layers, 5);
 }
@@ -61,7 +61,7 @@ TEST_F(LoadConfig, OverridesComeInOrderAndBeforeTheCheck) {
   EXPECT_EQ(load_config("demo/small", {"train.warmup_steps=5000", "train.steps=6000"}).train.warmup_steps, 5000);
 }
 
-TEST_F(LoadConfig, NamesThePlaceOfAKeyThatDoesNotFit) {
+TEST_F(LoadConfig, NamesTheLocationOfAnInvalidKey) {
   put("here/base.toml", "[model]\nmemory_length = 4\n");
   put("here/mine.toml", "base = \"base.toml\"\n[train]\nbatch_size = 10\n\naccumulate = 4\n");
   const auto complaint = [](const std::vector<std::string>& overrides) {
@@ -89,7 +89,7 @@ TEST_F(LoadConfig, NamesTheFileAndLine) {
   EXPECT_EQ(subject_of(complaint_of([] { load_config("bad.toml"); })), "bad.toml:2: model.n_layer");
 }
 
-TEST_F(LoadConfig, SaysWhatWasMeant) {
+TEST_F(LoadConfig, SuggestsTheNearestName) {
   const auto suggestion = [](const std::string& name) {
     const std::string message = complaint_of([&] { load_config(name); });
     EXPECT_EQ(message.find(name + ": "), 0U) << message;
@@ -222,7 +222,7 @@ TEST_F(LoadConfig, ChangesReadBackOnTopOfTheirBase) {
       << "the tokenizer's size still decides";
 }
 
-TEST_F(LoadConfig, RefusesAFileThatIsNoConfig) {
+TEST_F(LoadConfig, RefusesOtherFiles) {
   put("here/huge.toml", std::string(2 << 20, '#'));
   put("here/book.txt", "Call me Ishmael.\nSome years ago\n");
   put("here/long.txt", std::string(2 << 20, '#'));
@@ -249,7 +249,7 @@ TEST(Recipes, AllLoadAndReadBack) {
 }
 
 // Without a warning, a forgotten `projection = "experts"` would train a dense model.
-TEST_F(LoadConfig, KeysThatNothingReadsAreNamed) {
+TEST_F(LoadConfig, UnusedKeysAreNamed) {
   put("here/mine.toml",
       "[model.attention]\nn_heads = 2\nn_experts = 7\nposition = \"none\"\n"
       "[model.mlp]\ntop_k = 3\n");

@@ -88,7 +88,7 @@ TEST(AttentionOptionsTest, RotatingChannels) {
   EXPECT_EQ(channels(1, 1.0), 1);
 }
 
-TEST(AttentionOptionsTest, PartsGoByTheirNames) {
+TEST(AttentionOptionsTest, PartsAreFoundByName) {
   AttentionOptions options;
   EXPECT_EQ(subject_of("x: " + complaint_of([&] { options.composition = "statik"; })),
             "x: model.attention.composition");
@@ -97,7 +97,7 @@ TEST(AttentionOptionsTest, PartsGoByTheirNames) {
   EXPECT_TRUE(options.composition != AttentionOptions().composition && AttentionOptions().composition == "none");
 }
 
-TEST(AttentionOptionsTest, NoDistancesAcrossSequences) {
+TEST(AttentionOptionsTest, NoRelativePositionsBetweenTwoSequences) {
   AttentionOptions options;
   options.position = "relative";
   options.of<PositionOptions>().position_bias = true;

@@ -47,7 +47,7 @@ TEST(SetKey, TakesBareWordsAsStrings) {
   EXPECT_EQ(with("data.separator=\"\\n\\n\"").data.separator, "\n\n");
 }
 
-TEST(SetKey, AnIntegerThatARunDecidesOn) {
+TEST(SetKey, AnIntegerThatARunMayChoose) {
   const Config by_default, never = with("train.checkpoint_every=0"), again = with("train.checkpoint_every=auto");
   EXPECT_EQ(by_default.train.checkpoint_every, kAutomatic);
   EXPECT_EQ(by_default.train.evaluate_every, kAutomatic);
@@ -58,7 +58,7 @@ TEST(SetKey, AnIntegerThatARunDecidesOn) {
 }
 
 // Such names are often not similar to ours.
-TEST(SetKey, KnowsWhatOtherToolsCallAKey) {
+TEST(SetKey, SuggestsKeysForNamesFromOtherTools) {
   for (const auto& [wrong, right] :
        std::vector<std::pair<std::string, std::string>>{{"train.lr", "train.learning_rate"},
                                                         {"lr", "train.learning_rate"},

@@ -31,7 +31,7 @@ Sizes sizes(std::string_view text) {
   return sizes_of(config);
 }
 
-TEST(Vocabulary, OneGivenDecidesTheOther) {
+TEST(Vocabulary, OneGivenSetsTheOther) {
   EXPECT_EQ(sizes(""), (Sizes{8000, 8000, true}));
   EXPECT_EQ(sizes("model.vocabulary_size = 2000"), (Sizes{2000, 2000, false}));
   EXPECT_EQ(sizes("tokenizer.vocabulary_size = 3000"), (Sizes{3000, 3000, true}));
@@ -58,7 +58,7 @@ TEST(Vocabulary, MaskedModelsHaveTwoIdsMore) {
   EXPECT_EQ(subject_of(complaint_of([&] { check(equal, "x"); })), "x: model.vocabulary_size");
 }
 
-TEST(Vocabulary, WhatIsWrittenIsGiven) {
+TEST(Vocabulary, WrittenKeysCountAsGiven) {
   const Config config = parse_config("tokenizer.vocabulary_size = 3000", "x");
   EXPECT_EQ(sizes_of(parse_config(to_toml(config), "copy")), (Sizes{3000, 3000, false}));
 }
@@ -91,7 +91,7 @@ TEST(Vocabulary, ATokenFileHasItsOwn) {
   EXPECT_TRUE(is_token_file("x.tokens") && is_token_file("*.safetensors") && !is_token_file("tokens.txt"));
 }
 
-TEST(Vocabulary, AChangeDecidesWhatFollowsFromIt) {
+TEST(Vocabulary, AChangeUpdatesDependentValues) {
   const auto file = std::filesystem::temp_directory_path() / ("headroom_change_" + std::to_string(::getpid()));
   std::ofstream(file) << "tokenizer.vocabulary_size = 3000\n";
   Config config = load_config(file.string());

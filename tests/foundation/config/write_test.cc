@@ -16,7 +16,7 @@ std::string read_back(const Config& config) {
   return to_toml(parse_config(to_toml(config), "copy"));
 }
 
-TEST(ToToml, IsPleasantToRead) {
+TEST(ToToml, IsReadable) {
   const std::string text = to_toml(Config());
   EXPECT_TRUE(text.starts_with("[model]\nkind = \"language_model\"\nvocabulary_size = 8000\n")) << text;
   EXPECT_NE(text.find("\n\n[model.attention]\nn_heads = 8\n"), std::string::npos) << text;
@@ -148,7 +148,7 @@ TEST(Flatten, ShowsValuesOfEveryType) {
   EXPECT_EQ(value_of(config, "tokenizer.model"), "");
 }
 
-TEST(TakeValues, OfTheKeysThatAreWanted) {
+TEST(TakeValues, OfTheRequestedKeys) {
   Config from, to;
   from.model.d_model = 64;
   from.model.norm = Norm::rms;

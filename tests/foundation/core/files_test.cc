@@ -43,7 +43,7 @@ TEST_F(MappedFileTest, MovesItsBytes) {
   EXPECT_EQ(text_of(moved), "second");
 }
 
-TEST_F(MappedFileTest, AFileThatIsCutShortEndsTheProgramWithItsName) {
+TEST_F(MappedFileTest, TruncationOfAFileEndsTheProgramWithItsName) {
   const fs::path path = put("tokens", std::string(100'000, 'x'));
   const auto read_after_cut = [&] {
     report_truncated_files();
@@ -59,7 +59,7 @@ TEST_F(MappedFileTest, EmptyFileIsAnEmptySpan) {
   EXPECT_TRUE(MappedFile(put("empty", "")).bytes().empty());
 }
 
-TEST_F(MappedFileTest, NamesWhatIsNoFile) {
+TEST_F(MappedFileTest, NamesPathsThatAreNotFiles) {
   const auto open = [](const fs::path& path) { return complaint_of([&] { const MappedFile file(path); }); };
   const std::string name = folder_.string();
   EXPECT_EQ(open(folder_), "user error: " + name + ": is a directory; expected a file");
@@ -85,7 +85,7 @@ TEST_F(TextFileTest, StopsAtTheLimit) {
             "user error: /dev/zero: is too large for a text file: the limit is 1000 bytes");
 }
 
-TEST_F(TextFileTest, NamesWhatIsMissing) {
+TEST_F(TextFileTest, NamesAMissingFile) {
   EXPECT_EQ(complaint_of([&] { read_text_file(folder_ / "gone"); }),
             "user error: " + folder_.string() + "/gone: no such file");
   EXPECT_EQ(complaint_of([&] { read_text_file(folder_); }),
@@ -115,7 +115,7 @@ TEST_F(AtomicFileTest, LeavesNothingWithoutCommit) {
   EXPECT_EQ(n_files(), 1u);
 }
 
-TEST_F(AtomicFileTest, TheTemporaryLiesBesideWithItsProcess) {
+TEST_F(AtomicFileTest, TheTemporaryFileIsInTheSameFolderAndNamesItsProcess) {
   const AtomicFile file(folder_ / "a");
   const std::string name = fs::directory_iterator(folder_)->path().filename().string();
   EXPECT_TRUE(name.starts_with(fmt::format("a.tmp-{}", ::getpid()))) << name;
@@ -131,7 +131,7 @@ TEST_F(AtomicFileTest, TwoForOneTargetDoNotMix) {
   EXPECT_EQ(content(folder_ / "a"), "first");
 }
 
-TEST_F(AtomicFileTest, WritesOverWhatWasWritten) {
+TEST_F(AtomicFileTest, OverwritesAnExistingFile) {
   AtomicFile file(folder_ / "a");
   file.write("0123456789");
   const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
@@ -145,7 +145,7 @@ TEST_F(AtomicFileTest, WritesOverWhatWasWritten) {
   EXPECT_EQ(content(folder_ / "a"), "01ab4567yzend");
 }
 
-TEST_F(AtomicFileTest, ClearsWhatNoLivingProcessWrites) {
+TEST_F(AtomicFileTest, RemovesFilesOfDeadProcesses) {
   put("a.tmp-123-0", "left by a process that was killed");
   put("a.tmp-notes", "somebody's own");
   put("b.tmp-123-0", "of another target");
@@ -206,7 +206,7 @@ TEST_F(AtomicFileTest, SaysWhyItCannotBeCreated) {
             "error: " + path.string() + ": cannot be created: No such file or directory");
 }
 
-TEST_F(AtomicFileTest, AFolderInTheWayIsAnError) {
+TEST_F(AtomicFileTest, AFolderAtTheTargetIsAnError) {
   fs::create_directories(folder_ / "a" / "inside");
   EXPECT_EQ(complaint_of([&] { write_text_file(folder_ / "a", "text"); }),
             "user error: " + (folder_ / "a").string() + ": cannot overwrite: it is a directory");
@@ -314,7 +314,7 @@ TEST_F(FolderLockTest, TellsWhetherItIsHeld) {
   EXPECT_FALSE(FolderLock::is_held(folder_)) << "the file is still there";
 }
 
-TEST_F(FolderLockTest, IsHadByWhomWantsItThoughOthersLook) {
+TEST_F(FolderLockTest, IsAcquiredWhileOthersQueryIt) {
   put(".lock", "");
   std::atomic<bool> enough = false;
   std::thread looking([&] {
@@ -329,7 +329,7 @@ TEST_F(FolderLockTest, IsHadByWhomWantsItThoughOthersLook) {
   looking.join();
 }
 
-TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {
+TEST_F(FolderLockTest, NamesItsProcessAndEndsWithIt) {
   std::array<int, 2> ready{};
   ASSERT_EQ(::pipe(ready.data()), 0);
   const pid_t child = ::fork();
@@ -352,7 +352,7 @@ TEST_F(FolderLockTest, NamesTheProcessAndGoesWithIt) {
   ::close(ready[1]);
 }
 
-TEST_F(FolderLockTest, TakesAnEmptyFolderOfItsOwnAway) {
+TEST_F(FolderLockTest, RemovesAnEmptyFolderThatItCreated) {
   const fs::path fresh = folder_ / "fresh", used = folder_ / "used";
   {
     const FolderLock lock(fresh), other(used);

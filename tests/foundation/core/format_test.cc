@@ -38,7 +38,7 @@ TEST(Format, Counts) {
   EXPECT_EQ(counted(0, "step"), "0 steps");
 }
 
-TEST(Format, WhatIsRoundedToZeroHasNoSign) {
+TEST(Format, ZeroAfterRoundingHasNoSign) {
   EXPECT_EQ(format_decimal(-0.004, 2), "0.00");
   EXPECT_EQ(format_decimal(-0.0, 0), "0");
   EXPECT_EQ(format_decimal(-0.006, 2), "-0.01");

@@ -77,7 +77,7 @@ TEST(JsonLine, ReadsBackExactly) {
   EXPECT_EQ(parse_json(line, "line"), json);
 }
 
-TEST(JsonLine, ReplacesWhatJsonCannotSay) {
+TEST(JsonLine, ReplacesNonFiniteNumbersAndInvalidText) {
   EXPECT_EQ(to_json_line({{"a", NAN}, {"b", INFINITY}, {"c", "x\xffy\n"}}),
             "{\"a\":null,\"b\":null,\"c\":\"x\xef\xbf\xbdy\\n\"}");
 }

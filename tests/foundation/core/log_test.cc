@@ -26,7 +26,7 @@ ProgressState state() {
   return {.what = "train", .unit = "steps", .note = "loss 3.214", .total = 1000, .done = 312, .seconds = 97.5};
 }
 
-TEST(ProgressText, BarHasAllWhenThereIsRoom) {
+TEST(ProgressText, BarShowsEverythingIfThereIsSpace) {
   EXPECT_EQ(progress_bar(state(), 100, true),
             "train  █████████░░░░░░░░░░░░░░░░░░░░░  312/1000 steps  3.2 steps/s  3 min 35 s left  loss 3.214");
   EXPECT_EQ(progress_bar(state(), 100, false),
@@ -71,12 +71,12 @@ TEST(ProgressText, Lines) {
   EXPECT_EQ(progress_line(s), "train: 1000/1000 steps in 1 min 38 s, 10.3 steps/s, loss 3.214");
 }
 
-TEST(ProgressText, BytesHaveUnitsOfTheirOwn) {
+TEST(ProgressText, BytesHaveBinaryUnits) {
   const ProgressState s{.what = "encode", .unit = "B", .total = 200 << 20, .done = 50 << 20, .seconds = 10.0};
   EXPECT_EQ(progress_line(s), "encode: 50.0 MiB/200.0 MiB, 5.0 MiB/s, 30 s left");
 }
 
-TEST(ProgressText, RateLeavesOutWhatWasDoneBefore) {
+TEST(ProgressText, RateExcludesEarlierWork) {
   ProgressState s = state();
   s.started_at = 300;
   s.seconds = 6;

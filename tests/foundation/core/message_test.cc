@@ -23,7 +23,7 @@ TEST(Printable, LeavesTextAsItIs) {
   EXPECT_EQ(printable(""), "");
 }
 
-TEST(Printable, SpellsWhatTerminalsActOn) {
+TEST(Printable, EscapesTerminalSequences) {
   EXPECT_EQ(printable("a\x1b[31mb\nc\td\r\x7f"), "a\\x1b[31mb\\nc\\td\\r\\x7f");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a\\x00b");
   EXPECT_EQ(printable("\xc2\x9b"
@@ -36,7 +36,7 @@ TEST(Printable, HarmlessTextKeepsItsLines) {
   EXPECT_EQ(harmless("a\x1b[31mb\n\tc\r\n\xc2\x9b\u202e\u4e2d\xff"), "a\\x1b[31mb\n\tc\\r\n\\u{9b}\u202e\u4e2d\xff");
 }
 
-TEST(Printable, SpellsWhatIsNotUtf8) {
+TEST(Printable, EscapesInvalidUtf8) {
   EXPECT_EQ(printable("a\xff\xc3"), "a\\xff\\xc3");
   EXPECT_EQ(printable("\xc0\x80"), "\\xc0\\x80");
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");
@@ -52,7 +52,7 @@ TEST(Printable, IsBoundedAndCutsBetweenCharacters) {
   EXPECT_EQ(printable("\x1b\x1b\x1b\x1b", 10), "\\x1b...");
 }
 
-TEST(Printable, DoesNothingTwice) {
+TEST(Printable, IsIdempotent) {
   const std::string once = printable("a\x1b\xff\n\\x1b");
   EXPECT_EQ(printable(once), once);
 }
@@ -73,7 +73,7 @@ TEST(Printable, LinesOfTheLogGoThroughIt) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: k\\x1b[2J\\nheadroom: done is odd\n");
 }
 
-TEST(Nearest, FindsWhatWasMeant) {
+TEST(Nearest, FindsTheNearestName) {
   const std::vector<std::string> known = {"train", "evaluate", "generate", "compare", "cost"};
   EXPECT_EQ(nearest("trian", known), "train");
   EXPECT_EQ(nearest("evalute", known), "evaluate");
@@ -81,7 +81,7 @@ TEST(Nearest, FindsWhatWasMeant) {
   EXPECT_EQ(nearest("cots", known), "cost");
 }
 
-TEST(Nearest, SaysNothingWhenNothingIsNear) {
+TEST(Nearest, IsEmptyIfNoNameIsNear) {
   EXPECT_EQ(nearest("serve", {"train", "cost"}), "");
   EXPECT_EQ(nearest("", {"train", "cost"}), "");
   EXPECT_EQ(nearest("train", {}), "");

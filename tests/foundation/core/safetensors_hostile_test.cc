@@ -100,7 +100,7 @@ class HostileSafetensors : public ScratchFolder {
   }
 };
 
-TEST_F(HostileSafetensors, TheExamplesAreGoodBeforeTheyAreSpoiled) {
+TEST_F(HostileSafetensors, TheExamplesAreValidBeforeTheyAreCorrupted) {
   EXPECT_EQ(attempt(file_of(with_b(kGoodB), 29)), "opens");
   EXPECT_EQ(attempt(real_file()), "opens");
   EXPECT_EQ(attempt(file_of(with_b(kGoodB) + "     ", 29)), "opens");
@@ -119,7 +119,7 @@ TEST_F(HostileSafetensors, TruncatedAtEveryByte) {
   EXPECT_EQ(attempt(file + "x"), "1 unexpected bytes after the last tensor");
 }
 
-TEST_F(HostileSafetensors, LyingHeaderLengths) {
+TEST_F(HostileSafetensors, WrongHeaderLengths) {
   const std::string header = with_b(kGoodB);
   const std::size_t n = header.size();
   for (std::uint64_t length = 0; length < n + 60; ++length) {
@@ -140,7 +140,7 @@ struct Spoiled {
   std::string b, complaint;  // the entry of "b", and the error
 };
 
-TEST_F(HostileSafetensors, SpoiledEntries) {
+TEST_F(HostileSafetensors, CorruptEntries) {
   const std::string whole = " must hold integers from 0 to 2^63-1";
   const std::string three = "must have dtype, shape and data_offsets and nothing else";
   const std::vector<Spoiled> cases = {
@@ -217,7 +217,7 @@ TEST_F(HostileSafetensors, EveryPairOfOffsets) {
   }
 }
 
-TEST_F(HostileSafetensors, SpoiledHeaders) {
+TEST_F(HostileSafetensors, CorruptHeaders) {
   for (const char* header : {"[]", "null", "1", "\"text\""}) {
     EXPECT_EQ(attempt(file_of(header, 0)), "the header must be a JSON object");
   }
@@ -236,7 +236,7 @@ TEST_F(HostileSafetensors, SpoiledHeaders) {
             "header: the JSON key \"__metadata__\" occurs twice in one object");
 }
 
-TEST_F(HostileSafetensors, SpoiledMetadata) {
+TEST_F(HostileSafetensors, CorruptMetadata) {
   for (const char* value : {"1", "null", "[]", "\"text\""}) {
     EXPECT_EQ(attempt(file_of(with_b(kGoodB, fmt::format(",\"__metadata__\":{}", value)), 29)),
               "__metadata__ must be a JSON object");
@@ -279,7 +279,7 @@ TEST_F(HostileSafetensors, FlippedAndOverwrittenBytes) {
   EXPECT_GT(refused, 2000);
 }
 
-TEST_F(HostileSafetensors, ShuffledPieces) {
+TEST_F(HostileSafetensors, ShuffledFragments) {
   const std::string good = real_file();
   Random random(7);
   for (int i = 0; i < 1000; ++i) {

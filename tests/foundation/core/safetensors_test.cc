@@ -119,7 +119,7 @@ TEST_F(SafetensorsTest, KnowsItsDtypes) {
   EXPECT_EQ(file.tensors().size(), sizes.size());
 }
 
-TEST_F(SafetensorsTest, RefusesToWriteWhatItWouldNotRead) {
+TEST_F(SafetensorsTest, RefusesToWriteFilesThatItWouldNotRead) {
   const std::vector<float> x = {1, 2};
   SafetensorsWriter writer;
   writer.add("x", DType::f32, {2}, bytes_of(x));
@@ -148,7 +148,7 @@ TEST_F(SafetensorsTest, ManyTensorsTakeLinearTime) {
   EXPECT_EQ(SafetensorsFile(folder_ / "a").tensors().size(), 50'000u);
 }
 
-TEST_F(StreamTest, WritesPieceByPiece) {
+TEST_F(StreamTest, WritesInParts) {
   const fs::path path = folder_ / "tokens";
   std::vector<std::uint16_t> all;
   {
@@ -183,7 +183,7 @@ TEST_F(StreamTest, LeavesNothingWithoutCommit) {
   EXPECT_EQ(n_files(), 0u);
 }
 
-TEST_F(StreamTest, SaysWhenTheHeaderDoesNotFit) {
+TEST_F(StreamTest, RefusesTooLargeAHeader) {
   const fs::path path = folder_ / "tokens";
   SafetensorsStream stream(path, "tokens", DType::u16, 128);
   EXPECT_EQ(complaint_of([&] {

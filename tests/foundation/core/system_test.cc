@@ -115,7 +115,7 @@ TEST(Memory, PeakRemembersAndForgets) {
   EXPECT_LT(peak_memory_bytes(), before + kMuch);
 }
 
-TEST(Interrupts, TheFirstIsAWishTheSecondAnEnd) {
+TEST(Interrupts, TheFirstRequestsAStopTheSecondEndsTheProgram) {
   const auto twice = [](int first, int second) {
     catch_interrupts();
     if (interrupted()) {
@@ -136,7 +136,7 @@ TEST(Interrupts, TheFirstIsAWishTheSecondAnEnd) {
 }
 
 // nohup ignores SIGHUP.
-TEST(Interrupts, AHangUpThatIsIgnoredStaysIgnored) {
+TEST(Interrupts, AnIgnoredHangUpStaysIgnored) {
   const auto hung_up = [] {
     std::signal(SIGHUP, SIG_IGN);
     catch_interrupts();
@@ -188,7 +188,7 @@ TEST_F(Home, CacheHasThreePlaces) {
   EXPECT_TRUE(cache_folder().ends_with("/.cache/headroom"));  // from the user database
 }
 
-TEST(InParallel, EachPieceOnce) {
+TEST(InParallel, EachPartRunsOnce) {
   for (const std::size_t threads : {0, 1, 3, 50}) {
     std::vector<std::atomic<int>> done(40);
     in_parallel(done.size(), threads, [&](std::size_t i) { ++done[i]; });

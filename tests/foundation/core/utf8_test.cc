@@ -162,7 +162,7 @@ TEST(Blanks, AreThoseOfUnicodeAndForPythonFourMore) {
   }
 }
 
-TEST(Blanks, AtTheEndAreLeftOut) {
+TEST(Blanks, AtTheEndAreRemoved) {
   std::string blanks;
   for (const auto* some : {&kWhiteSpace, &kSeparators}) {
     for (const char32_t code : *some) {
@@ -186,7 +186,7 @@ TEST(Blanks, AtBothEndsAreTrimmed) {
   EXPECT_EQ(trimmed(" a\n", " \t"), "a\n");
 }
 
-TEST(LowerCase, IsOfAsciiAlone) {
+TEST(LowerCase, ChangesOnlyAscii) {
   EXPECT_EQ(lower_case('Q'), 'q');
   EXPECT_EQ(lower_case("A Z@[`{ a.JPEG 0"), "a z@[`{ a.jpeg 0");
   EXPECT_EQ(lower_case("\xc3\x84"), "\xc3\x84");

@@ -49,7 +49,7 @@ TEST(Ticks, LogarithmicOnesSuitTheRange) {
   }
 }
 
-TEST(Ticks, EndWhereNumbersDo) {
+TEST(Ticks, EndAtTheRangeOfDoubles) {
   EXPECT_LE(logarithmic_ticks(1.0, INFINITY).size(), 9u);
   EXPECT_LE(logarithmic_ticks(0.0, 1.0).size(), 9u);
 }
@@ -119,13 +119,13 @@ TEST(LineChart, ShowsTheValuesOfAllLinesUnderThePointer) {
   EXPECT_NE(svg.find("<title>1.00 k steps\nrun0: 8.00\nrun1: 12.00 (thin line)</title>"), std::string::npos) << svg;
 }
 
-TEST(LineChart, ANeutralLineHasNoColourOfARun) {
+TEST(LineChart, ANeutralLineHasNoRunsColour) {
   LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
   chart.lines[0].style = kNeutral + 2;
   EXPECT_NE(line_chart(chart).find("class='line s2 neutral'"), std::string::npos);
 }
 
-TEST(LineChart, LeavesTheRoomThatItsLabelsNeed) {
+TEST(LineChart, ReservesSpaceForItsLabels) {
   LineChart chart = chart_of({{{100, 20}, {1000, 8}}});
   const auto right = [&] { return numbers_after(line_chart(chart), "<circle class='end s0' cx='").at(0); };
   const double of_short = right();
@@ -159,7 +159,7 @@ TEST(LineChart, PointsLieInsideTheDrawing) {
   EXPECT_GT(heights[2], heights[1]);
 }
 
-TEST(LineChart, LeavesOutWhatCannotBeDrawn) {
+TEST(LineChart, LeavesOutValuesThatCannotBeDrawn) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
   const std::string svg = line_chart(chart_of({{{1, nan}, {2, inf}, {3, 0}, {4, 9}, {5, 8}}}));
   EXPECT_EQ(svg.find("nan"), std::string::npos);
@@ -179,7 +179,7 @@ TEST(LineChart, ShowsTheWholeBand) {
   EXPECT_NE(svg.find(">5</text>"), std::string::npos) << "the axis reaches as low as the band: " << svg;
 }
 
-TEST(LineChart, NamesMayStandForNumbers) {
+TEST(LineChart, NamesMayReplaceNumbers) {
   LineChart chart = chart_of({{{0, 20}, {1, 8}}});
   chart.x_names = {"cosine", "<linear>"};
   const std::string svg = line_chart(chart);
@@ -274,7 +274,7 @@ TEST(LineChart, DrawsGrowthOverPowersOfTwoInsideTheFrame) {
   EXPECT_EQ(line_chart(one_point).find("inf"), std::string::npos);
 }
 
-TEST(LineChart, WhatHardlyGrowsLooksIt) {
+TEST(LineChart, SlowGrowthLooksFlat) {
   const LineChart flat{.title = "Flat",
                        .x_label = "H",
                        .lines = {{.name = "one", .points = {{1, 41.0}, {32, 42.0}}}},
@@ -303,7 +303,7 @@ TEST(Standalone, BringsItsStyleSheetAndTitles) {
   EXPECT_EQ(titles, 2u);
 }
 
-TEST(SmallBar, IsItsShareOfTheGround) {
+TEST(SmallBar, IsProportionalToItsValue) {
   const auto widths = [](double share) { return numbers_after(small_bar(share, 9), "width='"); };
   EXPECT_EQ(widths(0.25), (std::vector<double>{100, 25}));
   EXPECT_EQ(widths(0.0), (std::vector<double>{100, 0}));

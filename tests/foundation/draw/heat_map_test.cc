@@ -28,7 +28,7 @@ std::vector<unsigned char> shades_of(const std::string& png, std::size_t width, 
   return shades;
 }
 
-TEST(HeatMap, ThePictureHoldsItsShades) {
+TEST(HeatMap, TheImageContainsItsShades) {
   const std::vector<unsigned char> shades = {0, 50, 100, 150, 200, 255};
   const std::string png = grey_png(3, 2, shades);
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
@@ -85,7 +85,7 @@ TEST(HeatMap, HasItsPanelsNamesAndLabels) {
   EXPECT_THROW(heat_map(map), Error);
 }
 
-TEST(HeatMap, FewColumnsOfNamedRowsAreNoTower) {
+TEST(HeatMap, FewColumnsOfNamedRowsAreNotStretched) {
   HeatMap map{.title = "layers and heads", .cells = {4, 2, std::vector<float>(8, 0.5F)}};
   map.row_names = {"layer0", "layer1", "layer2", "layer3"};
   const std::string svg = heat_map(map), begins = "viewBox='0 0 480 ";
@@ -94,7 +94,7 @@ TEST(HeatMap, FewColumnsOfNamedRowsAreNoTower) {
   EXPECT_LT(std::stoi(svg.substr(at + begins.size())), 240);
 }
 
-TEST(HeatMap, NumbersThatAreNoneHaveNoShade) {
+TEST(HeatMap, NonFiniteValuesHaveNoShade) {
   const HeatMap map{.title = "t", .cells = {1, 2, {NAN, 0.0F}}, .shade = {.full = 0.0}};
   EXPECT_TRUE(pictures_in(heat_map(map)).empty());
 }

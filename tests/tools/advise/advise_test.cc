@@ -138,7 +138,7 @@ TEST_F(AdviseTest, FindsABetterRateAndWritesAConfigWithEvidence) {
   EXPECT_HAS(render_table(advice), "taken");
 }
 
-TEST_F(AdviseTest, GoesOnWhereItWasAndRepeatsItself) {
+TEST_F(AdviseTest, ResumesAndRepeatsItself) {
   copy_whole();
   const std::string config = read_text_file(whole().file);
   const Advice repeated = advise(request());
@@ -195,7 +195,7 @@ TEST_F(AdviseTest, AnotherRequestIsRefusedInTheSameFolder) {
   EXPECT_HAS(refusal(r), "is not a valid record of advise");
 }
 
-TEST_F(AdviseTest, TooLittleTimeSaysHowMuchWouldDo) {
+TEST_F(AdviseTest, TooSmallABudgetNamesTheSmallestOneThatSuffices) {
   AdviseRequest r = request();
   r.budget = 0.05;
   r.measure = nullptr;  // no machine trains ten steps in a tenth of a millisecond
@@ -219,7 +219,7 @@ TEST_F(AdviseTest, TheBudgetThatARefusalNamesIsEnough) {
 }
 
 // A refusal may also propose to keep something.
-TEST_F(AdviseTest, AFolderWithoutPilotRunsTakesAnotherRequest) {
+TEST_F(AdviseTest, AFolderWithoutPilotRunsAcceptsAnotherRequest) {
   AdviseRequest r = request();
   r.budget = 2.0;
   EXPECT_HAS(refusal(r), "--budget");

@@ -26,7 +26,7 @@ std::vector<std::string> sentences_of(const std::vector<double>& speeds) {
   return advice_sentences(advice, {.rate = 100.0, .text_tokens = 1e4, .macs = 100.0});
 }
 
-TEST(AdviceWords, SayWhereTheMachineWasNotQuiet) {
+TEST(AdviceWords, SayWhetherTheMachineWasBusy) {
   for (const std::string& sentence : sentences_of({95.0, 85.0})) {
     EXPECT_FALSE(sentence.starts_with("Noise: ")) << sentence;
   }
@@ -34,7 +34,7 @@ TEST(AdviceWords, SayWhereTheMachineWasNotQuiet) {
   EXPECT_TRUE(last.starts_with("Noise: pilot runs ran at 40 to 95% of ")) << last;
 }
 
-TEST(AdviceWords, TablesShowInWhatArmsDiffer) {
+TEST(AdviceWords, TablesShowHowArmsDiffer) {
   Stage stage{.title = "Vocabulary",
               .candidates = {candidate_of("500", 1000, {90.0}), candidate_of("1000", 2000, {90.0, 90.0})}};
   EXPECT_EQ(compare::text_of(table_of(stage)),

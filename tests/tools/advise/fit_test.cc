@@ -21,14 +21,14 @@ TEST(Fit, SizeHasTwentyTokensForEachParameterThatATokenMeets) {
   EXPECT_EQ(best_size(forward, 1e30, kLongText), 3u) << "the largest there is";
 }
 
-TEST(Fit, ReadingAgainIsWorthLessEachTime) {
+TEST(Fit, RepeatedTextCountsLessEachTime) {
   EXPECT_EQ(effective_tokens(50.0, 100.0), 50.0);
   EXPECT_EQ(effective_tokens(100.0, 100.0), 100.0);
   EXPECT_NEAR(effective_tokens(400.0, 100.0), 372.6, 0.1) << "four readings: nearly as good as new";
   EXPECT_NEAR(effective_tokens(1e9, 100.0), 1640.0, 0.1) << "never more than 16.4 readings";
 }
 
-TEST(Fit, AShortTextAsksForALargerModelRatherThanMoreReadings) {
+TEST(Fit, AShortTextFavoursALargerModelOverMoreEpochs) {
   const std::vector<double> forward = {1e5, 3e5, 1e6, 3e6};
   const double macs = 3.0 * 3e5 * kTokensPerParameter * 3e5;  // 6e6 tokens of the second
   EXPECT_EQ(best_size(forward, macs, 6e6), 1u);
@@ -43,7 +43,7 @@ TEST(Fit, TheSmallestBatchThatIsAboutAsFastAsTheFastest) {
   EXPECT_EQ(best_batch({10.0}), 0u);
 }
 
-TEST(Fit, VocabulariesDoubleUpToWhatTheTextHasExamplesFor) {
+TEST(Fit, VocabulariesDoubleAsFarAsTheTextAllows) {
   EXPECT_EQ(vocabulary_sizes(8000, 1e9), (Sizes{2000, 4000, 8000, 16000}));
   EXPECT_EQ(vocabulary_sizes(8000, 1.1e6), (Sizes{500, 1000, 2000, 4000})) << "200 bytes for each piece";
   EXPECT_EQ(vocabulary_sizes(8000, 1.7e6), (Sizes{1000, 2000, 4000, 8000}));

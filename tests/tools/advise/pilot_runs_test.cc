@@ -10,7 +10,7 @@ namespace halving_test {
 using Places = std::vector<std::size_t>;
 constexpr double kNone = NAN;
 
-TEST(Halving, TheBetterHalfGoesOnUntilTwoAreLeft) {
+TEST(Halving, TheBetterHalfContinuesUntilTwoAreLeft) {
   EXPECT_EQ(round_sizes(8), (Places{8, 4, 2}));
   EXPECT_EQ(round_sizes(7), (Places{7, 4, 2}));
   EXPECT_EQ(round_sizes(3), (Places{3, 2}));
@@ -33,7 +33,7 @@ TEST(Halving, SurvivorsAreTheLowestScoresInTheirOrder) {
   EXPECT_EQ(survivors({1.0}, 4), (Places{0}));
 }
 
-TEST(Halving, WhatDivergedIsWorseThanAnything) {
+TEST(Halving, DivergedArmsAreWorseThanAnyOther) {
   EXPECT_EQ(survivors({kNone, 9.0, kNone, 5.0}, 2), (Places{1, 3}));
   EXPECT_EQ(survivors({kNone, 9.0, INFINITY}, 2), (Places{0, 1}));
   EXPECT_FALSE(are_close(kNone, 2.0));

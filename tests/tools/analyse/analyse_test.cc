@@ -187,7 +187,7 @@ TEST(Analyse, ResultsDoNotDependOnOtherAnalyses) {
 }
 
 // Every token is read once, with and without memory, for all lengths of the last chunk.
-TEST(Analyse, AllOfATextIsReadOnce) {
+TEST(Analyse, EveryPartOfATextIsReadOnce) {
   for (const std::int64_t memory : {0, 12}) {
     for (const std::size_t size : {1U, 11U, 12U, 13U, 100U, 301U}) {
       config::ModelOptions o = small_options();
@@ -248,7 +248,7 @@ TEST(Analyse, WritesItsFiles) {
   EXPECT_EQ(page.find("http"), std::string::npos) << "the page is self-contained";
 }
 
-TEST(Analyse, AnotherCommandsPageStays) {
+TEST(Analyse, AnotherCommandsPageIsKept) {
   const tiny::Folder folder;
   write_text_file(folder / "report.html", "of a comparison");
   EXPECT_THROW(check_output_folder(folder.path(), true), UserError);
@@ -258,7 +258,7 @@ TEST(Analyse, AnotherCommandsPageStays) {
   EXPECT_THROW(check_output_folder(folder / "report.html", true), UserError);
 }
 
-TEST(Analyse, TokensAreSpelled) {
+TEST(Analyse, TokensAreShownAsText) {
   store::OpenedModel opened = small_model(small_options());
   const ModelRunner runner(opened);
   EXPECT_EQ(runner.token_text('a'), "a");

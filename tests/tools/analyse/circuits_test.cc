@@ -122,7 +122,7 @@ TEST(Circuits, GradientsFollowASteepPath) {
 }
 
 // Where the routing changes along the path, the log-probability jumps; the jumps are reported apart.
-TEST(Circuits, JumpsOfTheRoutingBelongToNoHead) {
+TEST(Circuits, JumpsOfTheRoutingAreAttributedToNoHead) {
   config::ModelOptions options = small::small_options();
   options.attention.projection = "experts";
   const Json gradients = small::found(small::small_model(options), "circuits", "the answer").metrics.at("gradients");

@@ -103,7 +103,7 @@ TEST(Composition, AStaticMapHasNoOtherTerms) {
 }
 
 // The chosen key, and the low-rank term of the key as its factors give it.
-TEST(Composition, ShowsTheChosenKey) {
+TEST(Composition, ShowsTheSelectedKey) {
   const store::OpenedModel opened = small_model(composed());
   const nn::Recorder values = small::recorded(opened, kText);
   for (const std::int64_t key : {0, 5}) {

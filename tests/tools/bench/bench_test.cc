@@ -43,7 +43,7 @@ std::map<std::string, Demand> demands(const Work& work) {
   return all;
 }
 
-TEST(Demand, ProductsReadTheirSidesAndWriteTheirResult) {
+TEST(Demand, MatmulsReadTheirOperandsAndWriteTheirResult) {
   const at::Tensor a = at::randn({3, 5}), b = at::randn({5, 7});
   const Demand mm = demands([&] { a.mm(b); }).at("aten::mm");
   EXPECT_EQ(mm.flops, 2.0 * 3 * 5 * 7);
@@ -53,7 +53,7 @@ TEST(Demand, ProductsReadTheirSidesAndWriteTheirResult) {
   EXPECT_EQ(demands([&] { at::addmm(at::zeros({7}), a, b); }).at("aten::addmm").flops, 2.0 * 3 * 5 * 7);
 }
 
-TEST(Demand, WhatIsOnlyLookedAtMovesNothing) {
+TEST(Demand, ViewsMoveNoBytes) {
   const at::Tensor a = at::randn({4, 6});
   const auto views = demands([&] {
     a.view({6, 4}).t().narrow(0, 1, 2);
@@ -94,7 +94,7 @@ TEST(Demand, AttentionCountsVisiblePairs) {
   }
 }
 
-TEST(Demand, ExpertsCountTheChosenOnes) {
+TEST(Demand, ExpertsCountOnlySelectedOnes) {
   const at::Tensor x = at::randn({6, 8}), bank = at::randn({4, 8, 5}), index = at::zeros({6, 2, 3}, at::kLong);
   const auto all = demands([&] {
     ops::expert_linear({.input = x, .bank = bank, .index = index, .weight = at::ones({6, 2, 3})},
@@ -130,7 +130,7 @@ TEST(Growth, FindsTheExponentOfAPowerLaw) {
 namespace products_test {
 
 // Forward pass, input gradient and weight gradient of each size, by three ways, one of which this CPU chooses.
-TEST(Products, TimesEveryWayOfEveryPassOfATrainingStep) {
+TEST(Products, TimesEveryMatmulOfATrainingStepWithEveryLibrary) {
   const std::string config = ::testing::TempDir() + "products.toml";
   write_text_file(config,
                   "[model]\nvocabulary_size = 300\nn_layers = 1\nd_model = 16\ncontext_length = 8\n"

@@ -86,7 +86,7 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
 }
 
 // A model without a run, or a damaged record, may be overwritten.
-TEST_F(CompareRefusals, WhatWasOnlyPlannedMayBeReplaced) {
+TEST_F(CompareRefusals, RunsThatWereOnlyPlannedMayBeReplaced) {
   CompareRequest r = quick_request();
   compare(r);
   fs::remove_all(r.out / "one");
@@ -143,7 +143,7 @@ TEST_F(CompareRefusals, AllIsCheckedBeforeTheFirstStep) {
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
-TEST_F(CompareRefusals, ARunsFolderIsNoneOfAComparison) {
+TEST_F(CompareRefusals, ARunsFolderIsNotAComparisonsFolder) {
   CompareRequest r = quick_request();
   r.configs.resize(1);
   compare(r);
@@ -167,7 +167,7 @@ TEST_F(CompareRefusals, OnlyRunsOfTheSameSettingsCount) {
   EXPECT_THROW(compare(r), UserError);
 }
 
-TEST_F(CompareRefusals, DataIsLookedAtBeforeTheFirstStep) {
+TEST_F(CompareRefusals, DataIsCheckedBeforeTheFirstStep) {
   CompareRequest r = request();
   r.configs[1].config.data.train = {(folder_ / "missing.txt").string()};
   EXPECT_THROW(compare(r), UserError);

@@ -49,7 +49,7 @@ TEST_F(CompareTest, TrainsEveryModelAndWritesThePage) {
   EXPECT_TRUE(json.at("runs").at(0).at("executed").contains("step_macs"));
 }
 
-TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
+TEST_F(CompareTest, KeepsFinishedRunsAndResumesOthers) {
   const CompareResult whole = compare(request());
   const fs::path one = folder_ / "out" / "one";
   const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
@@ -71,7 +71,7 @@ TEST_F(CompareTest, KeepsFinishedRunsAndResumesTheOther) {
   EXPECT_EQ(read_text_file(one / "metrics.jsonl").substr(0, first_line.size()), first_line);
 }
 
-TEST_F(CompareTest, InterruptedByCtrlCGoesOnLater) {
+TEST_F(CompareTest, ContinuesAfterCtrlC) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
@@ -87,7 +87,7 @@ TEST_F(CompareTest, InterruptedByCtrlCGoesOnLater) {
   EXPECT_EQ(compare(request()).runs.size(), 2u);
 }
 
-TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
+TEST_F(CompareTest, EverySeedIsARunAndMoreSeedsReuseExistingRuns) {
   CompareRequest r = request();
   const CompareResult one = compare(r);
   const std::string kept = read_text_file(folder_ / "out" / "four" / "result.json");
@@ -129,7 +129,7 @@ TEST_F(CompareTest, EverySeedIsARunAndMoreOfThemUseWhatIsThere) {
   EXPECT_HAS(to_json(three).at("conclusion").get<std::string>(), "3 seeds");
 }
 
-TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
+TEST_F(CompareTest, EachModelUsesItsOwnBestTunedValues) {
   CompareRequest r = request();
   r.seeds = 2;
   r.variations = {{"train.learning_rate", {"1e-6", "0.01"}}};
@@ -161,7 +161,7 @@ TEST_F(CompareTest, AModelTakesItsOwnBestOfTheTunedValues) {
   EXPECT_EQ(fs::last_write_time(folder_ / "out/four/train.learning_rate=0.01/seed_2/result.json"), written);
 }
 
-TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
+TEST_F(CompareTest, ATunedValueThatDivergesIsNotSelected) {
   CompareRequest r = request();
   r.configs.resize(1);
   r.variations = {{"train.learning_rate", {"1e30", "0.001"}}};
@@ -186,7 +186,7 @@ TEST_F(CompareTest, ATunedValueThatDivergesIsNotTaken) {
   EXPECT_EQ(half.runs[1].samples.size(), 1u);
 }
 
-TEST_F(CompareTest, ReportMakesThePageAgainWithoutTraining) {
+TEST_F(CompareTest, ReportRewritesThePageWithoutTraining) {
   CompareRequest r = request();
   r.seeds = 2;
   r.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
@@ -234,7 +234,7 @@ TEST_F(CompareTest, ReportOfATrainingRun) {
 }
 
 // Two separate runs, as `headroom train` makes them.
-TEST_F(CompareTest, RunsThatExistAreComparedWithoutTraining) {
+TEST_F(CompareTest, ExistingRunsAreComparedWithoutTraining) {
   for (const std::int64_t heads : {4, 1}) {
     train::TrainRequest one{
         .config = config("", heads).config, .out = folder_ / std::to_string(heads), .cache = folder_ / "cache"};
@@ -264,7 +264,7 @@ TEST_F(CompareTest, RunsThatExistAreComparedWithoutTraining) {
   EXPECT_THROW(list_runs(folder_ / "nowhere"), UserError);
 }
 
-TEST_F(CompareTest, RunsThatExistMustBeComparable) {
+TEST_F(CompareTest, ExistingRunsMustBeComparable) {
   const auto train_on = [&](const char* name, const char* validation) {
     train::TrainRequest one{.config = config("", 1).config, .out = folder_ / name, .cache = folder_ / "cache"};
     one.config.train.steps = 1;
@@ -284,7 +284,7 @@ TEST_F(CompareTest, RunsThatExistMustBeComparable) {
 }
 
 // A run that goes on has no result until it has finished again.
-TEST_F(CompareTest, AResultIsOfTheLastTraining) {
+TEST_F(CompareTest, AResultComesFromTheLastTraining) {
   train::TrainRequest one{.config = config("", 1).config, .out = folder_ / "run", .cache = folder_ / "cache"};
   const TrainedRun six = train_run(one, "");
   one.resume = true;

@@ -22,7 +22,7 @@ bool says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST(Conclusion, SaysWhatWonByHowMuchAndAtWhatCost) {
+TEST(Conclusion, NamesTheBestModelWithItsDifferenceAndCost) {
   ComparedRun dense = example_run("dense_h8", 7.58, 1000), few = example_run("dense_h2", 8.19, 1000);
   ComparedRun switchhead = example_run("switchhead_h2", 7.37, 376);
   switchhead.trained[0].result.seconds = 72.0;
@@ -69,7 +69,7 @@ ComparedRun diverged(const std::string& name) {
   return run;
 }
 
-TEST(Conclusion, NeverNamesWhatDivergedTheBest) {
+TEST(Conclusion, NeverMarksADivergedRunAsBest) {
   const ComparedRun a = example_run("a", 7.0), b = example_run("b", 8.0);
   const Conclusion apart = {
       "a has the best validation perplexity, 7.00. wild has no finite figure to compare. Each model was trained once: "
@@ -87,7 +87,7 @@ TEST(Conclusion, NeverNamesWhatDivergedTheBest) {
   EXPECT_TRUE(conclude({beyond, a})[0].starts_with("a has the best")) << conclude({beyond, a})[0];
 }
 
-TEST(Conclusion, OfOneRunSaysWhatIsKnown) {
+TEST(Conclusion, OfOneRunStatesItsResults) {
   ComparedRun run = example_run("a", 7.0);
   EXPECT_EQ(
       conclude({run}),
@@ -152,7 +152,7 @@ TEST(Conclusion, OfASweepNamesTheBestAndTheNext) {
   EXPECT_EQ(conclude_sweep({example_run("a", std::nan(""))}), Conclusion{"No run reached a finite figure."});
 }
 
-TEST(Conclusion, LeavesOutCostsThatAreNotKnown) {
+TEST(Conclusion, LeavesOutUnknownCosts) {
   ComparedRun a = example_run("a", 7.0), b = example_run("b", 6.0);
   a.trained[0].result.seconds = 0.0;
   EXPECT_FALSE(says(cost_comparison(b, a), "time")) << cost_comparison(b, a);
@@ -176,7 +176,7 @@ TEST_F(DemoTest, RecipesHoldTheMatchedSizes) {
   }
 }
 
-TEST_F(DemoTest, ModelsAreOfOneSizeAndTreatedAlike) {
+TEST_F(DemoTest, ModelsHaveTheSameSizeAndTraining) {
   const std::vector<NamedConfig> configs = demo_configs();
   ASSERT_EQ(configs.size(), 3u);
   EXPECT_TRUE(training_differences(configs).empty());
@@ -202,7 +202,7 @@ TEST_F(DemoTest, OverridesReachAllModelsBeforeTheyAreMatched) {
   }
 }
 
-TEST_F(DemoTest, SaysWhatCameOut) {
+TEST_F(DemoTest, InterpretsTheResults) {
   std::vector<ComparedRun> runs = {example_run("dense_h8", 7.58), example_run("dense_h2", 8.19),
                                    example_run("switchhead_h2", 7.37, 376)};
   runs[0].config.model.attention.n_heads = 8;

@@ -106,7 +106,7 @@ TEST(Report, ShowsLossesExpertsAndQualityAgainstCost) {
   EXPECT_HAS(html, "Quality against cost");
 }
 
-TEST(Report, ShowsInWhatConfigurationsDiffer) {
+TEST(Report, ShowsHowConfigsDiffer) {
   CompareResult result = example();
   result.runs[1].config.model.attention.n_heads = 3;
   const std::string html = render_report(result);
@@ -197,7 +197,7 @@ TEST(Report, OfASingleRunShowsWhatItsOptimizerDid) {
   EXPECT_HAS(html, "<dt>peak memory</dt><dd>300.0 MiB</dd>");
 }
 
-TEST(Report, SaysWhichPointsAreOfPartOfTheData) {
+TEST(Report, MarksPointsThatCoverPartOfTheData) {
   CompareResult result = single();
   const std::string whole = render_report(result);
   result.runs[0].trained[0].result.validation[0].predictions = 64;
@@ -234,7 +234,7 @@ TEST(Report, ShowsTheValuesUnderThePointer) {
   EXPECT_HAS(html, "<title>100 steps\na: 7.00\nb: 8.00</title>");
 }
 
-TEST(Report, LoadsItselfAgainWhileItIsWatched) {
+TEST(Report, ReloadsWhileItIsWatched) {
   CompareResult result = single();
   EXPECT_EQ(render_report(result).find("http-equiv"), std::string::npos);
   result.refresh_seconds = 5;
@@ -257,7 +257,7 @@ TEST(Report, DrawsLossesAsMeansOverTheSeeds) {
       << "the label stands where the mean is, as in the other charts: " << losses;
 }
 
-TEST(Report, MarksNothingOfARunThatDiverged) {
+TEST(Report, DoesNotMarkADivergedRun) {
   CompareResult result = example();
   TrainedRun& wild = result.runs[1].trained[0];
   wild.diverged = "the loss is nan";
@@ -270,7 +270,7 @@ TEST(Report, MarksNothingOfARunThatDiverged) {
   EXPECT_EQ(cells.find("class='best'"), std::string::npos) << cells;
 }
 
-TEST(Report, CannotBeBrokenByTextFromOutside) {
+TEST(Report, EscapesTextFromOutside) {
   CompareResult result = example();
   const std::string evil = "</pre><script>alert('x')</script>\"'\xff\x01";
   result.title = result.command = evil;
@@ -289,7 +289,7 @@ TEST(Report, CannotBeBrokenByTextFromOutside) {
   EXPECT_EQ(html.find('\x01'), std::string::npos);
 }
 
-TEST(Report, StandsOneRunWithoutHistoryOrSample) {
+TEST(Report, HandlesARunWithoutHistoryOrSample) {
   CompareResult result = example();
   result.runs.resize(1);
   result.runs[0].trained[0].result.validation.clear();

@@ -25,7 +25,7 @@ TEST(FolderName, DoesNotDependOnTheOrderOfKeys) {
   EXPECT_EQ(folder_name({{"a", "1e-05"}, {"b", "2"}}), "a=1e-05,b=2");
 }
 
-TEST(FolderName, TellsAnyValuesApart) {
+TEST(FolderName, DistinguishesAnyValues) {
   const std::string one = folder_name({{"data.train", "[\"../x y\"]"}}),
                     other = folder_name({{"data.train", "[\"../x/y\"]"}});
   EXPECT_NE(one, other);
@@ -35,7 +35,7 @@ TEST(FolderName, TellsAnyValuesApart) {
   }
 }
 
-TEST(Describe, NamesKeysByTheirLastPartWhereThatIsEnough) {
+TEST(Describe, NamesKeysByTheirLastPartIfThatIsUnique) {
   EXPECT_EQ(describe({{"train.learning_rate", "0.01"}, {"model.n_layers", "2"}}), "learning_rate 0.01, n_layers 2");
   EXPECT_EQ(describe({{"model.attention.n_experts", "2"}, {"model.mlp.n_experts", "4"}}),
             "model.attention.n_experts 2, model.mlp.n_experts 4");
@@ -61,7 +61,7 @@ TEST(Plan, SpellsValuesAsAConfigDoes) {
   EXPECT_EQ(next.config.train.learning_rate, 3e-4);
 }
 
-TEST(Plan, WhatFollowsFromAValueIsDecidedAnew) {
+TEST(Plan, ValuesThatDependOnAnotherAreRecomputed) {
   CompareRequest request;
   request.configs = {{"a", config::Config()}};
   request.variations = {{"tokenizer.vocabulary_size", {"500", "900"}}};
@@ -112,7 +112,7 @@ TEST(Fairness, OtherTokensAreRefused) {
 }
 
 // The content is compared after it has been read (check_runs).
-TEST(Fairness, OtherNamesOfDataAreSaid) {
+TEST(Fairness, OtherNamesOfDataAreReported) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.data.validation = {"other.txt"};
   configs[1].config.tokenizer.model = "other.model";
@@ -122,7 +122,7 @@ TEST(Fairness, OtherNamesOfDataAreSaid) {
   EXPECT_EQ(notes[1], "data.validation differs: [] (a) and [\"other.txt\"] (b).");
 }
 
-TEST(Fairness, OtherBudgetsAndTrainingAreSaid) {
+TEST(Fairness, OtherBudgetsAndTrainingAreReported) {
   std::vector<NamedConfig> configs = two();
   configs.push_back({.name = "c", .config = {}});
   configs[1].config.train.steps = 2000;
@@ -135,7 +135,7 @@ TEST(Fairness, OtherBudgetsAndTrainingAreSaid) {
   EXPECT_EQ(notes[2], "train.learning_rate differs: 0.001 (a, c) and 0.5 (b).");
 }
 
-TEST(Fairness, NothingIsSaidOfKeysThatAreExpectedToDiffer) {
+TEST(Fairness, KeysThatAreExpectedToDifferAreNotReported) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.train.learning_rate = 0.5;
   configs[1].config.train.clip_norm = 0.5;
@@ -144,7 +144,7 @@ TEST(Fairness, NothingIsSaidOfKeysThatAreExpectedToDiffer) {
   EXPECT_TRUE(notes[0].starts_with("train.clip_norm differs")) << notes[0];
 }
 
-TEST(Fairness, NamesMustBeFoldersOfTheirOwn) {
+TEST(Fairness, NamesMustBeDistinctFolders) {
   EXPECT_NE(refusal({}).find("at least one"), std::string::npos);
   std::vector<NamedConfig> configs = two();
   for (const char* name : {"", ".", "..", "a/b", "../up", "report.html", "a"}) {
@@ -153,7 +153,7 @@ TEST(Fairness, NamesMustBeFoldersOfTheirOwn) {
   }
 }
 
-TEST(FirstDifference, IgnoresWhatARunFillsInByItself) {
+TEST(FirstDifference, IgnoresValuesThatARunSets) {
   config::Config here, there;
   there.train.precision = config::Precision::bf16;
   there.train.threads = 2;

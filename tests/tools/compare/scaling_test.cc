@@ -59,7 +59,7 @@ TEST(Scaling, FindsAKnownGap) {
   }
 }
 
-TEST(Scaling, OfLinesThatAreNotParallelItIsTheGapAtTheLossNamed) {
+TEST(Scaling, ForNonParallelFitsIsTheGapAtTheStatedLoss) {
   const PowerLaw steeper{.coefficient = 40.0, .exponent = 0.08};
   const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(steeper, 1.0)});
   const Saving& saving = scaling[1].saving.value();
@@ -118,7 +118,7 @@ TEST(Scaling, SaysHowFarModelsAreFromTheirLine) {
   EXPECT_LT(scaling[1].residual, 0.025);
 }
 
-TEST(Scaling, WhatCannotBeFittedHasASentence) {
+TEST(Scaling, FamiliesWithoutAFitHaveAReason) {
   ScaledFamily lost = family_on(kLaw, 2.0), rising = family_on(kLaw, 2.0, 2);
   lost.models[0].losses[0] = std::nan("");
   lost.models[2].losses[0] = INFINITY;
@@ -150,7 +150,7 @@ TEST(Scaling, IntervalIsThatOfTheSeedsLogarithms) {
 }
 
 // With losses that vary by 0.2% between seeds, like those of small models, 95 of 100 intervals contain the true ratio.
-TEST(Scaling, IntervalCoversTheTruthAsOftenAsItSays) {
+TEST(Scaling, IntervalHasItsNominalCoverage) {
   constexpr int kTrials = 4000;
   constexpr double kTrue = 1.4;
   std::mt19937_64 random(1);
@@ -242,7 +242,7 @@ NamedConfig sized(const std::string& name, const std::string& family, std::int64
   return named;
 }
 
-TEST(Families, ThatNoLineCanBeFittedToAreRefused) {
+TEST(Families, WithoutAPossibleFitAreRefused) {
   EXPECT_EQ(refusal({sized("a", "", 1), sized("b", "", 1)}), "") << "no families";
   EXPECT_EQ(refusal({sized("a", "x", 1), sized("b", "x", 2), sized("c", "y", 1), sized("d", "y", 2)}), "");
   EXPECT_NE(refusal({sized("a", "x", 1), sized("b", "x", 2)}).find("at least two"), std::string::npos);

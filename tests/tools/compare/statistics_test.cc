@@ -56,7 +56,7 @@ TEST(Student, ProbabilityIsTheQuantilesInverse) {
   EXPECT_NEAR(student_quantile(0.975, 100000), 1.9599640, 1e-4) << "the normal distribution's";
 }
 
-TEST(Student, RefusesWhatHasNoMeaning) {
+TEST(Student, RefusesInvalidArguments) {
   EXPECT_THROW(student_probability(1.0, 0), Error);
   for (const double probability : {0.0, 1.0, -1.0, std::nan("")}) {
     EXPECT_THROW(student_quantile(probability, 2), Error) << probability;
@@ -75,7 +75,7 @@ TEST(PairedDifference, IsTheMeanWithItsInterval) {
   EXPECT_TRUE(paired_difference({1.0, 1.1, 1.0}, {7.0, 7.1, 7.0})->excludes_zero());
 }
 
-TEST(PairedDifference, TakesWhatThereIs) {
+TEST(PairedDifference, UsesAvailablePairs) {
   EXPECT_FALSE(paired_difference({7.0}, {6.0}).has_value());
   EXPECT_FALSE(paired_difference({}, {}).has_value());
   EXPECT_FALSE(paired_difference({7.0, std::nan("")}, {6.0, 5.0}).has_value());

@@ -45,7 +45,7 @@ TEST(Table, OfSeveralSeedsShowsDeviationsAndDifferences) {
             std::string::npos);
 }
 
-TEST(Table, ShowsWhatIsNotKnownAsADash) {
+TEST(Table, ShowsUnknownValuesAsADash) {
   ComparedRun run = example_run("a", 7.0);
   train::TrainResult& result = run.trained[0].result;
   result.validation.clear();

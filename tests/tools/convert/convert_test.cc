@@ -141,7 +141,7 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   expect_refused(r, "--layers");
 }
 
-TEST_F(ConvertTest, ChosenLayersStayWithinTheBudget) {
+TEST_F(ConvertTest, SelectedLayersStayWithinTheBudget) {
   train(dense());
   ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
   r.choose_layers = true;

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Cases, ::testing::ValuesIn(cases()), [](const a
   return name;
 });
 
-TEST(GoldenCases, AreAllHere) {
+TEST(GoldenCases, AreComplete) {
   std::map<std::string, int> found;
   for (const std::string& name : cases()) {
     ++found[fs::path(name).parent_path().string()];

@@ -49,7 +49,7 @@ TEST(Choice, ShowsEachTokenOnceWithItsPlaceInCharacters) {
   EXPECT_TRUE(write("a", {.details = false}).ids.empty());
 }
 
-TEST(Choice, ATextThatIsStoppedShowsTheTokensOfWhatIsLeft) {
+TEST(Choice, AStoppedTextShowsOnlyItsRemainingTokens) {
   const Written written = write("abcdef", {.stop = {"de"}, .details = true});
   EXPECT_EQ(written.text, "abc");
   EXPECT_EQ(written.finish_reason, "stop");
@@ -57,14 +57,14 @@ TEST(Choice, ATextThatIsStoppedShowsTheTokensOfWhatIsLeft) {
   EXPECT_EQ(write("abcd", {.stop = {"de"}, .details = true}).ids.size(), 4U);
 }
 
-TEST(Choice, TheTokenThatEndsAnAnswerIsNoPartOfIt) {
+TEST(Choice, TheEndTokenIsNotPartOfTheAnswer) {
   const Written written = write("ab.c", {.ends = {'.'}, .details = true});
   EXPECT_EQ(written.text, "ab");
   EXPECT_EQ(written.finish_reason, "stop");
   EXPECT_EQ(written.ids.size(), 2U);
 }
 
-TEST(Choice, WhatIsLeftOfACharacterIsReplacedByteByByte) {
+TEST(Choice, AnIncompleteCharacterIsReplacedByteByByte) {
   EXPECT_EQ(write("a\xe2\x82", {}).text, "a\ufffd\ufffd");
 }
 
@@ -78,7 +78,7 @@ std::string cut_at_stop(const std::vector<std::string>& stops, const std::string
   return out + stop.finish();
 }
 
-TEST(StopStrings, EndWhereTheFirstBeginsHoweverTheTextIsCut) {
+TEST(StopStrings, EndTheTextWhereTheFirstBegins) {
   const std::string text = "aab aabaab, then abc and the end";
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
     EXPECT_EQ(cut_at_stop({}, text, piece), text);
@@ -91,7 +91,7 @@ TEST(StopStrings, EndWhereTheFirstBeginsHoweverTheTextIsCut) {
   }
 }
 
-TEST(StopStrings, KeepBackOnlyWhatMayBelongToOne) {
+TEST(StopStrings, HoldBackOnlyTextThatMayBelongToOne) {
   StopStrings stop({"xyz"});
   EXPECT_EQ(stop.push("abx"), "ab");
   EXPECT_EQ(stop.push("yx"), "xy");

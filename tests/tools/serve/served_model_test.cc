@@ -24,7 +24,7 @@ class TokenTextTest : public ScratchFolder {
   }
 };
 
-TEST_F(TokenTextTest, EachIdHasATextOfItsOwn) {
+TEST_F(TokenTextTest, EachIdHasAUniqueText) {
   for (const config::TokenizerOptions& options :
        {config::TokenizerOptions{.kind = config::TokenizerKind::bytes, .vocabulary_size = 256},
         {.kind = config::TokenizerKind::words, .vocabulary_size = 0},

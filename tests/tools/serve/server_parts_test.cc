@@ -24,7 +24,7 @@ TEST(Names, AreLastPartsUnlessTheyWouldBeTheSame) {
   EXPECT_THROW(names_of({"a", "b", "a"}), UserError);
 }
 
-TEST_F(ServerFiles, AKeyAdmitsItselfAlone) {
+TEST_F(ServerFiles, AKeyAdmitsOnlyItself) {
   const ApiKey key(put("key", "abcdefghijklmnop+/=\r\n"));
   EXPECT_TRUE(key.admits("Bearer abcdefghijklmnop+/="));
   EXPECT_TRUE(key.admits("bearer abcdefghijklmnop+/="));
@@ -50,7 +50,7 @@ TEST(HostName, IsAnAddressOrThisMachines) {
   }
 }
 
-TEST(RequestHead, LosesHeadersThatAreNotServed) {
+TEST(RequestHead, DiscardsUnusedHeaders) {
   EXPECT_EQ(checked_head("GET / HTTP/1.1\r\nHost: x\r\nrange: bytes=0-\r\nX:\t y \r\nAccept-Encoding: gzip\r\n\r\n"),
             "GET / HTTP/1.1\r\nHost: x\r\nX:\t y \r\n\r\n");
   EXPECT_EQ(checked_head("GET / HTTP/1.0\r\n\r\n"), "GET / HTTP/1.0\r\n\r\n");
@@ -84,7 +84,7 @@ TEST(Metrics, CountInBuckets) {
   }
 }
 
-TEST(ListeningSocket, SaysWhoReachesIt) {
+TEST(ListeningSocket, TellsWhetherItIsLocal) {
   const ListeningSocket here = listen_on("127.0.0.1", 0), everywhere = listen_on("0.0.0.0", 0);
   EXPECT_TRUE(here.loopback && here.port > 0);
   EXPECT_FALSE(everywhere.loopback);

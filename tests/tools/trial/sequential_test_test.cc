@@ -74,7 +74,7 @@ TEST(SequentialTest, LevelsAddUpToTheRate) {
   }
 }
 
-TEST(SequentialTest, DiscardsWhatHasNoEffectOrNoFigure) {
+TEST(SequentialTest, DiscardsChangesWithoutEffectOrFigure) {
   const double unknown = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(decide({0.0}, 0.01, {}), Decision::discard);
   EXPECT_EQ(decide({std::numeric_limits<double>::infinity()}, 0.01, {}), Decision::discard);

@@ -212,7 +212,7 @@ TEST_F(ZeroShot, LambadaAsksForWhatFollowsTheLastBlank) {
   EXPECT_EQ(choice(1)["continuation"], " b\tc");
 }
 
-TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
+TEST_F(ZeroShot, ItemsAgreeWithTheFigures) {
   const std::string rows = R"({"query": "every token", "choices": ["rests", "attends twice"], "gold": 0})"
                            "\n"
                            R"({"query": "the head", "choices": ["room", "rests at"], "gold": 1})"
@@ -237,7 +237,7 @@ TEST_F(ZeroShot, ItemsAreWhatFiguresAreMadeOf) {
               1e-4);
 }
 
-TEST_F(ZeroShot, ExamplesComeFromAFileOfTheirOwn) {
+TEST_F(ZeroShot, ExamplesComeFromASeparateFile) {
   const auto row = [](const std::string& query) {
     return fmt::format(R"({{"query": "{}", "choices": ["rests", "room"], "gold": 1}})", query) + "\n";
   };
@@ -331,7 +331,7 @@ TEST_F(ZeroShot, CompositionByExamples) {
   EXPECT_THROW(evaluate_zero_shot(model_, *tokenizer_, request), UserError);
 }
 
-TEST_F(ZeroShot, TargetLossCountsTheTargetsTokensAlone) {
+TEST_F(ZeroShot, TargetLossCountsOnlyTheTargetsTokens) {
   const ZeroShotResult result = run("target_loss", "t.jsonl",
                                     "{\"inputs\": \"every token\", \"targets\": \"rests\"}\n{\"prompt\": \"the "
                                     "head:\\n\", \"completion\": \"room\"}\n");

@@ -65,7 +65,7 @@ TEST(Executed, PositionsAreProjectedOnceForABatch) {
   EXPECT_EQ(cost.step_macs, 3 * (6 * (2 * (kDense + kScores) + 2 * kMlp + kHead) + 2 * projection));
 }
 
-TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddASelectionASide) {
+TEST(Executed, ExpertsMultiplyTheirProjectionsAndAddARouterPerSide) {
   const std::int64_t source = 8 * 10 * (4 * 6), destination = 5 * 10 * (4 * 6);
   const std::string shared = "attention.shared_selection=true ";
   expect_added("attention.projection=experts attention.n_experts=6 attention.top_k=2",

@@ -111,7 +111,7 @@ TEST(Cache, KeysAndValuesOfEveryToken) {
   expect_cached("kind=encoder_decoder n_decoder_layers=2", {{"", (5 + 5) * 2 * kHeads}});
 }
 
-TEST(Cache, LocalLayersForget) {
+TEST(Cache, LocalLayersKeepOnlyTheirWindow) {
   expect_cached("attention.window=2", {{"", 2 * 2 * kHeads},
                                        {"n_layers=4 attention.window_pattern=1:1", (2 + 5) * 2 * kHeads},
                                        {"attention.window=100", 5 * 2 * kHeads}});

@@ -88,7 +88,7 @@ std::string base_of(const std::string& name) {
   return std::regex_search(text, found, std::regex("\nbase = \"(.*)\"\n")) ? found[1].str() : "";
 }
 
-TEST(Recipes, SayOnlyWhatDiffersFromTheirBase) {
+TEST(Recipes, SetOnlyKeysThatDifferFromTheirBase) {
   const auto values_of = [](const config::Config& config) {
     const auto values = config::flatten(config);
     return std::map<std::string, std::string>(values.begin(), values.end());

@@ -85,7 +85,7 @@ TEST(Classification, EvaluationIsTheMeanOverExamplesInAnyBatches) {
   EXPECT_EQ(data.validation->evaluate(*model, {.batch_size = 8, .most_tokens = 30}).predictions(), 30);
 }
 
-TEST(Classification, GoesOnFromAnyPosition) {
+TEST(Classification, ContinuesFromAnyPosition) {
   expect_exact_positions(sequence_classification(), listops_config(), 80);
 }
 
@@ -133,7 +133,7 @@ TEST(Classification, ModelsOfListOpsAreComparedByTheLoss) {
   EXPECT_EQ(headline(task_for(texts, "test").figures()).name, "accuracy");
 }
 
-TEST(Classification, NamesWhatDoesNotFit) {
+TEST(Classification, NamesInvalidSettings) {
   config::Config config = listops_config();
   config.model.vocabulary_size = 12;
   EXPECT_HAS(refusal(config), "model.vocabulary_size: must be at least 16");

@@ -65,7 +65,7 @@ TEST(Sums, AddNameByName) {
   EXPECT_TRUE(std::isnan(mean(sums, "c")));
 }
 
-TEST(Sums, OfNothingTellNothing) {
+TEST(Sums, OfNothingGiveNaN) {
   const std::vector<const Task*> all = {&language_modelling(),      &masked_language_modelling(), &composition(),
                                         &sequence_classification(), &image_classification(),      &translation()};
   for (const Task* task : all) {
@@ -78,7 +78,7 @@ TEST(Sums, OfNothingTellNothing) {
   }
 }
 
-TEST(Sums, TellTheStandardErrorOfAMean) {
+TEST(Sums, GiveTheStandardErrorOfAMean) {
   const auto of = [](const std::vector<double>& losses) {
     Sums sums;
     for (const double loss : losses) {

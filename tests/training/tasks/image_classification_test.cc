@@ -16,12 +16,12 @@ namespace picture_classification_test {
 
 using namespace small_classes;
 
-TEST(PictureClassification, GoesOnFromAnyPosition) {
+TEST(PictureClassification, ContinuesFromAnyPosition) {
   const tiny::Folder folder;
   expect_exact_positions(image_classification(), images_config(folder), 12);
 }
 
-TEST(PictureClassification, AugmentsTrainingPicturesAlone) {
+TEST(PictureClassification, AugmentsOnlyTrainingImages) {
   const tiny::Folder folder;
   config::Config config = images_config(folder);
   config.train.batch_size = 40;  // one batch per epoch: the same images in another order
@@ -119,7 +119,7 @@ config::Config shards(const tiny::Folder& folder, bool with_damage = false) {
   return config;
 }
 
-TEST(PicturesInShards, GoOnFromAnyPositionWithAnyThreads) {
+TEST(PicturesInShards, ContinueFromAnyPositionWithAnyThreads) {
   const tiny::Folder folder;
   config::Config config = shards(folder);
   config.train.batch_size = 8;
@@ -191,7 +191,7 @@ TEST(PicturesInShards, AreMixedWithTheirNeighbours) {
   EXPECT_TRUE(at::allclose(mixed.at("images"), own * share + own.roll(1, 0) * (1.0 - share), 1e-5, 1e-6));
   EXPECT_TRUE(at::equal(mixed.at("label"), label));
   EXPECT_TRUE(at::equal(mixed.at("other_label"), label.roll(1)));
-  // The loss is that with the mixed labels as probabilities, smoothed or not.
+  // The loss uses the mixed labels as probabilities, smoothed or not.
   const auto model = models::make_model(config.model, 5, at::kDouble);
   tell_classes_apart(*model, {0.3, -0.2, 0.1});
   for (const double smoothing : {0.0, 0.1}) {

@@ -80,7 +80,7 @@ TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
   }
 }
 
-TEST(EvaluateText, ReadsTheBeginningWhereThatIsEnough) {
+TEST(EvaluateText, ReadsOnlyTheBeginningIfThatIsEnough) {
   const tiny::Folder folder;
   const std::string text = tiny::text(1003);
   const auto all = tiny::token_file(folder, "all", text),
@@ -182,7 +182,7 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
   EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), UserError);
 }
 
-TEST(EvaluateText, LeavesDropoutOut) {
+TEST(EvaluateText, DoesNotApplyDropout) {
   const tiny::Folder folder;
   const auto tokens = tiny::token_file(folder, "text", tiny::text(300));
   const models::LanguageModel model(tiny::config().model, 5);
@@ -206,7 +206,7 @@ TEST(EvaluateText, RefusesAFileTooShortToPredictAnything) {
   EXPECT_THROW(evaluate_text(model, tiny::token_file(folder, "text", "a"), {.batch_size = 1}), UserError);
 }
 
-TEST(DataIdentity, TellsAChangedCorpus) {
+TEST(DataIdentity, DetectsAChangedCorpus) {
   const tiny::Folder folder;
   const std::string text = tiny::text(5000);
   const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
@@ -220,7 +220,7 @@ TEST(DataIdentity, TellsAChangedCorpus) {
   EXPECT_NE(data_identity(*longer), identity);
 }
 
-TEST(DataIdentity, SeesAllOverALongFile) {
+TEST(DataIdentity, CoversALongFile) {
   const tiny::Folder folder;
   const std::string text = tiny::text(std::size_t{3} << 20);
   const std::string identity = data_identity(*tiny::token_file(folder, "a", text));
@@ -259,7 +259,7 @@ TEST(Figures, KeepTheirKeysInMetrics) {
   EXPECT_TRUE(std::isnan(figure(read, "bits_per_byte")));
 }
 
-TEST(TaskFor, EveryKindOfModelHasATaskOfItsOwn) {
+TEST(TaskFor, EveryKindOfModelHasItsOwnTask) {
   std::set<std::string_view> names;
   for (const auto& [kind, name] : config::values_of<config::ModelKind>()) {
     config::Config config;

@@ -82,7 +82,7 @@ TEST(LineEnds, AreAllTokensThatEndALine) {
   EXPECT_EQ(line_ends(*tiny::bytes_tokenizer()), newline);
 }
 
-TEST_F(MaskedText, ABpeOfFewerTokensGetsIdsToSpare) {
+TEST_F(MaskedText, ASmallerBpeLeavesIdsUnused) {
   write_text_file(folder_ / "tokenizer.json", tokenizers::to_tokenizer_json(*tiny::bytes_tokenizer()));
   config_.tokenizer.kind = config::TokenizerKind::bpe;
   config_.tokenizer.model = (folder_ / "tokenizer.json").string();
@@ -149,7 +149,7 @@ TEST_F(MaskedText, RowsDoNotDependOnTheBatch) {
   }
 }
 
-TEST_F(MaskedText, HidesAnewEveryEpochAndContinuesAnywhere) {
+TEST_F(MaskedText, SelectionChangesEveryEpochAndContinuesFromAnyPosition) {
   const TaskData data = open();
   std::vector<models::Batch> batches;
   std::vector<data::DataPosition> positions;

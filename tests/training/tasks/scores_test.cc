@@ -57,7 +57,7 @@ TEST(Bleu, EqualsSacrebleuWithoutTokenisation) {
   EXPECT_EQ(corpus_bleu({"a b c d"}, {"a b x d"}, plain).score, 0.0);  // no 3-gram is right
 }
 
-TEST(Bleu, CompoundsAreTakenApartByTheirHyphens) {
+TEST(Bleu, CompoundsAreSplitAtHyphens) {
   const auto tokens = [](std::string_view text) { return joined(bleu_tokens(text, BleuTokens::compounds)); };
   EXPECT_EQ(tokens("the rich-text format"), "the rich ##AT##-##AT## text format");
   EXPECT_EQ(tokens("Aix-en-Provence - well -x x- -"), "Aix ##AT##-##AT## en ##AT##-##AT## Provence - well -x x- -");

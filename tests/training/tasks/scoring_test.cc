@@ -13,7 +13,7 @@ namespace scoring_test {
 
 using namespace byte_scores;
 
-TEST(Score, EqualsOnePassASequence) {
+TEST(Score, EqualsSeparatePasses) {
   const auto tokenizer = tiny::bytes_tokenizer();
   for (const std::int64_t memory : {0, 8}) {
     const models::LanguageModel model(model_options(memory), 5);
@@ -141,7 +141,7 @@ TEST(Score, KeepsSpansApart) {
   EXPECT_NEAR(scores.spans[0][1].log_probability, by_definition(model, "head ", "room").log_probability, 1e-5);
 }
 
-TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
+TEST(Score, ATokenAcrossTheBoundaryBelongsToTheContinuation) {
   const auto words = tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\na\nbc\nb\n", "test");
   const Sequence sequence = to_sequence(*words, "a b", "c", "test");
   EXPECT_EQ(sequence.tokens, (std::vector<std::int32_t>{1, 2, 3}));
@@ -150,7 +150,7 @@ TEST(Score, ATokenAcrossTheBorderIsTheContinuations) {
   EXPECT_THROW(to_sequence(*words, "a b", " ", "test"), UserError);
 }
 
-TEST(Score, ATieIsNoWin) {
+TEST(Score, ATieIsNotCorrect) {
   models::LanguageModel model(model_options(0), 5);
   for (const nn::Parameter& p : model.parameters().all()) {
     p.tensor.detach().zero_();  // all tokens are equally likely

@@ -55,7 +55,7 @@ class TranslationTest : public ::testing::Test {
   config::Config config_ = small_classes::translation_config();
 };
 
-TEST_F(TranslationTest, BatchesAreWhatTheModelReads) {
+TEST_F(TranslationTest, BatchesAreTheModelsInputs) {
   config_.train.batch_tokens = 60;
   const TaskData data = open();
   const std::int64_t begin = data.tokenizer->begin_id(), end = data.tokenizer->end_id();
@@ -123,7 +123,7 @@ TEST_F(TranslationTest, TheLossIsTheMeanOverTargetTokensWhateverTheBatch) {
   EXPECT_LT(part.predictions(), 40);
 }
 
-TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
+TEST_F(TranslationTest, EachSideMayHaveItsOwnVocabulary) {
   config_.model.source_vocabulary_size = 285;
   config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 278;
   const TaskData data = open();
@@ -159,7 +159,7 @@ TEST_F(TranslationTest, SidesMayHaveAVocabularyEach) {
 }
 
 // Lengths 2, 2, 3, 5, 9, and an end token each.
-TEST(PairBatch, HoldsSoManyRowsAndTokensAndAlwaysOne) {
+TEST(PairBatch, IsBoundedByRowsAndTokensAndNeverEmpty) {
   const std::vector<std::size_t> lengths = {2, 2, 3, 5, 9};
   const auto ends_of = [&](const BatchLimits& limits) {
     std::vector<std::size_t> ends;
@@ -221,7 +221,7 @@ TEST_F(TranslationTest, PositionsContinueTheData) {
   }
 }
 
-TEST_F(TranslationTest, WhatDoesNotFitIsRefused) {
+TEST_F(TranslationTest, MismatchedInputsAreRefused) {
   const auto complaint = [&] { return user_error_of([&] { open(); }); };
   config_.model.vocabulary_size = 281;
   EXPECT_HAS(complaint(), "model.vocabulary_size: must be 280");

@@ -20,7 +20,7 @@ Chosen at_speed(double speed, std::int64_t largest) {
   return chosen;
 }
 
-TEST(MatmulRate, NothingLargerThanWhatTakesLongIsMultiplied) {
+TEST(MatmulRate, StopsAtTheFirstSizeThatTakesLong) {
   const Chosen slow = at_speed(1e9, 8192);  // 4 ms at 128, 34 ms at 256
   EXPECT_EQ(slow.size, 256);
   EXPECT_EQ(slow.largest_tried, 256);

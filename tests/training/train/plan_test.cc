@@ -21,7 +21,7 @@ config::Config config_with(const std::function<void(config::TrainOptions&)>& cha
   return config;
 }
 
-TEST(Plan, DoesWhatTheOptionsAskForAtTheirSteps) {
+TEST(Plan, RunsActionsAtTheirConfiguredSteps) {
   const TrainingPlan plan(config_with([](config::TrainOptions& o) {
                             o.log_every = 4;
                             o.evaluate_every = 3;
@@ -76,7 +76,7 @@ TEST(Plan, KeepsTheBestOfThisRun) {
   EXPECT_TRUE(text.keeps_as_best(worse, history)) << "it was of steps that this run went on from before";
 }
 
-TEST(Plan, SaysWhatDiverged) {
+TEST(Plan, NamesTheDivergedFigure) {
   const TrainingPlan plan(tiny::config(), tasks::language_modelling().figures());
   EXPECT_EQ(TrainingPlan::diverged(StepOutcome{.loss = 1.0}), "");
   EXPECT_EQ(TrainingPlan::diverged(StepOutcome{.loss = NAN, .gradient_norm = INFINITY}),
@@ -94,7 +94,7 @@ TEST(Plan, AFinishedRunHasFiniteFigures) {
   EXPECT_EQ(plan.failed({.validations = {{.step = 10, .figures = {{"loss", 900.0}}}}}), why) << "as files keep it";
 }
 
-TEST(Plan, AdvisesWhatCanBeDone) {
+TEST(Plan, SuggestsARemedy) {
   config::TrainOptions options;
   EXPECT_EQ(advice(options), "a lower train.learning_rate, more train.warmup_steps or a smaller train.clip_norm");
   options.clip_norm = 0.0;
@@ -104,7 +104,7 @@ TEST(Plan, AdvisesWhatCanBeDone) {
   EXPECT_HAS(remark_on(5.6, 8.3, 5.5, options), "train.clip_norm = 0.25");
 }
 
-TEST(Plan, SavesOnceItIsKnownHowOften) {
+TEST(Plan, SavesOnceTheIntervalIsKnown) {
   TrainingPlan plan(config_with([](config::TrainOptions&) {}), tasks::language_modelling().figures());
   EXPECT_FALSE(plan.saves(5));
   plan.save_every(5);
@@ -112,7 +112,7 @@ TEST(Plan, SavesOnceItIsKnownHowOften) {
   EXPECT_FALSE(plan.saves(6));
 }
 
-TEST(Remark, ALossThatRoseALittleIsNoDivergence) {
+TEST(Remark, ASlightlyHigherLossIsNotDivergence) {
   const double guessing = 5.5;
   EXPECT_EQ(remark_on(3.0, 3.6, guessing), "");
   EXPECT_EQ(remark_on(5.6, 5.2, guessing), "");
@@ -137,7 +137,7 @@ Validations planned(std::int64_t steps, double rows, bool keep_best = false) {
   });
 }
 
-TEST(Intervals, ValidatesTwentyTimesWhereThatIsCheap) {
+TEST(Intervals, ValidatesTwentyTimesIfThatIsCheap) {
   for (const auto& [steps, rows, every] :
        {std::tuple(1000, 16.0, 50), {1010, 16.0, 51}, {1000, 0.0, 50}, {1, 0.0, 0}}) {
     EXPECT_EQ(planned(steps, rows).every, every) << steps;
@@ -182,7 +182,7 @@ TEST(Intervals, WritesTenCheckpointsOrOneEveryTenMinutes) {
   EXPECT_EQ(steps_between_checkpoints(100, 1000.0, 30e6), 1) << "a step takes longer";
 }
 
-TEST(Intervals, WritesFewerCheckpointsWhereTheyWouldTakeLong) {
+TEST(Intervals, WritesFewerCheckpointsIfTheyTakeLong) {
   const double seconds = 0.03 + 30e6 / 2e8;
   const std::int64_t every = steps_between_checkpoints(2000, 0.05, 30e6);
   EXPECT_GT(every, 200);

@@ -23,14 +23,14 @@ TEST(RecordedLosses, AreComparedAtTheRecordedSharesOnly) {
   EXPECT_EQ(compare_with_recorded({}, history_until(10), 200), "");
 }
 
-TEST(RecordedLosses, SayByHowMuchARunDiffers) {
+TEST(RecordedLosses, StateTheDifferenceOfARun) {
   EXPECT_EQ(compare_with_recorded({9.8, 9.6, 9.2, 8.0, 6.0}, history_until(50), 200),
             "step 50 (25%): training loss 9, as recorded (9.2)");
   EXPECT_EQ(compare_with_recorded({9.8, 9.6, 9.5, 8.0, 6.0}, history_until(50), 200),
             "step 50 (25%): training loss 9, 0.5 below the recorded 9.5");
 }
 
-TEST(RecordedLosses, TheCommentHoldsWhatARunOfItIsComparedWith) {
+TEST(RecordedLosses, TheCommentHasTheLossesThatARunIsComparedWith) {
   EXPECT_EQ(recorded_comment(history_until(200), 200), "# losses: 9.8 9.6 9 8 6");
   EXPECT_EQ(recorded_comment(history_until(100), 200), "");
 }

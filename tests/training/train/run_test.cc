@@ -73,7 +73,7 @@ void expect_same(const History& a, const History& b) {
   }
 }
 
-TEST_F(RunTest, IsTheSameWhoeverWrites) {
+TEST_F(RunTest, IsIdenticalWhicheverRankWrites) {
   train::Run written = run(), silent = run();
   Writer nobody;
   const TrainResult expected = write(written), got = silent.finish(nobody);
@@ -97,7 +97,7 @@ TEST_F(RunTest, IsTheSameWhoeverWrites) {
 }
 
 // A process that continues another one's checkpoint and metrics, without writing anything.
-TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
+TEST_F(RunTest, ResumesIdenticallyWhicheverRankWrites) {
   train::Run whole = run();
   write(whole);
   const fs::path file = folder_ / "run" / "checkpoints" / "step_14.safetensors";
@@ -117,7 +117,7 @@ TEST_F(RunTest, GoesOnAlikeWhoeverWrites) {
   expect_same(rest.history(), whole.history());
 }
 
-TEST_F(RunTest, RefusesWhatIsNotFiniteWhoeverWrites) {
+TEST_F(RunTest, RefusesNonFiniteValuesWhicheverRankWrites) {
   config_.train.learning_rate = 1e300;  // the first step overflows fp32
   config_.train.checkpoint_every = 1;
   train::Run silent = run();

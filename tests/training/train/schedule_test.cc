@@ -30,7 +30,7 @@ TEST(Schedule, WarmsUpLinearly) {
   }
 }
 
-TEST(Schedule, HasItsFormula) {
+TEST(Schedule, MatchesItsFormula) {
   config::TrainOptions whole = options(cosine, 100000, 4000);  // SwitchHead's large models
   whole.cosine_period = config::CosinePeriod::steps;
   const std::pair<config::TrainOptions, std::vector<std::pair<std::int64_t, double>>> cases[] = {

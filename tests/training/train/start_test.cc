@@ -106,7 +106,7 @@ TEST_F(StartTest, ResumedWithoutTheFileItIsTheSameRun) {
   EXPECT_THROW(train(request(next_, "rest", true)), UserError);
 }
 
-TEST_F(StartTest, WhatTrainingDoesMayChange) {
+TEST_F(StartTest, TrainingSettingsMayChange) {
   config::Config config = next_;
   for (const char* assignment : {"model.dropout=0.0", "model.attention.expert_dropout=0.0", "model.context_length=12",
                                  "model.memory_length=12", "train.optimizer=muon"}) {

@@ -113,13 +113,13 @@ TEST(TrainState, RefusesACheckpointThatLacksIt) {
   }
 }
 
-TEST(Resume, KeepsToItsData) {
+TEST(Resume, RequiresTheSameData) {
   store::Checkpoint checkpoint = Saved().checkpoint();
   EXPECT_EQ(reason([&] { check_data(checkpoint, "these tokens", "run"); }), "no UserError");
   EXPECT_HAS(reason([&] { check_data(checkpoint, "those tokens", "run"); }), "other data");
 }
 
-TEST(Resume, TellsWhichKeysMayChange) {
+TEST(Resume, KnowsWhichKeysMayChange) {
   const Saved saved;
   const ResumePoint resumed{"run/step_41.safetensors", saved.checkpoint()};
   const auto why = [&](const std::string& assignment) {

@@ -259,7 +259,7 @@ TEST(Step, DropoutDiffersFromStepToStep) {
   EXPECT_NE(train_step(trained.model, batch_of(tokens), trained.state, config.train, {}).loss, first);
 }
 
-TEST(Step, LeavesEverythingAloneWhenTheLossIsNotFinite) {
+TEST(Step, ChangesNothingIfTheLossIsNotFinite) {
   const config::Config config = without_dropout();
   Trained trained(config, 2);
   const Trained same(config, 2);

@@ -172,7 +172,7 @@ TEST_F(Train, EverySourceOfRandomnessHasTheSeed) {
   EXPECT_NE(train(request("c")).parameters_sha256, first);
 }
 
-TEST_F(Train, GoesOnWithMoreSteps) {
+TEST_F(Train, ResumesWithMoreSteps) {
   train(request("run"));
   config_.train.steps = 12;
   config_.train.schedule = config::Schedule::constant;
@@ -187,7 +187,7 @@ TEST_F(Train, GoesOnWithMoreSteps) {
   EXPECT_HAS(read_text_file(folder_ / "run" / "config.toml"), "steps = 12");
 }
 
-TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
+TEST_F(Train, LeavesNoFolderIfNothingStarted) {
   config_.data.train = {(folder_ / "nowhere.txt").string()};
   EXPECT_HAS(refusal(request("new")), "nowhere.txt");
   EXPECT_FALSE(fs::exists(folder_ / "new"));
@@ -196,7 +196,7 @@ TEST_F(Train, LeavesNoFolderWhereNothingBegan) {
   EXPECT_TRUE(fs::exists(folder_ / "mine")) << "somebody else's";
 }
 
-TEST_F(Train, APromptThatCannotBeContinuedBeginsNothing) {
+TEST_F(Train, AnInvalidPromptStartsNoRun) {
   config_.train.sample_every = 1;
   config_.train.sample_prompt = "\xff";
   EXPECT_HAS(refusal(request("new")), "train.sample_prompt: must be valid UTF-8");
@@ -214,7 +214,7 @@ TEST_F(Train, DamagedMetricsDoNotMatter) {
   EXPECT_EQ(train(request("run", true)).steps, 4);
 }
 
-TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
+TEST_F(Train, RefusesAnotherRunsFolder) {
   train(request("run"));
   const std::string before = read_text_file(folder_ / "run" / "metrics.jsonl");
   EXPECT_HAS(refusal(request("run")), "already holds a run");
@@ -232,7 +232,7 @@ TEST_F(Train, KeepsAwayFromAnotherRunsFolder) {
   EXPECT_EQ(read_text_file(folder_ / "run" / "metrics.jsonl"), before) << "nothing was touched";
 }
 
-TEST_F(Train, ClearsAwayWhatAKillLeft) {
+TEST_F(Train, RemovesTemporaryFilesOfAKilledRun) {
   config_.train.checkpoint_every = 4;
   train(request("run"));
   const fs::path torn = folder_ / "run" / "checkpoints" / "step_9.safetensors.tmp-123";
@@ -250,7 +250,7 @@ void make_slow(config::Config& config) {
   config.train.batch_size = 8;
 }
 
-TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
+TEST_F(Train, ChoosesItsIntervals) {
   write_text_file(folder_ / "train.txt", tiny::text(9000));
   write_text_file(folder_ / "validation.txt", tiny::text(40, 2));
   make_slow(config_);
@@ -275,7 +275,7 @@ TEST_F(Train, DecidesItselfHowOftenItIsProtected) {
   EXPECT_EQ(bare.figures(), result.figures());
 }
 
-TEST_F(Train, GoesOnWithWhatItDecided) {
+TEST_F(Train, ResumesWithItsStoredIntervals) {
   config_.train.steps = 8;
   config_.train.checkpoint_every = 3;
   config_.train.evaluate_every = 2;
@@ -328,7 +328,7 @@ TEST_F(Train, NeverSavesParametersThatAreNotFinite) {
   EXPECT_FALSE(store::has_checkpoints(folder_ / "run"));
 }
 
-TEST_F(Train, GoesOnWhereverItIsAskedTo) {
+TEST_F(Train, ResumesOnAnotherDevice) {
   config_.train.steps = 2;
   train(request("run"));
   config_.train.steps = 4;
@@ -340,7 +340,7 @@ TEST_F(Train, GoesOnWhereverItIsAskedTo) {
 }
 
 // A vocabulary size that is not given is that of the training text.
-TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
+TEST_F(Train, AnUnsetVocabularyIsTheTokenizers) {
   config_.tokenizer = {.kind = config::TokenizerKind::words, .vocabulary_size = 0};
   config_.model.vocabulary_size = 8000;
   EXPECT_HAS(refusal(request("given")), "vocabulary_size: must be ");
@@ -353,7 +353,7 @@ TEST_F(Train, AVocabularyThatWasNotGivenIsTheTokenizers) {
   EXPECT_EQ(train(request("run", /*resume=*/true)).steps, 4);
 }
 
-TEST_F(Train, NamesWhatIsWrongWithTheData) {
+TEST_F(Train, NamesErrorsInTheData) {
   config_.model.vocabulary_size = 300;
   EXPECT_HAS(refusal(request("a")), "vocabulary_size");
   config_ = tiny::config();

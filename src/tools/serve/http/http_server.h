@@ -28,7 +28,7 @@ struct HttpResponse {
   int status = 200;
   std::string body;
   std::string type = "application/json";
-  // If set, replaces the body and writes it in pieces. `write` returns false once the client has disconnected.
+  // If set, replaces the body and writes it in chunks. `write` returns false once the client has disconnected.
   std::function<void(const std::function<bool(std::string_view)>& write)> stream = nullptr;
 };
 

@@ -130,7 +130,7 @@ std::vector<FigureKind> class_figures(JudgedBy judged_by) {
   return {{.name = "loss",
            .metric = "validation_loss",
            .words = "loss",
-           .unit = "nats an example",
+           .unit = "nats per example",
            .shown = loss ? Shown::headline : Shown::files,
            .decimals = 4},
           loss_error_kind(),

@@ -270,7 +270,7 @@ Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& s
   if (group.leads()) {
     write_config(config, request.out);
   }
-  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} products on {}, {}", request.title,
+  log_info("{}: {} parameters, at least {} of memory; {}: {}; {} matrix multiplications on {}, {}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
