@@ -116,7 +116,7 @@ Selected select(const HeadSums& sums, const std::vector<std::int64_t>& heads) {
   return {sums.gram.index_select(0, rows).index_select(1, rows), sums.cross.index_select(0, rows)};
 }
 
-// The error of the best maps of these heads without a limit of rank, a quick bound for choosing.
+// The error of the best maps of these heads without a limit of rank, a fast bound for the selection.
 double full_rank_error(const HeadSums& sums, const std::vector<std::int64_t>& heads, bool with_bias) {
   const Selected chosen = select(sums, heads);
   return squared_error(chosen.gram, chosen.cross, ridge_regression(chosen.gram, chosen.cross, with_bias), sums.energy);

@@ -39,10 +39,10 @@ struct ValueFit {
 };
 
 // Fits values of rank r for the given heads. First the least-squares map M of z_h (ridge 1e-3 of the mean square), then
-// for each head the rank-r factors of C^(1/2) M_h, C the covariance of z_h; at last all outputs jointly.
+// for each head the rank-r factors of C^(1/2) M_h, C the covariance of z_h; finally all outputs jointly.
 ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads, std::int64_t rank, bool with_bias);
 
-// Chooses the `count` heads with the least error: every pair for count = 2, greedily otherwise.
+// Selects the `count` heads with the smallest error: every pair for count = 2, greedily otherwise.
 ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias);
 
 }  // namespace headroom::convert
