@@ -70,7 +70,7 @@ set(highway_disabled HWY_SSSE3|HWY_SSE4)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   # SVE vectors have no size at compile time, so they cannot be elements of the kernels' arrays. NEON's can.
   string(APPEND highway_disabled "|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128")
-  # Highway's NEON needs these instructions. It asks for them by function, which leaves out implicit constructors.
+  # Highway's NEON needs these instructions. It enables them per function, which does not cover implicit constructors.
   add_compile_options(-march=armv8-a+crypto)
 endif()
 target_compile_definitions(highway INTERFACE "HWY_DISABLED_TARGETS=${highway_disabled}")

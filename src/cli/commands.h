@@ -201,7 +201,7 @@ struct RecordVerify {
 struct Report {
   std::vector<std::string> folders;  // a comparison, a sweep or a run; or several runs
   std::string out;                   // the page of several runs; default: overlay.html beside the first
-  bool watch = false;                // update the page while training goes on
+  bool watch = false;                // update the page while training continues
 };
 
 struct Runs {

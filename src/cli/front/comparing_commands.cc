@@ -222,7 +222,7 @@ void add_report(Program& program) {
       ->type_name("");
   add_text(command, "--out", options->out, "FILE",
            "several runs: page to write (default: overlay.html in the folder of the first)");
-  command.add_flag("--watch", options->watch, "update the page while training goes on in DIR");
+  command.add_flag("--watch", options->watch, "update the page while training continues in DIR");
 }
 
 void add_run_list(Program& program) {

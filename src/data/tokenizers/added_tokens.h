@@ -12,7 +12,7 @@ namespace headroom::tokenizers {
 // A trie of the tokens' contents.
 class AddedTokens {
  public:
-  // `content` must not be empty. If the same content is added twice, the last id counts.
+  // `content` must not be empty. If the same content is added twice, the last id is used.
   void add(std::string_view content, std::int32_t id) {
     begins_[static_cast<unsigned char>(content.front())] = true;
     std::size_t node = 0;

@@ -236,7 +236,7 @@ TEST_F(JsonTokenizers, ReadExportsWithoutTheirModel) {
   }
 }
 
-// With both files, the tokenizer.json counts, as in transformers, unless it has an unsupported setting.
+// With both files, the tokenizer.json takes precedence, as in transformers, unless it has an unsupported setting.
 TEST_F(JsonTokenizers, ComeBeforeAModel) {
   write("tokenizer.model", to_sentencepiece_model(*tokenizer("first")));
   EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), Ids{267});

@@ -133,7 +133,7 @@ TEST(Recipes, SwitchHeadModelsHaveThePapersSizes) {
   EXPECT_EQ(seen, recipes_with("switchhead", "").size()) << "a recipe has no size to compare with";
 }
 
-// Sizes of other papers' models that tests/recipes has rounded further, or not at all.
+// Sizes of other papers' models that tests/recipes rounds further or does not cover.
 const std::map<std::string, const char*> kRounded = {
     {"moa/wmt14_ende_8k32e128d", "122.3M"},  // printed as 123M
     {"moa/wmt14_enfr_big_dense", "222M"},    // of Ott et al.

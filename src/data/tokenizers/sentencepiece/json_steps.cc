@@ -180,7 +180,7 @@ void JsonSteps::read_added(const SortedJson& list) {
     added.strips_right = at(token, "rstrip") == true;
     if (added.normalised) {
       added.content = normalised(added.content);
-      // `tokenizers` knows special tokens by their names, and a changed name is text.
+      // `tokenizers` matches special tokens by name, and a changed name is ordinary text.
       added.special = added.special && added.content == string_at(token, "content");
     }
     added_.push_back(std::move(added));

@@ -24,7 +24,7 @@ class JsonSteps {
   JsonSteps(const SortedJson& document, std::string_view origin);
 
   const std::vector<Added>& added() const { return added_; }
-  // Whether a U+2581 is put in front of a text, and whether blanks become U+2581.
+  // Whether a U+2581 is prepended to a text, and whether blanks become U+2581.
   bool prepends() const;
   bool escapes() const;
 

@@ -21,7 +21,7 @@
 namespace headroom::nn {
 namespace {
 
-// Scores the experts of each group, with noise and losses where the options ask for them. Parameter "select" [d, G E],
+// Scores the experts of each group, with noise and losses if the options require them. Parameter "select" [d, G E],
 // and with noisy routing "select_noise" of the same shape.
 class QueryRouter {
  public:

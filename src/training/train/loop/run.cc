@@ -269,8 +269,8 @@ void Run::validate(Writer& writer) {
   if (const std::string why = plan_.diverged(figures); !why.empty()) {
     throw_diverged(why, state_.step);
   }
-  if (plan_.keeps_as_best(figures,
-                          history_)) {  // before the validation is logged: a run killed in between validates again
+  // Before the validation is logged, so that a run killed in between validates again.
+  if (plan_.keeps_as_best(figures, history_)) {
     write_state([&](const store::Checkpoint& checkpoint) { writer.best(checkpoint); });
     history_.best_step = state_.step;
   }

@@ -268,8 +268,8 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
   for_rows([&](std::int64_t h, std::int64_t i, float* row) {
     const ScoreRow seen = sequence.softmax_row(s, in, e, m.first + i, m.columns);
     float& log_sum = w.log_sums.data()[h * kMappedRows + i];
-    if (s.queries <
-        kMinBlockedQueries) {  // the decode path sums in another order: its log_sum does not match these scores
+    // The decode path sums in another order, so its log_sum does not match these scores.
+    if (s.queries < kMinBlockedQueries) {
       float sum = 0.0F;
       log_sum = exp_row_of(in, seen, h, row, &sum);
       scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
