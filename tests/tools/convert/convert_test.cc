@@ -4,19 +4,17 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <functional>
+#include <filesystem>
+#include <string>
+#include <vector>
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "tiny/folder.h"
 #include "tools/convert/fit.h"
 #include "tools/convert/shared_keys.h"
 #include "training/train/loop/train.h"
@@ -25,21 +23,17 @@ namespace headroom::convert {
 namespace {
 
 namespace fs = std::filesystem;
+using Settings = std::vector<std::string>;
 
 class ConvertTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) /
-              fmt::format("convert_{}", ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
     std::string text;
     for (int line = 0; line < 4000; ++line) {
       text += fmt::format("line {} says {} and {}\n", line, line * line % 97, line % 7 == 0 ? "stops" : "goes on");
     }
-    std::ofstream(folder_ / "text.txt") << text;
+    write_text_file(folder_ / "text.txt", text);
   }
-  void TearDown() override { fs::remove_all(folder_); }
 
   config::Config dense() const {
     config::Config c;
@@ -66,9 +60,12 @@ class ConvertTest : public ::testing::Test {
     train::train({.config = config, .out = folder_ / "dense", .cache = folder_ / "cache"});
   }
 
-  ConvertRequest request(const std::function<void(config::AttentionOptions&)>& change) const {
+  // A conversion to the source's config with these keys of [model.attention], "key=value".
+  ConvertRequest request(const Settings& settings) const {
     ConvertRequest r{.source = (folder_ / "dense").string(), .to = "target.toml", .target = dense()};
-    change(r.target.model.attention);
+    for (const std::string& setting : settings) {
+      config::set_key(r.target, "model.attention." + setting);
+    }
     r.tokens = 4096;
     r.fit_steps = 40;
     r.out = folder_ / "converted.safetensors";
@@ -94,30 +91,21 @@ class ConvertTest : public ::testing::Test {
     EXPECT_FALSE(fs::exists(r.out));
   }
 
-  fs::path folder_;
+  tiny::Folder folder_;
 };
-
-using Attention = config::AttentionOptions;
 
 TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
   config::Config source = dense();
   source.model.attention.bias = true;
   train(source);
   const at::Tensor expected = logits((folder_ / "dense").string());
-  const std::function<void(Attention&)> exact[] = {
-      [](Attention& a) { a.composition = "dynamic"; },
-      [](Attention& a) {
-        a.composition = "dynamic";
-        a.of<config::CompositionOptions>().compose_static = true;
-        a.of<config::CompositionOptions>().compose_skip = false;
-      },
-      [](Attention& a) { a.composition = "static"; },
-      [](Attention& a) { a.gate_output = "head"; },
-      [](Attention& a) { a.gate_output = "element"; },
-      [](Attention&) {},
+  const Settings exact[] = {
+      {"composition=dynamic"}, {"composition=dynamic", "compose_static=true", "compose_skip=false"},
+      {"composition=static"},  {"gate_output=head"},
+      {"gate_output=element"}, {},
   };
-  for (const auto& change : exact) {
-    const Conversion made = convert(request(change));
+  for (const Settings& settings : exact) {
+    const Conversion made = convert(request(settings));
     EXPECT_TRUE(made.exact);
     EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
     EXPECT_LT((logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>(), 1e-4);
@@ -129,82 +117,50 @@ TEST_F(ConvertTest, ForgetGatesAreKept) {
   config::Config source = dense();
   source.model.attention.position = "forgetting";
   train(source);
-  const auto forgetting = [&](const std::function<void(Attention&)>& change) {
-    return convert(request([&](Attention& a) {
-      a.position = "forgetting";
-      change(a);
-    }));
+  const auto forgetting = [&](const std::string& setting) {
+    return convert(request({"position=forgetting", setting}));
   };
-  const Conversion composed = forgetting([](Attention& a) { a.composition = "static"; });
+  const Conversion composed = forgetting("composition=static");
   EXPECT_TRUE(composed.exact);
   EXPECT_NEAR(composed.loss_after, composed.loss_before, 1e-5);
-  const Conversion fewer = forgetting([](Attention& a) { a.n_heads = 2; });
+  const Conversion fewer = forgetting("n_heads=2");
   EXPECT_FALSE(fewer.exact);
   EXPECT_LT(fewer.loss_after, 5.0);
-  const Conversion exclusive = forgetting([](Attention& a) { a.of<config::OutputGateOptions>().exclusive = true; });
+  const Conversion exclusive = forgetting("exclusive=true");
   EXPECT_FALSE(exclusive.exact);
 }
 
 TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
   train(dense());
-  const std::function<void(Attention&)> targets[] = {
-      [](Attention& a) { a.of<config::DotOptions>().sink = true; },
-      [](Attention& a) {
-        a.projection = "experts";
-        a.n_heads = 2;
-        a.d_head = 8;
-        a.of<config::RoutingOptions>().n_experts = 2;
-        a.of<config::RoutingOptions>().top_k = 1;
-      },
-      [](Attention& a) { a.n_heads = 2; },
-      [](Attention& a) { a.n_kv_heads = 2; },
-      [](Attention& a) {
-        a.score = "gaussian_mixture";
-        a.n_heads = 2;
-        a.of<config::MixtureOptions>().mixture_score = config::MixtureScore::dot;
-      },
-      [](Attention& a) {
-        a.projection = "gated_heads";
-        a.of<config::RoutingOptions>().top_k = 2;
-      },
-      [](Attention& a) {
-        a.projection = "shared_and_routed";
-        a.of<config::SharedHeadOptions>().shared_heads = 1;
-        a.of<config::RoutingOptions>().top_k = 2;
-      },
+  const Settings targets[] = {
+      {"sink=true"},
+      {"projection=experts", "n_heads=2", "d_head=8", "n_experts=2", "top_k=1"},
+      {"n_heads=2"},
+      {"n_kv_heads=2"},
+      {"score=gaussian_mixture", "n_heads=2", "mixture_score=dot"},
+      {"projection=gated_heads", "top_k=2"},
+      {"projection=shared_and_routed", "shared_heads=1", "top_k=2"},
       // The width differs from the source's, and all rotary channels rotate.
-      [](Attention& a) {
-        a.projection = "latent";
-        a.d_head = 8;
-        a.of<config::LatentOptions>().kv_rank = 6;
-      },
-      [](Attention& a) {
-        a.projection = "tied";
-        a.d_head = 8;
-        a.n_kv_heads = 2;
-      },
-      [](Attention& a) {
-        a.projection = "factored";
-        a.d_head = 8;
-        a.of<config::LatentOptions>().kv_rank = 2;
-      },
+      {"projection=latent", "d_head=8", "kv_rank=6"},
+      {"projection=tied", "d_head=8", "n_kv_heads=2"},
+      {"projection=factored", "d_head=8", "kv_rank=2"},
   };
-  for (const auto& change : targets) {
-    const Conversion made = convert(request(change));
+  for (const Settings& settings : targets) {
+    const Conversion made = convert(request(settings));
     ASSERT_EQ(made.layers.size(), 2U);
     for (const LayerError& layer : made.layers) {
       EXPECT_LE(layer.fitted, layer.start);
       EXPECT_LT(layer.fitted, 1.0);
     }
     const std::string first = read_text_file(folder_ / "converted.safetensors");
-    convert(request(change));
+    convert(request(settings));
     EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), first);
   }
 }
 
 TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
   train(dense());
-  ConvertRequest r = request([](Attention& a) { a.n_heads = 2; });
+  ConvertRequest r = request({"n_heads=2"});
   r.layers = {1};
   const Conversion made = convert(r);
   EXPECT_EQ(made.converted, r.layers);
@@ -223,7 +179,7 @@ TEST_F(ConvertTest, ConvertsTheNamedLayersOnly) {
 
 TEST_F(ConvertTest, ChosenLayersStayWithinTheBudget) {
   train(dense());
-  ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
+  ConvertRequest r = request({"n_heads=1"});
   r.choose_layers = true;
   r.budget = 0.0;
   const Conversion none = convert(r);
@@ -335,8 +291,8 @@ TEST(SharedKeysTest, PlainChannelsKeepTheirScoresAtFullRank) {
 
 TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
   train(dense());
-  const auto error_of = [&](const std::function<void(Attention&)>& change) {
-    ConvertRequest r = request(change);
+  const auto error_of = [&](const Settings& settings) {
+    ConvertRequest r = request(settings);
     r.fit_steps = 1;  // reports the errors of the start
     const Conversion made = convert(r);
     double sum = 0.0;
@@ -345,35 +301,24 @@ TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
     }
     return sum / 2.0;
   };
-  const auto latent = [](std::int64_t rank) {
-    return [rank](Attention& a) {
-      a.projection = "latent";
-      a.of<config::LatentOptions>().kv_rank = rank;
-      a.of<config::LatentOptions>().d_rotary = 4;
-    };
-  };
-  const double wide = error_of(latent(24)), narrow = error_of(latent(4));
+  const double wide = error_of({"projection=latent", "kv_rank=24", "d_rotary=4"}),
+               narrow = error_of({"projection=latent", "kv_rank=4", "d_rotary=4"});
   EXPECT_LT(wide, 0.5);
   EXPECT_LT(wide, narrow);
-  EXPECT_LT(error_of([](Attention& a) {
-              a.projection = "routed_heads";
-              a.of<config::RoutingOptions>().n_experts = 4;
-              a.of<config::RoutingOptions>().top_k = 4;
-            }),
-            1.0);
+  EXPECT_LT(error_of({"projection=routed_heads", "n_experts=4", "top_k=4"}), 1.0);
 }
 
 TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
   train(dense());
-  ConvertRequest wide = request([](Attention&) {});
+  ConvertRequest wide = request({});
   wide.target.model.d_model = 48;
   expect_refused(wide, "d_model");
-  expect_refused(request([](Attention& a) { a.position = "none"; }), "position");
-  ConvertRequest hungry = request([](Attention& a) { a.n_heads = 2; });
+  expect_refused(request({"position=none"}), "position");
+  ConvertRequest hungry = request({"n_heads=2"});
   hungry.tokens = 1 << 20;
   expect_refused(hungry, "--tokens");
-  convert(request([](Attention& a) { a.composition = "dynamic"; }));
-  ConvertRequest again = request([](Attention& a) { a.n_heads = 2; });
+  convert(request({"composition=dynamic"}));
+  ConvertRequest again = request({"n_heads=2"});
   again.source = (folder_ / "converted.safetensors").string();
   again.out = folder_ / "again.safetensors";
   expect_refused(again, "composition");
