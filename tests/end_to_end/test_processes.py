@@ -319,10 +319,7 @@ def test_a_rank_that_hangs_is_named(config, tmp_path):
 def test_a_rank_that_hangs_before_the_first_step_is_named(config, tmp_path):
     group = processes.Group(2, config.parent, "train", config, "--out", tmp_path / "run",
                             *settings("train.steps=100000", "train.schedule=constant", "train.timeout=5"))
-    deadline = time.monotonic() + train_runs.PATIENCE
-    while not (tmp_path / "run" / ".lock").exists():
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.0005)
+    train_runs.wait_until(lambda: (tmp_path / "run" / ".lock").exists())
     group.ranks[1].send_signal(signal.SIGSTOP)
     error = group.ranks[0].communicate(timeout=train_runs.PATIENCE)[1]
     group.ranks[1].kill()
@@ -340,10 +337,7 @@ def test_the_first_lines_name_the_equivalent_settings_on_one_rank(config, tmp_pa
 
 
 def wait_for_step(out, step):
-    deadline = time.monotonic() + train_runs.PATIENCE
-    while train_runs.saved_step(out) < step:
-        assert time.monotonic() < deadline, "nothing happened"
-        time.sleep(0.002)
+    train_runs.wait_until(lambda: train_runs.saved_step(out) >= step)
 
 
 def test_ctrl_c_saves_and_resumes(config, tmp_path):
@@ -377,10 +371,7 @@ def children(process):
 
 
 def wait_for_end(pids):
-    deadline = time.monotonic() + train_runs.PATIENCE
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
-        assert time.monotonic() < deadline, "ranks outlive torchrun"
-        time.sleep(0.01)
+    train_runs.wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids))
 
 
 def test_torchrun_continues_after_kills(config, tmp_path):

@@ -118,10 +118,11 @@ def start(config, out, *more):
                             stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_until(condition, process):
+def wait_until(condition, process=None):
+    """Waits for the condition; a process that ends before it is a failure."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert process.poll() is None, process.communicate()[1]
+        assert process is None or process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.0005)
 

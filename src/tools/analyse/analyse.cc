@@ -33,7 +33,7 @@ class AnalysesObserver : public nn::Observer {
  public:
   AnalysesObserver(std::vector<RunningAnalysis>& all, const InputBatch& input) : all_(all), input_(input) {}
   bool wants(std::string_view name) const override {
-    return std::any_of(all_.begin(), all_.end(), [&](const RunningAnalysis& one) { return wanted(one, name); });
+    return std::ranges::any_of(all_, [&](const RunningAnalysis& one) { return wanted(one, name); });
   }
   at::Tensor observe(std::string_view name, at::Tensor value) override {
     for (RunningAnalysis& one : all_) {
@@ -141,8 +141,8 @@ std::string refusal(const AnalysisKind& kind, const config::ModelOptions& o) {
 
 // Returns the same for all groups.
 std::string refusal(const AnalysisKind& kind, const std::vector<LayerGroup>& groups) {
-  const bool applies = std::any_of(groups.begin(), groups.end(),
-                                   [&](const LayerGroup& group) { return refusal(kind, group.options).empty(); });
+  const bool applies =
+      std::ranges::any_of(groups, [&](const LayerGroup& group) { return refusal(kind, group.options).empty(); });
   return applies ? "" : refusal(kind, groups.front().options);
 }
 
@@ -164,18 +164,18 @@ std::vector<const AnalysisKind*> select_analyses(const AnalyseRequest& request, 
     all.push_back(&found->second);
   }
   for (const auto& [name, kind] : analysis_kinds()) {
-    const bool useful = std::any_of(groups.begin(), groups.end(), [&](const LayerGroup& group) {
+    const bool useful = std::ranges::any_of(groups, [&](const LayerGroup& group) {
       return refusal(kind, group.options).empty() && (kind.by_default == nullptr || kind.by_default(group.options));
     });
     if (request.what.empty() && useful) {
       all.push_back(&kind);
     }
   }
-  if (request.key && std::none_of(all.begin(), all.end(), [](const auto* one) { return one->name == "composition"; })) {
+  if (request.key && std::ranges::none_of(all, [](const auto* one) { return one->name == "composition"; })) {
     user_error("analyse: --key: needs composition, which is not among the analyses of {}; add it to --what",
                printable(model));
   }
-  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->order < b->order; });
+  std::ranges::sort(all, [](const auto* a, const auto* b) { return a->order < b->order; });
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
@@ -211,15 +211,15 @@ ModelFindings analyse(const store::OpenedModel& opened, const AnalyseRequest& re
     }
   }
   if (request.samples > 0 &&
-      std::none_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 1; })) {
+      std::ranges::none_of(all, [](const RunningAnalysis& one) { return one.analysis->samples() > 1; })) {
     user_error(
         "analyse: --samples: no analysis of {} averages over samples; add rank, composition or mixture to --what",
         printable(opened.name));
   }
   const bool needs_samples =
-      std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->samples() > 0; });
+      std::ranges::any_of(all, [](const RunningAnalysis& one) { return one.analysis->samples() > 0; });
   const bool needs_text =
-      std::any_of(all.begin(), all.end(), [](const RunningAnalysis& one) { return one.analysis->wants_all_text(); });
+      std::ranges::any_of(all, [](const RunningAnalysis& one) { return one.analysis->wants_all_text(); });
   if (needs_samples || needs_text) {
     const std::unique_ptr<InputText> text = open_text(opened, request.text);
     if (needs_samples && !request.text.text.empty()) {

@@ -283,8 +283,8 @@ class CompositionAnalysis : public Analysis {
       found.tensors[name + "." + tensor] = values;
       draw::HeatMap map{.title = stage + ": " + title, .row_label = rows, .column_label = side, .width = kTermMap};
       if (std::ssize(columns) == values.size(1)) {  // the keys may include memory
-        std::transform(columns.begin(), columns.end(), std::back_inserter(map.column_names),
-                       [](const std::string& text) { return display_text(text); });
+        std::ranges::transform(columns, std::back_inserter(map.column_names),
+                               [](const std::string& text) { return display_text(text); });
       }
       markup += small_map(map, values);
     };

@@ -279,7 +279,7 @@ class ExpertsAnalysis : public Analysis {
     for (std::size_t i = 0; i < names.size(); i += step) {
       const at::Tensor& count = routers_.at(names[i]).count;
       std::vector<double> loads = to_vector(100.0 * count / count.sum().clamp_min(1.0));
-      std::sort(loads.begin(), loads.end(), std::greater<>());
+      std::ranges::sort(loads, std::greater<>());
       draw::Line line{.name = layer_name(names[i]), .points = {}, .band = {}};
       line.style = i / step;
       for (std::size_t x = 0; x < loads.size(); ++x) {

@@ -165,7 +165,7 @@ class InductionAnalysis : public Analysis {
         heads.push_back({names.back(), h, prefix[h].item<double>(), copy[h].item<double>()});
       }
     }
-    std::stable_sort(heads.begin(), heads.end(), [](const auto& a, const auto& b) { return a.prefix > b.prefix; });
+    std::ranges::stable_sort(heads, [](const auto& a, const auto& b) { return a.prefix > b.prefix; });
     const at::Tensor prefix = at::stack(prefixes), copy = at::stack(copies);  // [L, heads]
     found.tensors[fmt::format("prefix_matching.{}", n)] = prefix;
     found.tensors[fmt::format("copying.{}", n)] = copy;

@@ -11,7 +11,7 @@ namespace {
 
 bool have_alike_attention(const config::ModelOptions& a, const config::ModelOptions& b) {
   const std::vector<std::string> keys = config::differing_keys(a, b);
-  return std::none_of(keys.begin(), keys.end(), [](const std::string& key) {
+  return std::ranges::none_of(keys, [](const std::string& key) {
     return key.starts_with("model.attention.") && key != "model.attention.window" && key != "model.attention.rope_base";
   });
 }
@@ -36,7 +36,7 @@ std::vector<LayerGroup> layer_groups(const config::ModelOptions& o) {
   for (std::int64_t layer = 0; layer < n; ++layer) {
     const config::ModelOptions own = o.of_layer(layer);
     alike = alike && (groups.empty() || have_alike_attention(groups.front().options, own));
-    const auto group = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& other) {
+    const auto group = std::ranges::find_if(groups, [&](const LayerGroup& other) {
       return have_alike_attention(other.options, own) && have_alike_routers(other.options.mlp, own.mlp);
     });
     if (group == groups.end()) {

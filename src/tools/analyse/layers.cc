@@ -176,7 +176,7 @@ std::string display_text(std::string_view token) {
   for (const char c : token) {
     text += c == '\n' ? std::string("\u21b5") : c == '\t' ? std::string("\u21e5") : std::string(1, c);
   }
-  const bool blank = std::all_of(text.begin(), text.end(), [](char c) { return c == ' '; });
+  const bool blank = std::ranges::all_of(text, [](char c) { return c == ' '; });
   return blank ? std::string("\u2423") : text.front() == ' ' ? text.substr(1) : text;
 }
 

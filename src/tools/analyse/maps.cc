@@ -127,7 +127,7 @@ class MapsAnalysis : public Analysis {
     if (heads.empty()) {
       return std::nullopt;
     }
-    std::stable_sort(heads.begin(), heads.end(), [](const auto& a, const auto& b) { return a.excess() > b.excess(); });
+    std::ranges::stable_sort(heads, [](const auto& a, const auto& b) { return a.excess() > b.excess(); });
     heads.resize(std::min(heads.size(), kStripedHeads));
     std::string markup = "<div class='maps'>";
     for (const HeadStripe& one : heads) {
@@ -239,8 +239,7 @@ class MapsAnalysis : public Analysis {
     if (std::ssize(texts) != expected) {
       return {};  // the keys include memory
     }
-    std::transform(texts.begin(), texts.end(), texts.begin(),
-                   [](const std::string& text) { return display_text(text); });
+    std::ranges::transform(texts, texts.begin(), [](const std::string& text) { return display_text(text); });
     return texts;
   }
 

@@ -117,7 +117,7 @@ Json to_json(const std::vector<Row>& rows) {
 }
 
 std::string to_table(const std::vector<Row>& rows) {
-  const bool moves = std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.moved_bytes.has_value(); });
+  const bool moves = std::ranges::any_of(rows, [](const Row& row) { return row.moved_bytes.has_value(); });
   const auto mib = [](double bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); };
   std::string text = fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", "ms", "GFLOP/s", "x reference",
                                  "of limit", moves ? "MiB moved" : "peak MiB");

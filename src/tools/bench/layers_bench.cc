@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention.h"
 #include "process.h"
@@ -33,10 +31,15 @@ AttentionOptions heads(std::int64_t n_heads, std::int64_t d_head) {
   return o;
 }
 
-template <class Set>
-NamedLayer changed(const std::string& name, AttentionOptions o, const Set& set) {
-  set(o);
-  return {name, o};
+// A layer with these keys of [model.attention], "key=value".
+NamedLayer named(const std::string& name, std::int64_t n_heads, std::int64_t d_head,
+                 const std::vector<std::string>& settings = {}) {
+  config::Config config;
+  config.model.attention = heads(n_heads, d_head);
+  for (const std::string& setting : settings) {
+    config::set_key(config, "model.attention." + setting, "bench");
+  }
+  return {name, config.model.attention};
 }
 
 constexpr std::int64_t kSteps = 4;  // decoded tokens per timed run
@@ -82,96 +85,67 @@ void compare_layers(const std::string& what, const std::vector<NamedLayer>& laye
   }
 }
 
+// Trains the layers on inputs of each size; `shape` ends the names of the rows.
+void compare_training(const std::string& shape, const std::vector<NamedLayer>& layers,
+                      const std::vector<InputSize>& sizes, const BenchOptions& options, std::vector<Row>& rows) {
+  for (const InputSize& size : sizes) {
+    compare_layers(
+        size.name() + " " + shape, layers, 1.0,
+        [&](const AttentionOptions& o) { return layer_training(o, size, options); }, options, rows);
+  }
+}
+
+// Decodes a token after each of these numbers of cached tokens.
+void compare_decoding(const std::string& shape, const std::vector<NamedLayer>& layers,
+                      const std::vector<std::int64_t>& cached, std::int64_t d_model, const BenchOptions& options,
+                      std::vector<Row>& rows) {
+  for (const std::int64_t tokens : cached) {
+    compare_layers(
+        fmt::format("a token after {}, {}", tokens, shape), layers, 1.0 / kSteps,
+        [&](const AttentionOptions& o) { return decoding_steps(o, tokens, d_model, options); }, options, rows);
+  }
+}
+
+// Parts that are added to a plain layer. As many heads are computed in all of them.
+std::vector<NamedLayer> added_parts() {
+  return {named("plain", 8, 64),
+          named("sink", 8, 64, {"sink=true"}),
+          named("gate of heads", 8, 64, {"gate_output=head"}),
+          named("gate of channels", 8, 64, {"gate_output=element"}),
+          named("shared and routed", 8, 64, {"projection=shared_and_routed", "top_k=4"}),
+          named("grouped, 4 of 8", 8, 64, {"n_kv_heads=4"}),
+          named("routed queries, 8 of 16 in 4 groups", 16, 64,
+                {"projection=routed_queries", "n_kv_heads=4", "gate=softmax_renormalised"}),
+          named("factored, 2 and 6", 8, 64, {"projection=factored", "kv_rank=2", "q_rank=6"}),
+          named("tied, 2 of 8", 8, 64, {"projection=tied", "n_kv_heads=2"}),
+          named("gate of heads from 12 channels", 8, 64, {"gate_output=head", "gate_channels=12"}),
+          named("exclusive", 8, 64, {"exclusive=true"}),
+          named("linear biases", 8, 64, {"position=alibi"}),
+          named("forget gates", 8, 64, {"position=forgetting"})};
+}
+
+std::vector<NamedLayer> recurrent_layers() {
+  return {named("linear attention", 8, 64, {"score=linear", "keys=single", "position=none"}),
+          named("gated delta", 8, 64, {"score=gated_delta", "position=none"})};
+}
+
+// All layers cache 256 values per token.
+std::vector<NamedLayer> small_caches() {
+  return {named("grouped, 2 of 16", 16, 64, {"n_kv_heads=2"}),
+          named("latent, 224 and 32", 16, 96, {"projection=latent", "kv_rank=224", "d_rotary=32", "d_value=64"}),
+          named("latents, 2 x 112 and 32", 16, 96,
+                {"projection=latent", "kv_rank=224", "d_rotary=32", "d_value=64", "latent_groups=2"})};
+}
+
 }  // namespace
 
 std::vector<Row> neighbours(const BenchOptions& options) {
   std::vector<Row> rows;
-  const AttentionOptions plain = heads(8, 64);
-  const std::vector<NamedLayer> added = {
-      {"plain", plain},
-      changed("sink", plain, [](AttentionOptions& o) { o.of<config::DotOptions>().sink = true; }),
-      changed("gate of heads", plain, [](auto& o) { o.gate_output = "head"; }),
-      changed("gate of channels", plain, [](auto& o) { o.gate_output = "element"; }),
-      changed("shared and routed", plain,
-              [](auto& o) {
-                o.projection = "shared_and_routed";
-                o.template of<config::RoutingOptions>().top_k = 4;
-              }),
-      changed("grouped, 4 of 8", plain, [](auto& o) { o.n_kv_heads = 4; }),
-      // Also computes 8 heads per token.
-      changed("routed queries, 8 of 16 in 4 groups", heads(16, 64),
-              [](auto& o) {
-                o.projection = "routed_queries";
-                o.n_kv_heads = 4;
-                o.template of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-              }),
-      changed("factored, 2 and 6", plain,
-              [](AttentionOptions& o) {
-                o.projection = "factored";
-                o.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 6};
-              }),
-      changed("tied, 2 of 8", plain,
-              [](AttentionOptions& o) {
-                o.projection = "tied";
-                o.n_kv_heads = 2;
-              }),
-      changed("gate of heads from 12 channels", plain,
-              [](AttentionOptions& o) {
-                o.gate_output = "head";
-                o.of<config::OutputGateOptions>().gate_channels = 12;
-              }),
-      changed("exclusive", plain, [](AttentionOptions& o) { o.of<config::OutputGateOptions>().exclusive = true; }),
-      changed("linear biases", plain, [](auto& o) { o.position = "alibi"; }),
-      changed("forget gates", plain, [](auto& o) { o.position = "forgetting"; })};
-  for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
-    compare_layers(
-        z.name() + " H8 e64", added, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
-        options, rows);
-  }
-  const std::vector<NamedLayer> recurrent = {changed("linear attention", plain,
-                                                     [](AttentionOptions& o) {
-                                                       o.score = "linear";
-                                                       o.of<config::MixtureOptions>().keys = config::Keys::single;
-                                                       o.position = "none";
-                                                     }),
-                                             changed("gated delta", plain, [](AttentionOptions& o) {
-                                               o.score = "gated_delta";
-                                               o.position = "none";
-                                             })};
-  for (const InputSize& z : std::vector<InputSize>{{8, 256, 512}, {2, 1024, 512}}) {
-    compare_layers(
-        z.name() + " H8 e64", recurrent, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
-        options, rows);
-  }
-  for (const std::int64_t read : {512, 8192}) {
-    compare_layers(
-        fmt::format("a token after {}, d512 H8", read), recurrent, 1.0 / kSteps,
-        [&](const AttentionOptions& o) { return decoding_steps(o, read, 512, options); }, options, rows);
-  }
-  // All layers cache 256 values per token.
-  const std::vector<NamedLayer> small_caches = {
-      changed("grouped, 2 of 16", heads(16, 64), [](AttentionOptions& o) { o.n_kv_heads = 2; }),
-      changed("latent, 224 and 32", heads(16, 96),
-              [](AttentionOptions& o) {
-                o.projection = "latent";
-                o.of<config::LatentOptions>().kv_rank = 224;
-                o.of<config::LatentOptions>().d_rotary = 32;
-                o.of<config::LatentOptions>().d_value = 64;
-              }),
-      changed("latents, 2 x 112 and 32", heads(16, 96), [](AttentionOptions& o) {
-        o.projection = "latent";
-        o.of<config::LatentOptions>() = {.kv_rank = 224, .d_rotary = 32, .d_value = 64, .latent_groups = 2};
-      })};
-  for (const InputSize& z : std::vector<InputSize>{{4, 512, 1024}, {1, 2048, 1024}}) {
-    compare_layers(
-        z.name() + " H16", small_caches, 1.0, [&](const AttentionOptions& o) { return layer_training(o, z, options); },
-        options, rows);
-  }
-  for (const std::int64_t cached : {512, 2048, 8192}) {
-    compare_layers(
-        fmt::format("a token after {}, d1024 H16", cached), small_caches, 1.0 / kSteps,
-        [&](const AttentionOptions& o) { return decoding_steps(o, cached, 1024, options); }, options, rows);
-  }
+  compare_training("H8 e64", added_parts(), {{8, 256, 512}, {2, 1024, 512}}, options, rows);
+  compare_training("H8 e64", recurrent_layers(), {{8, 256, 512}, {2, 1024, 512}}, options, rows);
+  compare_decoding("d512 H8", recurrent_layers(), {512, 8192}, 512, options, rows);
+  compare_training("H16", small_caches(), {{4, 512, 1024}, {1, 2048, 1024}}, options, rows);
+  compare_decoding("d1024 H16", small_caches(), {512, 2048, 8192}, 1024, options, rows);
   return rows;
 }
 

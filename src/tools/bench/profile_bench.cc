@@ -239,8 +239,7 @@ std::vector<Row> profile_of(const std::string& name, const Work& work, std::int6
   }
   at::removeCallback(handle);
   std::vector<std::pair<std::string, Total>> by_time(all.begin(), all.end());
-  std::sort(by_time.begin(), by_time.end(),
-            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  std::ranges::sort(by_time, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   by_time.resize(std::min<std::size_t>(by_time.size(), 16));
   const auto n = static_cast<double>(repeats);
   std::vector<Row> rows = {{.name = name, .seconds = whole / n}};

@@ -7,7 +7,7 @@
 namespace headroom::bits {
 
 bool all_equal(const std::vector<Check>& checks) {
-  return std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.equal; });
+  return std::ranges::all_of(checks, [](const Check& check) { return check.equal; });
 }
 
 std::string render_table(const std::vector<Check>& checks) {

@@ -53,7 +53,7 @@ std::vector<fs::path> find_cases(const std::vector<fs::path>& paths) {
     user_error("golden: {}: no reference case (a .json beside a .safetensors) found{}", paths[0].string(),
                shipped_cases());
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
@@ -118,8 +118,8 @@ std::vector<CaseOutcome> run_cases(const std::vector<fs::path>& paths, const Gol
 }
 
 Json outcomes_json(const std::vector<CaseOutcome>& outcomes) {
-  const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.passed; });
-  const auto unsupported = std::count_if(outcomes.begin(), outcomes.end(), [](const auto& o) { return o.unsupported; });
+  const auto passed = std::ranges::count_if(outcomes, [](const auto& o) { return o.passed; });
+  const auto unsupported = std::ranges::count_if(outcomes, [](const auto& o) { return o.unsupported; });
   Json cases = Json::array();
   for (const CaseOutcome& o : outcomes) {
     Json row = {{"case", o.name},

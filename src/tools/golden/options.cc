@@ -323,7 +323,7 @@ bool is_null(const Json& options, const char* key) {
 
 void require_among(const Json& options, const char* key, const std::vector<std::string>& names) {
   if (!is_null(options, key) &&
-      std::none_of(names.begin(), names.end(), [&](const std::string& name) { return options.at(key) == name; })) {
+      std::ranges::none_of(names, [&](const std::string& name) { return options.at(key) == name; })) {
     refuse_value(key, options.at(key));
   }
 }

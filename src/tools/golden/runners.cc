@@ -179,7 +179,7 @@ void decode_attention(const Case& c, const nn::Attention& attention, const at::T
   std::vector<nn::AttentionCache> caches(static_cast<std::size_t>(x.size(0)),
                                          nn::AttentionCache(slots, /*sliding=*/true));
   std::vector<nn::AttentionCache*> each;
-  std::transform(caches.begin(), caches.end(), std::back_inserter(each), [](auto& cache) { return &cache; });
+  std::ranges::transform(caches, std::back_inserter(each), [](auto& cache) { return &cache; });
   const std::vector<std::string> names = cached_names(c);
   std::vector<at::Tensor> rows;
   std::map<std::string, at::Tensor> held;

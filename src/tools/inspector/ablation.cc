@@ -159,7 +159,7 @@ bool AblationObserver::concerns(const Ablation& off, std::string_view what) cons
 }
 
 bool AblationObserver::wants(std::string_view name) const {
-  return std::any_of(off_.begin(), off_.end(), [&](const Ablation& off) {
+  return std::ranges::any_of(off_, [&](const Ablation& off) {
     const std::string scope = fmt::format("layer{}.attention.", off.layer);
     return name.starts_with(scope) && concerns(off, name.substr(scope.size()));
   });

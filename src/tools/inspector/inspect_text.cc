@@ -40,8 +40,7 @@ class LayerObserver : public nn::Observer {
   }
   bool wants(std::string_view name) const override {
     return name == "embedding" || nn::matches("layer*.ffn.out", name) ||
-           std::any_of(patterns_.begin(), patterns_.end(),
-                       [&](const std::string& pattern) { return nn::matches(pattern, name); });
+           std::ranges::any_of(patterns_, [&](const std::string& pattern) { return nn::matches(pattern, name); });
   }
   at::Tensor observe(std::string_view name, at::Tensor value) override {
     if (name == "embedding") {

@@ -53,7 +53,7 @@ std::string packed_elements(const InspectorPage& page, bool first) {
 // Returns a token of the text that ends with a letter or digit, so that tokens decoded after it keep their leading
 // blanks.
 std::int32_t word_token(const InspectorPage& page) {
-  const auto found = std::find_if(page.ids.begin(), page.ids.end(), [&](std::int32_t id) {
+  const auto found = std::ranges::find_if(page.ids, [&](std::int32_t id) {
     const std::string text = page.tokenizer.decode({{id}});
     return !text.empty() && std::isalnum(static_cast<unsigned char>(text.back())) != 0;
   });

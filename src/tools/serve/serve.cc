@@ -61,8 +61,7 @@ std::vector<std::string> names_of(const std::vector<std::string>& runs) {
     std::ptrdiff_t alike = 0;
     for (std::int64_t parts = 1; parts == 1 || (alike > 1 && parts <= kMaxParts); ++parts) {
       name = short_name(run, parts);
-      alike = std::count_if(runs.begin(), runs.end(),
-                            [&](const std::string& other) { return short_name(other, parts) == name; });
+      alike = std::ranges::count_if(runs, [&](const std::string& other) { return short_name(other, parts) == name; });
     }
     names.push_back(alike > 1 ? run : name);  // one file given by two paths
   }

@@ -170,8 +170,7 @@ namespace {
 Record record_from(const Json& json) {
   Record record;
   const std::string track = json.at("track").get<std::string>();
-  const auto known =
-      std::find_if(kTracks.begin(), kTracks.end(), [&](const auto& entry) { return track == entry.second; });
+  const auto known = std::ranges::find_if(kTracks, [&](const auto& entry) { return track == entry.second; });
   if (json.at("format") != kFormat || known == kTracks.end() || json.at("runs").empty()) {
     throw Json::other_error::create(501, "format", nullptr);
   }

@@ -38,7 +38,7 @@ compare::Interval interval(const std::vector<double>& differences, const TestOpt
 }
 
 Decision decide(const std::vector<double>& differences, double base_deviation, const TestOptions& options) {
-  const auto all = [&](const auto& holds) { return std::all_of(differences.begin(), differences.end(), holds); };
+  const auto all = [&](const auto& holds) { return std::ranges::all_of(differences, holds); };
   if (!all([](double d) { return std::isfinite(d); }) || all([](double d) { return d == 0.0; })) {
     return Decision::discard;
   }

@@ -221,8 +221,7 @@ compare::Interval interval_of(const Trial& trial, const TestOptions& options) {
 }
 
 bool has_no_effect(const Trial& trial) {
-  return std::all_of(trial.pairs.begin(), trial.pairs.end(),
-                     [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
+  return std::ranges::all_of(trial.pairs, [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
 }
 
 std::string sentence_of(const Trial& trial, const TestOptions& options) {
@@ -265,6 +264,36 @@ void append_record(const Trial& trial, const TrialRequest& request) {
   }
 }
 
+// Trains and appends pairs until the trial is decided.
+void train_pairs(const TrialRequest& request, Side& base, Side& change, Trainer& trainer, Trial& trial) {
+  std::vector<const compare::TrainedRun*> base_runs;  // owned by `trainer`
+  std::vector<double> base_figures;
+  const auto base_run = [&](int n) -> const compare::TrainedRun& {
+    while (static_cast<int>(base_runs.size()) <= n) {
+      const std::int64_t seed = base.first_seed + static_cast<std::int64_t>(base_runs.size());
+      const compare::TrainedRun& run = trainer.train(base, seed);
+      base_figures.push_back(figure_of(run, trial.figure));
+      if (!std::isfinite(base_figures.back())) {
+        user_error("try: {}: the base has no figure with seed {}{}; nothing can be compared with it", trial.base, seed,
+                   run.diverged.empty() ? "" : ", it diverged");
+      }
+      base_runs.push_back(&run);
+    }
+    return *base_runs[static_cast<std::size_t>(n)];
+  };
+  base_run(std::min(kFirstBaseRuns, request.test.pairs) - 1);
+  for (int n = 0; n < request.test.pairs && trial.decision == Decision::undecided; ++n) {
+    Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n};
+    pair.base_sha256 = base_run(n).result.parameters_sha256;
+    pair.base = base_figures[static_cast<std::size_t>(n)];
+    const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
+    pair.change = figure_of(changed, trial.figure);
+    pair.change_sha256 = changed.result.parameters_sha256;
+    trial.pairs.push_back(std::move(pair));
+    trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
+  }
+}
+
 }  // namespace
 
 Trial run_trial(const TrialRequest& request) {
@@ -281,8 +310,6 @@ Trial run_trial(const TrialRequest& request) {
   trial.figure = trainer.figure_kind();
   Side base{.named = request.base, .first_seed = request.base.config.train.seed};
   Side change{.named = request.change, .first_seed = request.change_seed.value_or(base.first_seed)};
-  std::vector<const compare::TrainedRun*> base_runs;  // owned by `trainer`
-  std::vector<double> base_figures;
   try {
     if (request.tune) {
       tune(base, trainer);
@@ -290,30 +317,7 @@ Trial run_trial(const TrialRequest& request) {
       ++base.first_seed;  // a seed that has selected a learning rate is not used for the comparison
       ++change.first_seed;
     }
-    const auto base_run = [&](int n) -> const compare::TrainedRun& {
-      while (static_cast<int>(base_runs.size()) <= n) {
-        const std::int64_t seed = base.first_seed + static_cast<std::int64_t>(base_runs.size());
-        const compare::TrainedRun& run = trainer.train(base, seed);
-        base_figures.push_back(figure_of(run, trial.figure));
-        if (!std::isfinite(base_figures.back())) {
-          user_error("try: {}: the base has no figure with seed {}{}; nothing can be compared with it", trial.base,
-                     seed, run.diverged.empty() ? "" : ", it diverged");
-        }
-        base_runs.push_back(&run);
-      }
-      return *base_runs[static_cast<std::size_t>(n)];
-    };
-    base_run(std::min(kFirstBaseRuns, request.test.pairs) - 1);
-    for (int n = 0; n < request.test.pairs && trial.decision == Decision::undecided; ++n) {
-      Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n};
-      pair.base_sha256 = base_run(n).result.parameters_sha256;
-      pair.base = base_figures[static_cast<std::size_t>(n)];
-      const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
-      pair.change = figure_of(changed, trial.figure);
-      pair.change_sha256 = changed.result.parameters_sha256;
-      trial.pairs.push_back(std::move(pair));
-      trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
-    }
+    train_pairs(request, base, change, trainer, trial);
   } catch (const BudgetSpent&) {
     if (trial.pairs.empty()) {
       const double runs = request.tune ? 8.0 : 1.0 + kFirstBaseRuns;

@@ -25,7 +25,7 @@ class RowReader {
   }
   std::vector<std::string> texts(const char* key) const { return texts_of(value(key), key); }
   std::vector<std::string> texts_of(const Json& list, const char* key) const {
-    const bool texts = list.is_array() && list.size() >= 2 && std::all_of(list.begin(), list.end(), [](const Json& x) {
+    const bool texts = list.is_array() && list.size() >= 2 && std::ranges::all_of(list, [](const Json& x) {
                          return x.is_string() && !trimmed(x.get_ref<const std::string&>()).empty();
                        });
     if (!texts) {
@@ -119,7 +119,7 @@ Question hellaswag(const RowReader& row) {
   };
   const std::string activity = row.text_or_empty("activity_label");
   std::vector<std::string> endings = row.texts("endings");
-  std::transform(endings.begin(), endings.end(), endings.begin(), clean);
+  std::ranges::transform(endings, endings.begin(), clean);
   return row.question(clean(activity.empty() ? row.text("ctx") : fmt::format("{}: {}", activity, row.text("ctx"))),
                       endings, row.index("label", endings.size()));
 }
@@ -234,8 +234,7 @@ const std::vector<RowLayout>& layouts() {
 
 Question read_choice(const Json& json, const std::string& where) {
   const auto fits = [&](const RowLayout& layout) {
-    return std::all_of(layout.fields.begin(), layout.fields.end(),
-                       [&](const char* field) { return json.contains(field); });
+    return std::ranges::all_of(layout.fields, [&](const char* field) { return json.contains(field); });
   };
   const auto layout = std::find_if(layouts().begin(), layouts().end(), fits);
   const RowReader row(json, where);

@@ -140,7 +140,7 @@ class CbtStory {
 
 QuestionSets read_cbt(const std::vector<Document>& documents) {
   const auto is_test = [](const Document& document) { return document.stem.find("_test_") != std::string::npos; };
-  const bool any_test = std::any_of(documents.begin(), documents.end(), is_test);
+  const bool any_test = std::ranges::any_of(documents, is_test);
   QuestionSets sets;
   for (const Document& document : documents) {
     if (any_test && !is_test(document)) {

@@ -20,8 +20,7 @@ constexpr std::string_view kComposition = "composition";
 
 const Benchmark& benchmark_named(const std::string& name) {
   const std::vector<Benchmark>& all = benchmarks();
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const Benchmark& benchmark) { return benchmark.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Benchmark& benchmark) { return benchmark.name == name; });
   if (found == all.end()) {
     const std::vector<std::string> names = zero_shot_tasks();
     const std::string near = nearest(name, names);

@@ -49,8 +49,8 @@ std::vector<AttentionOptions> attentions_of(const ModelOptions& model) {
 // Throws UserError if every entry of model.layers sets `key`, so that the value in the model's own table has no effect.
 void require_inherited(const ModelOptions& model, LayerOptions::Keys LayerOptions::*table, std::string_view name,
                        std::string_view key) {
-  if (!model.layers.empty() && std::all_of(model.layers.begin(), model.layers.end(),
-                                           [&](const LayerOptions& layer) { return (layer.*table).contains(key); })) {
+  if (!model.layers.empty() &&
+      std::ranges::all_of(model.layers, [&](const LayerOptions& layer) { return (layer.*table).contains(key); })) {
     user_error(
         "match: model.layers: every entry sets {0}.{1}, which leaves no width to match; remove it from the entries "
         "that may take the matched model.{0}.{1}",
@@ -78,7 +78,7 @@ void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Cou
   d_head = largest(least, step, fits);
   const auto suits = [&] {
     const std::vector<AttentionOptions> all = attentions_of(model);
-    return std::all_of(all.begin(), all.end(), [](const AttentionOptions& a) { return a.position->fits_width(a); });
+    return std::ranges::all_of(all, [](const AttentionOptions& a) { return a.position->fits_width(a); });
   };
   while (!suits() && d_head > least) {
     d_head -= step;
@@ -92,8 +92,8 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
   }
   require_inherited(model, &LayerOptions::mlp, "mlp", "d_hidden");
   const auto layers = model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers()));
-  const bool experts = std::any_of(layers.begin(), layers.end(),
-                                   [](const auto& kind) { return kind.first.mlp.kind == MlpKind::experts; });
+  const bool experts =
+      std::ranges::any_of(layers, [](const auto& kind) { return kind.first.mlp.kind == MlpKind::experts; });
   const std::int64_t step = experts ? 4 : 1;
   const auto fits = [&model, target](std::int64_t d_hidden) {
     ModelOptions wider = model;
@@ -101,8 +101,8 @@ void match_parameters(ModelOptions& model, const ModelOptions& goal) {
     return count_parameters(wider) <= target;
   };
   const std::vector<AttentionOptions> all = attentions_of(model);
-  if (std::none_of(all.begin(), all.end(),
-                   [](const AttentionOptions& a) { return a.composition->keeps_width() || a.score->keeps_width(); })) {
+  if (std::ranges::none_of(
+          all, [](const AttentionOptions& a) { return a.composition->keeps_width() || a.score->keeps_width(); })) {
     widen_heads(model, target, "parameters", count_parameters);
   } else if (!fits(model.mlp.d_hidden)) {
     model.mlp.d_hidden = step;

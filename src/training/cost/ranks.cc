@@ -88,7 +88,7 @@ std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int 
   for (Shard& shard : shards) {
     order.push_back(&shard);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Shard* a, const Shard* b) { return a->count() > b->count(); });
+  std::ranges::stable_sort(order, [](const Shard* a, const Shard* b) { return a->count() > b->count(); });
   using Load = std::pair<std::int64_t, int>;  // elements, rank
   std::priority_queue<Load, std::vector<Load>, std::greater<>> least_loaded;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -118,9 +118,8 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
   const std::vector<ParameterTensor> tensors = parameter_tensors(config.model);
   const std::vector<RankLoad> loads = loads_of(tensors, n, config.train.optimizer);
-  const auto largest =
-      std::max_element(tensors.begin(), tensors.end(),
-                       [](const ParameterTensor& a, const ParameterTensor& b) { return a.elements < b.elements; });
+  const auto largest = std::ranges::max_element(
+      tensors, [](const ParameterTensor& a, const ParameterTensor& b) { return a.elements < b.elements; });
   const Exact overhead = Exact(2) * largest->elements * kFloatBytes + kProgramBytes;
   Exact all = 0;
   for (const RankLoad& load : loads) {
@@ -163,8 +162,7 @@ double RanksCost::imbalance() const {
 }
 
 const RankCost& RanksCost::largest() const {
-  return *std::max_element(all.begin(), all.end(),
-                           [](const RankCost& a, const RankCost& b) { return a.total < b.total; });
+  return *std::ranges::max_element(all, [](const RankCost& a, const RankCost& b) { return a.total < b.total; });
 }
 
 double RanksCost::of_all_reduce() const {

@@ -54,7 +54,7 @@ std::vector<Recipe> list_recipes(const fs::path& folder) {
   if (error) {
     user_error("recipes: cannot list {}: {}", folder.string(), error.message());
   }
-  std::sort(recipes.begin(), recipes.end(), [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
+  std::ranges::sort(recipes, [](const Recipe& a, const Recipe& b) { return a.name < b.name; });
   return recipes;
 }
 

@@ -202,7 +202,7 @@ std::string remarks(const std::vector<PaperFigure>& figures) {
     if (!figure.reason.empty() && std::find(seen.begin(), seen.end(), figure.reason) == seen.end()) {
       seen.push_back(figure.reason);
       const auto same = [&](const PaperFigure& other) { return other.reason == figure.reason; };
-      const auto more = std::count_if(figures.begin(), figures.end(), same) - 1;
+      const auto more = std::ranges::count_if(figures, same) - 1;
       text += fmt::format("{}, {}{}: {}{}\n", figure.row, figure.quantity,
                           more > 0 ? fmt::format(" and {} more", more) : "", figure.derivable ? "" : "not derivable, ",
                           figure.reason);

@@ -52,7 +52,7 @@ void gather_parts(RankResult& mine, ProcessGroup& group) {
 }
 
 Sums in_order(PlacedSums parts) {
-  std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(parts, [](const auto& a, const auto& b) { return a.first < b.first; });
   Sums all;
   for (const auto& [place, sums] : parts) {
     add(all, sums);

@@ -88,7 +88,7 @@ std::string uncertainty(const Figures& figures) {
 void complete(Figures& figures, const std::vector<FigureKind>& kinds) {
   const auto loss = figures.find("loss");
   const bool has_perplexity =
-      std::any_of(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.name == "perplexity"; });
+      std::ranges::any_of(kinds, [](const FigureKind& kind) { return kind.name == "perplexity"; });
   if (has_perplexity && loss != figures.end()) {
     figures["perplexity"] = std::exp(loss->second);
   }
@@ -100,8 +100,7 @@ double figure(const Figures& figures, const std::string& name) {
 }
 
 const FigureKind& headline(const std::vector<FigureKind>& kinds) {
-  const auto found =
-      std::find_if(kinds.begin(), kinds.end(), [](const FigureKind& kind) { return kind.shown == Shown::headline; });
+  const auto found = std::ranges::find_if(kinds, [](const FigureKind& kind) { return kind.shown == Shown::headline; });
   if (found == kinds.end()) {
     fail("task: has no headline figure");
   }

@@ -59,7 +59,7 @@ ApiKey::ApiKey(const std::filesystem::path& file) {
       key.pop_back();
     }
   }
-  if (key.size() < kShortestKey || key.size() > kLongestKey || !std::all_of(key.begin(), key.end(), is_key_character)) {
+  if (key.size() < kShortestKey || key.size() > kLongestKey || !std::ranges::all_of(key, is_key_character)) {
     user_error(
         "serve: --api-key-file: {}: must hold one key of {} to {} letters, digits and -._~+/=; create one with "
         "`openssl rand -hex 32`",

@@ -54,14 +54,14 @@ bool is_name_character(char c) {
 std::string header_name(std::string_view line) {
   const std::size_t colon = line.find(':');
   const std::string_view name = line.substr(0, colon);
-  if (colon == line.npos || name.empty() || !std::all_of(name.begin(), name.end(), is_name_character)) {
+  if (colon == line.npos || name.empty() || !std::ranges::all_of(name, is_name_character)) {
     refuse_head("a header must be a line \"name: value\"");
   }
   return lower_case(name);
 }
 
 void check_characters(std::string_view line) {
-  if (std::any_of(line.begin(), line.end(), [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; })) {
+  if (std::ranges::any_of(line, [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; })) {
     refuse_head("a line of the head has a control character");
   }
 }

@@ -69,7 +69,6 @@ class HttpServer : private httplib::Server {
  private:
   void accept_connections();
   void serve(int socket);
-  void serve_request(const std::shared_ptr<Connection>& connection);
   const std::map<std::string, Route>* routes_at(const std::string& path) const;
   const Route& route_of(const httplib::Request& request) const;
   void check_host(const httplib::Request& request) const;

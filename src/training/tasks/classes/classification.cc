@@ -103,8 +103,8 @@ class ClassEvaluation : public EvaluationData {
   std::vector<std::int64_t> by_length(std::int64_t most) const {
     std::vector<std::int64_t> order(static_cast<std::size_t>(count(most)));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(),
-                     [this](std::int64_t a, std::int64_t b) { return examples_->length(a) < examples_->length(b); });
+    std::ranges::stable_sort(
+        order, [this](std::int64_t a, std::int64_t b) { return examples_->length(a) < examples_->length(b); });
     return order;
   }
 
@@ -164,8 +164,8 @@ models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<
                              std::int64_t tokens) {
   const std::int64_t rows = std::ssize(examples);
   const at::Tensor label = at::empty({rows}, at::kLong);
-  std::transform(examples.begin(), examples.end(), label.data_ptr<std::int64_t>(),
-                 [&](std::int64_t i) { return labels[static_cast<std::size_t>(i)]; });
+  std::ranges::transform(examples, label.data_ptr<std::int64_t>(),
+                         [&](std::int64_t i) { return labels[static_cast<std::size_t>(i)]; });
   models::Batch batch;
   batch.tensors["label"] = label;
   batch.targets.assign(examples.size(), 1);

@@ -39,7 +39,7 @@ class SequenceExamples : public ClassExamples {
     std::int64_t* row = tokens.data_ptr<std::int64_t>();
     for (const std::int64_t i : examples) {
       const auto sequence = sequences.at(i);
-      std::copy(sequence.begin(), sequence.end(), row);
+      std::ranges::copy(sequence, row);
       row += longest;
     }
     return tokens;

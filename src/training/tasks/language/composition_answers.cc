@@ -204,7 +204,7 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
                                   reader.prefix));
   }
   const config::ModelOptions& model = reader.model;
-  const auto beyond = std::find_if(answers.begin(), answers.end(), [&](const Sequence& answer) {
+  const auto beyond = std::ranges::find_if(answers, [&](const Sequence& answer) {
     return model.memory_length == 0 && std::ssize(answer.tokens) > model.context_length + 1;
   });
   std::vector<Sequence> all;

@@ -118,10 +118,10 @@ class MaskedText {
     models::Batch batch;
     for (std::int64_t i = 0; i < n; ++i) {
       const MaskedRow& row = rows[static_cast<std::size_t>(i)];
-      std::copy(row.tokens.begin(), row.tokens.end(), tokens.data_ptr<std::int64_t>() + i * longest);
-      std::copy(row.hidden.begin(), row.hidden.end(), hidden.data_ptr<std::int64_t>() + i * longest);
+      std::ranges::copy(row.tokens, tokens.data_ptr<std::int64_t>() + i * longest);
+      std::ranges::copy(row.hidden, hidden.data_ptr<std::int64_t>() + i * longest);
       std::fill_n(valid.data_ptr<bool>() + i * longest, row.tokens.size(), true);
-      batch.targets.push_back(std::count_if(row.hidden.begin(), row.hidden.end(), [](auto id) { return id >= 0; }));
+      batch.targets.push_back(std::ranges::count_if(row.hidden, [](auto id) { return id >= 0; }));
       batch.tokens += std::ssize(row.tokens);
     }
     batch.tensors["tokens"] = tokens;

@@ -89,8 +89,8 @@ class Group {
   // Returns the score to which the token at `place` contributes; null if the token is not scored.
   SpanScore* span_at(std::size_t row, std::int64_t place) {
     const std::vector<TokenSpan>& scored = sequences_[row]->scored;
-    const auto found = std::find_if(scored.begin(), scored.end(),
-                                    [&](const TokenSpan& span) { return span.begin <= place && place < span.end; });
+    const auto found =
+        std::ranges::find_if(scored, [&](const TokenSpan& span) { return span.begin <= place && place < span.end; });
     return found == scored.end() ? nullptr : &spans_[row][static_cast<std::size_t>(found - scored.begin())];
   }
 
@@ -140,9 +140,8 @@ std::vector<std::vector<std::size_t>> batches_of(const std::vector<Sequence>& se
       order.push_back(i);
     }
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return sequences[a].tokens.size() > sequences[b].tokens.size();
-  });
+  std::ranges::stable_sort(
+      order, [&](std::size_t a, std::size_t b) { return sequences[a].tokens.size() > sequences[b].tokens.size(); });
   const auto at_once = static_cast<std::size_t>(std::max<std::int64_t>(batch_size, 1));
   std::vector<std::vector<std::size_t>> batches;
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -208,8 +207,8 @@ Scores score(const models::LanguageModel& model, const std::vector<Sequence>& se
   std::vector<Sequence> shortened = sequences;
   Scores scores;
   if (o.memory_length == 0) {
-    scores.truncated = std::count_if(shortened.begin(), shortened.end(),
-                                     [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
+    scores.truncated =
+        std::ranges::count_if(shortened, [&](Sequence& sequence) { return truncate(sequence, o.context_length); });
   }
   const std::vector<std::size_t> first = first_equals(shortened);
   const std::vector<std::vector<std::size_t>> batches = batches_of(shortened, first, options.batch_size);

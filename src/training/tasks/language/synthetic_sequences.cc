@@ -31,9 +31,9 @@ models::Batch rows_of(const config::Config& config, const SplitText& from, std::
   at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty({count, length}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) {
     const data::SyntheticRow row = data::synthetic_row(config.data, from.split, (first + i) % size, length, from.text);
-    std::copy(row.tokens.begin(), row.tokens.end(), tokens[i].data_ptr<std::int64_t>());
-    std::copy(row.targets.begin(), row.targets.end(), targets[i].data_ptr<std::int64_t>());
-    batch.targets.push_back(std::count_if(row.targets.begin(), row.targets.end(), [](auto t) { return t >= 0; }));
+    std::ranges::copy(row.tokens, tokens[i].data_ptr<std::int64_t>());
+    std::ranges::copy(row.targets, targets[i].data_ptr<std::int64_t>());
+    batch.targets.push_back(std::ranges::count_if(row.targets, [](auto t) { return t >= 0; }));
   }
   batch.tensors["tokens"] = tokens;
   batch.tensors["targets"] = targets;

@@ -91,11 +91,11 @@ std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
-  const bool has_token_files = std::any_of(options.train.begin(), options.train.end(), config::is_token_file);
+  const bool has_token_files = std::ranges::any_of(options.train, config::is_token_file);
   if (files.empty() && (has_token_files || !options.mixture.empty())) {
     return opened(data::prepare_validation(options, request.tokenizer, temporary_folder(request.cache)));
   }
-  if (std::any_of(files.begin(), files.end(), config::is_token_file)) {
+  if (std::ranges::any_of(files, config::is_token_file)) {
     if (files.size() > 1) {
       user_error("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
     }

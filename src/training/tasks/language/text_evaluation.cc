@@ -19,7 +19,7 @@ constexpr const char *kTextBytes = "text_bytes", *kUnknownBytes = "unknown_bytes
 
 at::Tensor to_tensor(const std::vector<std::int32_t>& ids, std::int64_t rows) {
   const at::Tensor tensor = at::empty({rows, static_cast<std::int64_t>(ids.size()) / rows}, at::kLong);
-  std::copy(ids.begin(), ids.end(), tensor.data_ptr<std::int64_t>());
+  std::ranges::copy(ids, tensor.data_ptr<std::int64_t>());
   return tensor;
 }
 

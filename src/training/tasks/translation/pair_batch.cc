@@ -33,8 +33,8 @@ at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, st
 // Returns the mask of tokens that are not padding; undefined if there is no padding.
 at::Tensor valid_of(const std::vector<Tokens>& sentences, const at::Tensor& rows) {
   const std::int64_t width = rows.size(1);
-  const bool even = std::all_of(sentences.begin(), sentences.end(),
-                                [&](const Tokens& sentence) { return std::ssize(sentence) + 1 == width; });
+  const bool even =
+      std::ranges::all_of(sentences, [&](const Tokens& sentence) { return std::ssize(sentence) + 1 == width; });
   if (even) {
     return {};
   }

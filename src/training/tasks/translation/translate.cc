@@ -17,9 +17,21 @@ namespace {
 
 // Joins the lines of decoded text, because a translation must be a single line.
 std::string one_line_of(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
+}
+
+// Returns the places of the sentences that are not blank, sorted by the lengths of `sources`.
+std::vector<std::size_t> order_of(const std::vector<std::string>& sentences, const std::vector<Tokens>& sources) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < sentences.size(); ++i) {
+    if (sentences[i].find_first_not_of(" \t\r") != std::string::npos) {
+      order.push_back(i);
+    }
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return sources[i].size(); });
+  return order;
 }
 
 // Merges the translations of all ranks into `all`. Returns false if any rank was interrupted.
@@ -50,14 +62,7 @@ Translations translate(const models::EncoderDecoder& model, const tokenizers::To
     cut += sources.back().size() > longest ? 1 : 0;
     sources.back().resize(std::min(sources.back().size(), longest));
   }
-  std::vector<std::size_t> order;  // sorted by length; blank sentences are left out
-  for (std::size_t i = 0; i < sentences.size(); ++i) {
-    if (sentences[i].find_first_not_of(" \t\r") != std::string::npos) {
-      order.push_back(i);
-    }
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sources[a].size() < sources[b].size(); });
+  const std::vector<std::size_t> order = order_of(sentences, sources);
   std::optional<Progress> progress;
   if (options.show_progress) {
     progress.emplace("translate", std::ssize(order), "sentence");

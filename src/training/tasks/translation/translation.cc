@@ -214,7 +214,7 @@ class PairEvaluation : public EvaluationData {
           "their sources are cut for BLEU",
           pairs - order.size(), pairs, context_length - 1);
     }
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
     return order;
   }
 
