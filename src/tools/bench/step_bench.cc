@@ -22,13 +22,11 @@ namespace {
 // The shape of a dense model's training step.
 struct StepSize {
   std::int64_t layers, heads, d_model, tokens, batch, vocabulary;
-  std::string name() const {
-    return fmt::format("L{} d{} T{} B{} V{}", layers, d_model, tokens, batch, vocabulary);
-  }
+  std::string name() const { return fmt::format("L{} d{} T{} B{} V{}", layers, d_model, tokens, batch, vocabulary); }
 };
 
-constexpr StepSize kStepSizes[] = {{4, 8, 192, 128, 16, 2000},   // the demo's size
-                                   {4, 4, 128, 64, 12, 2000},    // nanoGPT's size for CPUs
+constexpr StepSize kStepSizes[] = {{4, 8, 192, 128, 16, 2000},  // the demo's size
+                                   {4, 4, 128, 64, 12, 2000},   // nanoGPT's size for CPUs
                                    {4, 8, 512, 256, 8, 8000},
                                    {12, 12, 768, 64, 4, 50257}};  // GPT-2 124M, as llm.c's example trains it
 
@@ -49,9 +47,12 @@ config::ModelOptions model_options(const StepSize& size) {
 }
 
 std::vector<std::string> pytorch_command(const StepSize& size, const BenchOptions& options, bool compiled) {
-  const Json json = {{"vocabulary_size", size.vocabulary}, {"n_layers", size.layers},
-                     {"n_heads", size.heads},              {"d_model", size.d_model},
-                     {"context_length", size.tokens},      {"batch", size.batch}};
+  const Json json = {{"vocabulary_size", size.vocabulary},
+                     {"n_layers", size.layers},
+                     {"n_heads", size.heads},
+                     {"d_model", size.d_model},
+                     {"context_length", size.tokens},
+                     {"batch", size.batch}};
   std::vector<std::string> more = {"--precision", options.precision, "--device", options.device};
   if (compiled) {
     more.emplace_back("--compile");

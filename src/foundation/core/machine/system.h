@@ -21,8 +21,8 @@ std::string cpu_name();
 // support and that simd_limit() allows.
 std::vector<std::string> cpu_features();
 bool cpu_has(const std::string& feature);
-// HEADROOM_SIMD: "avx2" emulates a CPU without AVX-512 and "baseline" one without AVX, for tests and measurements. Empty:
-// no limit.
+// HEADROOM_SIMD: "avx2" emulates a CPU without AVX-512 and "baseline" one without AVX, for tests and measurements.
+// Empty: no limit.
 std::string_view simd_limit();
 
 // Calls work(0), ..., work(n - 1), each once, on up to `threads` threads including the caller's. After an exception no
