@@ -317,8 +317,9 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
   if (a.size(0) == 1 && suits_gemv(a, b, bias) && !ManyRows::active()) {
     return gemv_rows(a, b, bias);
   }
-  return with_many_rows(a,
-                        [&](const at::Tensor& rows) { return dense_matmul_by(matmul_choice().rows, rows, b, bias); });
+  // The order of MKL's sums depends on the number of rows and on alignment, that of oneDNN's does not.
+  const MatmulLibrary library = ManyRows::active() ? MatmulLibrary::one_dnn : matmul_choice().rows;
+  return with_many_rows(a, [&](const at::Tensor& rows) { return dense_matmul_by(library, rows, b, bias); });
 }
 
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
