@@ -1,7 +1,7 @@
 """Training, evaluation and generation against recorded bits, to catch changes of results that nobody intended.
 
 recorded.json holds the results of every recipe below on one thread, a section for each kind of CPU. A commit that
-intentionally changes bits records them anew in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'`.
+intentionally changes bits records them anew in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits`.
 Recording changed values removes the sections of other kinds of CPU, which are then out of date.
 """
 
@@ -27,7 +27,7 @@ import train_runs  # noqa: E402
 
 RECORDED = HERE / "recorded.json"
 RECORDS = bool(os.environ.get("HEADROOM_RECORD_BITS"))
-HOW = "HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'"
+HOW = "HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits"
 
 BASE = """
 [model]
