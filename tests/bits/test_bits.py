@@ -1,7 +1,7 @@
 """Training, evaluation and generation against recorded bits, to catch unintended changes of results.
 
 recorded.json holds the results of every recipe below on one thread, a section for each kind of CPU. A commit that
-intentionally changes bits records them again in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'`.
+intentionally changes bits records them again in the same commit: `HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits`.
 Recording changed values removes the sections of other kinds of CPU, which are then out of date.
 """
 
@@ -27,7 +27,7 @@ import train_runs  # noqa: E402
 
 RECORDED = HERE / "recorded.json"
 RECORDS = bool(os.environ.get("HEADROOM_RECORD_BITS"))
-HOW = "HEADROOM_RECORD_BITS=1 ./run.sh test -R '^bits$'"
+HOW = "HEADROOM_RECORD_BITS=1 ./run.sh test -R recorded_bits"
 
 BASE = """
 [model]
@@ -308,7 +308,7 @@ def test_bits_are_as_recorded(name, recorded, kind, machine, measured):
                if before.get(key) != now.get(key)]
     if changes:
         pytest.fail(f"recipe {name}: " + "; ".join(changes) + f" (recorded on {section['recorded_on']}, run on "
-                    f"{machine['cpu']}). A commit that intentionally changes bits records them anew in the same commit: "
+                    f"{machine['cpu']}). A commit that intentionally changes bits records them again in the same commit: "
                     f"{HOW}", pytrace=False)
 
 

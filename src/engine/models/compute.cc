@@ -72,8 +72,7 @@ void set_threads(std::int64_t threads) {
 }
 
 nn::Context make_context(const config::TrainOptions& options, at::Device device) {
-  nn::Context context;
-  context.implementation = options.implementation;
+  nn::Context context{.implementation = options.implementation};
   if (resolve(options.precision, device) == config::Precision::bf16) {
     context.compute_dtype = at::kBFloat16;
   }

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,19 @@ struct Precision {
   at::ScalarType type;
   double bound;
 };
+
+// Returns every case of the table in each layout.
+template <class Case>
+std::vector<Case> in_layouts(const std::vector<Case>& table, std::initializer_list<Layout> layouts) {
+  std::vector<Case> all;
+  for (Case c : table) {
+    for (const Layout layout : layouts) {
+      c.layout = layout;
+      all.push_back(c);
+    }
+  }
+  return all;
+}
 
 enum class Role {
   tested,          // every backend is compared with the reference

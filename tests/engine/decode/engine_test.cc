@@ -285,8 +285,7 @@ TEST_P(Routing, ReturnsTheExpertsOfAToken) {
     all.push_back(event.id);
   }
   nn::Recorder recorder({"layer*.attention.select*.index"});
-  nn::Context context;
-  context.observer = &recorder;
+  const nn::Context context{.observer = &recorder};
   const at::NoGradGuard no_grad;
   models::Memory memory;
   model.logits(at::tensor(all, at::kLong).unsqueeze(0), memory, context);

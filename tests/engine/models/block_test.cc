@@ -30,9 +30,7 @@ struct Half {
 
   // The MLP's output.
   at::Tensor added(const at::Tensor& h, bool training) const {
-    nn::Context context;
-    context.training = training;
-    context.random = nn::Randomness{.seed = 3, .rows = kRows};
+    const nn::Context context{.training = training, .random = nn::Randomness{.seed = 3, .rows = kRows}};
     const at::NoGradGuard no_grad;
     return (*block)(BlockInput{.h = h}, context) - h;
   }

@@ -1,11 +1,7 @@
 // Cached weights give the same results as weights cast for every token, bit for bit.
 #include <gtest/gtest.h>
 
-#include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
@@ -24,56 +20,19 @@ ModelOptions tiny() {
   return o;
 }
 
-std::vector<std::pair<std::string, ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, ModelOptions>> all;
-  ModelOptions o = tiny();
-  o.attention.bias = true;
-  o.attention.qk_norm = true;
-  all.emplace_back("dense", o);
-  o = tiny();
-  o.mlp.kind = config::MlpKind::gated;
-  o.tied_embeddings = true;
-  o.attention.position = "learned";
-  all.emplace_back("gated, tied", o);
-  o = tiny();
-  o.attention.projection = "experts";
-  o.attention.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
-  o.attention.position = "relative";
-  o.attention.of<config::PositionOptions>().position_bias = true;
-  o.mlp.kind = config::MlpKind::experts;
-  o.memory_length = 8;
-  all.emplace_back("experts", o);
-  o = tiny();
-  o.attention.projection = "gated_heads";
-  o.adaptive_cutoffs = {7, 15};
-  all.emplace_back("gated heads, adaptive softmax", o);
-  o = tiny();
-  o.attention.projection = "routed_heads";
-  o.attention.position = "relative";
-  o.attention.scale = config::Scale::learned;
-  o.memory_length = 8;
-  all.emplace_back("routed heads", o);
-  o = tiny();
-  o.attention.composition = "dynamic";
-  o.attention.of<config::CompositionOptions>().compose_static = true;
-  all.emplace_back("composed heads", o);
-  o = tiny();
-  o.attention.score = "gaussian_mixture";
-  all.emplace_back("mixture", o);
-  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
-  o.attention.scale = config::Scale::learned;
-  all.emplace_back("shifted mixture", o);
-  o = tiny();
-  o.attention.score = "linear";
-  all.emplace_back("linear", o);
-  o = tiny();
-  o.attention.projection = "latent";
-  o.attention.of<config::LatentOptions>().kv_rank = 6;
-  o.attention.of<config::LatentOptions>().q_rank = 10;
-  o.attention.gate_output = "element";
-  o.attention.of<config::DotOptions>().sink = true;
-  all.emplace_back("latent, gated, sink", o);
-  return all;
+testing::Models kinds() {
+  return testing::models_of(
+      tiny(), {{"dense", "bias=true qk_norm=true"},
+               {"gated, tied", "position=learned", "mlp.kind=gated tied_embeddings=true"},
+               {"experts", "projection=experts experts=[q,k,v,o] position=relative position_bias=true",
+                "mlp.kind=experts memory_length=8"},
+               {"gated heads, adaptive softmax", "projection=gated_heads", "adaptive_cutoffs=[7,15]"},
+               {"routed heads", "projection=routed_heads position=relative scale=learned", "memory_length=8"},
+               {"composed heads", "composition=dynamic compose_static=true"},
+               {"mixture", "score=gaussian_mixture"},
+               {"shifted mixture", "score=gaussian_mixture keys=shifted scale=learned"},
+               {"linear", "score=linear"},
+               {"latent, gated, sink", "projection=latent kv_rank=6 q_rank=10 gate_output=element sink=true"}});
 }
 
 std::int64_t bytes(const nn::Parameters& parameters) {
@@ -85,8 +44,7 @@ std::int64_t bytes(const nn::Parameters& parameters) {
 }
 
 TEST(KeptProducts, DecodeToTheSameLogits) {
-  nn::Context context;
-  context.compute_dtype = at::kBFloat16;
+  const nn::Context context{.compute_dtype = at::kBFloat16};
   for (const auto& [name, options] : kinds()) {
     const LanguageModel cast(options, 3);
     LanguageModel kept(options, 3);

@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/position_options.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
@@ -30,54 +27,22 @@ ModelOptions tiny() {
   return o;
 }
 
-std::vector<std::pair<std::string, ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, ModelOptions>> all;
-  ModelOptions o = tiny();
-  all.emplace_back("post, tied", o);
-  o.attention.projection = "routed_heads";
-  o.attention.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-  all.emplace_back("moa", o);
-  o.attention.position = "relative";
-  o.attention.of<config::PositionOptions>().position_bias = true;
-  o.norm_position = config::NormPosition::pre;
-  all.emplace_back("moa, relative, pre", o);
-  o = tiny();
-  o.attention.score = "gaussian_mixture";
-  o.attention.bias = true;
-  all.emplace_back("mixture", o);
-  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
-  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
-  o.attention.position = "learned";
-  o.norm_position = config::NormPosition::pre;
-  o.tied_embeddings = false;
-  o.head_bias = true;
-  all.emplace_back("shifted mixture, learned, pre, own head", o);
-  o = tiny();
-  o.attention.projection = "experts";
-  o.attention.of<config::ExpertOptions>().experts = {"q", "k", "v", "o"};
-  o.attention.of<config::ExpertOptions>().shared_selection = true;
-  o.attention.position = "rope";
-  o.attention.window = 3;
-  o.attention.window_pattern = "1:1";
-  o.mlp.kind = config::MlpKind::experts;
-  all.emplace_back("switchall, rope, windows", o);
-  o = tiny();
-  o.attention.composition = "dynamic";
-  o.arrangement = config::Arrangement::parallel;
-  o.norm_position = config::NormPosition::pre;
-  all.emplace_back("composed, parallel", o);
-  o = tiny();
-  o.attention.score = "linear";
-  o.source_vocabulary_size = 31;
-  all.emplace_back("linear, vocabularies apart", o);
-  o = tiny();
-  o.attention.projection = "latent";
-  o.attention.of<config::LatentOptions>().kv_rank = 5;
-  o.attention.position = "rope";
-  o.attention.gate_output = "element";
-  o.attention.of<config::DotOptions>().sink = true;
-  all.emplace_back("latent, gated, sink", o);
-  return all;
+testing::Models kinds() {
+  const std::string moa = "projection=routed_heads gate=softmax_renormalised ";
+  return testing::models_of(
+      tiny(), {{"post, tied", ""},
+               {"moa", moa},
+               {"moa, relative, pre", moa + "position=relative position_bias=true", "norm_position=pre"},
+               {"mixture", "score=gaussian_mixture bias=true"},
+               {"shifted mixture, learned, pre, own head",
+                "score=gaussian_mixture bias=true keys=shifted prior=head_position position=learned",
+                "norm_position=pre tied_embeddings=false head_bias=true"},
+               {"switchall, rope, windows",
+                "projection=experts experts=[q,k,v,o] shared_selection=true position=rope window=3 window_pattern=1:1",
+                "mlp.kind=experts"},
+               {"composed, parallel", "composition=dynamic", "arrangement=parallel norm_position=pre"},
+               {"linear, vocabularies apart", "score=linear", "source_vocabulary_size=31"},
+               {"latent, gated, sink", "projection=latent kv_rank=5 position=rope gate_output=element sink=true"}});
 }
 
 at::Tensor random_tokens(std::int64_t batch, std::int64_t n) {
@@ -268,9 +233,7 @@ TEST(EncoderDecoder, AllThreeAttentionsOfRoutedHeadsAreBalanced) {
   at::manual_seed(6);
   std::map<std::string, at::Tensor> losses;
   nn::ExpertUsage usage;
-  nn::Context context;
-  context.losses = &losses;
-  context.usage = &usage;
+  const nn::Context context{.losses = &losses, .usage = &usage};
   const SequencePair pair{
       .source = random_tokens(2, 7), .target = random_tokens(2, 8), .valid_target = first_of(8, {8, 5})};
   model.loss(pair, random_tokens(2, 8), 0.0, context);
@@ -298,9 +261,7 @@ TEST(EncoderDecoder, SoftPriorsCountTokensOfBothSequencesOnly) {
     const auto priors_after = [&](const SequencePair& pair) {
       const EncoderDecoder model(o, 3, at::kDouble);
       nn::BufferUpdates updates;
-      nn::Context training;
-      training.training = true;
-      training.updates = &updates;
+      const nn::Context training{.training = true, .updates = &updates};
       model.logits(pair, training);
       nn::apply(updates);
       std::map<std::string, at::Tensor> priors;
@@ -337,8 +298,7 @@ TEST(EncoderDecoder, Bfloat16MatmulsStayCloseToFloat32) {
     const EncoderDecoder model(options, 3);
     const SequencePair pair{.source = random_tokens(2, 7), .target = random_tokens(2, 8)};
     const at::Tensor next = random_tokens(2, 8);
-    nn::Context half;
-    half.compute_dtype = at::kBFloat16;
+    const nn::Context half{.compute_dtype = at::kBFloat16};
     const double exact = model.loss(pair, next, 0.1, {}).cross_entropy.item<double>();
     // bf16 matmuls in five layers, and a loss of about 3.
     EXPECT_NEAR(model.loss(pair, next, 0.1, half).cross_entropy.item<double>(), exact, 0.1) << name;

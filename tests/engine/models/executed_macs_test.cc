@@ -37,8 +37,7 @@ std::unique_ptr<at::ObserverContext> count_product(const at::RecordFunction& cal
 // The matmuls of one call.
 std::int64_t products_of(const std::function<void(const nn::Context&)>& call) {
   const at::NoGradGuard no_grad;
-  nn::Context context;
-  context.implementation = Implementation::reference;
+  const nn::Context context{.implementation = Implementation::reference};
   counted = 0;
   const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(count_product).needsInputs(true));
   call(context);

@@ -145,8 +145,7 @@ TEST(LanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
     const LanguageModel model(options, 3);
     const at::Tensor tokens = random_tokens(2, 9, options.vocabulary_size);
     Memory a, b;
-    nn::Context half;
-    half.compute_dtype = at::kBFloat16;
+    const nn::Context half{.compute_dtype = at::kBFloat16};
     const Loss exact = model.loss(tokens, a, {}), rounded = model.loss(tokens, b, half);
     // Logits of about 1 after two layers in bf16 (8 bits): a few times 2^-8.
     EXPECT_NEAR(rounded.cross_entropy.item<float>(), exact.cross_entropy.item<float>(), 0.05) << name;

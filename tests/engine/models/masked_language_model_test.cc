@@ -24,27 +24,12 @@ ModelOptions tiny() {
   return o;
 }
 
-std::vector<std::pair<std::string, ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, ModelOptions>> all;
-  ModelOptions o = tiny();
-  all.emplace_back("dense", o);
-  o.attention.projection = "routed_heads";
-  o.attention.of<config::RoutingOptions>().gate = config::Gate::softmax_renormalised;
-  o.attention.bias = true;
-  all.emplace_back("moa", o);
-  o = tiny();
-  o.attention.projection = "experts";
-  o.attention.position = "relative";
-  o.mlp.kind = config::MlpKind::experts;
-  o.norm_position = config::NormPosition::pre;
-  o.tied_embeddings = false;
-  all.emplace_back("switchall", o);
-  o = tiny();
-  o.attention.score = "gaussian_mixture";
-  o.attention.composition = "dynamic";
-  o.attention.position = "rope";
-  all.emplace_back("composed mixture", o);
-  return all;
+testing::Models kinds() {
+  return testing::models_of(tiny(), {{"dense", ""},
+                                     {"moa", "projection=routed_heads gate=softmax_renormalised bias=true"},
+                                     {"switchall", "projection=experts position=relative",
+                                      "mlp.kind=experts norm_position=pre tied_embeddings=false"},
+                                     {"composed mixture", "score=gaussian_mixture composition=dynamic position=rope"}});
 }
 
 TEST(MaskedLanguageModel, PaddingAndOtherRowsDoNotChangeTheResult) {
@@ -97,8 +82,7 @@ TEST(MaskedLanguageModel, BalanceLossesCarryTheirCoefficients) {
   const MaskedLanguageModel model(options, 3, at::kDouble);
   at::manual_seed(3);
   std::map<std::string, at::Tensor> losses;
-  nn::Context context;
-  context.losses = &losses;
+  const nn::Context context{.losses = &losses};
   const at::Tensor tokens = at::randint(23, {2, 8}, at::kLong);
   const Loss loss = model.loss(tokens, {}, tokens, context);
   ASSERT_EQ(losses.size(), 2U);
@@ -114,8 +98,7 @@ TEST(MaskedLanguageModel, Bfloat16MatmulsStayCloseToFloat32) {
     at::manual_seed(4);
     const MaskedLanguageModel model(options, 3);
     const at::Tensor tokens = at::randint(23, {2, 8}, at::kLong);
-    nn::Context half;
-    half.compute_dtype = at::kBFloat16;
+    const nn::Context half{.compute_dtype = at::kBFloat16};
     const float exact = model.loss(tokens, {}, tokens, {}).cross_entropy.item<float>();
     EXPECT_NEAR(model.loss(tokens, {}, tokens, half).cross_entropy.item<float>(), exact, 0.05) << name;
   }

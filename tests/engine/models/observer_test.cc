@@ -67,8 +67,7 @@ TEST(ObservedModels, ALanguageModelDecodesUnderTheNamesOfItsFullPass) {
   const LanguageModel model(with_everything(config::ModelKind::language_model), 5);
   const at::Tensor tokens = model.example(1, 7).at("tokens").slice(1, 0, -1);
   Everything whole, steps;
-  nn::Context context;
-  context.observer = &whole;
+  nn::Context context{.observer = &whole};
   Memory memory;
   model.logits(tokens, memory, context);
   context.observer = &steps;
@@ -90,8 +89,7 @@ TEST(ObservedModels, AnEncoderDecoderDecodesUnderTheNamesOfItsFullPass) {
   const Batch batch = model.example(1, 7);
   const at::Tensor source = batch.at("source"), target = batch.at("target");
   Everything whole, steps;
-  nn::Context context;
-  context.observer = &whole;
+  nn::Context context{.observer = &whole};
   model.logits({.source = source, .valid_source = {}, .target = target, .valid_target = {}}, context);
   context.observer = &steps;
   auto states = model.start_decoding(source, {}, context);
@@ -112,8 +110,7 @@ TEST(ObservedModels, OnlyObservedLayersUseTheReference) {
   const at::NoGradGuard no_grad;
   const LanguageModel model(tiny::model(), 5);
   nn::Recorder recorder({"layer1.attention.probs", "layer*.attention.o"});
-  nn::Context context;
-  context.observer = &recorder;
+  const nn::Context context{.observer = &recorder};
   Memory memory;
   ops::reset_implementation_counts();
   model.logits(model.example(1, 7).at("tokens").slice(1, 0, -1), memory, context);

@@ -163,8 +163,7 @@ TEST(PeriNorm, BalancesTheRoutingOfExpertHeads) {
   at::manual_seed(5);
   const at::Tensor x = at::randn({2, o.context_length, o.d_model}, at::kDouble) * 2.0;
   std::map<std::string, at::Tensor> losses;
-  nn::Context context;
-  context.losses = &losses;
+  const nn::Context context{.losses = &losses};
   attention({.x = x}, context);
   double expected = 0.0;
   for (const char* router : {"select_in", "select_out"}) {

@@ -4,17 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "headroom/config/attention/differential_options.h"
-#include "headroom/config/attention/gated_delta_options.h"
-#include "headroom/config/attention/latent_options.h"
-#include "headroom/config/attention/output_gate_options.h"
-#include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/models/decoding.h"
 #include "headroom/nn/parameters.h"
 #include "tiny/options.h"
@@ -27,185 +22,96 @@ inline config::ModelOptions three_experts() {
   return o;
 }
 
+// A change of a model: its name, keys of model.attention, and other keys of model: "position=rope window=3",
+// "n_layers=3 mlp.kind=gated".
+struct Change {
+  std::string name, attention, rest = {};
+};
+
+inline config::ModelOptions changed(const config::ModelOptions& model, const Change& change) {
+  config::Config config;
+  config.model = model;
+  config.given["model.attention.top_k"] = change.name;  // must not be derived
+  for (const auto& [table, keys] :
+       {std::pair("model.attention.", change.attention), std::pair("model.", change.rest)}) {
+    std::istringstream stream(keys);
+    for (std::string one; stream >> one;) {
+      config::set_key(config, table + one);
+    }
+  }
+  return config.model;
+}
+
+using Models = std::vector<std::pair<std::string, config::ModelOptions>>;
+
+inline Models models_of(const config::ModelOptions& model, const std::vector<Change>& changes) {
+  Models all;
+  for (const Change& change : changes) {
+    all.emplace_back(change.name, changed(model, change));
+  }
+  return all;
+}
+
 // Two SwitchAll layers that are each two layers, with norms of keys, queries and routing alone.
-inline config::ModelOptions moeut() {
-  config::ModelOptions o = three_experts();
-  o.n_layers = 4;
-  o.n_groups = 2;
-  o.norm_position = config::NormPosition::peri;
-  o.scaled_embeddings = true;
-  o.attention.projection = "experts";
-  o.attention.d_head = 8;
-  o.attention.of<config::PositionOptions>().rope_fraction = 0.5;
-  o.attention.of<config::ExpertOptions>().expert_entropy_coefficient = 0.001;
-  o.mlp.kind = config::MlpKind::experts;
-  o.mlp.activation = config::Activation::relu;
-  return o;
+inline config::ModelOptions moeut(const std::string& more = "") {
+  return changed(three_experts(),
+                 {"moeut", "projection=experts d_head=8 rope_fraction=0.5 expert_entropy_coefficient=0.001",
+                  "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts "
+                  "mlp.activation=relu " +
+                      more});
 }
 
 // Language models that differ in their decoding state and in where chunks end.
-inline std::vector<std::pair<std::string, config::ModelOptions>> language_models() {
-  std::vector<std::pair<std::string, config::ModelOptions>> all;
-  config::ModelOptions o = three_experts();
-  all.emplace_back("rope", o);
-  o.arrangement = config::Arrangement::parallel;
-  o.norm = config::Norm::rms;
-  o.mlp.kind = config::MlpKind::gated;
-  all.emplace_back("parallel rms gated", o);
-  o = three_experts();
-  o.norm_position = config::NormPosition::post;
-  o.attention.position = "learned";
-  o.tied_embeddings = true;
-  all.emplace_back("post learned tied", o);
-  o = three_experts();
-  o.attention.position = "sinusoidal";
-  o.attention.window = 3;
-  o.attention.window_pattern = "1:1";
-  all.emplace_back("sinusoidal windows", o);
-  o = three_experts();
-  o.attention.position = "relative";
-  o.memory_length = 8;
-  all.emplace_back("dense xl", o);
-  o.attention.projection = "experts";
-  o.attention.of<config::PositionOptions>().position_bias = true;
-  o.mlp.kind = config::MlpKind::experts;
-  all.emplace_back("switchall xl", o);
-  o.attention.position = "rope";
-  o.attention.of<config::PositionOptions>().position_bias = false;
-  all.emplace_back("switchall rope with memory", o);
-  o = three_experts();
-  o.attention.projection = "routed_heads";
-  o.attention.position = "relative";
-  o.attention.scale = config::Scale::learned;
-  o.memory_length = 8;
-  all.emplace_back("moa xl", o);
-  o = three_experts();
-  o.attention.composition = "dynamic";
-  o.attention.qk_norm = true;
-  o.attention.window = 3;
-  o.attention.window_pattern = "1:1";
-  all.emplace_back("dcformer local and global", o);
-  o = three_experts();
-  o.attention.score = "gaussian_mixture";
-  o.attention.of<config::MixtureOptions>().keys = config::Keys::shifted;
-  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
-  o.memory_length = 8;
-  all.emplace_back("shifted mixture with memory", o);
-  o.attention.window = 5;
-  o.attention.of<config::MixtureOptions>().keys = config::Keys::own;
-  all.emplace_back("own mixture with memory and window", o);
-  o = three_experts();
-  o.attention.score = "linear";
-  o.attention.of<config::LinearOptions>().output_scale = config::OutputScale::inv_sqrt_length;
-  all.emplace_back("mixture of linear keys", o);
-  o.attention.position = "none";
-  o.attention.of<config::MixtureOptions>().keys = config::Keys::single;
-  o.memory_length = 8;
-  all.emplace_back("linear with memory", o);
-  o = three_experts();
-  o.attention.projection = "experts";
-  o.attention.composition = "dynamic";
-  o.attention.score = "gaussian_mixture";
-  o.adaptive_cutoffs = {5, 11};
-  all.emplace_back("composed mixture of expert heads, adaptive softmax", o);
-  o = tiny::model();
-  o.attention.projection = "latent";
-  o.attention.of<config::LatentOptions>().kv_rank = 5;
-  o.attention.of<config::LatentOptions>().q_rank = 6;
-  o.attention.of<config::LatentOptions>().d_rotary = 2;
-  o.attention.of<config::LatentOptions>().d_value = 3;
-  all.emplace_back("latent", o);
-  config::ModelOptions other = tiny::model();
-  other.attention.projection = "factored";
-  other.attention.of<config::LatentOptions>() = {.kv_rank = 2, .q_rank = 3};
-  all.emplace_back("factored", other);
-  other.attention.projection = "tied";
-  other.attention.position = "none";
-  other.attention.n_kv_heads = 1;
-  all.emplace_back("tied", other);
-  other = o;
-  other.attention.of<config::LatentOptions>().kv_rank = 6;
-  other.attention.of<config::LatentOptions>().latent_groups = 2;
-  all.emplace_back("grouped latents", other);
-  o.attention.gate_output = "element";
-  o.attention.of<config::DotOptions>().sink = true;
-  o.attention.composition = "dynamic";
-  o.memory_length = 8;
-  o.attention.window = 5;
-  all.emplace_back("latent, gated, sink, composed, with memory and window", o);
-  o = three_experts();
-  o.attention.projection = "experts";
-  o.attention.position = "relative";
-  o.attention.gate_output = "head";
-  o.attention.of<config::DotOptions>().sink = true;
-  o.memory_length = 8;
-  all.emplace_back("gated switchhead xl with a sink", o);
-  o = three_experts();
-  o.attention.projection = "routed_queries";
-  o.attention.n_heads = 6;
-  o.attention.n_kv_heads = 2;
-  o.attention.position = "relative";
-  o.attention.of<config::PositionOptions>().position_bias = true;
-  o.memory_length = 8;
-  all.emplace_back("routed queries xl", o);
-  o = three_experts();
-  o.attention.projection = "shared_and_routed";
-  o.attention.n_heads = 4;
-  o.attention.of<config::SharedHeadOptions>().shared_heads = 1;
-  o.attention.window = 5;
-  all.emplace_back("shared and routed heads with a window", o);
-  o = three_experts();
-  o.attention.position = "forgetting";
-  o.attention.gate_output = "head";
-  o.attention.of<config::OutputGateOptions>() = {.exclusive = true, .gate_channels = 3};
-  o.memory_length = 8;
-  all.emplace_back("forget gates, gated and exclusive, with memory", o);
-  o = three_experts();
-  o.attention.position = "alibi";
-  o.attention.composition = "dynamic";
-  o.attention.window = 5;
-  all.emplace_back("linear biases, composed, with a window", o);
-  o = three_experts();
-  o.n_layers = 3;
-  o.layers = {{.repeat = 1, .attention = {{"window", "3"}, {"composition", "\"dynamic\""}}, .mlp = {}},
-              {.repeat = 1,
-               .attention = {{"projection", "\"experts\""}, {"n_heads", "3"}},
-               .mlp = {{"kind", "\"experts\""}, {"d_hidden", "5"}}}};
-  all.emplace_back("composed windows and switchall", o);
-  o.layers = {{.repeat = 2, .attention = {{"score", "\"linear\""}, {"keys", "\"single\""}}, .mlp = {}},
-              {.repeat = 1,
-               .attention = {{"projection", "\"latent\""}, {"kv_rank", "5"}, {"position", "\"none\""}},
-               .mlp = {}}};
-  all.emplace_back("linear and latent", o);
-  o = tiny::model();
-  o.attention.score = "gated_delta";
-  o.attention.position = "none";
-  o.attention.of<config::GatedDeltaOptions>() = {.delta_key_heads = 1, .delta_d_value = 5};
-  all.emplace_back("gated delta", o);
-  o = three_experts();
-  o.n_layers = 3;
-  o.layers = {{.repeat = 2, .attention = {{"score", "\"gated_delta\""}, {"position", "\"none\""}}, .mlp = {}},
-              {.repeat = 1, .attention = {{"gate_output", "\"element\""}}, .mlp = {}}};
-  all.emplace_back("gated delta and gated attention", o);
-  o = three_experts();
-  o.n_layers = 3;
-  o.memory_length = 8;
-  o.layers = {{.repeat = 1, .attention = {{"position", "\"relative\""}}, .mlp = {{"kind", "\"gated\""}}},
-              {.repeat = 1, .attention = {{"projection", "\"routed_heads\""}, {"n_experts", "5"}}, .mlp = {}}};
-  all.emplace_back("xl and moa", o);
-  o = three_experts();
-  o.attention.composition = "differential";
-  o.attention.n_kv_heads = 1;
-  all.emplace_back("differential", o);
-  o.attention.of<config::DifferentialOptions>().differential_version = 1;
-  o.attention.projection = "experts";
-  o.attention.n_kv_heads = 0;
-  o.memory_length = 8;
-  all.emplace_back("differential experts with memory, version 1", o);
-  o = moeut();
-  all.emplace_back("moeut", o);
-  o.memory_length = 8;
-  all.emplace_back("moeut with memory", o);
+inline Models language_models() {
+  const std::string xl = "memory_length=8", latent = "projection=latent kv_rank=5 q_rank=6 d_rotary=2 d_value=3 ";
+  Models all = models_of(
+      three_experts(),
+      {{"rope", ""},
+       {"parallel rms gated", "", "arrangement=parallel norm=rms mlp.kind=gated"},
+       {"post learned tied", "position=learned", "norm_position=post tied_embeddings=true"},
+       {"sinusoidal windows", "position=sinusoidal window=3 window_pattern=1:1"},
+       {"dense xl", "position=relative", xl},
+       {"switchall xl", "projection=experts position=relative position_bias=true", xl + " mlp.kind=experts"},
+       {"switchall rope with memory", "projection=experts", xl + " mlp.kind=experts"},
+       {"moa xl", "projection=routed_heads position=relative scale=learned", xl},
+       {"dcformer local and global", "composition=dynamic qk_norm=true window=3 window_pattern=1:1"},
+       {"shifted mixture with memory", "score=gaussian_mixture keys=shifted prior=head_position", xl},
+       {"own mixture with memory and window", "score=gaussian_mixture prior=head_position window=5", xl},
+       {"mixture of linear keys", "score=linear output_scale=inv_sqrt_length"},
+       {"linear with memory", "score=linear output_scale=inv_sqrt_length position=none keys=single", xl},
+       {"composed mixture of expert heads, adaptive softmax",
+        "projection=experts composition=dynamic score=gaussian_mixture", "adaptive_cutoffs=[5,11]"},
+       {"latent", latent},
+       {"factored", "projection=factored kv_rank=2 q_rank=3"},
+       {"tied", "projection=tied position=none n_kv_heads=1"},
+       {"grouped latents", latent + "kv_rank=6 latent_groups=2"},
+       {"latent, gated, sink, composed, with memory and window",
+        latent + "gate_output=element sink=true composition=dynamic window=5", xl},
+       {"gated switchhead xl with a sink", "projection=experts position=relative gate_output=head sink=true", xl},
+       {"routed queries xl", "projection=routed_queries n_heads=6 n_kv_heads=2 position=relative position_bias=true",
+        xl},
+       {"shared and routed heads with a window", "projection=shared_and_routed n_heads=4 shared_heads=1 window=5"},
+       {"forget gates, gated and exclusive, with memory",
+        "position=forgetting gate_output=head exclusive=true gate_channels=3", xl},
+       {"linear biases, composed, with a window", "position=alibi composition=dynamic window=5"},
+       {"composed windows and switchall", "",
+        R"(n_layers=3 layers=[{attention={window=3,composition="dynamic"}},)"
+        R"({attention={projection="experts",n_heads=3},mlp={kind="experts",d_hidden=5}}])"},
+       {"linear and latent", "",
+        R"(n_layers=3 layers=[{repeat=2,attention={score="linear",keys="single"}},)"
+        R"({attention={projection="latent",kv_rank=5,position="none"}}])"},
+       {"gated delta", "score=gated_delta position=none delta_key_heads=1 delta_d_value=5"},
+       {"gated delta and gated attention", "",
+        R"(n_layers=3 layers=[{repeat=2,attention={score="gated_delta",position="none"}},)"
+        R"({attention={gate_output="element"}}])"},
+       {"xl and moa", "",
+        xl + R"( n_layers=3 layers=[{attention={position="relative"},mlp={kind="gated"}},)"
+             R"({attention={projection="routed_heads",n_experts=5}}])"},
+       {"differential", "composition=differential n_kv_heads=1"},
+       {"differential experts with memory, version 1",
+        "composition=differential differential_version=1 projection=experts", xl}});
+  all.emplace_back("moeut", moeut());
+  all.emplace_back("moeut with memory", moeut(xl));
   return all;
 }
 

@@ -2,11 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/routing_options.h"
-#include "headroom/config/attention/score_options.h"
 #include "headroom/models/classifier.h"
 #include "headroom/models/language_model.h"
-#include "tiny/options.h"
+#include "small_models.h"
 
 namespace headroom::models {
 namespace split_batch_test {
@@ -20,33 +18,18 @@ config::ModelOptions with_all_noise() {
   return o;
 }
 
-std::vector<std::pair<std::string, config::ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, config::ModelOptions>> all;
-  config::ModelOptions o = with_all_noise();
-  all.emplace_back("dropout", o);
-  o.mlp.activation = config::Activation::relu;
-  o.attention.projection = "experts";
-  o.attention.of<config::RoutingOptions>().expert_dropout = 0.3;
-  o.memory_length = 6;
-  all.emplace_back("expert dropout", o);
-  o.mlp.kind = config::MlpKind::experts;
-  o.mlp.d_hidden = 8;
-  o.mlp.expert_dropout = 0.3;
-  o.mlp.entropy_coefficient = 0.0;  // of a whole batch, not of its parts
-  all.emplace_back("expert dropout in the MLP", o);
-  o = with_all_noise();
-  o.attention.projection = "routed_heads";
-  o.attention.of<config::RoutedHeadOptions>().noisy_routing = true;
-  o.attention.of<config::RoutingOptions>().expert_dropout = 0.2;
-  o.attention.of<config::RoutedHeadOptions>().switch_coefficient = 0.0;
-  o.attention.of<config::RoutedHeadOptions>().z_coefficient = 0.0;
-  all.emplace_back("noisy routing", o);
-  o = with_all_noise();
-  o.attention.score = "gaussian_mixture";
-  o.attention.of<config::MixtureOptions>().prior = config::Prior::head_position;
-  o.attention.of<config::MixtureOptions>().prior_update = config::PriorUpdate::soft_e;
-  all.emplace_back("soft-E priors", o);
-  return all;
+testing::Models kinds() {
+  const std::string experts = "projection=experts expert_dropout=0.3", relu = "memory_length=6 mlp.activation=relu ";
+  return testing::models_of(
+      with_all_noise(),
+      {{"dropout", ""},
+       {"expert dropout", experts, relu},
+       // Without the entropy loss, which is of a whole batch, not of its parts.
+       {"expert dropout in the MLP", experts,
+        relu + "mlp.kind=experts mlp.d_hidden=8 mlp.expert_dropout=0.3 mlp.entropy_coefficient=0"},
+       {"noisy routing",
+        "projection=routed_heads noisy_routing=true expert_dropout=0.2 switch_coefficient=0 z_coefficient=0"},
+       {"soft-E priors", "score=gaussian_mixture prior=head_position prior_update=soft_e"}});
 }
 
 struct Outcome {
@@ -65,10 +48,11 @@ Outcome run(const config::ModelOptions& options, std::int64_t parts, std::uint64
   for (std::int64_t step = 0; step < 2; ++step) {
     nn::BufferUpdates updates;
     for (std::int64_t part = 0; part < parts; ++part) {
-      nn::Context context;
-      context.training = true;
-      context.updates = &updates;
-      context.random = {.seed = seed + static_cast<std::uint64_t>(step), .first_row = part * rows, .rows = rows};
+      const nn::Context context{
+          .training = true,
+          .random =
+              nn::Randomness{.seed = seed + static_cast<std::uint64_t>(step), .first_row = part * rows, .rows = rows},
+          .updates = &updates};
       const at::Tensor mine = tokens.narrow(0, part * rows, rows).narrow(1, step * 6, 7);
       const Loss loss = model.loss(mine, memories[static_cast<std::size_t>(part)], context);
       (loss.total() / static_cast<double>(parts)).backward();
@@ -111,8 +95,7 @@ TEST(SplitBatch, APairsSequencesDropDifferentPlaces) {
   const at::NoGradGuard no_grad;
   model.parameters().at("head.w_down").narrow(0, 0, 3 * o.d_model).zero_();  // the remaining rows read only a - b
   const at::Tensor tokens = at::randint(1, o.vocabulary_size, {4, 6}, at::kLong);
-  nn::Context context;
-  context.random = {.seed = 1, .rows = 4};
+  nn::Context context{.random = nn::Randomness{.seed = 1, .rows = 4}};
   const at::Tensor same = model.logits(tokens, tokens, context);
   context.training = true;
   EXPECT_GT(relative_error(model.logits(tokens, tokens, context), same), 1e-3);

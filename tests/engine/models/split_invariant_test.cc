@@ -6,6 +6,7 @@
 #include <span>
 
 #include "engine/models/model_base.h"
+#include "headroom/config/attention_part.h"
 #include "headroom/models/language_model.h"
 #include "small_models.h"
 
@@ -15,8 +16,7 @@ namespace split_invariant_test {
 constexpr std::int64_t kTokens = 45, kContext = 64;
 
 nn::Context invariant() {
-  nn::Context context;
-  context.split_invariant = true;
+  nn::Context context{.split_invariant = true};
   return context;
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/composition_options.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"
 #include "small_models.h"
@@ -29,26 +28,12 @@ ModelOptions tiny() {
   return o;
 }
 
-std::vector<std::pair<std::string, ModelOptions>> kinds() {
-  std::vector<std::pair<std::string, ModelOptions>> all;
-  ModelOptions o = tiny();
-  all.emplace_back("vit", o);
-  o.attention.composition = "dynamic";
-  o.attention.of<config::CompositionOptions>().compose_static = true;
-  o.attention.bias = true;
-  all.emplace_back("dcvit", o);
-  o = tiny();
-  o.attention.projection = "routed_heads";
-  o.attention.position = "learned";
-  o.d_head_hidden = 0;
-  o.head_bias = false;
-  all.emplace_back("moa learned", o);
-  o = tiny();
-  o.attention.score = "gaussian_mixture";
-  o.attention.position = "relative";
-  o.norm_position = config::NormPosition::post;
-  all.emplace_back("mixture post", o);
-  return all;
+testing::Models kinds() {
+  return testing::models_of(
+      tiny(), {{"vit", ""},
+               {"dcvit", "composition=dynamic compose_static=true bias=true"},
+               {"moa learned", "projection=routed_heads position=learned", "d_head_hidden=0 head_bias=false"},
+               {"mixture post", "score=gaussian_mixture position=relative", "norm_position=post"}});
 }
 
 // The head is initialised to 0; this gives it random values.

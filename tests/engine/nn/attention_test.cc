@@ -81,15 +81,9 @@ TEST(Attention, FusedEqualsReferenceWithAllGradients) {
   for (const auto& [name, options] : layers()) {
     at::manual_seed(3);
     const Layer layer = small_layer(options, at::kFloat);
-    const std::vector<at::Tensor> in = {at::randn({2, 5, kWidth}), at::randn({2, 5, kWidth})};
-    const auto run = [&](Implementation impl) {
-      return [&, impl](const std::vector<at::Tensor>& x) {
-        Context context;
-        context.implementation = impl;
-        return layer.last(at::cat({x[0], x[1]}, 1), 5, context);
-      };
-    };
-    expect_close(evaluate(run(Implementation::fused), in), evaluate(run(Implementation::reference), in), 1e-5, name);
+    expect_fused_equals_reference(
+        [&](const at::Tensor& x, const Context& context) { return layer.last(x, 5, context); },
+        at::randn({2, 10, kWidth}), 1e-5, name);
   }
 }
 
@@ -115,9 +109,7 @@ TEST(Attention, SharedSelectionWithoutMemoryRoutesOnce) {
   const Layer layer = small_layer(with_experts(small("none"), "vo", true), at::kFloat);
   Recorder recorder({"select_*.index"});
   ExpertUsage usage;
-  Context context;
-  context.observer = &recorder;
-  context.usage = &usage;
+  const Context context{.usage = &usage, .observer = &recorder};
   layer.attention({.x = at::randn({2, 5, kWidth})}, context);
   EXPECT_TRUE(at::equal(recorder.at("select_in.index"), recorder.at("select_out.index")));
   ASSERT_EQ(usage.size(), 1U);
@@ -129,8 +121,7 @@ TEST(Attention, ExpertDropoutNeedsASeedAndDependsOnNothingElse) {
   o.of<config::RoutingOptions>().expert_dropout = 0.5;
   const Layer layer = small_layer(o, at::kFloat);
   const at::Tensor x = at::randn({2, 5, kWidth});
-  Context context;
-  context.training = true;
+  Context context{.training = true};
   EXPECT_THROW(layer.attention({.x = x}, context), Error);
   const auto run = [&](std::uint64_t seed) {
     context.random = {.seed = seed};
@@ -194,9 +185,7 @@ at::Tensor input() {
 }
 
 Context training() {
-  Context context;
-  context.training = true;
-  context.random = Randomness{.seed = 7, .rows = kRows};
+  Context context{.training = true, .random = Randomness{.seed = 7, .rows = kRows}};
   return context;
 }
 

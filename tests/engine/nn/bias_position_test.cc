@@ -136,8 +136,7 @@ TEST(BiasPosition, FusedEqualsTheReferenceWithAllGradients) {
         leaves.push_back(p.tensor);
       }
       const auto run = [&](Implementation implementation) {
-        Context context;
-        context.implementation = implementation;
+        const Context context{.implementation = implementation};
         leaves[0].requires_grad_(true);
         const at::Tensor y = layer.last(leaves[0], kTokens, context);
         return testing::Evaluated{y.detach(), torch::autograd::grad({y.square().sum()}, leaves)};
@@ -172,8 +171,7 @@ TEST(BiasPosition, NeedsACausalMask) {
 
 // Sums of rounded logarithms would lose tokens far back.
 TEST(Forgetting, SumsInFloat32WhenComputingInBfloat16) {
-  Context context;
-  context.compute_dtype = at::kBFloat16;
+  const Context context{.compute_dtype = at::kBFloat16};
   EXPECT_EQ(recorded(layer_of(options("forgetting"), 0, at::kFloat), "log_forget", context).scalar_type(), at::kFloat);
 }
 

@@ -10,6 +10,7 @@
 #include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/score_options.h"
+#include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"
 
@@ -86,8 +87,7 @@ TEST(Differential, MatchesTheEquationWithAllGradients) {
         const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble).requires_grad_(true);
         const auto expected = with_gradients(layer, x, written_out(layer, o, index, x));
         for (const Implementation implementation : {Implementation::automatic, Implementation::reference}) {
-          Context context;
-          context.implementation = implementation;
+          const Context context{.implementation = implementation};
           const auto got = with_gradients(layer, x, layer.attention({.x = x}, context));
           for (std::size_t i = 0; i < got.size(); ++i) {
             EXPECT_LE(relative_error(got[i], expected[i]), 1e-12)
@@ -109,17 +109,9 @@ TEST(Differential, FusedEqualsTheReferenceWithSinksAndPositions) {
         o.position = position;
         const Layer layer = layer_of(o, 1, at::kFloat);
         at::manual_seed(2);
-        const std::vector<at::Tensor> x = {at::randn({2, kTokens, kWidth})};
-        const auto run = [&](Implementation implementation) {
-          return testing::evaluate(
-              [&](const std::vector<at::Tensor>& in) {
-                Context context;
-                context.implementation = implementation;
-                return layer.attention({.x = in[0]}, context);
-              },
-              x);
-        };
-        testing::expect_close(run(Implementation::fused), run(Implementation::reference), 2e-5, position);
+        expect_fused_equals_reference(
+            [&](const at::Tensor& x, const Context& context) { return layer.attention({.x = x}, context); },
+            at::randn({2, kTokens, kWidth}), 2e-5, position);
       }
     }
   }
@@ -134,8 +126,7 @@ TEST(Differential, ShowsTheDifferenceOfItsMatrices) {
     at::manual_seed(2);
     const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
     Recorder recorder({"*"});
-    Context context;
-    context.observer = &recorder;
+    const Context context{.observer = &recorder};
     const at::Tensor y = layer.attention({.x = x}, context);
     EXPECT_LE(relative_error(y, layer.attention({.x = x}, {})), 1e-12);
     const at::Tensor p = recorder.at("probs").unflatten(1, {kHeads, 2}), lambda = recorder.at("lambda");
@@ -160,9 +151,7 @@ TEST(Differential, DecodesRowsOfDifferentLengths) {
     std::vector<AttentionCache> caches(2, layer.attention.make_cache());
     std::vector<AttentionCache*> each = {caches.data(), caches.data() + 1};
     const auto read = [&](const at::Tensor& tokens, std::vector<AttentionCache*> of) {
-      AttentionInput step;
-      step.x = tokens;
-      step.caches = of;
+      const AttentionInput step{.x = tokens, .caches = of};
       return layer.attention(step, {});
     };
     read(x.narrow(0, 0, 1).narrow(1, 0, 4), {each[0]});

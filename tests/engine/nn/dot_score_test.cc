@@ -89,8 +89,7 @@ TEST(DotScore, DecodingWithASinkEqualsTheFullPass) {
 TEST(DotScore, SinksHaveGradients) {
   const Layer layer = layer_with_sink("rope", at::kFloat), wide = layer_with_sink("rope", at::kDouble);
   const auto gradient = [](const Layer& of, const at::Tensor& all, Implementation implementation) {
-    Context context;
-    context.implementation = implementation;
+    const Context context{.implementation = implementation};
     return torch::autograd::grad({of.last(all, kTokens, context).square().sum()}, {of.parameters.at("sink")})[0];
   };
   {

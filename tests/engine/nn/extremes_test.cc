@@ -66,8 +66,7 @@ Outcome run(const config::ModelOptions& m, const at::Tensor& x, const std::optio
     }
   }
   std::map<std::string, at::Tensor> losses;
-  Context context;
-  context.losses = &losses;
+  const Context context{.losses = &losses};
   Outcome result;
   result.y = attention({.x = leaves[0], .valid_keys = valid, .valid_queries = valid}, context);
   at::Tensor objective = result.y.square().sum();

@@ -41,26 +41,20 @@ at::Tensor tokens(at::ScalarType type) {
   return at::randn({2, kAll, kWidth}, at::kDouble).to(type);
 }
 
-// Rotates channels (c, c + e/2) of every position of x [B, S, R or H, e] by position * base^(-2c/e).
+// Rotates x [B, S, R or H, e] by its positions.
 at::Tensor turned(const at::Tensor& x) {
-  at::Tensor y = x.clone();
-  constexpr std::int64_t kHalf = kHead / 2;
+  std::vector<at::Tensor> rows;
   for (std::int64_t position = 0; position < x.size(1); ++position) {
-    for (std::int64_t c = 0; c < kHalf; ++c) {
-      const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kHead);
-      const at::Tensor a = x.select(1, position).select(2, c), b = x.select(1, position).select(2, c + kHalf);
-      y.select(1, position).select(2, c).copy_(a * std::cos(angle) - b * std::sin(angle));
-      y.select(1, position).select(2, c + kHalf).copy_(b * std::cos(angle) + a * std::sin(angle));
-    }
+    rows.push_back(rotated(x.select(1, position), position, kBase));
   }
-  return y;
+  return at::stack(rows, 1);
 }
 
 // The heads [B, S, H, e] of factors "<name>.a" and "<name>.b".
-at::Tensor heads_of(const Layer& layer, const at::Tensor& x, const std::string& name, bool rotated) {
+at::Tensor heads_of(const Layer& layer, const at::Tensor& x, const std::string& name, bool rotates) {
   const at::Tensor a = at::einsum("bsd,dhr->bshr", {x, layer.at(name + ".a")});
   const at::Tensor b = at::einsum("bsd,dre->bsre", {x, layer.at(name + ".b")});
-  return at::einsum("bshr,bsre->bshe", {a, rotated ? turned(b) : b}) / static_cast<double>(a.size(3));
+  return at::einsum("bshr,bsre->bshe", {a, rotates ? turned(b) : b}) / static_cast<double>(a.size(3));
 }
 
 at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool factored) {
@@ -87,13 +81,9 @@ TEST(FactoredHeads, MatchTheirEquation) {
 
 TEST(FactoredHeads, FusedEqualsTheReferenceWithAllGradients) {
   const Layer layer = factored_layer(options(kQueryRank), at::kFloat);
-  const auto run = [&](Implementation implementation) {
-    Context context;
-    context.implementation = implementation;
-    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
-                             {tokens(at::kFloat)});
-  };
-  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "factored");
+  expect_fused_equals_reference(
+      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); }, tokens(at::kFloat),
+      1e-5, "factored");
 }
 
 // The cache holds 2 R (H + e) elements per token.

@@ -104,8 +104,7 @@ TEST(GatedDelta, ChunksEqualTheRecurrence) {
     }
     const at::Tensor weight = at::randn({2, t, kWidth}, at::kDouble);
     const auto run = [&](Implementation implementation) {
-      Context context;
-      context.implementation = implementation;
+      const Context context{.implementation = implementation};
       const at::Tensor y = layer.attention({.x = leaves[0]}, context);
       std::vector<at::Tensor> results = torch::autograd::grad({(y * weight).sum()}, leaves);
       results.push_back(y);
@@ -147,8 +146,7 @@ TEST(GatedDelta, WeightsAddUpToTheHeadOutputs) {
   const at::NoGradGuard no_grad;
   const Layer layer = small_layer(options());
   Recorder recorder({"probs", "v", "value_sum", "gate", "o"});
-  Context context;
-  context.observer = &recorder;
+  const Context context{.observer = &recorder};
   layer.attention({.x = at::randn({2, 70, kWidth}, at::kDouble)}, context);
   EXPECT_LE(relative_error(recorder.at("probs").matmul(recorder.at("v")), recorder.at("value_sum")), 1e-12);
   EXPECT_LE(relative_error(recorder.at("value_sum") * recorder.at("gate"), recorder.at("o")), 1e-14);

@@ -48,18 +48,6 @@ at::Tensor rms(const at::Tensor& x, const at::Tensor& gain) {
   return x / (x.square().mean(-1, true) + 1e-6).sqrt() * gain;
 }
 
-// Rotates channels (c, c + p/2) of a vector by position * base^(-2c/p).
-at::Tensor turned(const at::Tensor& x, std::int64_t position) {
-  at::Tensor y = x.clone();
-  for (std::int64_t c = 0; c < kRotary / 2; ++c) {
-    const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kRotary);
-    const double a = x[c].item<double>(), b = x[c + kRotary / 2].item<double>();
-    y[c] = a * std::cos(angle) - b * std::sin(angle);
-    y[c + kRotary / 2] = b * std::cos(angle) + a * std::sin(angle);
-  }
-  return y;
-}
-
 at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compressed) {
   const auto w = [&](const char* name) { return layer.at(name); };
   const at::Tensor latent = rms(all.matmul(w("w_kv_down")), w("kv_norm")), shared = all.matmul(w("w_k_rotary"));
@@ -72,9 +60,11 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all, bool compresse
     for (std::int64_t h = 0; h < kHeads; ++h) {
       for (std::int64_t i = 0; i < kTokens; ++i) {
         const std::int64_t at = kMemory + i;
-        const at::Tensor score = at::empty({at + 1}, at::kDouble);
+        const at::Tensor score = at::empty({at + 1}, at::kDouble),
+                         plain = q[b][h][at].narrow(0, kRotary, kHead - kRotary);
+        const at::Tensor query = at::cat({rotated(q[b][h][at].narrow(0, 0, kRotary), at, kBase), plain});
         for (std::int64_t j = 0; j <= at; ++j) {
-          score[j] = turned(q[b][h][at], at).dot(at::cat({turned(shared[b][j], j), k[b][h][j]}));
+          score[j] = query.dot(at::cat({rotated(shared[b][j], j, kBase), k[b][h][j]}));
         }
         o[b][h][i] = (score / std::sqrt(static_cast<double>(kHead))).softmax(0).matmul(v[b][h].narrow(0, 0, at + 1));
       }
@@ -94,14 +84,9 @@ TEST(LatentHeads, MatchTheirEquation) {
 
 TEST(LatentHeads, FusedEqualsTheReferenceWithAllGradients) {
   const Layer layer = latent_layer(options(kQueryRank), kWidth, at::kFloat);
-  std::vector<at::Tensor> leaves = {tokens(kMemory + kTokens, kWidth, at::kFloat)};
-  const auto run = [&](Implementation implementation) {
-    Context context;
-    context.implementation = implementation;
-    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
-                             leaves);
-  };
-  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "latent");
+  expect_fused_equals_reference(
+      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); },
+      tokens(kMemory + kTokens, kWidth, at::kFloat), 1e-5, "latent");
 }
 
 // Prompts of several lengths, with projected keys or absorbed projections, then steps with absorbed projections.

@@ -4,9 +4,12 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "engine/ops/gradients.h"
 #include "headroom/nn/attention.h"
 
 namespace headroom::nn {
@@ -39,6 +42,30 @@ struct Layer {
   }
 };
 
+// Expects equal results and gradients of run(x, context) with the fused and the reference implementation.
+template <class Run>
+void expect_fused_equals_reference(const Run& run, const at::Tensor& x, double bound, const std::string& what) {
+  const auto evaluated = [&](Implementation implementation) {
+    const Context context{.implementation = implementation};
+    return testing::evaluate([&](const std::vector<at::Tensor>& in) { return run(in[0], context); }, {x});
+  };
+  testing::expect_close(evaluated(Implementation::fused), evaluated(Implementation::reference), bound, what);
+}
+
+// Rotates channels (c, c + n/2) of x [..., n] by position * base^(-2c/n).
+inline at::Tensor rotated(const at::Tensor& x, std::int64_t position, double base) {
+  const auto n = static_cast<double>(x.size(-1));
+  std::vector<at::Tensor> first, second;
+  for (std::int64_t c = 0; c < x.size(-1) / 2; ++c) {
+    const double angle = static_cast<double>(position) * std::pow(base, -2.0 * static_cast<double>(c) / n);
+    const at::Tensor a = x.select(-1, c), b = x.select(-1, c + x.size(-1) / 2);
+    first.push_back(a * std::cos(angle) - b * std::sin(angle));
+    second.push_back(b * std::cos(angle) + a * std::sin(angle));
+  }
+  first.insert(first.end(), second.begin(), second.end());
+  return at::stack(first, -1);
+}
+
 // Decodes a batch with one layer: a cache for each row.
 class RowCaches {
  public:
@@ -52,9 +79,7 @@ class RowCaches {
 
   // Returns the layer's output for the next tokens x [B, n, d] of all rows.
   at::Tensor read(const Attention& layer, const at::Tensor& x, const Context& context = {}) {
-    AttentionInput step;
-    step.x = x;
-    step.caches = each_;
+    const AttentionInput step{.x = x, .caches = each_};
     return layer(step, context);
   }
   // Reads all tokens [B, S, d]: pieces of the given sizes, then one by one.

@@ -70,8 +70,7 @@ TEST(Mlp, ExpertsAreASumOverTheSelected) {
   const auto& p = layer.parameters;
   const at::Tensor x = at::randn({1, 6, 4}, at::kDouble);
   std::map<std::string, at::Tensor> losses;
-  Context context;
-  context.losses = &losses;
+  const Context context{.losses = &losses};
   const at::Tensor y = (*layer.mlp)(x, 0.0, context)[0];
   const at::Tensor score = x[0].matmul(p.at("select"));
   const at::Tensor chosen = std::get<1>(score.topk(2, -1));
@@ -150,8 +149,7 @@ TEST(Mlp, ExpertsOfOtherKinds) {
     }
     EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-13);
     // Decoding row by row.
-    Context by_row;
-    by_row.batch_invariant = true;
+    const Context by_row{.batch_invariant = true};
     EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, by_row), expected), 1e-13);
   }
 }
@@ -166,9 +164,7 @@ TEST(Mlp, ExpertDropoutTakesWeightAway) {
   MlpOptions o = options(MlpKind::experts);
   o.expert_dropout = 1.0 - 1e-12;  // all dropped
   Layer layer(o, 4);
-  Context context;
-  context.training = true;
-  context.random = {.seed = 1};
+  const Context context{.training = true, .random = Randomness{.seed = 1}};
   EXPECT_EQ((*layer.mlp)(at::randn({1, 3, 4}, at::kDouble), 0.0, context).abs().max().item<double>(), 0.0);
 }
 

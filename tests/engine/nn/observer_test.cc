@@ -59,9 +59,7 @@ struct ObservedLayer : Layer {
   explicit ObservedLayer(const config::AttentionOptions& o)
       : Layer(o, {.d_model = kWidth, .context_length = kTokens}, at::kFloat) {}
   at::Tensor operator()(Observer* observer, Implementation implementation = Implementation::automatic) const {
-    Context context;
-    context.observer = observer;
-    context.implementation = implementation;
+    const Context context{.implementation = implementation, .observer = observer};
     return attention({.x = input()}, context);
   }
 };
@@ -259,8 +257,7 @@ TEST(ObservedGradients, PassThroughChanges) {
   const ObservedLayer layer(small());
   Changes half({"o"}, [](std::string_view, const at::Tensor& o) { return o * 0.5; });
   const auto gradient = [&](Observer* observer) {
-    Context context;
-    context.observer = observer;
+    const Context context{.observer = observer};
     const at::Tensor x = input().requires_grad_(true);
     layer.attention({.x = x}, context).sum().backward();
     return x.grad();

@@ -20,8 +20,7 @@ Layer gated_layer(const config::ModelOptions& m, at::ScalarType type) {
 
 std::map<std::string, at::Tensor> trace_of(const Layer& layer, const at::Tensor& x, at::Tensor* y) {
   Recorder recorder({"*", "*.*"});
-  Context context;
-  context.observer = &recorder;
+  const Context context{.observer = &recorder};
   *y = layer.attention({.x = x}, context);
   return {recorder.values.begin(), recorder.values.end()};
 }
@@ -168,17 +167,9 @@ TEST(OutputGate, FusedEqualsTheReferenceWithAllGradients) {
     }
     const Layer layer = gated_layer(m, at::kFloat);
     at::manual_seed(3);
-    const std::vector<at::Tensor> x = {at::randn({2, 5, m.d_model})};
-    const auto run = [&](Implementation implementation) {
-      return testing::evaluate(
-          [&](const std::vector<at::Tensor>& in) {
-            Context context;
-            context.implementation = implementation;
-            return layer.attention({.x = in[0]}, context);
-          },
-          x);
-    };
-    testing::expect_close(run(Implementation::fused), run(Implementation::reference), 2e-5, projection.name);
+    expect_fused_equals_reference(
+        [&](const at::Tensor& x, const Context& context) { return layer.attention({.x = x}, context); },
+        at::randn({2, 5, m.d_model}), 2e-5, projection.name);
   }
 }
 

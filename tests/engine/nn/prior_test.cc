@@ -110,8 +110,7 @@ TEST(SoftE, MatchesItsDefinition) {
       const bool all = pairs == config::SoftEPairs::all;
       const at::Tensor counted = all ? at::ones_like(valid) : valid;
       BufferUpdates updates;
-      Context context;
-      context.updates = &updates;
+      const Context context{.updates = &updates};
       prior.measure(components, valid, {}, context);
       EXPECT_TRUE(table.equal(before)) << "the step writes it";
       apply(updates);

@@ -12,9 +12,7 @@ namespace headroom::nn {
 namespace random_test {
 
 Context drawing(std::uint64_t seed, std::int64_t first_row = 0, std::int64_t rows = 1000) {
-  Context context;
-  context.training = true;
-  context.random = {.seed = seed, .first_row = first_row, .rows = rows};
+  Context context{.training = true, .random = Randomness{.seed = seed, .first_row = first_row, .rows = rows}};
   return context;
 }
 
@@ -133,8 +131,7 @@ TEST(Random, ImplementationsAndThreadsDropTheSamePlaces) {
 }
 
 TEST(Random, RefusesInvalidPlaces) {
-  Context context;
-  context.training = true;
+  const Context context{.training = true};
   EXPECT_THROW(dropout(at::ones({4}), 0.5, context, "a"), Error);
   EXPECT_THROW(uniform(at::ones({4, 5}), drawing(1, 0, 3), "a"), Error);
 }

@@ -54,12 +54,8 @@ TEST(RoutedHeads, PaddedQueriesAreRoutedNowhere) {
   const Layer layer = random_layer(routed(2));
   ExpertUsage usage;
   std::map<std::string, at::Tensor> losses;
-  Context context;
-  context.usage = &usage;
-  context.losses = &losses;
-  AttentionInput input;
-  input.x = at::randn({2, 5, 6}, at::kDouble);
-  input.valid_queries = at::arange(10).view({2, 5}).lt(7);
+  const Context context{.losses = &losses, .usage = &usage};
+  AttentionInput input{.x = at::randn({2, 5, 6}, at::kDouble), .valid_queries = at::arange(10).view({2, 5}).lt(7)};
   const at::Tensor y = layer.attention(input, context);
   EXPECT_EQ(y[1].narrow(0, 2, 3).abs().max().item<double>(), 0.0);
   EXPECT_GT(y[1].narrow(0, 0, 2).abs().min().item<double>(), 0.0);
@@ -112,8 +108,7 @@ AttentionOptions grouped() {
 }
 
 Context with_losses(std::map<std::string, at::Tensor>& losses) {
-  Context context;
-  context.losses = &losses;
+  Context context{.losses = &losses};
   return context;
 }
 

@@ -93,8 +93,7 @@ TEST(SharedAndRouted, GradientsOfTheRoutersFlowThroughTheSums) {
     at::manual_seed(3);
     const at::Tensor x = at::randn({1, kTokens, kWidth}, at::kDouble);
     Recorder recorder({"gate"});
-    Context context;
-    context.observer = &recorder;
+    const Context context{.observer = &recorder};
     layer.attention({.x = x}, context);
     std::vector<at::Tensor> rows, routers;
     for (std::int64_t i = 0; i < kTokens; ++i) {
@@ -125,10 +124,8 @@ TEST(SharedAndRouted, TheBalanceLossCountsTheRoutedHeadsOfValidTokens) {
   const at::Tensor x = at::randn({2, kTokens, kWidth}, at::kDouble);
   const at::Tensor valid = at::arange(2 * kTokens).view({2, kTokens}).lt(10);
   std::map<std::string, at::Tensor> losses;
-  Context context;
-  context.losses = &losses;
-  AttentionInput input{.x = x};
-  input.valid_queries = valid;
+  const Context context{.losses = &losses};
+  const AttentionInput input{.x = x, .valid_queries = valid};
   layer.attention(input, context);
   ASSERT_EQ(losses.size(), 1U);
   const std::int64_t n_routed = kHeads - setting.shared_heads;

@@ -83,8 +83,7 @@ TEST(SigmoidScore, NormalisesByTheNumberOfVisibleKeys) {
   const Layer layer = sigmoid_layer(true, 0.0);
   const at::Tensor x = at::ones({1, kTokens, kWidth}, at::kDouble);
   Recorder recorder({"probs"});
-  Context context;
-  context.observer = &recorder;
+  const Context context{.observer = &recorder};
   layer.attention({.x = x}, context);
   for (std::int64_t i = 0; i < kTokens; ++i) {
     const at::Tensor p = recorder.at("probs")[0][0][i];
@@ -95,8 +94,7 @@ TEST(SigmoidScore, NormalisesByTheNumberOfVisibleKeys) {
 
 TEST(SigmoidScore, HasOnlyTheReference) {
   const Layer layer = sigmoid_layer(true, 1.0);
-  Context context;
-  context.implementation = Implementation::fused;
+  const Context context{.implementation = Implementation::fused};
   EXPECT_THROW(layer.attention({.x = at::ones({1, kTokens, kWidth}, at::kDouble)}, context), UserError);
 }
 

@@ -102,8 +102,7 @@ TEST(SparseHeads, MatchTheirEquation) {
         if (padded) {
           valid.slice(1, kTokens - 2).fill_(false);
         }
-        AttentionInput input{.x = x};
-        input.valid_keys = valid;
+        const AttentionInput input{.x = x, .valid_keys = valid};
         const at::Tensor got = layer.attention(input, {})[0],
                          expected = written_out(layer, own, x[0], valid[0], causal);
         const std::int64_t n = padded ? kTokens - 2 : kTokens;
@@ -118,8 +117,7 @@ TEST(SparseHeads, MatchTheirEquation) {
 TEST(SparseHeads, GiveZeroToTokensThatAreNotSelected) {
   const Layer layer(options_of({.sparsity = 100}), {.d_model = kWidth, .context_length = kTokens}, at::kFloat, 1.0);
   Recorder recorder({"chosen"});
-  Context context;
-  context.observer = &recorder;
+  const Context context{.observer = &recorder};
   at::manual_seed(3);
   const at::Tensor y = layer.attention({.x = at::randn({2, kTokens, kWidth})}, context);
   EXPECT_TRUE(y.isfinite().all().item<bool>());

@@ -42,19 +42,6 @@ at::Tensor tokens(at::ScalarType type) {
   return at::randn({2, kAll, kWidth}, at::kDouble).to(type);
 }
 
-// Rotates channels (c, c + e/4) of the e/2 channels of x [..., e/2] by position * base^(-2c/(e/2)).
-at::Tensor turned(const at::Tensor& x, std::int64_t position) {
-  std::vector<at::Tensor> first, second;
-  for (std::int64_t c = 0; c < kHalf / 2; ++c) {
-    const double angle = static_cast<double>(position) * std::pow(kBase, -2.0 * static_cast<double>(c) / kHalf);
-    const at::Tensor a = x.select(-1, c), b = x.select(-1, c + kHalf / 2);
-    first.push_back(a * std::cos(angle) - b * std::sin(angle));
-    second.push_back(b * std::cos(angle) + a * std::sin(angle));
-  }
-  first.insert(first.end(), second.begin(), second.end());
-  return at::stack(first, -1);
-}
-
 at::Tensor written_out(const Layer& layer, const at::Tensor& all) {
   const at::Tensor q = at::einsum("bsd,dhe->bshe", {all, layer.at("w_q")}) + layer.at("b_q");
   const at::Tensor state = at::einsum("bsd,dge->bsge", {all, layer.at("w_v")}) + layer.at("b_v");
@@ -65,11 +52,11 @@ at::Tensor written_out(const Layer& layer, const at::Tensor& all) {
       const at::Tensor values = state[b].select(1, h / (kHeads / kGroups));  // [S, e]
       for (std::int64_t i = 0; i < kTokens; ++i) {
         const std::int64_t at = kMemory + i;
-        const at::Tensor query = q[b][at][h], rotated = turned(query.narrow(0, 0, kHalf), at);
+        const at::Tensor query = q[b][at][h], turned = rotated(query.narrow(0, 0, kHalf), at, kBase);
         const at::Tensor score = at::empty({at + 1}, at::kDouble);
         for (std::int64_t j = 0; j <= at; ++j) {
-          score[j] =
-              rotated.dot(turned(shared[b][j], j)) + query.narrow(0, kHalf, kHalf).dot(values[j].narrow(0, 0, kHalf));
+          score[j] = turned.dot(rotated(shared[b][j], j, kBase)) +
+                     query.narrow(0, kHalf, kHalf).dot(values[j].narrow(0, 0, kHalf));
         }
         o[b][i][h] = (score / std::sqrt(static_cast<double>(kHead))).softmax(0).matmul(values.narrow(0, 0, at + 1));
       }
@@ -87,13 +74,9 @@ TEST(TiedHeads, MatchTheirEquation) {
 
 TEST(TiedHeads, FusedEqualsTheReferenceWithAllGradients) {
   const Layer layer = tied_layer(at::kFloat);
-  const auto run = [&](Implementation implementation) {
-    Context context;
-    context.implementation = implementation;
-    return testing::evaluate([&](const std::vector<at::Tensor>& x) { return layer.last(x[0], kTokens, context); },
-                             {tokens(at::kFloat)});
-  };
-  testing::expect_close(run(Implementation::fused), run(Implementation::reference), 1e-5, "tied");
+  expect_fused_equals_reference(
+      [&](const at::Tensor& x, const Context& context) { return layer.last(x, kTokens, context); }, tokens(at::kFloat),
+      1e-5, "tied");
 }
 
 // The cache holds G e + e/2 elements per token.

@@ -66,8 +66,7 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 at::Tensor gradient_of(const Checkpoint& checkpoint, const at::Tensor& tokens) {
   const auto model = build_trainable(checkpoint, at::kCPU);
   models::Memory memory;
-  nn::Context context;
-  context.training = true;
+  const nn::Context context{.training = true};
   models::as_language_model(*model, "test").loss(tokens, memory, context).cross_entropy.backward();
   return model->parameters().at("embed").grad();
 }

@@ -130,20 +130,14 @@ struct SequencesCase {
 };
 
 inline std::vector<SequencesCase> sequences_cases() {
-  std::vector<SequencesCase> all;
-  for (SequencesCase c : std::vector<SequencesCase>{{{5}, 2, 2, 7, 7},
-                                                    {{1, 40, 17}, 4, 2, 19, 20},
-                                                    {{9, 9, 131, 2, 64, 33, 1, 8}, 4, 1, 16, 5},
-                                                    {{12, 3, 70}, 3, 3, 13, 13, 9},
-                                                    {{12, 3, 70}, 4, 2, 8, 8, 0, true},
-                                                    {{6, 90}, 2, 2, 24, 3, 40, true, true},
-                                                    {{6, 35, 4}, 4, 4, 5, 5, 0, false, true, true}}) {
-    for (const Layout layout : {Layout::dense, Layout::swapped, Layout::by_token, Layout::gaps}) {
-      c.layout = layout;
-      all.push_back(c);
-    }
-  }
-  return all;
+  return in_layouts(std::vector<SequencesCase>{{{5}, 2, 2, 7, 7},
+                                               {{1, 40, 17}, 4, 2, 19, 20},
+                                               {{9, 9, 131, 2, 64, 33, 1, 8}, 4, 1, 16, 5},
+                                               {{12, 3, 70}, 3, 3, 13, 13, 9},
+                                               {{12, 3, 70}, 4, 2, 8, 8, 0, true},
+                                               {{6, 90}, 2, 2, 24, 3, 40, true, true},
+                                               {{6, 35, 4}, 4, 4, 5, 5, 0, false, true, true}},
+                    {Layout::dense, Layout::swapped, Layout::by_token, Layout::gaps});
 }
 
 struct RowTermsCase {
@@ -164,15 +158,10 @@ struct RowTermsCase {
 };
 
 inline std::vector<RowTermsCase> row_terms_cases() {
-  std::vector<RowTermsCase> all;
-  for (RowTermsCase c : std::vector<RowTermsCase>{
-           {1, 1, 1, 1, 0}, {2, 3, 5, 7, 0}, {2, 2, 17, 13, 3}, {1, 4, 33, 64, 1}, {3, 1, 70, 41, 2}}) {
-    for (const Layout layout : {Layout::dense, Layout::swapped, Layout::gaps}) {
-      c.layout = layout;
-      all.push_back(c);
-    }
-  }
-  return all;
+  return in_layouts(
+      std::vector<RowTermsCase>{
+          {1, 1, 1, 1, 0}, {2, 3, 5, 7, 0}, {2, 2, 17, 13, 3}, {1, 4, 33, 64, 1}, {3, 1, 70, 41, 2}},
+      {Layout::dense, Layout::swapped, Layout::gaps});
 }
 
 }  // namespace headroom::ops

@@ -12,9 +12,17 @@ struct DropoutCase {
   std::int64_t n;  // rows of 3 elements
   bool relu;
   Layout layout = Layout::dense;
-  std::string name() const;
-  Problem problem(const Setting& setting) const;
-  std::vector<Precision> precisions() const;
+  std::string name() const { return fmt::format("{}x3{}{}", n, relu ? " relu" : "", name_of(layout)); }
+  Problem problem(const Setting& setting) const {
+    const DropoutOptions options{.p = 0.3, .seed = 0x123456789ABCDEFULL + static_cast<std::uint64_t>(n), .relu = relu};
+    return {{Draw{setting, layout}.activation({n, 3})},
+            [options](const std::vector<at::Tensor>& x, Implementation implementation) {
+              return dropout(x[0], options, implementation);
+            }};
+  }
+  // The factor and the product are rounded once each. In bfloat16 the incoming gradient and the product are rounded, at
+  // most 2^-8 each.
+  std::vector<Precision> precisions() const { return {{at::kFloat, 1.2e-7}, {at::kBFloat16, 1.0 / 128}}; }
 };
 
 inline std::vector<DropoutCase> dropout_cases() {
@@ -27,24 +35,6 @@ inline std::vector<DropoutCase> dropout_cases() {
     }
   }
   return all;
-}
-
-inline std::string DropoutCase::name() const {
-  return fmt::format("{}x3{}{}", n, relu ? " relu" : "", name_of(layout));
-}
-
-inline Problem DropoutCase::problem(const Setting& setting) const {
-  const DropoutOptions options{.p = 0.3, .seed = 0x123456789ABCDEFULL + static_cast<std::uint64_t>(n), .relu = relu};
-  return {{Draw{setting, layout}.activation({n, 3})},
-          [options](const std::vector<at::Tensor>& x, Implementation implementation) {
-            return dropout(x[0], options, implementation);
-          }};
-}
-
-// The factor and the product are rounded once each. In bfloat16 the incoming gradient and the product are rounded, at
-// most 2^-8 each.
-inline std::vector<Precision> DropoutCase::precisions() const {
-  return {{at::kFloat, 1.2e-7}, {at::kBFloat16, 1.0 / 128}};
 }
 
 }  // namespace headroom::ops

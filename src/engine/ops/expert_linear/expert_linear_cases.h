@@ -1,6 +1,8 @@
 // Cases (operator_cases.h) of expert_linear: experts per head and per slot, weighted and summed.
 #pragma once
 
+#include <fmt/format.h>
+
 #include "engine/ops/operator_cases.h"
 #include "headroom/ops/expert_linear.h"
 
@@ -12,14 +14,75 @@ struct ExpertLinearCase {
   bool slots = false;      // heads are slots that share one bank, K = 1
   const char* label = "";  // the layer of a published model with these sizes
   Layout layout = Layout::dense;
-  Role role = Role::tested;
 
-  std::string name() const;
-  ExpertLinearInputs inputs(const Setting& setting) const;
-  Problem problem(const Setting& setting) const;
-  std::vector<Precision> precisions() const;
+  std::string name() const {
+    return fmt::format("N{} H{} K{} E{} {}x{}{}{}{}{}{}", n, heads, choices, experts, d_in, d_out,
+                       per_head ? " per head" : "", sum_heads ? " summed" : "", weighted ? " weighted" : "",
+                       slots ? " slots" : "", name_of(layout));
+  }
+  at::Tensor index() const {
+    if (slots) {
+      return at::rand({n, experts}).argsort(std::int64_t{-1}).narrow(1, 0, heads).unsqueeze(2);
+    }
+    return at::rand({n, heads, experts}).argsort(std::int64_t{-1}).narrow(2, 0, choices) +
+           (at::arange(heads) * experts).view({1, heads, 1});
+  }
+  ExpertLinearInputs inputs(const Setting& setting) const {
+    const Draw draw{setting, layout};
+    const std::int64_t matrices = slots ? experts : heads * experts;
+    ExpertLinearInputs in{.input = per_head ? draw.activation({n, heads, d_in}) : draw.activation({n, d_in}),
+                          .bank = draw.activation({matrices, d_in, d_out}),
+                          .index = index().to(setting.device),
+                          .weight = {},
+                          .sum_heads = sum_heads};
+    if (weighted) {
+      in.weight = draw.parameter({n, heads, choices});
+    }
+    return in;
+  }
+  Problem problem(const Setting& setting) const {
+    const ExpertLinearInputs in = inputs(setting);
+    std::vector<at::Tensor> leaves = {in.input, in.bank};
+    if (in.weight) {
+      leaves.push_back(*in.weight);
+    }
+    return {leaves,
+            [index = in.index, sum = sum_heads](const std::vector<at::Tensor>& x, Implementation implementation) {
+              return expert_linear({.input = x[0],
+                                    .bank = x[1],
+                                    .index = index,
+                                    .weight = x.size() > 2 ? std::optional(x[2]) : std::nullopt,
+                                    .sum_heads = sum},
+                                   implementation);
+            }};
+  }
+  // Sums of at most max(d_in, N) * K * H products, each rounded to 2^-24; errors accumulate like a random walk. In
+  // bfloat16 three roundings to 8 bits (product, scaled row, result) of at most 2^-9 each, and that of the weighting.
+  std::vector<Precision> precisions() const { return {{at::kFloat, 2e-6}, {at::kBFloat16, 4.0 / 256}}; }
 };
 
-std::vector<ExpertLinearCase> expert_linear_cases(Role role);
+inline std::vector<ExpertLinearCase> expert_linear_cases(Role role) {
+  if (role == Role::timed) {
+    return {{8 * 512, 2, 2, 5, 412, 76, false, false, true, false, "values 47M"},
+            {8 * 256, 2, 2, 5, 76, 412, true, true, true, false, "output 47M"},
+            {2 * 1024, 4, 2, 4, 1024, 112, false, false, true, false, "values 262M"},
+            {8 * 256, 4, 1, 16, 412, 128, false, false, true, true, "sigma-MoE up 47M"}};
+  }
+  if (role == Role::bfloat16) {
+    return {{64, 2, 2, 4, 32, 48},
+            {127, 3, 2, 5, 41, 23, true, true},
+            {131, 2, 1, 3, 13, 67, true, false, false},
+            {67, 2, 2, 4, 71, 17, false, true}};
+  }
+  return in_layouts(std::vector<ExpertLinearCase>{{1, 1, 1, 1, 1, 1},
+                                                  {7, 2, 2, 3, 13, 5},
+                                                  {31, 3, 2, 5, 17, 19, true, true},
+                                                  {64, 1, 4, 16, 33, 7, false, false, false},
+                                                  {29, 4, 1, 6, 8, 24, true, false, false},
+                                                  {53, 2, 3, 3, 11, 37, true, true, false},
+                                                  {130, 2, 2, 4, 41, 23, false, true},
+                                                  {40, 3, 1, 5, 12, 9, false, false, true, true}},
+                    {Layout::dense, Layout::swapped, Layout::gaps});
+}
 
 }  // namespace headroom::ops

@@ -1,6 +1,10 @@
 // Cases (operator_cases.h) of gated_delta: lengths around the chunk's, grouped value heads, d_value != d_head, a state.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "engine/ops/operator_cases.h"
 #include "headroom/ops/gated_delta.h"
 
@@ -12,12 +16,53 @@ struct GatedDeltaCase {
   double decay = 0.3;  // log_decay is uniform in (-decay, 0)
   Layout layout = Layout::by_token;
 
-  std::string name() const;
-  GatedDeltaInputs inputs(const Setting& setting) const;
-  Problem problem(const Setting& setting) const;
-  std::vector<Precision> precisions() const;
+  std::string name() const {
+    return fmt::format("B{} H{} G{} T{} e{} w{} decay {}{}{}", b, h, g, t, e, w, decay, state ? " state" : "",
+                       name_of(layout));
+  }
+  GatedDeltaInputs inputs(const Setting& setting) const {
+    const Draw draw{setting, layout};
+    const auto placed = [&](const at::Tensor& tensor) { return draw.placed(tensor, setting.type); };
+    GatedDeltaInputs in;
+    in.q = placed(at::randn({b, g, t, e}));
+    const at::Tensor k = at::randn({b, g, t, e});
+    in.k = placed(k / k.norm(2, {3}, /*keepdim=*/true));
+    in.v = placed(at::randn({b, h, t, w}));
+    in.beta = at::rand({b, h, t}).to(setting.device, setting.type);
+    in.log_decay = at::rand({b, h, t}).mul(-decay).to(setting.device, setting.type);
+    if (state) {
+      in.state = at::randn({b, h, e, w}).to(setting.device, setting.type);
+    }
+    return in;
+  }
+  Problem problem(const Setting& setting) const {
+    const GatedDeltaInputs in = inputs(setting);
+    return {{in.q, in.k, in.v, in.beta, in.log_decay},
+            [state = in.state](const std::vector<at::Tensor>& x, Implementation implementation) {
+              return gated_delta({x[0], x[1], x[2], x[3], x[4], state}, implementation).o;
+            }};
+  }
+  // The state is a sum over the tokens of a few decay times, at most 200 here: sqrt(200) roundings of 2^-24 are 8e-7. A
+  // gradient passes through two such sums and the triangular system, whose inverse has a norm of a few.
+  std::vector<Precision> precisions() const { return {{at::kFloat, 1e-5}, {at::kDouble, 1e-13}}; }
 };
 
-std::vector<GatedDeltaCase> gated_delta_cases(Role role);
+inline std::vector<GatedDeltaCase> gated_delta_cases(Role role) {
+  if (role == Role::timed) {
+    return {{8, 8, 8, 256, 64, 64}, {4, 8, 8, 1024, 64, 64}, {1, 8, 8, 8192, 64, 64}};
+  }
+  std::vector<GatedDeltaCase> all;
+  constexpr std::array kLayouts = {Layout::by_token, Layout::gaps, Layout::swapped};
+  const auto layout = [&] { return kLayouts[all.size() % kLayouts.size()]; };
+  for (const std::int64_t t : {1, 2, 15, 17, 63, 64, 65, 127, 128, 129, 200}) {
+    all.push_back({2, 4, 2, t, 5, 7, t % 2 == 1, 0.3, layout()});
+  }
+  for (const auto& [e, w] : std::vector<std::pair<int, int>>{{64, 64}, {1, 1}, {32, 48}, {33, 17}}) {
+    all.push_back({1, 2, 2, 100, e, w, true, 0.3, layout()});
+  }
+  all.push_back({1, 6, 2, 130, 8, 8, false, 0.0, layout()});
+  all.push_back({1, 2, 1, 130, 8, 8, true, 30.0, layout()});  // decays that underflow within a chunk
+  return all;
+}
 
 }  // namespace headroom::ops

@@ -2,10 +2,22 @@
 // d_value != d_head.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "engine/ops/operator_cases.h"
 #include "headroom/ops/linear_attention.h"
 
 namespace headroom::ops {
+
+// Leaves: q, k, v.
+inline LinearAttentionInputs with_leaves(LinearAttentionInputs in, const std::vector<at::Tensor>& leaves) {
+  in.q = leaves[0];
+  in.k = leaves[1];
+  in.v = leaves[2];
+  return in;
+}
 
 struct LinearAttentionCase {
   std::int64_t b, h, g, t, s, e;
@@ -14,15 +26,64 @@ struct LinearAttentionCase {
   Role role = Role::tested;
   std::int64_t w = 0;  // d_value; 0: e
 
-  std::string name() const;
+  std::string name() const {
+    return fmt::format("B{} H{} G{} T{} S{} e{}{}{}{}{}{}", b, h, g, t, s, e, w > 0 ? fmt::format(" w{}", w) : "",
+                       causal ? "" : " both ways", normalise ? "" : " not normalised", padded ? " padded" : "",
+                       name_of(layout));
+  }
   // With an epsilon of about the sum of the weights.
-  LinearAttentionInputs inputs(const Setting& setting) const;
-  Problem problem(const Setting& setting) const;
-  std::vector<Precision> precisions() const;
+  LinearAttentionInputs inputs(const Setting& setting) const {
+    const Draw draw{setting, layout};
+    const auto positive = [&](std::int64_t heads, std::int64_t n, std::int64_t width) {
+      return draw.placed(at::rand({b, heads, n, width}).add(0.1), setting.type);
+    };
+    LinearAttentionInputs in;
+    in.q = positive(h, t, e);
+    in.k = positive(g, s, e);
+    in.v = positive(g, s, w > 0 ? w : e);
+    in.causal = causal;
+    in.normalise = normalise;
+    in.factor = 0.7;
+    in.output_factor = 1.3;
+    in.epsilon = role == Role::timed ? 1e-3 : static_cast<double>(s);
+    if (padded) {
+      in.valid_keys = at::rand({b, s}).gt(0.2).to(setting.device);
+    }
+    return in;
+  }
+  Problem problem(const Setting& setting) const {
+    const LinearAttentionInputs in = inputs(setting);
+    return {{in.q, in.k, in.v}, [in](const std::vector<at::Tensor>& leaves, Implementation implementation) {
+              return linear_attention(with_leaves(in, leaves), implementation);
+            }};
+  }
+  // Sums of S <= 200 positive terms in different orders: sqrt(S) roundings of 2^-24, 8e-7. A gradient is a difference
+  // of two sums; with an epsilon as large as the sum of the weights it is at least a quarter of either.
+  std::vector<Precision> precisions() const { return {{at::kFloat, 2 * 4 * 8e-7}}; }
 };
 
-std::vector<LinearAttentionCase> linear_attention_cases(Role role);
-
-LinearAttentionInputs with_leaves(LinearAttentionInputs in, const std::vector<at::Tensor>& leaves);  // q, k, v
+inline std::vector<LinearAttentionCase> linear_attention_cases(Role role) {
+  if (role == Role::timed) {
+    return {{8, 8, 8, 256, 256, 64, true, true, false, Layout::dense, role},
+            {4, 8, 8, 1024, 1024, 64, true, true, false, Layout::dense, role},
+            {1, 8, 8, 8192, 8192, 64, true, true, false, Layout::dense, role}};
+  }
+  std::vector<LinearAttentionCase> all;
+  constexpr std::array kLayouts = {Layout::by_token, Layout::gaps, Layout::swapped};
+  for (const auto& [t, s] :
+       std::vector<std::pair<int, int>>{{1, 1}, {1, 9}, {13, 13}, {64, 64}, {65, 131}, {130, 130}, {63, 200}}) {
+    for (const bool causal : {true, false}) {
+      for (const bool padded : {false, true}) {
+        all.push_back({2, 4, 2, t, s, 5, causal, t != 13, padded, kLayouts[all.size() % kLayouts.size()]});
+      }
+    }
+  }
+  for (const std::int64_t w : {1, 11}) {
+    for (const bool causal : {true, false}) {
+      all.push_back({2, 4, 2, 70, 70, 6, causal, true, false, kLayouts[all.size() % kLayouts.size()], role, w});
+    }
+  }
+  return all;
+}
 
 }  // namespace headroom::ops

@@ -4,6 +4,7 @@
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -33,13 +34,12 @@ class Forgetting : public BiasPosition {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<PositionOptions>();
-    fields.add("forget", own.forget, "forgetting: gates computed from each token, or one learned gate for each head")
-        .refuse_unused = true;
-    fields
-        .add("forget_times", own.forget_times, at_least(1),
-             "forgetting, forget = head: shortest and longest time in tokens in which a weight initially falls by a "
-             "factor e, spread logarithmically over the heads; []: gates of 1/2")
-        .refuse_unused = true;
+    detail::add_strict(fields, "forget", own.forget,
+                       "forgetting: gates computed from each token, or one learned gate for each head");
+    detail::add_strict(
+        fields, "forget_times", own.forget_times, at_least(1),
+        "forgetting, forget = head: shortest and longest time in tokens in which a weight initially falls by a "
+        "factor e, spread logarithmically over the heads; []: gates of 1/2");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

@@ -5,6 +5,7 @@
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention_part.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -13,16 +14,12 @@ class Differential : public CompositionPart {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<DifferentialOptions>();
-    fields
-        .add(
-            "differential_version", own.differential_version, between(1, 2),
-            "differential: 1: two keys and a value of 2 d_head channels for each key and value head, and a norm of the "
-            "head outputs; 2: keys and values as without composition, and a factor computed from the token")
-        .refuse_unused = true;
-    fields
-        .add("head_norm_epsilon", own.head_norm_epsilon, above(0),
-             "differential, version 1: epsilon of the norm of the head outputs, under the square root")
-        .refuse_unused = true;
+    detail::add_strict(
+        fields, "differential_version", own.differential_version, between(1, 2),
+        "differential: 1: two keys and a value of 2 d_head channels for each key and value head, and a norm of the "
+        "head outputs; 2: keys and values as without composition, and a factor computed from the token");
+    detail::add_strict(fields, "head_norm_epsilon", own.head_norm_epsilon, above(0),
+                       "differential, version 1: epsilon of the norm of the head outputs, under the square root");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

@@ -8,12 +8,10 @@ namespace {
 class DotScore : public detail::ScoreMatrix {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields.add("sink", o.of<DotOptions>().sink, "dot: a learned score of each head in the softmax, without a value")
-        .refuse_unused = true;
-    fields
-        .add("scale_width", o.of<DotOptions>().scale_width, at_least(0),
-             "dot: the fixed scale of the scores is 1/sqrt(scale_width) (Gemma); 0: d_head")
-        .refuse_unused = true;
+    detail::add_strict(fields, "sink", o.of<DotOptions>().sink,
+                       "dot: a learned score of each head in the softmax, without a value");
+    detail::add_strict(fields, "scale_width", o.of<DotOptions>().scale_width, at_least(0),
+                       "dot: the fixed scale of the scores is 1/sqrt(scale_width) (Gemma); 0: d_head");
   }
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;

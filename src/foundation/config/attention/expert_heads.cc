@@ -12,14 +12,12 @@ class ExpertHeads : public detail::HeadProjections {
     fields.add("experts", o.of<ExpertOptions>().experts, {"q", "k", "v", "o"},
                "experts: the projections with banks of experts: query, key, value, output");
     detail::describe_routing(fields, o);
-    fields
-        .add("shared_selection", o.of<ExpertOptions>().shared_selection,
-             "experts: route keys and values (source) like queries and outputs (destination), instead of separately")
-        .refuse_unused = true;
-    fields
-        .add("expert_entropy_coefficient", o.of<ExpertOptions>().expert_entropy_coefficient, at_least(0),
-             "experts: weight of the negative entropy of each mean routing distribution, averaged over heads (MoEUT)")
-        .refuse_unused = true;
+    detail::add_strict(
+        fields, "shared_selection", o.of<ExpertOptions>().shared_selection,
+        "experts: route keys and values (source) like queries and outputs (destination), instead of separately");
+    detail::add_strict(
+        fields, "expert_entropy_coefficient", o.of<ExpertOptions>().expert_entropy_coefficient, at_least(0),
+        "experts: weight of the negative entropy of each mean routing distribution, averaged over heads (MoEUT)");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

@@ -6,6 +6,7 @@
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention_part.h"
+#include "shared.h"
 
 namespace headroom::config {
 namespace {
@@ -14,12 +15,10 @@ class GatedDelta : public ScorePart {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<GatedDeltaOptions>();
-    fields
-        .add("delta_key_heads", own.delta_key_heads, between(0, 65536),
-             "gated_delta: query and key heads, each for n_heads / delta_key_heads value heads; 0: n_heads")
-        .refuse_unused = true;
-    fields.add("delta_d_value", own.delta_d_value, between(0, 65536), "gated_delta: channels of a value; 0: d_head")
-        .refuse_unused = true;
+    detail::add_strict(fields, "delta_key_heads", own.delta_key_heads, between(0, 65536),
+                       "gated_delta: query and key heads, each for n_heads / delta_key_heads value heads; 0: n_heads");
+    detail::add_strict(fields, "delta_d_value", own.delta_d_value, between(0, 65536),
+                       "gated_delta: channels of a value; 0: d_head");
     fields.add("delta_conv_width", own.delta_conv_width, between(1, 64),
                "gated_delta: tokens that the short convolution covers, including the current one");
   }

@@ -11,22 +11,18 @@ class GaussianMixture : public detail::ScoreMatrix {
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<MixtureOptions>();
     detail::describe_key_mixture(fields, o);
-    fields.add("mixing", own.mixing, "gaussian_mixture: sum over the components, or only the nearest one (max)")
-        .refuse_unused = true;
+    detail::add_strict(fields, "mixing", own.mixing,
+                       "gaussian_mixture: sum over the components, or only the nearest one (max)");
     fields.add("soft_e_pairs", own.soft_e_pairs,
                "gaussian_mixture, soft_e: average over all pairs of tokens, or those without padding (valid)");
-    fields
-        .add("mixture_score", own.mixture_score,
-             "gaussian_mixture: a Gaussian of the distance between query and key, or their scaled dot product")
-        .refuse_unused = true;
-    fields
-        .add("mixture_coefficients", own.mixture_coefficients, above(0),
-             "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); []: 0.5 each")
-        .refuse_unused = true;
-    fields
-        .add("mixture_epsilon", own.mixture_epsilon, at_least(0),
-             "gaussian_mixture: added to the sum of a query's weights")
-        .refuse_unused = true;
+    detail::add_strict(
+        fields, "mixture_score", own.mixture_score,
+        "gaussian_mixture: a Gaussian of the distance between query and key, or their scaled dot product");
+    detail::add_strict(
+        fields, "mixture_coefficients", own.mixture_coefficients, above(0),
+        "gaussian_mixture: factor of each component's squared distance, times sqrt(d_head); []: 0.5 each");
+    detail::add_strict(fields, "mixture_epsilon", own.mixture_epsilon, at_least(0),
+                       "gaussian_mixture: added to the sum of a query's weights");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

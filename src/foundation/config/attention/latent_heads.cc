@@ -17,18 +17,13 @@ class LatentHeads : public ProjectionPart {
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<LatentOptions>();
     detail::describe_ranks(fields, o);
-    fields
-        .add("d_rotary", own.d_rotary, between(0, 65536),
-             "latent: rotating channels of each head, whose keys all heads share; 0: half of d_head")
-        .refuse_unused = true;
-    fields.add("d_value", own.d_value, between(0, 65536), "latent: channels of a value; 0: d_head").refuse_unused =
-        true;
-    fields
-        .add(
-            "latent_groups", own.latent_groups, between(1, 65536),
-            "latent: equal parts of the kv_rank channels, each read by as many neighbouring heads; divides kv_rank and "
-            "n_heads")
-        .refuse_unused = true;
+    detail::add_strict(fields, "d_rotary", own.d_rotary, between(0, 65536),
+                       "latent: rotating channels of each head, whose keys all heads share; 0: half of d_head");
+    detail::add_strict(fields, "d_value", own.d_value, between(0, 65536), "latent: channels of a value; 0: d_head");
+    detail::add_strict(
+        fields, "latent_groups", own.latent_groups, between(1, 65536),
+        "latent: equal parts of the kv_rank channels, each read by as many neighbouring heads; divides kv_rank and "
+        "n_heads");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

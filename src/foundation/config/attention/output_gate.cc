@@ -4,6 +4,7 @@
 #include "foundation/config/checker.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
+#include "shared.h"
 
 namespace headroom::config {
 
@@ -48,10 +49,8 @@ class SigmoidGate : public OutputGatePart {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     OutputGatePart::describe(fields, o);
-    fields
-        .add("gate_channels", o.of<OutputGateOptions>().gate_channels, between(0, 65536),
-             "head, element: the gates read only the first channels of the token; 0: all")
-        .refuse_unused = true;
+    detail::add_strict(fields, "gate_channels", o.of<OutputGateOptions>().gate_channels, between(0, 65536),
+                       "head, element: the gates read only the first channels of the token; 0: all");
   }
 };
 

@@ -19,8 +19,8 @@ class RoutedProjection : public ProjectionPart {
     auto& own = o.of<RoutedHeadOptions>();
     detail::describe_top_k(fields, o);
     detail::describe_gates(fields, o);
-    fields.add("noisy_routing", own.noisy_routing, "routed heads: learned noise on the router's scores in training")
-        .refuse_unused = true;
+    detail::add_strict(fields, "noisy_routing", own.noisy_routing,
+                       "routed heads: learned noise on the router's scores in training");
     detail::describe_switch_loss(fields, o);
     fields.add("switch_slots_coefficient", own.switch_slots_coefficient, at_least(0),
                "routed heads: weight of the same loss as MoA's released code computes it");
@@ -90,10 +90,8 @@ class RoutedHeads : public RoutedProjection {
   void describe(Fields& fields, AttentionOptions& o) const override {
     detail::describe_n_experts(fields, o);
     RoutedProjection::describe(fields, o);
-    fields
-        .add("output_bias", o.of<RoutedHeadOptions>().output_bias,
-             "routed_heads: one bias of the layer's output (JetMoE)")
-        .refuse_unused = true;
+    detail::add_strict(fields, "output_bias", o.of<RoutedHeadOptions>().output_bias,
+                       "routed_heads: one bias of the layer's output (JetMoE)");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

@@ -33,15 +33,11 @@ Exact projection_macs(const AttentionOptions& a, Exact d, const AttentionExtent&
 
 void describe_ranks(Fields& fields, AttentionOptions& o) {
   auto& ranks = o.of<LatentOptions>();
-  fields
-      .add("kv_rank", ranks.kv_rank, between(1, 65536),
-           "latent: channels of the vector that a token's keys and values are computed from; factored: rank of a "
-           "token's keys, and of its values")
-      .refuse_unused = true;
-  fields
-      .add("q_rank", ranks.q_rank, between(0, 65536),
-           "latent, factored: the same for queries; 0: queries are projected by one matrix")
-      .refuse_unused = true;
+  add_strict(fields, "kv_rank", ranks.kv_rank, between(1, 65536),
+             "latent: channels of the vector that a token's keys and values are computed from; factored: rank of a "
+             "token's keys, and of its values");
+  add_strict(fields, "q_rank", ranks.q_rank, between(0, 65536),
+             "latent, factored: the same for queries; 0: queries are projected by one matrix");
 }
 
 void describe_n_experts(Fields& fields, AttentionOptions& o) {
@@ -127,11 +123,10 @@ PaperTerms HeadProjections::paper_positions(const AttentionOptions& a, const Pap
 
 void describe_key_mixture(Fields& fields, AttentionOptions& o) {
   auto& mixture = o.of<MixtureOptions>();
-  fields
-      .add("keys", mixture.keys,
-           "gaussian_mixture, linear: components have their own projections, are shifted copies of one projection, or "
-           "there is only one")
-      .refuse_unused = true;
+  add_strict(
+      fields, "keys", mixture.keys,
+      "gaussian_mixture, linear: components have their own projections, are shifted copies of one projection, or "
+      "there is only one");
   fields.add("n_mixtures", mixture.n_mixtures, between(1, 1024),
              "gaussian_mixture, linear: number of components, keys at each position");
   fields.add("prior", mixture.prior,

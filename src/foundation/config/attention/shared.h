@@ -2,6 +2,9 @@
 // sinusoids.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
@@ -19,6 +22,12 @@ Exact projection_macs(const AttentionOptions& options, Exact d_model, const Atte
 // Returns the elements of a token's keys and value: G e for each key and G w for the value.
 inline Exact keys_and_value(const AttentionOptions& a) {
   return Exact(a.computed_kv_heads()) * (Exact(a.projected_width('k')) * a.key_projections() + a.value_width());
+}
+
+// Adds an option that means nothing without its part: Field::refuse_unused.
+template <class... Arguments>
+void add_strict(Fields& fields, std::string key, Arguments&&... arguments) {
+  fields.add(std::move(key), std::forward<Arguments>(arguments)...).refuse_unused = true;
 }
 
 // Adds kv_rank and q_rank.

@@ -11,10 +11,8 @@ namespace {
 class SharedAndRouted : public detail::HeadProjections {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
-    fields
-        .add("shared_heads", o.of<SharedHeadOptions>().shared_heads, between(0, 65536),
-             "shared_and_routed: heads that every token uses, the first ones of n_heads")
-        .refuse_unused = true;
+    detail::add_strict(fields, "shared_heads", o.of<SharedHeadOptions>().shared_heads, between(0, 65536),
+                       "shared_and_routed: heads that every token uses, the first ones of n_heads");
     detail::describe_top_k(fields, o);
     detail::describe_switch_loss(fields, o);
   }

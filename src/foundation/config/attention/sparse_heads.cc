@@ -14,16 +14,11 @@ class SparseHeads : public ProjectionPart {
  public:
   void describe(Fields& fields, AttentionOptions& o) const override {
     auto& own = o.of<SparseHeadOptions>();
-    fields
-        .add("sparsity", own.sparsity, between(1, 1 << 20),
-             "sparse_heads: each head selects one in this many tokens of the sequence, at least two")
-        .refuse_unused = true;
-    fields.add("include_first", own.include_first, "sparse_heads: every head also selects the first token")
-        .refuse_unused = true;
-    fields
-        .add("dense_heads", own.dense_heads, between(0, 65536),
-             "sparse_heads: heads after the n_heads sparse ones that attend to all tokens")
-        .refuse_unused = true;
+    detail::add_strict(fields, "sparsity", own.sparsity, between(1, 1 << 20),
+                       "sparse_heads: each head selects one in this many tokens of the sequence, at least two");
+    detail::add_strict(fields, "include_first", own.include_first, "sparse_heads: every head also selects the first token");
+    detail::add_strict(fields, "dense_heads", own.dense_heads, between(0, 65536),
+                       "sparse_heads: heads after the n_heads sparse ones that attend to all tokens");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
