@@ -66,6 +66,7 @@ def test_models_are_compared_on_it(headroom, config, tmp_path):
 
 @pytest.mark.parametrize("setting, key", [
     ("model.context_length=8", "model.context_length"),
+    ("model.vocabulary_size=128", "model.vocabulary_size"),
     ("data.synthetic_items=300", "data.synthetic_items"),
     ("tokenizer.kind=words", "data.synthetic"),
     ("data.train=[\"recall.toml\"]", "data.synthetic"),

@@ -179,6 +179,7 @@ void make_permutations(Maker& m) {
 struct Limits {
   std::int64_t usual, most;  // default and maximum number of items
   std::int64_t length;       // minimum row length for this number of items
+  std::int64_t tokens;       // number of different tokens in rows
 };
 
 Limits limits_of(const config::DataOptions& options) {
@@ -186,17 +187,19 @@ Limits limits_of(const config::DataOptions& options) {
   const auto items = [n](std::int64_t usual) { return n == 0 ? usual : n; };
   switch (options.synthetic) {
     case Synthetic::lookup:
-      return {4, 8, 2 + kOffsetStep * (items(4) - 1)};
+      return {4, 8, 2 + kOffsetStep * (items(4) - 1), std::int64_t{1} << items(4)};
     case Synthetic::recall:
-      return {8, kKeys, gap > 0 ? 2 * items(8) + gap : 4 * items(8)};
+      return {8, kKeys, gap > 0 ? 2 * items(8) + gap : 4 * items(8), kNoise + 1};
     case Synthetic::copying:
-      return {8, 256, 2 * items(8) + 1};
+      return {8, 256, 2 * items(8) + 1, kMarker + 1};
     case Synthetic::needles:
-      return {4, kValues / 2, 5 * items(4) + 1};
+      return {4, kValues / 2, 5 * items(4) + 1, kFirstNeedleValue + kValues};
     case Synthetic::induction:
-      return {1, 1, std::max<std::int64_t>(4, gap + 2)};
+      return {1, 1, std::max<std::int64_t>(4, gap + 2), kMarker + 1};
+    case Synthetic::permutations:
+      return {1, 1, 1, kPermutations};
     default:
-      return {1, 1, 1};
+      return {1, 1, 1, 2};
   }
 }
 
@@ -206,7 +209,7 @@ std::int64_t synthetic_items(const config::DataOptions& options) {
   return options.synthetic_items == 0 ? limits_of(options).usual : options.synthetic_items;
 }
 
-void check_synthetic(const config::DataOptions& options, std::int64_t length) {
+void check_synthetic(const config::DataOptions& options, std::int64_t length, std::int64_t vocabulary) {
   const Limits limits = limits_of(options);
   const std::int64_t items = synthetic_items(options), gap = options.synthetic_gap;
   const std::string_view task = config::name_of(options.synthetic);
@@ -224,6 +227,10 @@ void check_synthetic(const config::DataOptions& options, std::int64_t length) {
   if (length < limits.length) {
     user_error("model.context_length: must be at least {} for \"{}\" with {} items, got {}", limits.length, task, items,
                length);
+  }
+  if (vocabulary < limits.tokens) {
+    user_error("model.vocabulary_size: must be at least {} for \"{}\", got {}; 256 suits all tasks", limits.tokens,
+               task, vocabulary);
   }
 }
 

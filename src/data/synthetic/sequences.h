@@ -22,8 +22,8 @@ struct SyntheticRow {
 // Returns the task's number of items: options.synthetic_items, or the task's default if that is 0.
 std::int64_t synthetic_items(const config::DataOptions& options);
 
-// Throws UserError naming the key if rows of this length cannot hold the task.
-void check_synthetic(const config::DataOptions& options, std::int64_t length);
+// Throws UserError naming the key if rows of this length, or a vocabulary of this size, cannot hold the task.
+void check_synthetic(const config::DataOptions& options, std::int64_t length, std::int64_t vocabulary = 256);
 
 // Returns the text that the rows' items are hidden in: the first bytes of the built-in corpus, longer than any row of
 // `length` tokens; empty for tasks without text. Throws what open_built_in_corpus() throws.

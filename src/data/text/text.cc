@@ -186,6 +186,9 @@ std::string corpus_name(const config::DataOptions& options, Split split) {
   if (options.generator != config::Generator::none) {
     return fmt::format("generated examples of {}", config::name_of(options.generator));
   }
+  if (options.synthetic != config::Synthetic::none) {
+    return "generated rows";
+  }
   return options.train.empty() ? "the built-in corpus (torch's Python sources and C++ headers)"
                                : fmt::format("a share of {}", named_together(options.train));
 }

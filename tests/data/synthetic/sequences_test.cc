@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/error.h"
@@ -163,6 +164,22 @@ TEST(SyntheticSequencesTest, RefusesSizesThatDoNotFit) {
   refused(options(Synthetic::copying, 8, 5), 64, "data.synthetic_gap");
   refused(options(Synthetic::recall, 8, 5), 64, "data.synthetic_gap");
   refused(options(Synthetic::induction, 0, 63), 64, "model.context_length");
+}
+
+TEST(SyntheticSequencesTest, NeedsTheVocabularyOfItsRows) {
+  const std::pair<Synthetic, std::int64_t> kTokens[] = {{Synthetic::lookup, 16},   {Synthetic::recall, 129},
+                                                        {Synthetic::copying, 130}, {Synthetic::induction, 130},
+                                                        {Synthetic::parity, 2},    {Synthetic::permutations, 120}};
+  for (const auto& [task, tokens] : kTokens) {
+    const config::DataOptions o = options(task);
+    check_synthetic(o, 64, tokens);
+    EXPECT_THROW(check_synthetic(o, 64, tokens - 1), UserError) << config::name_of(task);
+    for (std::int64_t number = 0; number < 50; ++number) {
+      const SyntheticRow r = row(o, number);
+      EXPECT_LT(*std::max_element(r.tokens.begin(), r.tokens.end()), tokens) << config::name_of(task);
+      EXPECT_LT(*std::max_element(r.targets.begin(), r.targets.end()), tokens) << config::name_of(task);
+    }
+  }
 }
 
 TEST(SyntheticSequencesTest, ChanceIsThatOfARandomPossibleAnswer) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
+#include "effective_speedup.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "scaling.h"
@@ -219,6 +221,19 @@ Conclusion conclude(const std::vector<ComparedRun>& runs) {
   points.back() += seeds_caveat(runs);
   points.push_back(cost_comparison(other, first));
   return points;
+}
+
+void add_speedups(CompareResult& result) {
+  if (result.kind != Kind::comparison || !result.scaling.empty()) {
+    return;
+  }
+  result.speedups = effective_speedups(result.runs);
+  if (!result.speedups.reason.empty()) {
+    result.notes.push_back(result.speedups.reason);
+  }
+  for (std::string& sentence : conclude_speedups(result.runs, result.speedups)) {
+    result.conclusion.push_back(std::move(sentence));
+  }
 }
 
 namespace {

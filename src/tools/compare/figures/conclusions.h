@@ -17,6 +17,9 @@ namespace headroom::compare {
 // sizes, machines; and on small validation data and best values at the edge of those tried.
 std::vector<std::string> notes_on(const CompareResult& result, const std::set<std::string>& expected);
 
+// Sets the speedups of a comparison without families, and adds the sentences on them, or on why there are none.
+void add_speedups(CompareResult& result);
+
 // Returns the paired difference of the headline figure over the seeds; nullopt if either run has fewer than two.
 std::optional<Interval> headline_difference(const ComparedRun& run, const ComparedRun& other);
 

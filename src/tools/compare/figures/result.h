@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "effective_speedup.h"
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "scaling.h"
@@ -108,6 +109,7 @@ struct CompareResult {
   std::string sampling;            // how the sample texts were generated
   std::vector<std::string> notes;  // sentences on how the runs' conditions differ
   Scaling scaling;                 // empty without families
+  EffectiveSpeedups speedups;      // of a comparison without families
   Conclusion conclusion;
   std::vector<CompareResult> further;  // comparisons shown below this one: the demo's look-ups
   std::filesystem::path report;

@@ -97,24 +97,6 @@ LossRange range_of(const ScaledFamily& family) {
   return {family.law.loss(family.models.back().flops), family.law.loss(family.models.front().flops)};
 }
 
-// `first` and `other` hold, for each seed, what the first family and the other one need; empty: unknown.
-std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
-                                const std::vector<double>& other) {
-  if (first.empty()) {
-    return std::nullopt;
-  }
-  const std::vector<double> ours = logarithms(first), theirs = logarithms(other);
-  std::vector<double> differences;
-  std::ranges::transform(ours, theirs, std::back_inserter(differences), std::minus<>());
-  Saving saving{
-      .loss = loss, .ratio = std::exp(mean(differences)), .low = {}, .high = {}, .extrapolated = extrapolated};
-  if (const std::optional<Interval> interval = paired_difference(ours, theirs)) {
-    saving.low = std::exp(interval->low);
-    saving.high = std::exp(interval->high);
-  }
-  return saving;
-}
-
 void compare_families(ScaledFamily& family, const ScaledFamily& first) {
   const LossRange own = range_of(family), other = range_of(first);
   const double low = std::max(own.low, other.low), high = std::min(own.high, other.high);
@@ -174,6 +156,23 @@ double ScaledModel::loss() const {
   return std::exp(mean(logarithms(losses)));
 }
 
+std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
+                                const std::vector<double>& other) {
+  if (first.empty()) {
+    return std::nullopt;
+  }
+  const std::vector<double> ours = logarithms(first), theirs = logarithms(other);
+  std::vector<double> differences;
+  std::transform(ours.begin(), ours.end(), theirs.begin(), std::back_inserter(differences), std::minus<>());
+  Saving saving{
+      .loss = loss, .ratio = std::exp(mean(differences)), .low = {}, .high = {}, .extrapolated = extrapolated};
+  if (const std::optional<Interval> interval = paired_difference(ours, theirs)) {
+    saving.low = std::exp(interval->low);
+    saving.high = std::exp(interval->high);
+  }
+  return saving;
+}
+
 PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<double>& losses) {
   const std::vector<double> x = logarithms(flops), y = logarithms(losses);
   const double x_mean = mean(x), y_mean = mean(y);
@@ -213,6 +212,11 @@ std::vector<double> seconds_of(const ComparedRun& run) {
 
 }  // namespace
 
+ScaledModel scaled_model(const ComparedRun& run, double flops, std::size_t style) {
+  return {
+      .name = run.name, .flops = flops, .losses = run.over_seeds("loss"), .seconds = seconds_of(run), .style = style};
+}
+
 Scaling scaling_of(const std::vector<ComparedRun>& runs) {
   Scaling families;
   for (const ComparedRun& run : runs) {
@@ -224,11 +228,7 @@ Scaling scaling_of(const std::vector<ComparedRun>& runs) {
     if (family == families.end()) {
       family = families.insert(families.end(), ScaledFamily{.name = run.family});
     }
-    family->models.push_back({.name = run.name,
-                              .flops = *flops,
-                              .losses = run.over_seeds("loss"),
-                              .seconds = seconds_of(run),
-                              .style = static_cast<std::size_t>(&run - runs.data())});
+    family->models.push_back(scaled_model(run, *flops, static_cast<std::size_t>(&run - runs.data())));
   }
   return fit_families(std::move(families));
 }

@@ -73,6 +73,14 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 // amount of compute is read from a power law through its measured times.
 Scaling fit_families(Scaling families);
 
+// `first` and `other` hold, for each seed, what the first family and the other one need for the loss. Not set if they
+// are empty: unknown.
+std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
+                                const std::vector<double>& other);
+
+// Returns the run's losses and times, with the training compute `flops`; `style` is its index.
+ScaledModel scaled_model(const ComparedRun& run, double flops, std::size_t style);
+
 // Returns the families of a comparison's runs; empty if no run belongs to one.
 Scaling scaling_of(const std::vector<ComparedRun>& runs);
 

@@ -254,6 +254,7 @@ CompareResult make_result(const ComparisonRecord& record, Runs& runs) {
     result.notes.push_back(std::move(missing));
   }
   result.conclusion = conclusion_of(result);
+  add_speedups(result);
   return result;
 }
 

@@ -107,6 +107,7 @@ CompareResult overlay(const std::vector<fs::path>& folders, const std::string& c
     result.notes.push_back(fmt::format("Not finished yet: {}.", enumerated(unfinished)));
   }
   result.conclusion = conclude(result.runs);
+  add_speedups(result);
   return result;
 }
 

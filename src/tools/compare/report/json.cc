@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <optional>
 
 #include "headroom/core/error.h"
@@ -97,6 +98,16 @@ Json as_json(const std::optional<Saving>& saving) {
                 : Json();
 }
 
+Json as_json(const std::optional<EffectiveSpeedups::Speedup>& speedup, EffectiveSpeedups::Basis basis) {
+  if (!speedup) {
+    return {};
+  }
+  Json json = as_json(std::optional(speedup->time));
+  json["compute"] = as_json(speedup->compute);
+  json["basis"] = basis == EffectiveSpeedups::Basis::lengths ? "lengths" : "learning_curves";
+  return json;
+}
+
 Json as_json(const ScaledFamily& family) {
   Json json = {{"family", family.name}, {"models", Json::array()}};
   for (const ScaledModel& model : family.models) {
@@ -122,8 +133,13 @@ Json as_json(const ScaledFamily& family) {
 
 Json to_json(const CompareResult& result) {
   Json runs = Json::array();
-  for (const ComparedRun& run : result.runs) {
-    runs.push_back(as_json(run, result.runs.front()));
+  for (std::size_t r = 0; r < result.runs.size(); ++r) {
+    runs.push_back(as_json(result.runs[r], result.runs.front()));
+    if (const EffectiveSpeedups& speedups = result.speedups; speedups.basis != EffectiveSpeedups::Basis::none) {
+      runs.back()["effective_speedup"] = as_json(speedups.of_runs[r], speedups.basis);
+    } else {
+      runs.back()["effective_speedup"] = nullptr;
+    }
   }
   Json json = {{"runs", std::move(runs)},
                {"prompts", result.prompts},

@@ -60,17 +60,21 @@ std::string capitalised(std::string words) {
   return words;
 }
 
-std::string table_note(const std::vector<ComparedRun>& runs) {
+std::string table_note(const CompareResult& result) {
+  const std::vector<ComparedRun>& runs = result.runs;
   std::vector<std::string> shown =
       transformed(tasks::shown_in_tables(runs.front().task().figures()), &tasks::FigureKind::words);
   const bool single = runs.size() == 1;
   return fmt::format(
-      "<p class='note'>{}{} {} measured on the validation data.{}{}</p>", single ? "" : "\u2605 best of its column. ",
+      "<p class='note'>{}{} {} measured on the validation data.{}{}{}</p>", single ? "" : "\u2605 best of its column. ",
       capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
       runs.front().trained.size() < 2 ? ""
                                       : " Figures are means over the seeds \u00b1 their standard deviation. Paired "
                                         "differences from the first model "
                                         "are taken seed by seed; brackets are their 95% intervals by Student's t.",
+      result.speedups.basis == EffectiveSpeedups::Basis::none
+          ? ""
+          : " Effective speedup: training time of the first model for the same loss, divided by the model's.",
       single ? " Attention MACs and memory are counted for one layer and sequence, MACs of a training step for the "
                "whole model; speed, peak memory and time are measured."
              : "");
@@ -132,8 +136,8 @@ std::string headline_text(const ComparedRun& run) {
 }
 
 std::string result_section(const CompareResult& result) {
-  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(result)) +
-         table_note(result.runs) + overview(result) + tuning(result.runs);
+  return "<h2>Result</h2>" + (result.runs.size() == 1 ? facts(result) : result_table(result)) + table_note(result) +
+         overview(result) + tuning(result.runs);
 }
 
 namespace {

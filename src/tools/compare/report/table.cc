@@ -30,6 +30,7 @@ class TableBuilder {
     add_names();
     add_counted();
     add_figures();
+    add_speedups();
     add_measured();
     for (std::size_t r = 0; r < table_.rows.size(); ++r) {
       table_.rows[r].front().style = r;
@@ -62,6 +63,7 @@ class TableBuilder {
   void add_names();
   void add_counted();
   void add_figures();
+  void add_speedups();
   void add_measured();
   void mark_best();  // in the last column
 
@@ -162,6 +164,17 @@ void TableBuilder::add_figures() {
       });
     }
   }
+}
+
+void TableBuilder::add_speedups() {
+  if (result_.speedups.basis == EffectiveSpeedups::Basis::none) {
+    return;
+  }
+  add({.above = "effective", .name = "speedup", .about = About::quality}, [&](const ComparedRun& run) {
+    const auto& speedup = result_.speedups.of_runs[static_cast<std::size_t>(&run - &first_)];
+    return Cell{.text = speedup ? saving_text(speedup->time) : "",
+                .markup = speedup && speedup->time.extrapolated ? " <small>extrapolated</small>" : ""};
+  });
 }
 
 void TableBuilder::mark_best() {

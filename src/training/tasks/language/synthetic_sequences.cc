@@ -160,7 +160,7 @@ class SyntheticSequences : public Task {
   }
 
   TaskData open(const config::Config& config, const std::filesystem::path& /*cache*/) const override {
-    data::check_synthetic(config.data, config.model.context_length);
+    data::check_synthetic(config.data, config.model.context_length, config.model.vocabulary_size);
     TaskData opened;
     opened.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "bytes");
     opened.training = std::make_unique<SyntheticTraining>(config);

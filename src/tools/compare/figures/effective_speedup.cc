@@ -1,0 +1,206 @@
+#include "effective_speedup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "statistics.h"
+#include "tools/compare/compare.h"
+#include "tools/compare/report/formatting.h"
+#include "tools/compare/run/checks.h"
+#include "training/cost/cost.h"
+
+namespace headroom::compare {
+namespace {
+
+constexpr std::size_t kFewestPoints = 3;  // of a learning curve from which times are read
+
+struct CurvePoint {
+  double seconds, loss;
+};
+
+using Curve = std::vector<CurvePoint>;
+
+double loss_of(const train::ValidationPoint& point) {
+  return tasks::figure(point.figures, "loss");
+}
+
+// Returns the validations that read as much text as the first one: the last may read more.
+Curve curve_of(const TrainedRun& trained) {
+  const std::vector<train::ValidationPoint>& points = trained.result.validation;
+  Curve curve;
+  for (const train::ValidationPoint& point : points) {
+    const double loss = loss_of(point);
+    if (point.predictions == points.front().predictions && point.seconds > 0.0 && std::isfinite(loss) && loss > 0.0) {
+      curve.push_back({point.seconds, loss});
+    }
+  }
+  return curve;
+}
+
+// Returns the time from which the curve stays at or below the loss, which its last point does. Between two points, the
+// curve is a power law of the time. A curve that never was above the loss returns its first time.
+double time_to(double loss, const Curve& curve) {
+  std::size_t below = curve.size() - 1;
+  while (below > 0 && curve[below - 1].loss <= loss) {
+    --below;
+  }
+  const CurvePoint& after = curve[below];
+  if (below == 0) {
+    return after.seconds;
+  }
+  const CurvePoint& before = curve[below - 1];
+  const double share = std::log(before.loss / loss) / std::log(before.loss / after.loss);
+  return before.seconds * std::pow(after.seconds / before.seconds, share);
+}
+
+std::optional<Saving> by_curves(const ComparedRun& first, const ComparedRun& run) {
+  std::vector<double> first_seconds, seconds, losses;
+  for (std::size_t seed = 0; seed < std::min(first.trained.size(), run.trained.size()); ++seed) {
+    const Curve other = curve_of(first.trained[seed]), own = curve_of(run.trained[seed]);
+    const double loss = std::max(other.back().loss, own.back().loss);
+    first_seconds.push_back(time_to(loss, other));
+    seconds.push_back(time_to(loss, own));
+    losses.push_back(loss);
+  }
+  return saving_of(mean(losses), false, first_seconds, seconds);
+}
+
+// Returns why times cannot be read from this run's learning curves; empty if they can.
+std::string why_unreadable(const ComparedRun& run, const ComparedRun& first) {
+  const std::vector<train::ValidationPoint>& others = first.result().validation;
+  for (const TrainedRun& trained : run.trained) {
+    const std::vector<train::ValidationPoint>& points = trained.result.validation;
+    if (!trained.diverged.empty()) {
+      return fmt::format("{} diverged", run.name);
+    }
+    if (curve_of(trained).size() < kFewestPoints) {
+      return fmt::format("{} was validated fewer than {} times on the same text (train.evaluate_every)", run.name,
+                         kFewestPoints);
+    }
+    if (!others.empty() && points.front().predictions != others.front().predictions) {
+      return fmt::format("{} and {} were validated on different amounts of text", run.name, first.name);
+    }
+  }
+  return "";
+}
+
+bool same_machine(const std::vector<ComparedRun>& runs) {
+  const std::string& machine = runs.front().trained.front().origin.machine;
+  return std::all_of(runs.begin(), runs.end(), [&](const ComparedRun& run) {
+    return std::all_of(run.trained.begin(), run.trained.end(),
+                       [&](const TrainedRun& trained) { return trained.origin.machine == machine; });
+  });
+}
+
+// Whether the runs train the same model on the same data, for different numbers of steps at most.
+bool differ_in_length(const config::Config& a, const config::Config& b) {
+  const Values ours = config::flatten(a), theirs = config::flatten(b);
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const std::string& key = ours[i].first;
+    const bool of_length = key == "train.steps" || key == "train.warmup_steps" || key == "train.learning_rate";
+    if (!of_length && !is_bookkeeping(key) && ours[i].second != theirs[i].second) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Basis::none if the first model has no two lengths, or if no line can be fitted to them.
+EffectiveSpeedups by_lengths(const std::vector<ComparedRun>& runs) {
+  Scaling families = {{.name = runs.front().name}};
+  EffectiveSpeedups found{.of_runs = std::vector<std::optional<EffectiveSpeedups::Speedup>>(runs.size())};
+  std::set<double> amounts;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const std::optional<double> flops = cost::training_flops(runs[r].config);
+    if (!flops) {
+      return {};
+    }
+    const ScaledModel model = scaled_model(runs[r], *flops, r);
+    if (differ_in_length(runs.front().config, runs[r].config)) {
+      families.front().models.push_back(model);
+      found.lengths.push_back(runs[r].name);
+      amounts.insert(*flops);
+    } else {
+      families.push_back({.name = runs[r].name, .models = {model}});
+    }
+  }
+  if (amounts.size() < 2 || families.size() < 2) {
+    return {};
+  }
+  const Scaling fitted = fit_families(std::move(families));
+  for (std::size_t f = 1; f < fitted.size(); ++f) {
+    for (const ScaledModel& model : fitted[f].models) {
+      if (model.speedup) {
+        found.basis = EffectiveSpeedups::Basis::lengths;
+        found.of_runs[model.style] = {.time = *model.speedup, .compute = model.saving};
+      }
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+EffectiveSpeedups effective_speedups(const std::vector<ComparedRun>& runs) {
+  if (runs.size() < 2) {
+    return {};
+  }
+  const auto unknown = [](const std::string& reason) {
+    return EffectiveSpeedups{.reason = fmt::format("Effective speedups are not given: {}.", reason)};
+  };
+  if (!same_machine(runs)) {
+    return unknown("the training times were measured on different machines");
+  }
+  if (EffectiveSpeedups speedups = by_lengths(runs); speedups.basis != EffectiveSpeedups::Basis::none) {
+    return speedups;
+  }
+  const ComparedRun& first = runs.front();
+  if (const std::string reason = why_unreadable(first, first); !reason.empty()) {
+    return unknown(reason);
+  }
+  EffectiveSpeedups speedups{.of_runs = {std::nullopt}};
+  std::string reason;
+  for (std::size_t r = 1; r < runs.size(); ++r) {
+    speedups.of_runs.emplace_back();
+    if (const std::string why = why_unreadable(runs[r], first); !why.empty()) {
+      reason = reason.empty() ? why : reason;
+    } else if (const std::optional<Saving> time = by_curves(first, runs[r])) {
+      speedups.basis = EffectiveSpeedups::Basis::curves;
+      speedups.of_runs.back() = {.time = *time};
+    }
+  }
+  return speedups.basis == EffectiveSpeedups::Basis::none ? unknown(reason) : speedups;
+}
+
+Conclusion conclude_speedups(const std::vector<ComparedRun>& runs, const EffectiveSpeedups& speedups) {
+  if (speedups.basis == EffectiveSpeedups::Basis::none) {
+    return {};
+  }
+  const bool lengths = speedups.basis == EffectiveSpeedups::Basis::lengths;
+  std::vector<std::string> ratios;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    if (const std::optional<EffectiveSpeedups::Speedup>& speedup = speedups.of_runs[r]) {
+      ratios.push_back(
+          fmt::format("{} times {}the training time of {}{}{}", saving_text(speedup->time),
+                      speedup->compute ? fmt::format("(compute: {} times) ", saving_text(*speedup->compute)) : "",
+                      runs[r].name, speedup->time.includes_one() ? " (not shown to differ from 1)" : "",
+                      speedup->time.extrapolated ? " (extrapolated)" : ""));
+    }
+  }
+  const std::string& first = runs.front().name;
+  if (lengths) {
+    return {fmt::format("For the same loss, {} needs {}.", first, enumerated(ratios)),
+            fmt::format("These ratios are read from power laws through {}, at the measured speeds.",
+                        enumerated(speedups.lengths))};
+  }
+  return {fmt::format("To a loss that both reach, {} needs {}.", first, enumerated(ratios)),
+          "These ratios are read from the learning curves at the measured speeds. The learning rate of the model ahead "
+          "decays later, so a schedule of the shorter time would move a ratio further from 1."};
+}
+
+}  // namespace headroom::compare

@@ -1,0 +1,154 @@
+#include "tools/compare/figures/effective_speedup.h"
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "example.h"
+#include "tools/compare/figures/conclusions.h"
+#include "training/cost/cost.h"
+
+namespace headroom::compare {
+namespace effective_speedup_test {
+
+using testing::example_result;
+using testing::example_run;
+
+using Points = std::vector<std::pair<double, double>>;  // seconds and loss
+using Basis = EffectiveSpeedups::Basis;
+
+std::vector<train::ValidationPoint> validations(const Points& points) {
+  std::vector<train::ValidationPoint> all;
+  for (const auto& [seconds, loss] : points) {
+    all.push_back({.step = static_cast<std::int64_t>(10.0 * seconds), .seconds = seconds, .figures = {{"loss", loss}}});
+  }
+  return all;
+}
+
+// A run with a seed for each curve.
+ComparedRun run_of(const std::string& name, const std::vector<Points>& curves) {
+  ComparedRun run = example_run(name, 10.0);
+  run.trained.resize(curves.size(), run.trained.front());
+  for (std::size_t seed = 0; seed < curves.size(); ++seed) {
+    run.trained[seed].result.validation = validations(curves[seed]);
+    for (train::ValidationPoint& point : run.trained[seed].result.validation) {
+      tasks::complete(point.figures, run.task().figures());
+    }
+  }
+  return run;
+}
+
+const Points kSlow = {{1.0, 6.0}, {2.0, 4.0}, {4.0, 3.0}};
+const Points kFast = {{1.0, 4.0}, {2.0, 2.0}, {4.0, 1.0}};  // loss = 4 / seconds
+
+// By hand: kSlow ends at a loss of 3 after 4 s; kFast has it after 4/3 s.
+TEST(EffectiveSpeedup, IsTheTimeToTheHigherOfTheLastLosses) {
+  const EffectiveSpeedups faster = effective_speedups({run_of("slow", {kSlow}), run_of("fast", {kFast})});
+  EXPECT_EQ(faster.basis, Basis::curves);
+  EXPECT_FALSE(faster.of_runs.at(0));
+  EXPECT_NEAR(faster.of_runs.at(1).value().time.ratio, 3.0, 1e-12);
+  EXPECT_NEAR(faster.of_runs[1]->time.loss, 3.0, 1e-12);
+  EXPECT_FALSE(faster.of_runs[1]->time.low) << "one seed";
+  const EffectiveSpeedups slower = effective_speedups({run_of("fast", {kFast}), run_of("slow", {kSlow})});
+  EXPECT_NEAR(slower.of_runs.at(1).value().time.ratio, 1.0 / 3.0, 1e-12);
+  const EffectiveSpeedups same = effective_speedups({run_of("a", {kFast}), run_of("b", {kFast})});
+  EXPECT_NEAR(same.of_runs.at(1).value().time.ratio, 1.0, 1e-12);
+}
+
+// By hand: ratios 2 and 8 of two seeds. The logarithms have the mean ln 4 and the standard error ln 2; Student's t for
+// one degree of freedom is 12.7062.
+TEST(EffectiveSpeedup, HasAnIntervalOverTheSeeds) {
+  const Points end_at_2 = {{1.0, 5.0}, {2.0, 4.0}, {4.0, 2.0}}, by_8 = {{0.25, 4.0}, {0.5, 2.0}, {4.0, 1.0}};
+  const EffectiveSpeedups speedups =
+      effective_speedups({run_of("slow", {end_at_2, end_at_2}), run_of("fast", {kFast, by_8})});
+  const Saving& time = speedups.of_runs.at(1).value().time;
+  EXPECT_NEAR(time.ratio, 4.0, 1e-9);
+  EXPECT_NEAR(time.low.value(), 4.0 * std::pow(2.0, -12.7062), 1e-7);
+  EXPECT_NEAR(time.high.value(), 4.0 * std::pow(2.0, 12.7062), 1.0);
+}
+
+TEST(EffectiveSpeedup, ACurveThatRisesAgainCountsFromItsLastCrossing) {
+  const Points back = {{1.0, 2.0}, {2.0, 6.0}, {4.0, 1.5}};
+  const EffectiveSpeedups speedups = effective_speedups({run_of("slow", {kSlow}), run_of("back", {back})});
+  EXPECT_NEAR(speedups.of_runs.at(1).value().time.ratio, 4.0 / (2.0 * std::pow(2.0, 0.5)), 1e-12) << "6 / 3 of 6 / 1.5";
+}
+
+TEST(EffectiveSpeedup, AValidationOfMoreTextDoesNotCount) {
+  ComparedRun slow = run_of("slow", {kSlow}), fast = run_of("fast", {kFast});
+  for (ComparedRun* run : {&slow, &fast}) {
+    std::vector<train::ValidationPoint>& points = run->trained[0].result.validation;
+    for (train::ValidationPoint& point : points) {
+      point.predictions = 1000;
+    }
+    points.push_back({.step = 80, .seconds = 8.0, .figures = {{"loss", 2.9}}});  // of the whole text
+  }
+  EXPECT_NEAR(effective_speedups({slow, fast}).of_runs.at(1).value().time.ratio, 3.0, 1e-12);
+}
+
+TEST(EffectiveSpeedup, HasAReasonWhereItIsUnknown) {
+  const ComparedRun slow = run_of("slow", {kSlow});
+  EXPECT_HAS(effective_speedups({slow, run_of("short_one", {{{1.0, 4.0}, {4.0, 2.0}}})}).reason, "short_one");
+  EXPECT_HAS(effective_speedups({run_of("short_one", {{}}), slow}).reason, "train.evaluate_every");
+  ComparedRun elsewhere = run_of("elsewhere", {kFast});
+  elsewhere.trained[0].origin.machine = "another CPU";
+  EXPECT_HAS(effective_speedups({slow, elsewhere}).reason, "machines");
+  ComparedRun lost = run_of("lost", {kFast});
+  lost.trained[0].diverged = "loss nan";
+  EXPECT_HAS(effective_speedups({slow, lost}).reason, "lost diverged");
+  const EffectiveSpeedups others = effective_speedups({slow, lost, run_of("fast", {kFast})});
+  EXPECT_FALSE(others.of_runs.at(1));
+  EXPECT_NEAR(others.of_runs.at(2).value().time.ratio, 3.0, 1e-12);
+  EXPECT_EQ(others.reason, "");
+  EXPECT_EQ(effective_speedups({slow}).reason, "") << "nothing to compare";
+}
+
+// The first model's lengths are on loss = 20 C^-0.05 and take 1 s for each unit of C; the other model has the loss of
+// 2 C after C and 1.5 s for each unit. So the first model needs 2 times the compute and 2 / 1.5 times the time.
+TEST(EffectiveSpeedup, OfSeveralLengthsIsReadFromTheirLine) {
+  constexpr PowerLaw kLaw{.coefficient = 20.0, .exponent = 0.05};
+  const auto trained_for = [&](ComparedRun run, std::int64_t steps, double factor, double seconds) {
+    run.config.train.steps = steps;
+    const double flops = cost::training_flops(run.config).value();
+    run.trained[0].result.seconds = seconds * flops;
+    run.trained[0].result.validation = validations({{1.0, kLaw.loss(factor * flops)}});
+    return run;
+  };
+  const ComparedRun plain = run_of("base", {{}});
+  ComparedRun other = run_of("other", {{}});
+  other.config.model.attention.n_heads = 4;
+  const std::vector<ComparedRun> runs = {trained_for(plain, 100, 1.0, 1.0), trained_for(other, 200, 2.0, 1.5),
+                                         trained_for(run_of("longer", {{}}), 1000, 1.0, 1.0)};
+  const EffectiveSpeedups speedups = effective_speedups(runs);
+  EXPECT_EQ(speedups.basis, Basis::lengths);
+  EXPECT_EQ(speedups.lengths, (std::vector<std::string>{"base", "longer"}));
+  EXPECT_NEAR(speedups.of_runs.at(1).value().compute.value().ratio, 2.0, 1e-9);
+  EXPECT_NEAR(speedups.of_runs[1]->time.ratio, 2.0 / 1.5, 1e-9);
+  EXPECT_FALSE(speedups.of_runs[1]->time.extrapolated);
+  EXPECT_FALSE(speedups.of_runs.at(2)) << "is the first model";
+  const Conclusion sentences = conclude_speedups(runs, speedups);
+  EXPECT_HAS(sentences.at(0), "1.33 times (compute: 2.00 times) the training time of other");
+  EXPECT_HAS(sentences.at(1), "base and longer");
+}
+
+TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {
+  CompareResult result = example_result({run_of("slow", {kSlow, kSlow}), run_of("fast", {kFast, kFast})});
+  add_speedups(result);
+  EXPECT_HAS(render_table(result), "3.00 [3.00, 3.00]");
+  EXPECT_HAS(render_report(result), "<br>speedup</th>");
+  EXPECT_HAS(render_report(result), "Effective speedup:");
+  EXPECT_HAS(fmt::format("{}", fmt::join(result.conclusion, " ")), "slow needs 3.00 [3.00, 3.00] times");
+  const Json json = to_json(result).at("runs");
+  EXPECT_TRUE(json.at(0).at("effective_speedup").is_null());
+  EXPECT_NEAR(json.at(1).at("effective_speedup").at("ratio").get<double>(), 3.0, 1e-9);
+  EXPECT_EQ(json.at(1).at("effective_speedup").at("basis"), "learning_curves");
+  result.kind = Kind::sweep;
+  result.speedups = {};
+  add_speedups(result);
+  EXPECT_EQ(result.speedups.basis, Basis::none);
+}
+
+}  // namespace effective_speedup_test
+}  // namespace headroom::compare
