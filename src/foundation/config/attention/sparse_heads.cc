@@ -16,7 +16,8 @@ class SparseHeads : public ProjectionPart {
     auto& own = o.of<SparseHeadOptions>();
     detail::add_strict(fields, "sparsity", own.sparsity, between(1, 1 << 20),
                        "sparse_heads: each head selects one in this many tokens of the sequence, at least two");
-    detail::add_strict(fields, "include_first", own.include_first, "sparse_heads: every head also selects the first token");
+    detail::add_strict(fields, "include_first", own.include_first,
+                       "sparse_heads: every head also selects the first token");
     detail::add_strict(fields, "dense_heads", own.dense_heads, between(0, 65536),
                        "sparse_heads: heads after the n_heads sparse ones that attend to all tokens");
   }
