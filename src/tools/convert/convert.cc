@@ -11,6 +11,7 @@
 #include "activations.h"
 #include "fit.h"
 #include "foundation/core/machine/log.h"
+#include "headroom/config/attention/dense_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -78,6 +79,9 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a = to.attention;
   const config::AttentionOptions& kept = from.attention;
   a.bias = kept.bias;
+  if (a.projection == kept.projection) {
+    a.of<config::DenseOptions>() = kept.of<config::DenseOptions>();
+  }
   a.of<config::PositionOptions>().position_bias = kept.of<config::PositionOptions>().position_bias;
   a.of<config::PositionOptions>().rope_base = kept.of<config::PositionOptions>().rope_base;
   a.of<config::PositionOptions>().forget = kept.of<config::PositionOptions>().forget;
