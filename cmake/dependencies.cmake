@@ -34,6 +34,11 @@ endif()
 
 include(cmake/torch.cmake)
 
+# SentencePiece and torch's c10 both define FLAGS_minloglevel, of different types. The command is safe as long as it is
+# linked with SentencePiece and loads torch later: each symbol is then SentencePiece's, which is the larger one, and c10
+# only reads it (tests/end_to_end/test_command_line.py). A program that is linked with torch loads c10 first; Debian has
+# no static SentencePiece whose symbols could be hidden, so only RTLD_DEEPBIND helps there
+# (python/headroom_torch/_library.py).
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
 add_library(sentencepiece::sentencepiece INTERFACE IMPORTED)

@@ -129,3 +129,32 @@ threads = 1
     assert ids == [1, 0, 3]
     assert headroom.json("tokenizer", "decode", MODELS / "tokenizer.json", *ids)["text"] == "bad"
     assert "0x45" in headroom.refusal("tokenizer", "encode", MODELS / "tokenizer.json", "E")
+
+
+def parameters_in(folder):
+    with (folder / "model.safetensors").open("rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    sizes = [tensor["data_offsets"] for name, tensor in header.items() if name != "__metadata__"]
+    return sum(end - begin for begin, end in sizes)
+
+
+@pytest.mark.parametrize("kind", ["llama_biases", "mistral", "qwen2", "qwen3"])
+def test_fine_tuning_keeps_the_kind(headroom, tmp_path, kind):
+    (tmp_path / "text.txt").write_text("!#$% &!\n" * 300)  # without a tokenizer, ids are bytes
+    (tmp_path / "tune.toml").write_text("""
+[data]
+train = ["text.txt"]
+validation = ["text.txt"]
+[train]
+start_from = "imported.safetensors"
+steps = 2
+batch_size = 2
+evaluate_tokens = 64
+threads = 1
+""")
+    headroom("import", MODELS / kind, "--out", tmp_path / "imported.safetensors")
+    headroom("train", tmp_path / "tune.toml", "--out", tmp_path / "run", "--quiet")
+    headroom("checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out", tmp_path / "out")
+    was, is_now = (json.loads((folder / "config.json").read_text()) for folder in (MODELS / kind, tmp_path / "out"))
+    assert is_now["model_type"] == was["model_type"]
+    assert parameters_in(tmp_path / "out") == parameters_in(MODELS / kind)

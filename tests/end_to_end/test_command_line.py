@@ -416,3 +416,12 @@ def test_doctor_shows_what_is_fused_and_why_not(headroom):
     assert "learned scale" in learned["operators"]["attention"]["cpu fp32"]
     assert "no_such" in headroom.refusal("doctor", "mgk/no_such")
     assert "dott" in headroom.refusal("doctor", "--set", "model.attention.score=dott")
+
+
+def test_sentencepiece_does_not_write_into_torch(headroom):
+    """Both define FLAGS_minloglevel, of different types; SentencePiece must get its own (cmake/dependencies.cmake)."""
+    done = subprocess.run([train_runs.program(), "doctor"], capture_output=True, text=True, check=True,
+                          env={**headroom.environment, "LD_DEBUG": "bindings"})
+    bound = re.findall(r"binding file (\S+) .*? to (\S+) .*`FLAGS_minloglevel'", done.stderr)
+    assert any("libc10" in user for user, _ in bound)
+    assert all("libsentencepiece" in definition for _, definition in bound), bound

@@ -103,6 +103,8 @@ class ProjectionPart : public AttentionPart {
   virtual bool has_latent() const { return false; }
   // Returns whether queries, keys and values are the layer's input times one matrix (or bank) per head: w_q, w_k, w_v.
   virtual bool has_head_matrices() const { return true; }
+  // Returns whether the output projection has a bias.
+  virtual bool has_output_bias(const AttentionOptions& a) const { return a.bias; }
   virtual bool starts_truncated()
       const = 0;  // true: matrices are initialised from a truncated normal distribution; false: normal
   // Returns whether the numbers of heads are those of ScorePart::projected_heads().

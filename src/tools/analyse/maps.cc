@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "analyse.h"
+#include "foundation/core/text/format.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
@@ -33,6 +34,8 @@ Stripes vertical_stripes(const at::Tensor& weights) {
 namespace {
 
 constexpr double kLargeMap = 480.0, kSmallMap = 240.0;
+// Names of more rows would make the cells of a small map higher than wide.
+constexpr std::int64_t kMostNamesOfSmallMap = 12;
 constexpr std::size_t kStripedHeads = 4;  // heads shown
 constexpr double kStripeShades = 4.0;     // the darkest shade of a striped head, in mean weights of its stripe
 
@@ -79,7 +82,8 @@ class MapsAnalysis : public Analysis {
     if (has_position_term && input_.tokens.defined()) {
       add_score_terms(runner, found);
     }
-    found.summary = fmt::format("attention maps of {} layers over {} tokens", maps_.size(), input_.tokens.size(1));
+    found.summary = fmt::format("attention maps of {} over {}", counted(std::ssize(maps_), "layer"),
+                                counted(input_.tokens.size(1), "token"));
     return found;
   }
 
@@ -138,7 +142,7 @@ class MapsAnalysis : public Analysis {
       markup += small_map({.title = fmt::format("{} {} {}: {:.2f} on key {}{}", one.layer->name,
                                                 routes_heads(options_.attention) ? "slot" : "head", one.head,
                                                 one.weight, one.key, token),
-                           .row_names = names(runner, *one.layer, /*queries=*/true, maps_.at(one.layer->name).size(1)),
+                           .row_names = row_names_of_small_map(runner, *one.layer),
                            .column_names = keys,
                            .row_label = "query",
                            .column_label = "key",
@@ -152,6 +156,11 @@ class MapsAnalysis : public Analysis {
             "queries after it, relative to equal weights on all visible keys; shades end at four times this weight",
         .markup = markup + "</div>",
         .full_width = true};
+  }
+
+  std::vector<std::string> row_names_of_small_map(const ModelRunner& runner, const AttentionLayer& layer) const {
+    const std::int64_t rows = maps_.at(layer.name).size(1);
+    return rows > kMostNamesOfSmallMap ? std::vector<std::string>() : names(runner, layer, /*queries=*/true, rows);
   }
 
   TextSide side_of(const AttentionLayer& layer, bool queries) const {
@@ -177,6 +186,7 @@ class MapsAnalysis : public Analysis {
                      heads = router_weights(layer.name + ".select", found);
     const bool routed = routes_heads(options_.attention);
     map.width = kSmallMap;
+    map.row_names = row_names_of_small_map(runner, layer);
     for (std::int64_t h = 0; h < weights.size(0); ++h) {
       map.cells = cells_of(weights[h]);
       map.shade.full = weights[h].max().item<double>();

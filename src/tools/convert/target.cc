@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "headroom/config/attention/dense_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -69,6 +70,9 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
   auto& position = a.of<config::PositionOptions>();
   const auto& kept_position = kept.of<config::PositionOptions>();
   a.bias = kept.bias;
+  if (a.projection == kept.projection) {
+    a.of<config::DenseOptions>() = kept.of<config::DenseOptions>();
+  }
   position.position_bias = kept_position.position_bias;
   position.rope_base = kept_position.rope_base;
   position.forget = kept_position.forget;

@@ -128,7 +128,7 @@ class HeadProjections : public Projection {
     m.w = initialise("w_o", m.bank ? std::vector{h, routing_.n_experts, w, d} : std::vector{h, w, d}, init,
                      {.in = h * w, .out = d, .into_stream = true},
                      build.for_hidden(m.bank ? MatrixAxes{.batch = 2} : MatrixAxes{.rows = 2}));
-    if (options_.bias) {
+    if (options_.projection->has_output_bias(options_)) {
       m.bias = build.bias("b_o", {d}, h * w);
     }
     return m;

@@ -8,6 +8,7 @@
 #include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
+#include "headroom/config/attention/dense_options.h"
 #include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
@@ -77,6 +78,8 @@ void require_all_written(const config::ModelOptions& o, const Architecture& arch
     config::ModelOptions before = explicit_sizes(o, layer), after = explicit_sizes(again, layer);
     before.attention.bias = before.attention.bias || after.attention.bias;
     before.mlp.bias = before.mlp.bias || after.mlp.bias;
+    // qwen2 drops an output bias of zeros.
+    before.attention.of<config::DenseOptions>() = after.attention.of<config::DenseOptions>();
     for (const std::string& key : config::differing_keys(before, after)) {
       if (!has_no_effect(key, before)) {
         user_error("{}: {}: cannot export as {}, which has no such setting{}", origin, key,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "architecture.h"
+#include "headroom/config/attention/dense_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -53,6 +54,7 @@ class Llama : public Architecture {
                : kind == "qwen3" ? 128
                                  : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
     a.bias = kind == "qwen2" || s.flag("attention_bias", false);
+    a.of<config::DenseOptions>().output_bias = kind != "qwen2";
     read_rope(s, a, {.fraction = 1.0});
     if (kind == "qwen3") {
       a.qk_norm = true;
@@ -98,7 +100,7 @@ class Llama : public Architecture {
   Json write(const config::ModelOptions& o, const std::string& imported_as) const override {
     const config::AttentionOptions& a = o.attention;
     const bool mistral = !a.qk_norm && (a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias));
-    const bool qwen = !mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias;
+    const bool qwen = is_qwen2(o) || (!mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias);
     Json json = {
         {"model_type", a.qk_norm ? "qwen3"
                        : mistral ? "mistral"
@@ -137,6 +139,11 @@ class Llama : public Architecture {
   }
 
  private:
+  static bool is_qwen2(const config::ModelOptions& o) {
+    const config::AttentionOptions& a = o.attention;
+    return a.bias && !a.projection->has_output_bias(a) && !a.qk_norm && !o.mlp.bias;
+  }
+
   // qwen3: the first max_window_layers have no window, unless layer_types says otherwise.
   static void read_last_windows(const Settings& s, std::int64_t usual, config::ModelOptions& o) {
     const bool uses = s.flag("use_sliding_window", false);
@@ -166,8 +173,10 @@ class Llama : public Architecture {
     map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm");
     map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm");
     map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
-    if (a.bias) {
-      mappings.back().optional = true;  // qwen2 has no bias of the output
+    if (a.bias && is_qwen2(o)) {
+      mappings.pop_back();  // the bias of the output
+    } else if (a.bias) {
+      mappings.back().optional = true;  // it is 0 in a qwen2 that an earlier version imported
     }
     if (a.qk_norm) {
       for (const char* which : {"q_norm", "k_norm"}) {

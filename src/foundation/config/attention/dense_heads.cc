@@ -1,6 +1,7 @@
 // projection = "dense": one matrix per head, or per group of query heads that share keys and values. projection =
 // "gated_heads": dense heads with gates, top_k of which are non-zero for each token (SwitchHead Eq. 4-6).
 #include "foundation/config/checker.h"
+#include "headroom/config/attention/dense_options.h"
 #include "shared.h"
 
 namespace headroom::config {
@@ -8,6 +9,11 @@ namespace {
 
 class DenseHeads : public detail::HeadProjections {
  public:
+  void describe(Fields& fields, AttentionOptions& o) const override {
+    fields.add("bias_o", o.of<DenseOptions>().output_bias,
+               "with bias: a bias of the output projection as well (false: Qwen2)");
+  }
+
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     detail::check_groups(check, model.attention);
   }
@@ -15,6 +21,7 @@ class DenseHeads : public detail::HeadProjections {
     return {{"dense", [](AttentionOptions&) {}}, {"multi-query", [](AttentionOptions& o) { o.n_kv_heads = 1; }}};
   }
 
+  bool has_output_bias(const AttentionOptions& a) const override { return a.bias && a.of<DenseOptions>().output_bias; }
   bool starts_truncated() const override { return true; }
   bool allows_several_maps() const override { return true; }
   std::string heads_text(const AttentionOptions& a) const override {

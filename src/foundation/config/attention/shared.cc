@@ -95,7 +95,8 @@ Sizes HeadProjections::other_tensors(const AttentionOptions& a, Exact d) const {
   const auto elements = [&](char which) {
     return Exact(a.score->projected_heads(a, which)) * a.projected_width(which);
   };
-  return a.bias ? Sizes{elements('q'), elements('k') * a.key_projections(), elements('v'), d} : Sizes();
+  return (a.bias ? Sizes{elements('q'), elements('k') * a.key_projections(), elements('v')} : Sizes()) +
+         (has_output_bias(a) ? Sizes{d} : Sizes());
 }
 
 ProjectionProducts HeadProjections::products(const AttentionOptions& a, Exact d, const AttentionExtent& extent) const {
