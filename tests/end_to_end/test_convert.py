@@ -59,7 +59,7 @@ def test_an_mlp_becomes_experts(headroom, dense):
     assert made["exact"] and made["loss_after"] == pytest.approx(made["loss_before"], abs=1e-5)
     info = headroom.json("checkpoint", "info", out)
     assert info["config"]["model.mlp.expert_bias"] == "hidden"
-    assert headroom.json("cost", target, "--set", "model.mlp.expert_bias=hidden")["parameters"] == info["parameters"]
+    assert headroom.json("cost", target, "--set", "model.mlp.expert_bias=hidden")[0]["parameters"] == info["parameters"]
     made = headroom.json("convert", dense / "dense", "--to", target, "--set", "model.mlp.top_k=2", "--out", out, "--force", *SMALL)
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.ffn", "layer1.ffn"]
     assert "model.mlp.d_hidden" in headroom.refusal("convert", dense / "dense", "--to", target, "--set", "model.mlp.d_hidden=9",
