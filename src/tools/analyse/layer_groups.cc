@@ -12,7 +12,7 @@ namespace {
 bool have_alike_attention(const config::ModelOptions& a, const config::ModelOptions& b) {
   const std::vector<std::string> keys = config::differing_keys(a, b);
   return std::none_of(keys.begin(), keys.end(), [](const std::string& key) {
-    return key.starts_with("model.attention.") && key != "model.attention.window" && key != "model.attention.rope_base";
+    return key.starts_with("model.attention.") && !config::sets_range(key);
   });
 }
 

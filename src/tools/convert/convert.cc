@@ -80,6 +80,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
   a.bias = kept.bias;
   a.of<config::PositionOptions>().position_bias = kept.of<config::PositionOptions>().position_bias;
   a.of<config::PositionOptions>().rope_base = kept.of<config::PositionOptions>().rope_base;
+  static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kept.of<config::PositionOptions>();
   a.of<config::PositionOptions>().forget = kept.of<config::PositionOptions>().forget;
   a.qk_norm = kept.qk_norm || a.qk_norm;
   a.window = kept.window;
