@@ -188,7 +188,15 @@ class LanguageModel(_Model):
 
     @property
     def blocks(self) -> list[Block]:
+        """The modules layer0, layer1, ...; assigning as many modules replaces them."""
         return [self._modules[name] for name in self._blocks]
+
+    def __setattr__(self, name, value):
+        if name == "blocks":
+            for layer, block in zip(self._blocks, value, strict=True):
+                setattr(self, layer, block)
+        else:
+            super().__setattr__(name, value)
 
     def _embed(self, tokens: Optional[Tensor], embeddings: Optional[Tensor], implementation: str) -> Tensor:
         tensors, description = [self.get_parameter(name) for name in self._embedding_names], self._embedding

@@ -33,12 +33,27 @@ CONFIGS = {
         vocab_size=v, num_hidden_layers=4, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         intermediate_size=48, max_position_embeddings=context, num_experts=0, linear_num_key_heads=2,
         linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12),
+    "qwen3_next_experts": lambda v, context: transformers.Qwen3NextConfig(
+        vocab_size=v, num_hidden_layers=4, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+        intermediate_size=48, max_position_embeddings=context, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=16, shared_expert_intermediate_size=24, norm_topk_prob=False, mlp_only_layers=[1],
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12),
 }
 
 
-def random_model(kind, vocabulary_size, context):
+def scaled(config, scaling):
+    """The config with another scaling of rotary positions, in all layers without a window."""
+    of_layers = config.rope_parameters.get("full_attention", config.rope_parameters)
+    kept = {key: value for key, value in of_layers.items() if key in ("rope_theta", "partial_rotary_factor")}
+    of_layers.clear()
+    of_layers.update(kept | scaling)
+    return config
+
+
+def random_model(kind, vocabulary_size, context, scaling=None):
     torch.manual_seed(5)
-    made = transformers.AutoModelForCausalLM.from_config(CONFIGS[kind](vocabulary_size, context)).eval()
+    config = CONFIGS[kind](vocabulary_size, context)
+    made = transformers.AutoModelForCausalLM.from_config(scaled(config, scaling) if scaling else config).eval()
     with torch.no_grad():
         for parameter in made.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

@@ -13,6 +13,10 @@ numpy = pytest.importorskip("numpy")
 from random_transformers import CONFIGS, random_model  # noqa: E402
 
 CONTEXT = 48
+SCALINGS = {"linear": {"factor": 3.0}, "llama3": {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0},
+            "yarn": {"factor": 4.0, "beta_fast": 4.0}}
+for name, values in SCALINGS.items():
+    values.update({"rope_type": name} | ({} if name == "linear" else {"original_max_position_embeddings": 12}))
 TEXT = "It's the head that attends; the room, it doesn't. In 1984 he'll say 'hello' -- 12345 times:\n\n  a b  c\n" * 3
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
@@ -108,6 +112,25 @@ def test_export(headroom, model, tmp_path):
     assert fast.encode(TEXT) == tokenizer.encode(TEXT).ids
 
 
+@pytest.mark.parametrize("kind, scaling", [
+    *(("llama", scaling) for scaling in SCALINGS), ("gpt_neox", "linear"), ("qwen3", "yarn"), ("gemma3_text", "linear"),
+    ("gpt_oss", "llama3"), ("deepseek_v2", "llama3"), ("jetmoe", "linear"), ("qwen3_next", "llama3"), ("qwen3_next", "yarn")])
+def test_scaled_rotary_positions(headroom, tmp_path, kind, scaling):
+    theirs = random_model(kind, 256, CONTEXT, SCALINGS[scaling])
+    theirs.save_pretrained(tmp_path / "theirs")
+    out = tmp_path / "model.safetensors"
+    headroom("import", tmp_path / "theirs", "--out", out)
+    ids = list(TEXT[:CONTEXT].encode())  # longer than the original context
+    (tmp_path / "text.txt").write_text(TEXT[:CONTEXT])
+    mine = headroom.json("evaluate", out, "--data", tmp_path / "text.txt")
+    assert abs(mine["loss"] - loss_of(theirs, ids)) < 1e-5
+    assert abs(loss_of(random_model(kind, 256, CONTEXT), ids) - loss_of(theirs, ids)) > 1e-3  # the scaling has an effect
+    headroom("checkpoint", "export", out, "--format", "huggingface", "--out", tmp_path / "again")
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again").eval()
+    with torch.no_grad():
+        assert (again(torch.tensor([ids])).logits - theirs(torch.tensor([ids])).logits).abs().max() < 1e-5
+
+
 @pytest.mark.parametrize("settings", [
     ["model.attention.position=learned", "model.attention.bias=true", "model.mlp.activation=gelu_tanh"],
     ["model.attention.rope_fraction=0.5", "model.arrangement=parallel"],
@@ -180,10 +203,11 @@ def test_refusals_name_the_setting(headroom, model, tmp_path):
     for name in folder.iterdir():
         (tmp_path / name.name).symlink_to(name)
     (tmp_path / "config.json").unlink()
-    (tmp_path / "config.json").write_text(json.dumps({**config, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
+    (tmp_path / "config.json").write_text(json.dumps(
+        {**config, "rope_parameters": None, "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}))
     if theirs.config.model_type != "gpt2":
         refusal = headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")
-        assert 'rope_scaling.rope_type has no equivalent, got "linear"' in refusal
+        assert 'rope_scaling.rope_type has no equivalent, got "dynamic"' in refusal
     for key in {"layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"} & set(config):
         (tmp_path / "config.json").write_text(json.dumps({**config, key: 0}))
         assert key in headroom.refusal("import", tmp_path, "--out", tmp_path / "out.safetensors")

@@ -104,6 +104,10 @@ std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 // Returns the dotted keys ("model.attention.window") whose values differ and have an effect in one of the models.
 std::vector<std::string> differing_keys(const ModelOptions& a, const ModelOptions& b);
 
+// Whether a key sets only the attention range or the speed of rotations, so that the same parameters can be used with
+// another value.
+bool sets_range(std::string_view key);
+
 // Copies to `to` the values of the keys ("train.steps") that `wanted` accepts.
 void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted);
 

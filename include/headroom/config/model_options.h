@@ -73,6 +73,7 @@ struct MlpOptions {
   Gate gate = Gate::sigmoid;
   double gate_scale = 1.0;    // factor of the routed experts' weights
   std::int64_t d_shared = 0;  // width of a gated MLP that every token uses in addition; 0: none
+  bool shared_gate = false;   // multiply the output of that MLP by a sigmoid of the token
   double expert_dropout = 0.0;
   double entropy_coefficient = 1e-4;
 
@@ -139,9 +140,6 @@ struct ModelOptions {
   std::vector<std::pair<ModelOptions, std::int64_t>> kinds_of_layers(std::int64_t n) const;
   // Throws UserError "<what>: ..." if model.layers or n_groups is set; for features that treat all layers alike.
   void require_no_pattern(std::string_view what) const;
-  // Throws UserError "<what>: ..." if attention layers differ in more than their windows and rotary bases; for features
-  // that use `attention` for all layers. MLPs may differ.
-  void require_alike_attention(std::string_view what) const;
   // Returns the balance losses of a layer with `attention` and `mlp`.
   std::vector<BalanceLoss> layer_balance_losses() const;
   // Returns the balance losses of all layers, each name once.

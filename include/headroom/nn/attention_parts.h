@@ -80,7 +80,11 @@ class Projection {
 // here.
 
 // RoPE: rotates the first `channels` of each head in pairs (c, c + channels/2) by the angle position * f_c,
-// f_c = base^(-2c/channels). YaRN (Peng et al. 2023) with factor s, original length L and n = channels:
+// f_c = base^(-2c/channels). Scaling by the factor s slows rotations; linear: f_c' = f_c / s. LLaMA 3.1 with the
+// original length L:
+//   f_c' = f_c r_c + f_c (1 - r_c) / s,  r_c = (L f_c / (2 pi) - low) / (high - low) within 0..1,
+//   low, high = rope_low_freq_factor, rope_high_freq_factor
+// YaRN (Peng et al. 2023) with n = channels:
 //   f_c' = f_c (1 - r_c) + f_c r_c / s,  r_c = (c - low) / (high - low) within 0..1,
 //   low, high = n ln(L / (2 pi beta)) / (2 ln base) for beta_fast and beta_slow, rounded down and up, within 0..n - 1
 // and cosines and sines are multiplied by the attention factor.

@@ -65,7 +65,8 @@ at::Tensor with_equal_columns(const at::Tensor& matrix) {
   return matrix.size(0) > 1 ? unit * (spread(matrix) / spread(unit)) : matrix;
 }
 
-// y = sum over the routed experts e of w_e f_e(x), plus the shared MLP of x and the output bias, if any. One expert is
+// y = sum over the routed experts e of w_e f_e(x), plus the shared MLP of x and the output bias, if any. With
+// shared_gate, the shared MLP is multiplied by sigmoid(x W_shared_gate). One expert is
 //   dense    f(x U) D
 //   gated    (f(x G) * (x U)) D
 //   clamped  (g sigmoid(1.702 g) * (u + 1)) D,  g = min(x G, 7), u = x U clamped to [-7, 7]  (gpt-oss)
@@ -77,7 +78,7 @@ class ExpertMlp : public Mlp {
   // Letters: E experts, g d_hidden. Parameters "select" [d, E], "w_up" [E, d, g], "w_down" [E, g, d]; gated and
   // clamped: "w_gate" [E, d, g]; biases: "b_out" [d]; hidden: and "b_gate", "b_up" [E, g]; all: these, "b_select" [E]
   // and "b_down" [E, d] instead of "b_out";
-  // "shared.*".
+  // "shared.*", "w_shared_gate" [d, 1].
   ExpertMlp(const config::MlpOptions& options, const LayerInit& init, const Builder& build) : options_(options) {
     const std::int64_t d = init.d_model, e = options.n_experts, g = options.d_hidden;
     const Distribution in = Distribution::normal(init.scaled(d)), out = Distribution::normal(init.scaled(e * g));
@@ -114,6 +115,11 @@ class ExpertMlp : public Mlp {
       shared.hidden_groups = 0;
       shared_.emplace(shared, init, build.in("shared"));
     }
+    if (options.shared_gate) {
+      const Linear::Options gate{
+          .in = d, .out = 1, .init = Distribution::truncated_normal(init.scaled(d)), .bias = false};
+      shared_gate_ = Linear("_shared_gate", gate, build.for_matmul());
+    }
   }
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
@@ -142,10 +148,19 @@ class ExpertMlp : public Mlp {
     }
     y = b_out_.defined() ? y + to_compute(b_out_, context) : y;
     y = y.view_symint(x.sym_sizes());
-    return shared_ ? y + (*shared_)(x, hidden_dropout, context, {}) : y;
+    return shared_ ? y + shared(x, hidden_dropout, context) : y;
   }
 
  private:
+  at::Tensor shared(const at::Tensor& x, double hidden_dropout, const Context& context) const {
+    const at::Tensor y = (*shared_)(x, hidden_dropout, context, {});
+    if (!shared_gate_.defined()) {
+      return y;
+    }
+    const at::Tensor score = shared_gate_(x, context);
+    return y * by_rows(score, context, [&](const auto& part) { return part(score).sigmoid(); });
+  }
+
   Routing route(const at::Tensor& rows, const Context& context) const {
     const RoutingOptions routing{.n_heads = 1,
                                  .n_experts = options_.n_experts,
@@ -188,6 +203,7 @@ class ExpertMlp : public Mlp {
   config::MlpOptions options_;
   at::Tensor select_, w_gate_, w_up_, w_down_, b_select_, b_gate_, b_up_, b_down_, b_out_;
   std::optional<DenseMlp> shared_;
+  Linear shared_gate_;
 };
 
 }  // namespace

@@ -163,6 +163,8 @@ void check_rest(const ModelOptions& model, const std::string& name, detail::Orig
   const bool experts = model.mlp.kind == MlpKind::experts;
   mlp.require(!experts || model.mlp.top_k <= model.mlp.n_experts, "top_k", "must be at most n_experts = {}, got {}",
               model.mlp.n_experts, model.mlp.top_k);
+  mlp.require(!experts || !model.mlp.shared_gate || model.mlp.d_shared > 0, "shared_gate",
+              "must be false without a shared MLP (d_shared = 0), got true");
   mlp.require(model.mlp.hidden_groups == 0 || model.mlp.d_hidden % model.mlp.hidden_groups == 0, "hidden_groups",
               "must divide d_hidden = {}, got {}", model.mlp.d_hidden, model.mlp.hidden_groups);
   mlp.require(!experts || model.mlp.dropout <= 0.0, "dropout",

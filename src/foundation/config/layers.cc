@@ -246,25 +246,6 @@ void ModelOptions::require_no_pattern(std::string_view what) const {
   }
 }
 
-void ModelOptions::require_alike_attention(std::string_view what) const {
-  if (layers.empty()) {
-    return;
-  }
-  ModelOptions plain = *this;
-  plain.layers.clear();
-  for (const auto& [layer, count] : kinds_of_layers(n_layers)) {
-    for (const std::string& key : differing_keys(layer, plain)) {
-      if (key.starts_with("model.attention.") && key != "model.attention.window" &&
-          key != "model.attention.rope_base") {
-        user_error(
-            "{}: model.layers: the attention layers differ in {}; only their windows, rotary bases and MLPs may differ "
-            "here",
-            what, key);
-      }
-    }
-  }
-}
-
 std::vector<BalanceLoss> ModelOptions::layer_balance_losses() const {
   std::vector<BalanceLoss> all = attention.projection->balance_losses(attention);
   const std::vector<BalanceLoss> of_mlp = mlp.balance_losses();

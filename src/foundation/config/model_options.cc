@@ -33,6 +33,9 @@ void describe(Fields& fields, MlpOptions& o) {
     own.add("gate_scale", o.gate_scale, above(0), "experts: factor of these weights (DeepSeek-V2)");
     own.add("d_shared", o.d_shared, between(0, 1 << 24),
             "experts: width of a gated MLP that every token uses in addition (DeepSeek-V2); 0: none");
+    own.add("shared_gate", o.shared_gate,
+            "experts: multiply the output of the MLP of d_shared by the sigmoid of a score of the token (Qwen3-Next)")
+        .refuse_unused = true;
     own.add("expert_dropout", o.expert_dropout, at_least_below(0, 1),
             "experts: probability that an expert is excluded from routing in training");
     own.add("entropy_coefficient", o.entropy_coefficient, at_least(0),

@@ -77,6 +77,11 @@ std::vector<std::string> differing_keys(const ModelOptions& a, const ModelOption
   return keys;
 }
 
+bool sets_range(std::string_view key) {
+  return key.starts_with("model.attention.window") ||
+         (key.starts_with("model.attention.rope_") && key != "model.attention.rope_fraction");
+}
+
 std::string to_toml(const Config& config, bool sources) {
   std::string text;
   const auto source_of = [&](const std::string& key, const std::string& value) -> std::optional<std::string> {

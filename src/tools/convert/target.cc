@@ -75,6 +75,7 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
   }
   position.position_bias = kept_position.position_bias;
   position.rope_base = kept_position.rope_base;
+  static_cast<config::RopeScalingOptions&>(position) = kept_position;
   position.forget = kept_position.forget;
   a.qk_norm = kept.qk_norm || a.qk_norm;
   a.window = kept.window;

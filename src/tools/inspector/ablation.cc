@@ -105,8 +105,6 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
   if (!list.is_array() || list.size() > kMost) {
     user_error("{}: must be a list of at most {} objects", kField, kMost);
   }
-  const config::AttentionOptions& a = options.attention;
-  const std::int64_t heads = a.computed_heads();
   const std::vector<std::string_view> terms(std::begin(kAblatedTerms), std::end(kAblatedTerms));
   std::vector<Ablation> all;
   for (const SortedJson& object : list) {
@@ -118,9 +116,11 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
       keys.insert(key);
     }
     require_valid_keys(keys);
+    const std::int64_t layer = index_in(object, "layer", options.n_layers, "layers");
+    const config::AttentionOptions a = options.of_layer(layer).attention;
     Ablation off{
-        .layer = index_in(object, "layer", options.n_layers, "layers"),
-        .head = index_in(object, "head", heads, "heads"),
+        .layer = layer,
+        .head = index_in(object, "head", a.computed_heads(), "heads"),
         .query = index_in(object, "query", n_tokens, "tokens"),
         .source = index_in(object, "source", n_tokens, "tokens"),
         .value_expert = index_in(object, "value_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
@@ -134,11 +134,17 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
   return all;
 }
 
-AblationObserver::AblationObserver(std::vector<Ablation> off, const config::AttentionOptions& options)
-    : off_(std::move(off)), options_(options) {}
+AblationObserver::AblationObserver(const std::vector<Ablation>& off, const config::ModelOptions& options) {
+  for (const Ablation& one : off) {
+    parts_.push_back({.off = one,
+                      .attention = options.of_layer(one.layer).attention,
+                      .scope = fmt::format("layer{}.attention.", one.layer)});
+  }
+}
 
 // Whether an ablation reads or changes this value of its layer.
-bool AblationObserver::concerns(const Ablation& off, std::string_view what) const {
+bool AblationObserver::concerns(const Part& part, std::string_view what) {
+  const Ablation& off = part.off;
   if (!off.stage.empty()) {
     const bool before = off.stage == "before";
     return what == (before ? "scores" : "probs") || what == (before ? "scores_composed" : "probs_composed") ||
@@ -154,18 +160,18 @@ bool AblationObserver::concerns(const Ablation& off, std::string_view what) cons
     return what == "select_out.index" || what == "select_out.weight";
   }
   // Linear attention ignores changes of its weights, so its head outputs are changed instead.
-  return options_.score->has_scores() ? what == "probs_composed"
-                                      : what == "probs" || what == "o" || what == "value_sum";
+  return part.attention.score->has_scores() ? what == "probs_composed"
+                                            : what == "probs" || what == "o" || what == "value_sum";
 }
 
 bool AblationObserver::wants(std::string_view name) const {
-  return std::ranges::any_of(off_, [&](const Ablation& off) {
-    const std::string scope = fmt::format("layer{}.attention.", off.layer);
-    return name.starts_with(scope) && concerns(off, name.substr(scope.size()));
+  return std::ranges::any_of(parts_, [&](const Part& part) {
+    return name.starts_with(part.scope) && concerns(part, name.substr(part.scope.size()));
   });
 }
 
-at::Tensor AblationObserver::ablate(const Ablation& off, std::string_view what, at::Tensor value) {
+at::Tensor AblationObserver::ablate(const Part& part, std::string_view what, at::Tensor value) {
+  const Ablation& off = part.off;
   if (!off.stage.empty()) {
     const bool before = off.stage == "before";
     if (what == "query_terms" || what == "key_terms") {
@@ -190,7 +196,7 @@ at::Tensor AblationObserver::ablate(const Ablation& off, std::string_view what, 
   }
   if (what.ends_with(".weight")) {
     if (off.expert >= 0) {  // a head of any group
-      const std::int64_t width = options_.projection->router_width(options_);
+      const std::int64_t width = part.attention.projection->router_width(part.attention);
       return without_expert(std::move(value), index_, off.expert / width, off.expert % width);
     }
     return without_expert(std::move(value), index_, off.head, std::max(off.value_expert, off.output_expert));
@@ -218,10 +224,9 @@ at::Tensor AblationObserver::observe(std::string_view name, at::Tensor value) {
   } else if (what.ends_with(".index")) {
     index_ = value;
   }
-  for (const Ablation& off : off_) {
-    const std::string scope = fmt::format("layer{}.attention.", off.layer);
-    if (name.starts_with(scope) && concerns(off, what)) {
-      value = ablate(off, what, std::move(value));
+  for (const Part& part : parts_) {
+    if (name.starts_with(part.scope) && concerns(part, what)) {
+      value = ablate(part, what, std::move(value));
     }
   }
   return value;

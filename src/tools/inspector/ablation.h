@@ -36,16 +36,20 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
 // Applies ablations to forward passes of whole sequences, one sequence at a time; does not support decoding.
 class AblationObserver : public nn::Observer {
  public:
-  AblationObserver(std::vector<Ablation> off, const config::AttentionOptions& options);
+  AblationObserver(const std::vector<Ablation>& off, const config::ModelOptions& options);
   bool wants(std::string_view name) const override;
   at::Tensor observe(std::string_view name, at::Tensor value) override;
 
  private:
-  bool concerns(const Ablation& off, std::string_view what) const;
-  at::Tensor ablate(const Ablation& off, std::string_view what, at::Tensor value);
+  struct Part {
+    Ablation off;
+    config::AttentionOptions attention;  // of its layer
+    std::string scope;                   // of its layer's values
+  };
+  static bool concerns(const Part& part, std::string_view what);
+  at::Tensor ablate(const Part& part, std::string_view what, at::Tensor value);
 
-  std::vector<Ablation> off_;
-  const config::AttentionOptions& options_;
+  std::vector<Part> parts_;
   // Values of the current layer before ablation.
   at::Tensor query_terms_, key_terms_;
   at::Tensor scores_, probs_;  // before heads compose

@@ -33,9 +33,11 @@ class LayerObserver : public nn::Observer {
  public:
   using OnLayer = std::function<void(std::int64_t layer, const LayerValues& values)>;
 
-  LayerObserver(std::vector<std::string> names, OnLayer on_layer) : on_layer_(std::move(on_layer)) {
-    for (std::string& name : names) {
-      patterns_.push_back("layer*.attention." + std::move(name));
+  LayerObserver(const config::ModelOptions& options, OnLayer on_layer) : on_layer_(std::move(on_layer)) {
+    for (std::int64_t layer = 0; layer < options.n_layers; ++layer) {
+      for (const std::string& name : attributed_values(options.of_layer(layer).attention)) {
+        patterns_.push_back(fmt::format("layer{}.attention.{}", layer, name));
+      }
     }
   }
   bool wants(std::string_view name) const override {
@@ -87,8 +89,7 @@ class Inspector {
     if (language != nullptr) {
       predictions_ = predict(*language, ids_, context, kLikeliest);
     }
-    LayerObserver observer(attributed_values(options_.attention),
-                           [&](std::int64_t layer, const LayerValues& values) { add_layer(layer, values); });
+    LayerObserver observer(options_, [&](std::int64_t layer, const LayerValues& values) { add_layer(layer, values); });
     nn::Context inner = context;
     ObserverChain both(context.observer, observer);
     inner.observer = &both;
@@ -116,30 +117,30 @@ class Inspector {
     result_.packed.push_back({std::move(name), zlib_compressed(bytes)});
   }
 
-  // The number of bytes per map of a layer, and the number of contributions to keep per token.
+  // The number of bytes per map of a layer, and the number of contributions to keep per token if each has `n_terms`.
   std::int64_t map_bytes(std::int64_t n_maps) const {
     return static_cast<std::int64_t>(kMapShare * static_cast<double>(limits_.bytes)) / (options_.n_layers * n_maps);
   }
-  std::int64_t contributions() const {
+  std::int64_t contributions(std::int64_t n_terms) const {
     constexpr double kShareOfRest = 0.55;                  // the remainder is for predictions and routing
     constexpr double kEntryBytes = 6.0, kTermBytes = 2.0;  // estimated, compressed
     const double bytes = (1.0 - kMapShare) * kShareOfRest * static_cast<double>(limits_.bytes);
-    const double one = kEntryBytes + kTermBytes * static_cast<double>(n_terms_);
+    const double one = kEntryBytes + kTermBytes * static_cast<double>(n_terms);
     const auto fit = static_cast<std::int64_t>(bytes / (one * static_cast<double>(ids_.size(0) * options_.n_layers)));
     return std::clamp<std::int64_t>(fit, 4, limits_.most_contributions);
   }
 
   void add_layer(std::int64_t layer, const LayerValues& values) {
     analyse::stop_if_interrupted();
+    const config::AttentionOptions options = options_.of_layer(layer).attention;
     const std::string scope = fmt::format("layer{}.attention.", layer);
-    const Attribution a = attribute(values, {.options = options_.attention,
+    const Attribution a = attribute(values, {.options = options,
                                              .parameters = model_.parameters(),
                                              .scope = scope,
                                              .causal = causal(),
-                                             .window = options_.of_layer(layer).attention.window});
+                                             .window = options.window});
     const bool composed = a.post.has_value();
     const std::int64_t heads = a.weights.size(0), n_maps = heads * (composed ? 2 : 1);
-    n_heads_ = heads;
     for (std::int64_t h = 0; h < heads; ++h) {
       thumbnails_.push_back(thumbnail(a.weights[h], kThumbnail));
       result_.packed.push_back(
@@ -149,25 +150,42 @@ class Inspector {
             {fmt::format("before.{}.{}", layer, h), pack_map(a.probs[h], map_bytes(n_maps), causal())});
       }
     }
-    if (layer == 0) {
-      for (const Decomposition& one : decompose_weights(a, 0, 1)) {
-        n_terms_ += std::ssize(one.terms);
-      }
-      n_terms_ += a.pre ? std::ssize(a.pre->names) : 0;  // of the scores
-    }
-    const PackedContributions packed = pack_contributions(a, contributions());
+    const PackedContributions packed = pack_contributions(a, contributions(n_terms_of(a)));
     pack(fmt::format("contributions.{}", layer), packed.bytes);
     layers_.push_back(packed.about);
-    layers_.back().update({{"composed", composed},
-                           {"window", options_.of_layer(layer).attention.window},
-                           {"choices", pack_routing(layer, values)}});
+    layers_.back().update(about_layer(options));
+    layers_.back().update({{"heads", heads}, {"composed", composed}, {"choices", pack_routing(layer, values)}});
     if (progress_) {
       progress_->update(layer + 1);
     }
     if (predictions_.linear) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
-      direct_.push_back(direct_logits(a, directions, n_experts()));
+      direct_.push_back(direct_logits(a, directions, n_experts(options)));
     }
+  }
+
+  // Returns the number of terms of one contribution and its score.
+  static std::int64_t n_terms_of(const Attribution& a) {
+    std::int64_t n = a.pre ? std::ssize(a.pre->names) : 0;
+    for (const Decomposition& one : decompose_weights(a, 0, 1)) {
+      n += std::ssize(one.terms);
+    }
+    return n;
+  }
+
+  // Returns what the page needs to know about a layer's settings.
+  static Json about_layer(const config::AttentionOptions& a) {
+    return {{"window", a.window},
+            {"slots", !a.projection->has_fixed_heads()},
+            {"pairs", a.score->has_scores()},  // whether single weights can be ablated
+            {"experts", n_experts(a)},
+            {"parts",
+             {{"projection", a.projection.name()},
+              {"heads", a.projection->heads_text(a)},
+              {"score", a.score.name()},
+              {"composition", a.composition.name()},
+              {"position", a.position.name()},
+              {"output gate", a.gate_output.name()}}}};
   }
 
   // Packs index and weight [T, heads, K] of each router. Returns [{"name", "heads", "chosen"}].
@@ -246,29 +264,20 @@ class Inspector {
   }
 
   void describe() {
-    const config::AttentionOptions& a = options_.attention;
     Json& about = result_.about;
     about["layers"] = std::move(layers_);
-    about["heads"] = n_heads_;
     about["tokens"] = ids_.size(0);
     about["thumbnail"] = thumbnails_.front().size(0);
     about["causal"] = causal();
     about["likeliest"] = classifier_ == nullptr ? predictions_.likeliest.size(1) : 0;
     about["logits"] = predictions_.linear;
-    about["slots"] = !a.projection->has_fixed_heads();
-    about["pairs"] = a.score->has_scores();  // whether single weights can be ablated
-    about["experts"] = n_experts();
-    about["parts"] = {{"projection", a.projection.name()}, {"heads", a.projection->heads_text(a)},
-                      {"score", a.score.name()},           {"composition", a.composition.name()},
-                      {"position", a.position.name()},     {"output gate", a.gate_output.name()}};
     about["d_model"] = options_.d_model;
   }
 
   bool causal() const { return classifier_ == nullptr; }
 
   // Returns the number of experts of a head, or of heads that a token can be routed to.
-  std::int64_t n_experts() const {
-    const config::AttentionOptions& a = options_.attention;
+  static std::int64_t n_experts(const config::AttentionOptions& a) {
     return a.projection->has_fixed_heads() ? a.of<config::RoutingOptions>().n_experts : a.projection->all_heads(a);
   }
 
@@ -282,7 +291,6 @@ class Inspector {
   Json layers_ = Json::array();
   std::vector<at::Tensor> thumbnails_;
   std::vector<std::vector<DirectLogits>> direct_;  // by layer, by target
-  std::int64_t n_heads_ = 0, n_terms_ = 0;
   std::optional<Progress> progress_;
 };
 
@@ -292,15 +300,17 @@ void require_inspectable(const config::ModelOptions& options) {
   if (options.kind != config::ModelKind::language_model && options.kind != config::ModelKind::classifier) {
     user_error("inspect: model.kind: must be language_model or classifier, got {}", config::name_of(options.kind));
   }
-  options.require_alike_attention("inspect");
-  const config::AttentionOptions& a = options.attention;
-  if (a.projection->heads_per_expert(a) > 1) {
-    user_error("inspect: model.attention.n_kv_heads: must be 0 or 1, got {}; the page shows one head per routed expert",
-               a.n_kv_heads);
-  }
-  if (a.score->is_recurrent() && a.has_experts('v')) {
-    user_error("inspect: model.attention.score: must not be {} with experts for values, which pass a convolution",
-               a.score.name());
+  for (const auto& [layer, count] : options.kinds_of_layers(options.n_layers)) {
+    const config::AttentionOptions& a = layer.attention;
+    if (a.projection->heads_per_expert(a) > 1) {
+      user_error(
+          "inspect: model.attention.n_kv_heads: must be 0 or 1, got {}; the page shows one head per routed expert",
+          a.n_kv_heads);
+    }
+    if (a.score->is_recurrent() && a.has_experts('v')) {
+      user_error("inspect: model.attention.score: must not be {} with experts for values, which pass a convolution",
+                 a.score.name());
+    }
   }
   if (options.kind == config::ModelKind::classifier && options.paired) {
     user_error("inspect: model.paired: must be false, the page shows single texts; use `headroom analyse` for pairs");

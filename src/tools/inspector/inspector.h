@@ -16,9 +16,10 @@
 
 namespace headroom::inspector {
 
-// An array for the page, packed as packing.h describes; the page looks it up by name. T tokens, H heads (of routed
-// heads: slots of a token), n contributions and k predictions kept per token, E experts, K routed experts, l the layer.
-//   thumbnails           uint8 [layers, H, side, side]: thumbnail()
+// An array for the page, packed as packing.h describes; the page looks it up by name. T tokens, H heads of the layer
+// (of routed heads: slots of a token), n contributions and k predictions kept per token, E experts, K routed experts, l
+// the layer.
+//   thumbnails           uint8 [heads of all layers, side, side]: thumbnail()
 //   map.l.h, before.l.h  pack_map() of the attention weights, and of the weights before heads compose
 //   contributions.l      uint16 [T, n] source, head, value expert, output expert (65535: none); float16 [T, n] size, a
 //                        share of the output's length; for each decomposition float16 [T, n, terms]; float32 [T] length
@@ -27,8 +28,8 @@ namespace headroom::inspector {
 //   select.l, select_in.l, select_out.l  uint16 [T, heads, K] routed experts, float16 [T, heads, K] their weights
 //   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] probability and int32 [T]
 //                        rank of the next token; float32 [T] entropy in nats
-//   logits               float32 [2, T, 3 + layers (H + 2)] for the next and the most likely token: its logit, the
-//                        contribution of the embedding and of constants, and per layer of heads, bias and MLP
+//   logits               float32 [2, T, 3 + sum over layers of H + 2] for the next and the most likely token: its
+//                        logit, the contribution of the embedding and of constants, and per layer of heads, bias and MLP
 //   logit_experts.l      float16 [2, T, H, value experts + output experts] their contributions to the logit
 //   changes              with an observer: float32 [T] divergence in nats; int32 [T, k] tokens, float32 [T, k] their
 //                        probabilities before and after

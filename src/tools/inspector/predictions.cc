@@ -98,7 +98,7 @@ void set_directions(Predictions& p, const models::LanguageModel& model, const Un
   const at::Tensor scale = model_parameter(model, "norm_f.scale");
   const bool centres = o.norm == config::Norm::layer;
   const at::Tensor centred = centres ? h - h.mean(-1, /*keepdim=*/true) : h;
-  const at::Tensor factor = (centred.square().mean(-1, /*keepdim=*/true) + o.norm_epsilon).rsqrt();
+  const at::Tensor factor = (centred.square().mean(-1, /*keepdim=*/true) + o.last_norm_epsilon()).rsqrt();
   for (std::size_t i = 0; i < Predictions::kTargets; ++i) {
     const at::Tensor columns = un.w.index_select(1, p.target[i]).t();  // [T, d]
     at::Tensor direction = columns * scale;

@@ -71,6 +71,11 @@ MlpParts expert_parts(const MlpOptions& mlp, Exact d) {
                  .macs = d * n + one * (inputs + 1) * mlp.top_k + shared * 3,
                  .saved = hidden * mlp.top_k * (inputs == 1 ? saved_by(mlp.activation) : 4) + Exact(mlp.d_shared) * 4};
   parts.matrices = parts.matrices + Sizes(mlp.d_shared > 0 ? 3 : 0, shared);
+  if (mlp.shared_gate) {
+    parts.others.push_back(d);
+    parts.macs = parts.macs + d;
+    parts.saved = parts.saved + d + 2;  // the factors of the product, and the sigmoid
+  }
   if (mlp.expert_bias == ExpertBias::hidden) {
     parts.others = parts.others + Sizes(static_cast<std::size_t>(inputs), hidden * n) + Sizes{d};
   } else if (mlp.expert_bias == ExpertBias::output) {

@@ -117,12 +117,14 @@ at::Tensor expert_output(const Parameters& p, const MlpOptions& o, std::int64_t 
 TEST(Mlp, ExpertsOfOtherKinds) {
   for (MlpOptions o : {experts(config::ExpertKind::gated, config::ExpertBias::output, config::Gate::softmax_top_k),
                        experts(config::ExpertKind::gated, config::ExpertBias::none, config::Gate::softmax),
+                       experts(config::ExpertKind::gated, config::ExpertBias::none, config::Gate::softmax_top_k),
                        experts(config::ExpertKind::clamped, config::ExpertBias::all, config::Gate::softmax_top_k),
                        experts(config::ExpertKind::gated, config::ExpertBias::hidden, config::Gate::softmax_top_k),
                        experts(config::ExpertKind::dense, config::ExpertBias::hidden, config::Gate::softmax),
                        experts(config::ExpertKind::dense, config::ExpertBias::all, config::Gate::softmax)}) {
     o.gate_scale = 1.5;
     o.d_shared = o.expert_bias == config::ExpertBias::none ? 6 : 0;
+    o.shared_gate = o.d_shared > 0 && o.gate == config::Gate::softmax_top_k;
     Layer layer(o, 4);
     for (const Parameter& parameter : layer.parameters.all()) {
       at::Tensor(parameter.tensor).detach().normal_();  // the clamps of large values, and biases
@@ -143,11 +145,18 @@ TEST(Mlp, ExpertsOfOtherKinds) {
       expected = expected + p.at("b_out");
     }
     if (o.d_shared > 0) {
-      expected =
-          expected +
+      const at::Tensor shared =
           (at::silu(x.matmul(p.at("shared.w_gate"))) * x.matmul(p.at("shared.w_up"))).matmul(p.at("shared.w_down"));
+      expected = expected + (o.shared_gate ? shared * x.matmul(p.at("w_shared_gate")).sigmoid() : shared);
     }
-    EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, Context()), expected), 1e-13);
+    const auto gradients = [&](const at::Tensor& y) {
+      std::vector<at::Tensor> leaves;
+      for (const Parameter& parameter : p.all()) {
+        leaves.push_back(parameter.tensor);
+      }
+      return testing::Evaluated{y.detach(), torch::autograd::grad({y.square().sum()}, leaves)};
+    };
+    testing::expect_close(gradients((*layer.mlp)(x, 0.0, Context())), gradients(expected), 1e-13, "all experts");
     // Decoding row by row.
     const Context by_row{.batch_invariant = true};
     EXPECT_LE(testing::relative_error((*layer.mlp)(x, 0.0, by_row), expected), 1e-13);

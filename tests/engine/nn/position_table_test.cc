@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <thread>
 
@@ -62,6 +63,58 @@ TEST(Rotary, YarnSlowsChannelsDown) {
       EXPECT_NEAR(y[0][0][i][c + kWidth / 2].item<double>(), size * std::sin(angle), 1e-12);
     }
   }
+}
+
+// The frequencies of `rotary`, one for each pair of channels.
+std::vector<double> frequencies_of(const Rotary& rotary) {
+  const std::int64_t half = rotary.channels / 2;
+  const at::Tensor x = at::cat({at::ones({1, 1, 1, half}, at::kDouble), at::zeros({1, 1, 1, half}, at::kDouble)}, 3);
+  const at::Tensor y = rotary(x, 1).flatten();
+  std::vector<double> frequencies;
+  for (std::int64_t c = 0; c < half; ++c) {
+    frequencies.push_back(std::atan2(y[c + half].item<double>(), y[c].item<double>()));
+    EXPECT_NEAR(std::hypot(y[c + half].item<double>(), y[c].item<double>()), 1.0, 1e-12);
+  }
+  return frequencies;
+}
+
+TEST(Rotary, LinearScalingSlowsAllChannelsDown) {
+  const Rotary rotary{
+      .channels = 12, .base = 90.0, .scaling = {.rope_scaling = config::RopeScaling::linear, .rope_factor = 2.5}};
+  const std::vector<double> frequencies = frequencies_of(rotary);
+  for (std::size_t c = 0; c < frequencies.size(); ++c) {
+    EXPECT_NEAR(frequencies[c], std::pow(90.0, -2.0 * static_cast<double>(c) / 12.0) / 2.5, 1e-12);
+  }
+}
+
+// LLaMA 3.1 by its wavelengths: those below L / high stay, those above L / low are 4 times as long, others are mixed.
+TEST(Rotary, Llama3SlowsLongWavesDown) {
+  constexpr double kBase = 90.0, kFactor = 4.0, kLength = 60.0, kLow = 0.8, kHigh = 3.0;
+  const Rotary rotary{.channels = 12,
+                      .base = kBase,
+                      .scaling = {.rope_scaling = config::RopeScaling::llama3,
+                                  .rope_factor = kFactor,
+                                  .rope_original_length = 60,
+                                  .rope_low_freq_factor = kLow,
+                                  .rope_high_freq_factor = kHigh}};
+  const std::vector<double> frequencies = frequencies_of(rotary);
+  std::array<int, 3> seen{};
+  for (std::size_t c = 0; c < frequencies.size(); ++c) {
+    const double before = std::pow(kBase, -2.0 * static_cast<double>(c) / 12.0), wave = 2.0 * M_PI / before;
+    double expected = before;
+    if (wave > kLength / kLow) {
+      expected = before / kFactor;
+      ++seen[0];
+    } else if (wave >= kLength / kHigh) {
+      const double smooth = (kLength / wave - kLow) / (kHigh - kLow);
+      expected = (1.0 - smooth) * before / kFactor + smooth * before;
+      ++seen[1];
+    } else {
+      ++seen[2];
+    }
+    EXPECT_NEAR(frequencies[c], expected, 1e-12);
+  }
+  EXPECT_TRUE(std::ranges::all_of(seen, [](int n) { return n > 0; }));
 }
 
 TEST(PositionTable, IsRebuiltRarelyAsASequenceGrows) {

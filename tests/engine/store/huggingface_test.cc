@@ -27,22 +27,26 @@ constexpr const char* kNames[] = {"gpt2",
                                   "gpt_neox_sequential",
                                   "llama",
                                   "llama_biases",
+                                  "llama_scaled",
                                   "mistral",
                                   "qwen2",
                                   "qwen3",
                                   "gemma3_text",
+                                  "gemma3_text_scaled",
                                   "gpt_oss",
                                   "gpt_oss_yarn",
                                   "deepseek_v2",
                                   "deepseek_v2_lite",
                                   "jetmoe",
+                                  "qwen3_next_experts",
                                   "dcformer_mgate",
                                   "dcformer_no_qk_norm",
                                   "dcpythia_parallel"};
 
 // Models whose gradient and generated text are recorded as well.
-constexpr const char* kRecorded[] = {"qwen3",       "gemma3_text",      "gpt_oss", "gpt_oss_yarn",
-                                     "deepseek_v2", "deepseek_v2_lite", "jetmoe"};
+constexpr const char* kRecorded[] = {
+    "llama_scaled",     "qwen3",  "gemma3_text",       "gemma3_text_scaled", "gpt_oss", "gpt_oss_yarn", "deepseek_v2",
+    "deepseek_v2_lite", "jetmoe", "qwen3_next_experts"};
 
 class Huggingface : public testing::TestWithParam<const char*> {};
 class HuggingfaceRecords : public Huggingface {};
@@ -257,6 +261,23 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   EXPECT_TRUE(read().tensors.at("model.head.w").equal(neox.tensors.at("model.head.w")));
 }
 
+// Without original_max_position_embeddings, max_position_embeddings is the original length; at the top level it counts
+// more than in rope_parameters.
+TEST_F(HuggingfaceFolder, TheOriginalLengthMayBeInAnyPlace) {
+  const auto length = [&] { return read().config.model.attention.of<config::PositionOptions>().rope_original_length; };
+  copy("llama_scaled");
+  EXPECT_EQ(length(), 10);
+  set("/rope_parameters/original_max_position_embeddings", "null");
+  EXPECT_EQ(length(), 24);
+  set("/original_max_position_embeddings", "7");
+  EXPECT_EQ(length(), 7);
+  Json json = parse_json(read_text_file(path_ / "config.json"), "config.json");
+  json["rope_scaling"] = json.at("rope_parameters");  // as older versions of transformers name it
+  json.erase("rope_parameters");
+  write_text_file(path_ / "config.json", json.dump());
+  EXPECT_EQ(length(), 7);
+}
+
 TEST_F(HuggingfaceFolder, TheRotationBaseMayBeInAnyPlace) {
   for (const char* model : {"gpt_neox", "llama", "mistral", "qwen2"}) {
     for (const char* place : {"/rope_theta", "/rope_scaling/rope_theta", "/rope_parameters/rope_theta"}) {
@@ -365,16 +386,22 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
       {"gpt2", "/tie_word_embeddings", "1", "tie_word_embeddings must be true or false"},
       {"gpt2", "/tie_word_embeddings", "false", "tensor \"lm_head.weight\" is missing"},
       {"gpt2", "/quantization_config", "{}", "quantization_config has no equivalent"},
+      {"gpt_neox", "/rope_parameters/rope_type", R"("dynamic")",
+       "config.json: rope_parameters.rope_type has no equivalent, got \"dynamic\""},
       {"gpt_neox", "/rope_parameters/rope_type", R"("linear")",
-       "config.json: rope_parameters.rope_type has no equivalent, got \"linear\""},
+       "rope_parameters.factor must be at least 1, got nothing"},
       {"gpt_neox", "/rope_parameters/partial_rotary_factor", "0.1", "rope_fraction"},
       {"gpt_neox", "/rope_parameters/partial_rotary_factor", "1.5",
        "rope_parameters.partial_rotary_factor must be above 0 and at most 1, got 1.5"},
       {"llama", "/rope_parameters/rope_theta", "0.5", "rope_parameters.rope_theta must be above 1, got 0.5"},
       {"gpt_neox", "/rope_parameters", "7", "rope_parameters must be a JSON object"},
-      {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})", "rope_scaling.rope_type has no"},
+      {"llama", "/rope_scaling", R"({"rope_type":"llama3","factor":8.0})",
+       "rope_scaling.rope_type contradicts rope_parameters.rope_type, which is \"default\", got \"llama3\""},
+      {"llama", "/rope_parameters", R"({"rope_type":"none"})", "rope_parameters.rope_type has no equivalent"},
+      {"llama_scaled", "/rope_parameters/low_freq_factor", "null", "low_freq_factor must be above 0, got nothing"},
+      {"llama_scaled", "/rope_parameters/low_freq_factor", "9.0", "low_freq_factor must be below high_freq_factor = 4"},
       {"llama", "/partial_rotary_factor", "0.5", "partial_rotary_factor has no equivalent, got 0.5"},
-      {"llama", "/rope_scaling", R"({"type":"dynamic"})", "rope_scaling.type has no equivalent"},
+      {"llama", "/rope_parameters", R"({"type":"longrope"})", "rope_parameters.type has no equivalent"},
       {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
       {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
       {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"},
@@ -383,8 +410,14 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
       {"qwen3", "/layer_types", "[1]", "layer_types must be a list of strings"},
       {"gemma3_text", "/final_logit_softcapping", "30.0", "final_logit_softcapping has no equivalent, got 30.0"},
       {"gemma3_text", "/use_bidirectional_attention", "true", "use_bidirectional_attention has no equivalent"},
-      {"gemma3_text", "/rope_parameters/full_attention/rope_type", R"("linear")",
-       "rope_parameters.full_attention.rope_type has no equivalent, got \"linear\""},
+      {"gemma3_text", "/rope_parameters/full_attention/rope_type", R"("dynamic")",
+       "rope_parameters.full_attention.rope_type has no equivalent, got \"dynamic\""},
+      {"gemma3_text", "/rope_scaling", R"({"rope_type":"longrope"})", "rope_scaling.rope_type has no equivalent"},
+      {"qwen3_next_experts", "/mlp_only_layers", "[0.5]", "mlp_only_layers must be a list of whole numbers"},
+      {"qwen3_next_experts", "/shared_expert_intermediate_size", "0",
+       "shared_expert_intermediate_size must be a whole"},
+      {"qwen3_next_experts", "/num_experts", "6",
+       "mlp.gate.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
       {"gemma3_text", "/query_pre_attn_scalar", "0", "query_pre_attn_scalar must be above 0"},
       {"gpt_oss", "/swiglu_limit", "5.0", "swiglu_limit has no equivalent, got 5.0"},
       {"gpt_oss", "/num_local_experts", "6",

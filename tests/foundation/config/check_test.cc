@@ -51,6 +51,17 @@ TEST(Check, Experts) {
   }
 }
 
+TEST(Check, RotaryScaling) {
+  const std::string rope = "position = \"rope\"\n", scaled = rope + "rope_factor = 4.0\nrope_scaling = ";
+  EXPECT_EQ(about_attention(scaled + "\"linear\""), "no error");
+  EXPECT_EQ(about_attention(scaled + "\"yarn\""), "rope_original_length");
+  EXPECT_EQ(about_attention(scaled + "\"llama3\""), "rope_original_length");
+  const std::string llama3 = scaled + "\"llama3\"\nrope_original_length = 64\n";
+  EXPECT_EQ(about_attention(llama3), "no error");
+  EXPECT_EQ(about_attention(llama3 + "rope_low_freq_factor = 4.0"), "rope_low_freq_factor");
+  EXPECT_EQ(about_attention("position = \"none\"\nrope_scaling = \"linear\""), "rope_scaling");
+}
+
 TEST(Check, BiasesOnTheScores) {
   for (const std::string position : {"alibi", "forgetting"}) {
     const std::string line = "position = \"" + position + "\"\n";

@@ -23,19 +23,29 @@ config::ModelOptions ablated_model(const char* projection, const char* score = "
   return o;
 }
 
+// Layer 0 has two heads of linear attention, layer 1 three heads with experts.
+config::ModelOptions layers_that_differ() {
+  config::ModelOptions o = ablated_model("dense", "linear");
+  o.layers = {{.repeat = 1, .attention = {}, .mlp = {}},
+              {.repeat = 1,
+               .attention = {{"score", "\"dot\""}, {"projection", "\"experts\""}, {"n_heads", "3"}, {"top_k", "2"}},
+               .mlp = {}}};
+  return o;
+}
+
 at::Tensor some_tokens() {
   return at::arange(12, at::kLong).mul(7).remainder(30).unsqueeze(0);
 }
 
 // The attribution of layer 1 with ablations.
 Attribution attribution_without(const models::LanguageModel& model, const char* off) {
-  const config::AttentionOptions& a = model.options().attention;
+  const config::AttentionOptions a = model.options().of_layer(1).attention;
   std::vector<std::string> names = attributed_values(a);
   for (std::string& name : names) {
     name.insert(0, "layer1.attention.");
   }
   nn::Recorder recorder(names);
-  AblationObserver ablation(parse_ablations(parse_sorted_json(off, "test"), model.options(), 12), a);
+  AblationObserver ablation(parse_ablations(parse_sorted_json(off, "test"), model.options(), 12), model.options());
   ObserverChain both(&ablation, recorder);
   nn::Context context;
   context.observer = &both;
@@ -76,6 +86,14 @@ TEST(Ablation, TheOutputLacksTheContributions) {
       {ablated_model("experts"), R"([{"layer": 1, "head": 1, "value_expert": 2}])",
        [&](const auto& a, const auto& all) {
          return by_expert(all, 1, a.value_expert[1].eq(2).unsqueeze(0).unsqueeze(3));
+       }},
+      {layers_that_differ(), R"([{"layer": 1, "head": 1, "value_expert": 2}])",
+       [&](const auto& a, const auto& all) {
+         return by_expert(all, 1, a.value_expert[1].eq(2).unsqueeze(0).unsqueeze(3));
+       }},
+      {layers_that_differ(), R"([{"layer": 1, "head": 2}])",
+       [](const auto&, const auto& all) {
+         return all[2].sum({1, 2, 3});
        }},
       {ablated_model("experts"), R"([{"layer": 1, "head": 0, "output_expert": 1}])",
        [&](const auto& a, const auto& all) {

@@ -191,6 +191,12 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
                 {.repeat = 1, .attention = {{"window", "0"}}, .mlp = {{"kind", "\"gated\""}}}};
   });
   add("output norms", [](auto& o) { o.output_norms = true; });
+  add("mixed layers", [](auto& o) {
+    o.layers = {{.repeat = 1, .attention = {{"score", "\"linear\""}, {"n_heads", "1"}}, .mlp = {}},
+                {.repeat = 1,
+                 .attention = {{"projection", "\"experts\""}, {"n_heads", "3"}, {"n_experts", "3"}, {"top_k", "2"}},
+                 .mlp = {{"kind", "\"gated\""}}}};
+  });
   return all;
 }
 
@@ -210,9 +216,13 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
     const std::vector<std::int32_t> ids = inspected_ids();
     const std::int64_t t = std::ssize(ids);
     const Inspection text = inspect_text(model, ids, {});
-    const std::int64_t heads = text.about["heads"];
+    std::int64_t all_heads = 0;
     for (std::int64_t l = 0; l < 2; ++l) {
       const Json& layer = text.about["layers"][static_cast<std::size_t>(l)];
+      const std::int64_t heads = layer["heads"];
+      all_heads += heads;
+      EXPECT_EQ(heads, options.of_layer(l).attention.computed_heads()) << name;
+      EXPECT_EQ(layer["parts"]["score"], options.of_layer(l).attention.score.name()) << name;
       const std::int64_t n = layer["contributions"];
       Fields fields = field(text, fmt::format("contributions.{}", l));
       const at::Tensor source = fields.take(at::kShort, {t, n});
@@ -252,8 +262,12 @@ TEST(Inspector, ContributionsAndLogitsMatchTheModel) {
     EXPECT_LE((p - logits.softmax(-1).gather(1, likeliest)).abs().max().item<double>(), 1e-5) << name;
     EXPECT_TRUE(likeliest.select(1, 0).equal(logits.argmax(-1))) << name;
     EXPECT_EQ(text.about["logits"], name != "norms after" && name != "output norms");
+    const std::int64_t side = text.about["thumbnail"];
+    Fields thumbnails = field(text, "thumbnails");
+    thumbnails.take(at::kByte, {all_heads, side, side});
+    EXPECT_TRUE(thumbnails.ended()) << name;
     if (text.about["logits"]) {
-      const std::int64_t width = 3 + 2 * (heads + 2);
+      const std::int64_t width = 3 + all_heads + 2 * 2;
       const at::Tensor table = field(text, "logits").take(at::kFloat, {2, t, width});
       const at::Tensor next = at::cat({tokens[0].slice(0, 1), likeliest[t - 1].slice(0, 0, 1)});
       EXPECT_LE((table[0].select(1, 0) - logits.gather(1, next.unsqueeze(1)).squeeze(1)).abs().max().item<double>(),

@@ -127,6 +127,8 @@ TEST(Executed, OtherKinds) {
   EXPECT_EQ(cost("mlp.kind=gated mlp.hidden_groups=11").mlp_macs, 2 * (3 * 5 * 10 * 11 + 5 * 10 * 11));
   EXPECT_EQ(cost("mlp.kind=experts mlp.n_experts=9 mlp.top_k=3 mlp.expert_kind=gated mlp.d_shared=7").mlp_macs,
             2 * 5 * (10 * 9 + 3 * 3 * 10 * 11 + 3 * 10 * 7));
+  EXPECT_EQ(cost("mlp.kind=experts mlp.n_experts=9 mlp.top_k=3 mlp.d_shared=7 mlp.shared_gate=true").mlp_macs,
+            2 * 5 * (10 * 9 + 3 * 2 * 10 * 11 + 3 * 10 * 7 + 10));
   EXPECT_EQ(cost("mlp.kind=experts mlp.n_experts=9 mlp.top_k=3").mlp_macs, 2 * (5 * 10 * 9 + 3 * kMlp));
   EXPECT_THROW(cost("", 0), UserError);
 }

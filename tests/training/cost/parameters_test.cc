@@ -44,6 +44,8 @@ TEST(Parameters, MlpKinds) {
                 {"mlp.kind=gated mlp.hidden_groups=11", 2 * (3 * 10 * 11 + 11 + 11 + 10 + 10 * 11 - kMlp)},
                 {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=gated mlp.d_shared=7",
                  2 * (6 * 3 * 10 * 11 + 10 * 6 + 3 * 10 * 7 - kMlp)},
+                {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=gated mlp.d_shared=7 mlp.shared_gate=true",
+                 2 * (6 * 3 * 10 * 11 + 10 * 6 + 3 * 10 * 7 + 10 - kMlp)},
                 {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=clamped mlp.expert_bias=all",
                  2 * (6 * (3 * 10 * 11 + 11 + 11 + 10 + 1) + 10 * 6 - kMlp)},
                 {"mlp.kind=experts mlp.n_experts=6 mlp.expert_kind=gated mlp.expert_bias=hidden",

@@ -11,6 +11,7 @@
 #include "engine/ops/shapes.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"
 #include "position_table.h"
 
@@ -107,16 +108,33 @@ at::Tensor yarn_factors(const PositionTable& table) {
   return 1.0 - ramp + ramp / s.rope_factor;
 }
 
+// Returns LLaMA 3.1's factors of the frequencies, [channels / 2].
+at::Tensor llama3_factors(const PositionTable& table) {
+  const config::RopeScalingOptions& s = table.scaling;
+  const at::Tensor turns = angles(1, 1, table.width / 2, table.width, table.base)[0] *
+                           (static_cast<double>(s.rope_original_length) / (2.0 * M_PI));
+  const double low = s.rope_low_freq_factor, high = s.rope_high_freq_factor;
+  const at::Tensor kept = ((turns - low) / (high - low)).clamp(0.0, 1.0);
+  return (1.0 - kept) / s.rope_factor + kept;
+}
+
 // Returns cosines and sines, [2, n, width / 2].
 at::Tensor make_rotations(const c10::SymInt& first, const c10::SymInt& n, const PositionTable& table) {
   const at::Tensor angle = angles(first, n, table.width / 2, table.width, table.base);
   const config::RopeScalingOptions& s = table.scaling;
-  if (s.rope_scaling == config::RopeScaling::none) {
-    return at::stack({angle.cos(), angle.sin()});
+  const auto rotations = [](const at::Tensor& angles) { return at::stack({angles.cos(), angles.sin()}); };
+  switch (s.rope_scaling) {
+    case config::RopeScaling::none:
+      return rotations(angle);
+    case config::RopeScaling::linear:
+      return rotations(angle / s.rope_factor);
+    case config::RopeScaling::llama3:
+      return rotations(angle * llama3_factors(table));
+    case config::RopeScaling::yarn:
+      return rotations(angle * yarn_factors(table)) *
+             (s.rope_attention_factor > 0.0 ? s.rope_attention_factor : 0.1 * std::log(s.rope_factor) + 1.0);
   }
-  const at::Tensor scaled = angle * yarn_factors(table);
-  const double factor = s.rope_attention_factor > 0.0 ? s.rope_attention_factor : 0.1 * std::log(s.rope_factor) + 1.0;
-  return at::stack({scaled.cos(), scaled.sin()}) * factor;
+  fail("rope_scaling: has no rotations");
 }
 
 class RotaryPosition : public Position {

@@ -127,8 +127,8 @@ std::vector<std::int64_t> read_layer_types(const Settings& s, std::int64_t windo
     s.refuse("layer_types", fmt::format("must have {} entries, one for each layer", windows.size()));
   }
   for (std::size_t layer = 0; layer < types.size(); ++layer) {
-    const bool full = types[layer] == "full_attention";
-    if (!full && (types[layer] != "sliding_attention" || window == 0)) {
+    const bool full = types[layer] == kFullAttention;
+    if (!full && (types[layer] != kSlidingAttention || window == 0)) {
       s.refuse("layer_types", window == 0 ? "must be full_attention without a sliding_window"
                                           : "must be full_attention or sliding_attention");
     }
@@ -140,7 +140,7 @@ std::vector<std::int64_t> read_layer_types(const Settings& s, std::int64_t windo
 Json layer_types(const std::vector<std::int64_t>& windows) {
   Json types = Json::array();
   for (const std::int64_t window : windows) {
-    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+    types.push_back(window > 0 ? kSlidingAttention : kFullAttention);
   }
   return types;
 }
@@ -181,11 +181,6 @@ void set_windows(config::ModelOptions& o, const std::vector<std::int64_t>& windo
     keys.push_back({.repeat = 1, .attention = {{"window", fmt::format("{}", window)}}, .mlp = {}});
   }
   set_layers(o, keys);
-}
-
-std::string toml_of(double number) {
-  const std::string text = fmt::format("{}", number);
-  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 
 std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const {
@@ -257,6 +252,31 @@ void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp
     map_linear(mappings, {ours, fmt::format("_{}", which)},
                {fmt::format("{}{}_proj", theirs, which), in, out, mlp.bias, Stored::out_in});
   }
+}
+
+void map_experts(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                 const std::string& ours, const std::string& theirs) {
+  const std::int64_t d = d_model, g = mlp.d_hidden, n = mlp.n_experts;
+  mappings.push_back(transposed(ours + "select", theirs + "gate.weight", d, n));
+  for (std::int64_t expert = 0; expert < n; ++expert) {
+    for (const char* which : {"gate", "up", "down"}) {
+      const bool down = which == std::string_view("down");
+      const std::int64_t in = down ? g : d, out = down ? d : g;
+      Mapping one = transposed(fmt::format("{}w_{}", ours, which),
+                               fmt::format("{}experts.{}.{}_proj.weight", theirs, expert, which), in, out);
+      one.shape = {n, in, out};
+      one.place = {0, expert, 1};
+      mappings.push_back(std::move(one));
+    }
+  }
+}
+
+void map_shared_expert(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                       const std::string& ours, const std::string& theirs) {
+  config::MlpOptions shared = mlp;
+  shared.d_hidden = mlp.d_shared;
+  shared.bias = false;
+  map_gated_mlp(mappings, shared, d_model, ours + "shared.", theirs);
 }
 
 Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out) {

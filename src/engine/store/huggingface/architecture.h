@@ -23,6 +23,9 @@ inline constexpr const char* kWeightsFile = "model.safetensors";
 // Metadata keys: "the folder was exported by Headroom and may be overwritten", and "Headroom trained the model".
 inline constexpr const char *kWrittenBy = "written_by", *kTrainedHere = "trained_here";
 
+// Values of layer_types.
+inline constexpr const char *kFullAttention = "full_attention", *kSlidingAttention = "sliding_attention";
+
 // Indices [begin, begin + length) of an axis.
 struct Range {
   std::int64_t axis = 0, begin = 0, length = 0;
@@ -130,8 +133,6 @@ Json layer_types(const std::vector<std::int64_t>& windows);
 void set_layers(config::ModelOptions& options, const std::vector<config::LayerOptions>& keys);
 // Sets the windows of all layers, with model.layers if they differ.
 void set_windows(config::ModelOptions& options, const std::vector<std::int64_t>& windows);
-// Returns the TOML text of a number of model.layers.
-std::string toml_of(double number);
 
 // Mappings shared by the architectures. `offset`: parameter = tensor + offset.
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
@@ -153,6 +154,12 @@ void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, co
                const std::string& theirs);
 void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
                    const std::string& ours, const std::string& theirs);
+// The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases.
+void map_experts(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                 const std::string& ours, const std::string& theirs);
+// The MLP that every token uses besides its experts; `theirs` is its own prefix.
+void map_shared_expert(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
+                       const std::string& ours, const std::string& theirs);
 // Maps a matrix that is stored as [out, in].
 Mapping transposed(std::string parameter, std::string tensor, std::int64_t in, std::int64_t out);
 Mapping same(std::string parameter, std::string tensor, std::vector<std::int64_t> shape);

@@ -1,6 +1,5 @@
 // DeepSeek-V2: latent attention, gated MLPs in the first layers, then routed gated experts and shared ones.
 #include <cmath>
-#include <string_view>
 #include <tuple>
 
 #include "architecture.h"
@@ -72,7 +71,8 @@ class DeepseekV2 : public Architecture {
                      {mlp.expert_kind != config::ExpertKind::gated, "mlp.expert_kind"},
                      {mlp.expert_bias != config::ExpertBias::none, "mlp.expert_bias"},
                      {mlp.gate != config::Gate::softmax, "mlp.gate"},
-                     {mlp.d_shared == 0 || mlp.d_shared % mlp.d_hidden != 0, "mlp.d_shared"}});
+                     {mlp.d_shared == 0 || mlp.d_shared % mlp.d_hidden != 0, "mlp.d_shared"},
+                     {mlp.shared_gate, "mlp.shared_gate"}});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
@@ -127,16 +127,16 @@ class DeepseekV2 : public Architecture {
         s.refuse(key, "must be even");
       }
     }
-    read_rope(s, a, {.fraction = 1.0, .yarn = true});
+    read_rope(s, a, {.fraction = 1.0});
     read_scale(s, a);
   }
 
-  // With yarn, scores are multiplied by m^2, m = 0.1 mscale_all_dim ln(factor) + 1.
+  // With scaled positions, scores are multiplied by m^2, m = 0.1 mscale_all_dim ln(factor) + 1.
   static void read_scale(const Settings& s, config::AttentionOptions& a) {
     const auto& position = a.of<config::PositionOptions>();
     const Settings rope = s.in(s.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
     const double all = rope.number("mscale_all_dim", 0.0);
-    if (position.rope_scaling == config::RopeScaling::yarn && all != 0.0 && position.rope_factor > 1.0) {
+    if (position.rope_scaling != config::RopeScaling::none && all != 0.0 && position.rope_factor > 1.0) {
       const double m = 0.1 * all * std::log(position.rope_factor) + 1.0;
       a.of<config::DotOptions>().scale_width = rounded(static_cast<double>(a.d_head) / std::pow(m, 4.0));
     }
@@ -149,7 +149,7 @@ class DeepseekV2 : public Architecture {
   }
 
   static Json rope_with_scale(const config::AttentionOptions& a) {
-    Json rope = rope_parameters(a);
+    Json rope = rope_parameters(a.of<config::PositionOptions>());
     const double width = a.of<config::DotOptions>().scale_width;
     const double factor = a.of<config::PositionOptions>().rope_factor;
     if (width > 0.0 && factor > 1.0) {
@@ -200,7 +200,8 @@ class DeepseekV2 : public Architecture {
     if (o.mlp.kind == config::MlpKind::gated) {
       map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
     } else {
-      map_experts(mappings, o, ours + "ffn.", theirs + "mlp.");
+      map_experts(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
+      map_shared_expert(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.shared_experts.");
     }
   }
 
@@ -256,26 +257,6 @@ class DeepseekV2 : public Architecture {
                         .stored = {d, h * w},
                         .view = {d, h, w},
                         .order = {1, 2, 0}});
-  }
-
-  static void map_experts(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                          const std::string& theirs) {
-    const std::int64_t d = o.d_model, g = o.mlp.d_hidden, n = o.mlp.n_experts;
-    mappings.push_back(transposed(ours + "select", theirs + "gate.weight", d, n));
-    for (std::int64_t expert = 0; expert < n; ++expert) {
-      for (const char* which : {"gate", "up", "down"}) {
-        const bool down = which == std::string_view("down");
-        const std::int64_t in = down ? g : d, out = down ? d : g;
-        Mapping one = transposed(fmt::format("{}w_{}", ours, which),
-                                 fmt::format("{}experts.{}.{}_proj.weight", theirs, expert, which), in, out);
-        one.shape = {n, in, out};
-        one.place = {0, expert, 1};
-        mappings.push_back(std::move(one));
-      }
-    }
-    config::MlpOptions shared = o.mlp;
-    shared.d_hidden = o.mlp.d_shared;
-    map_gated_mlp(mappings, shared, d, ours + "shared.", theirs + "shared_experts.");
   }
 };
 

@@ -2,6 +2,7 @@
 // scaled and tied embeddings, windows with another rotary base in all layers but every sixth.
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "architecture.h"
 #include "headroom/config/attention/position_options.h"
@@ -16,10 +17,6 @@ constexpr double kGain = 1.0;  // of a norm whose stored weight is 0
 // Writes whole numbers as integers, which transformers requires.
 Json whole_or(double number) {
   return number == std::floor(number) ? Json(static_cast<std::int64_t>(number)) : Json(number);
-}
-
-double base_of(const config::ModelOptions& o) {
-  return o.attention.of<config::PositionOptions>().rope_base;
 }
 
 class Gemma3 : public Architecture {
@@ -89,51 +86,52 @@ class Gemma3 : public Architecture {
     const config::AttentionOptions& a = o.attention;
     const std::vector<std::int64_t> windows = windows_of(o);
     const std::int64_t window = *std::max_element(windows.begin(), windows.end());
-    double local = 10000.0, global = 1000000.0;  // defaults for kinds of layers that the model lacks
+    config::PositionOptions local, global;  // with the defaults for kinds of layers that the model lacks
+    global.rope_base = 1000000.0;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-      (windows[static_cast<std::size_t>(layer)] > 0 ? local : global) = base_of(o.of_layer(layer));
+      (windows[static_cast<std::size_t>(layer)] > 0 ? local : global) =
+          o.of_layer(layer).attention.of<config::PositionOptions>();
     }
     const double width = a.of<config::DotOptions>().scale_width;
-    return {{"model_type", "gemma3_text"},
-            {"architectures", {"Gemma3ForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_attention_heads", a.n_heads},
-            {"num_key_value_heads", a.kv_heads()},
-            {"head_dim", a.d_head},
-            {"max_position_embeddings", o.context_length},
-            {"intermediate_size", o.mlp.d_hidden},
-            {"hidden_activation", activation_name(o.mlp.activation)},
-            {"rms_norm_eps", o.norm_epsilon},
-            {"attention_bias", a.bias},
-            {"query_pre_attn_scalar", whole_or(width > 0.0 ? width : static_cast<double>(a.d_head))},
-            {"sliding_window", window > 0 ? window : 4096},
-            {"layer_types", layer_types(windows)},
-            {"final_logit_softcapping", nullptr},
-            {"attn_logit_softcapping", nullptr},
-            {"rope_parameters",
-             {{"full_attention", {{"rope_type", "default"}, {"rope_theta", global}}},
-              {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}}}};
+    return {
+        {"model_type", "gemma3_text"},
+        {"architectures", {"Gemma3ForCausalLM"}},
+        {"num_hidden_layers", o.n_layers},
+        {"hidden_size", o.d_model},
+        {"num_attention_heads", a.n_heads},
+        {"num_key_value_heads", a.kv_heads()},
+        {"head_dim", a.d_head},
+        {"max_position_embeddings", o.context_length},
+        {"intermediate_size", o.mlp.d_hidden},
+        {"hidden_activation", activation_name(o.mlp.activation)},
+        {"rms_norm_eps", o.norm_epsilon},
+        {"attention_bias", a.bias},
+        {"query_pre_attn_scalar", whole_or(width > 0.0 ? width : static_cast<double>(a.d_head))},
+        {"sliding_window", window > 0 ? window : 4096},
+        {"layer_types", layer_types(windows)},
+        {"final_logit_softcapping", nullptr},
+        {"attn_logit_softcapping", nullptr},
+        {"rope_parameters", {{kFullAttention, rope_parameters(global)}, {kSlidingAttention, rope_parameters(local)}}}};
   }
 
  private:
-  // The rotary base of a kind of layers: in rope_parameters, or under an older key at the top level.
-  static double read_base(const Settings& s, const char* layers, const char* old_key, double usual) {
-    const Settings of_layers = s.in("rope_parameters").in(layers);
-    of_layers.require("rope_type", of_layers.text("rope_type", "default") == "default");
-    const bool is_new = of_layers.has("rope_theta");
-    const double base = is_new ? of_layers.number("rope_theta", usual) : s.number(old_key, usual);
-    if (!(base > 1.0)) {
-      is_new ? of_layers.refuse("rope_theta", "must be above 1") : s.refuse(old_key, "must be above 1");
+  // The rotary positions of a kind of layers: in rope_parameters; their base may stand under an older key at the top
+  // level, and the scaling of layers without a window in rope_scaling.
+  static config::PositionOptions read_position(const Settings& s, const char* layers, const char* old_key,
+                                               double usual) {
+    const Settings place = s.in("rope_parameters").in(layers);
+    const bool is_old = layers == std::string_view(kFullAttention) && s.has("rope_scaling");
+    config::PositionOptions position;
+    static_cast<config::RopeScalingOptions&>(position) = read_rope_scaling(s, is_old ? s.in("rope_scaling") : place);
+    const bool is_new = place.has("rope_theta");
+    position.rope_base = is_new ? place.number("rope_theta", usual) : s.number(old_key, usual);
+    if (!(position.rope_base > 1.0)) {
+      is_new ? place.refuse("rope_theta", "must be above 1") : s.refuse(old_key, "must be above 1");
     }
-    return base;
+    return position;
   }
 
   static void read_layers(const Settings& s, config::ModelOptions& o) {
-    const Settings scaling = s.in("rope_scaling");
-    for (const char* type : {"rope_type", "type"}) {
-      scaling.require(type, scaling.text(type, "default") == "default");
-    }
     const std::int64_t window = s.size_or_none("sliding_window", 4096);
     const std::int64_t period = s.size("sliding_window_pattern", 6);
     std::vector<std::int64_t> windows;
@@ -141,19 +139,21 @@ class Gemma3 : public Architecture {
       windows.push_back((layer + 1) % period == 0 ? 0 : window);
     }
     windows = read_layer_types(s, window, std::move(windows));
-    const double local = read_base(s, "sliding_attention", "rope_local_base_freq", 10000.0);
-    const double global = read_base(s, "full_attention", "rope_theta", 1000000.0);
-    auto& position = o.attention.of<config::PositionOptions>();
+    const config::PositionOptions local = read_position(s, kSlidingAttention, "rope_local_base_freq", 10000.0);
+    const config::PositionOptions global = read_position(s, kFullAttention, "rope_theta", 1000000.0);
     const bool alike = std::ranges::adjacent_find(windows, std::ranges::not_equal_to()) == windows.end();
     o.attention.window = *std::max_element(windows.begin(), windows.end());
-    position.rope_base = o.attention.window > 0 ? local : global;
+    o.attention.of<config::PositionOptions>() = o.attention.window > 0 ? local : global;
     if (alike) {
       return;
     }
+    config::AttentionOptions full = o.attention;
+    full.window = 0;
+    full.of<config::PositionOptions>() = global;
     std::vector<config::LayerOptions> keys(windows.size());
     for (std::size_t layer = 0; layer < windows.size(); ++layer) {
       if (windows[layer] == 0) {
-        keys[layer].attention = {{"rope_base", toml_of(global)}, {"window", "0"}};
+        keys[layer].attention = config::differing_keys(full, o.attention);
       }
     }
     set_layers(o, keys);

@@ -153,6 +153,9 @@ class GptNeox : public Architecture {
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     const config::AttentionOptions& a = o.attention;
+    const auto& position = a.of<config::PositionOptions>();
+    Json rope = rope_parameters(position);
+    rope["partial_rotary_factor"] = position.rope_fraction;
     return {{"model_type", "gpt_neox"},
             {"architectures", {"GPTNeoXForCausalLM"}},
             {"num_hidden_layers", o.n_layers},
@@ -164,12 +167,9 @@ class GptNeox : public Architecture {
             {"layer_norm_eps", o.norm_epsilon},
             {"use_parallel_residual", o.arrangement == config::Arrangement::parallel},
             {"attention_bias", a.bias},
-            {"rotary_pct", a.of<config::PositionOptions>().rope_fraction},
-            {"rotary_emb_base", a.of<config::PositionOptions>().rope_base},
-            {"rope_parameters",
-             {{"rope_type", "default"},
-              {"rope_theta", a.of<config::PositionOptions>().rope_base},
-              {"partial_rotary_factor", a.of<config::PositionOptions>().rope_fraction}}},
+            {"rotary_pct", position.rope_fraction},
+            {"rotary_emb_base", position.rope_base},
+            {"rope_parameters", rope},
             {"hidden_dropout", o.dropout}};
   }
 

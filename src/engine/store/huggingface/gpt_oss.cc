@@ -42,10 +42,10 @@ class GptOss : public Architecture {
     a.d_head = s.size("head_dim", 64);
     a.bias = s.flag("attention_bias", true);
     a.of<config::DotOptions>().sink = true;
+    read_rope(s, a, {.fraction = 1.0, .base = 150000.0});
     if (!s.has("rope_parameters") && !s.has("rope_scaling")) {
       static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
     }
-    read_rope(s, a, {.fraction = 1.0, .base = 150000.0, .yarn = true});
     const std::int64_t window = s.size_or_none("sliding_window", 128);
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
@@ -97,7 +97,7 @@ class GptOss : public Architecture {
             {"rms_norm_eps", o.norm_epsilon},
             {"sliding_window", window > 0 ? Json(window) : Json()},
             {"layer_types", layer_types(windows)},
-            {"rope_parameters", rope_parameters(a)}};
+            {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}};
   }
 
  private:

@@ -78,7 +78,7 @@ class JetMoe : public Architecture {
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     const config::AttentionOptions& a = o.attention;
-    const double base = a.of<config::PositionOptions>().rope_base;
+    const auto& position = a.of<config::PositionOptions>();
     return {{"model_type", "jetmoe"},
             {"architectures", {"JetMoeForCausalLM"}},
             {"num_hidden_layers", o.n_layers},
@@ -91,8 +91,8 @@ class JetMoe : public Architecture {
             {"num_local_experts", o.mlp.n_experts},
             {"num_experts_per_tok", o.mlp.top_k},
             {"rms_norm_eps", o.last_norm_epsilon()},
-            {"rope_theta", base},
-            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", base}}}};
+            {"rope_theta", position.rope_base},
+            {"rope_parameters", rope_parameters(position)}};
   }
 
  private:

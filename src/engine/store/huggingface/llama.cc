@@ -101,27 +101,26 @@ class Llama : public Architecture {
     const config::AttentionOptions& a = o.attention;
     const bool mistral = !a.qk_norm && (a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias));
     const bool qwen = is_qwen2(o) || (!mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias);
-    Json json = {
-        {"model_type", a.qk_norm ? "qwen3"
-                       : mistral ? "mistral"
-                       : qwen    ? "qwen2"
-                                 : "llama"},
-        {"architectures",
-         {a.qk_norm ? "Qwen3ForCausalLM"
-          : mistral ? "MistralForCausalLM"
-          : qwen    ? "Qwen2ForCausalLM"
-                    : "LlamaForCausalLM"}},
-        {"num_hidden_layers", o.n_layers},
-        {"hidden_size", o.d_model},
-        {"num_attention_heads", a.n_heads},
-        {"num_key_value_heads", a.kv_heads()},
-        {"head_dim", a.d_head},
-        {"max_position_embeddings", o.context_length},
-        {"intermediate_size", o.mlp.d_hidden},
-        {"hidden_act", activation_name(o.mlp.activation)},
-        {"rms_norm_eps", o.norm_epsilon},
-        {"rope_theta", a.of<config::PositionOptions>().rope_base},
-        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", a.of<config::PositionOptions>().rope_base}}}};
+    Json json = {{"model_type", a.qk_norm ? "qwen3"
+                                : mistral ? "mistral"
+                                : qwen    ? "qwen2"
+                                          : "llama"},
+                 {"architectures",
+                  {a.qk_norm ? "Qwen3ForCausalLM"
+                   : mistral ? "MistralForCausalLM"
+                   : qwen    ? "Qwen2ForCausalLM"
+                             : "LlamaForCausalLM"}},
+                 {"num_hidden_layers", o.n_layers},
+                 {"hidden_size", o.d_model},
+                 {"num_attention_heads", a.n_heads},
+                 {"num_key_value_heads", a.kv_heads()},
+                 {"head_dim", a.d_head},
+                 {"max_position_embeddings", o.context_length},
+                 {"intermediate_size", o.mlp.d_hidden},
+                 {"hidden_act", activation_name(o.mlp.activation)},
+                 {"rms_norm_eps", o.norm_epsilon},
+                 {"rope_theta", a.of<config::PositionOptions>().rope_base},
+                 {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}};
     if (a.qk_norm) {
       const std::vector<std::int64_t> windows = windows_of(o);
       const std::int64_t window = *std::max_element(windows.begin(), windows.end());

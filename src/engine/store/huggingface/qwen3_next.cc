@@ -1,5 +1,5 @@
 // Qwen3-Next: three layers of Gated DeltaNet to one of gated attention with norms of queries and keys; RMS norms with
-// the gain 1 + weight, gated MLPs. Layers with routed experts are not supported.
+// the gain 1 + weight, gated experts beside a gated shared one, in some layers a gated MLP instead.
 #include <algorithm>
 
 #include "architecture.h"
@@ -11,20 +11,47 @@ namespace headroom::store {
 namespace {
 
 constexpr double kGainOffset = 1.0;  // of a norm whose stored weight is 0
-constexpr const char *kLinear = "linear_attention", *kFull = "full_attention";
+constexpr const char* kLinear = "linear_attention";
 
 bool is_delta(const config::ModelOptions& layer) {
   return layer.attention.score->is_recurrent();
 }
 
+bool is_full(const config::ModelOptions& layer) {
+  return !is_delta(layer);
+}
+
+bool has_experts(const config::ModelOptions& layer) {
+  return layer.mlp.kind == config::MlpKind::experts;
+}
+
+bool has_gated_mlp(const config::ModelOptions& layer) {
+  return layer.mlp.kind == config::MlpKind::gated;
+}
+
 // The first layer of a kind, or model.attention and model.mlp if there is none.
-config::ModelOptions layer_of_kind(const config::ModelOptions& o, bool delta) {
+config::ModelOptions first_layer(const config::ModelOptions& o, bool (*is_of_kind)(const config::ModelOptions&)) {
   for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-    if (const config::ModelOptions own = o.of_layer(layer); is_delta(own) == delta) {
+    if (const config::ModelOptions own = o.of_layer(layer); is_of_kind(own)) {
       return own;
     }
   }
   return o;
+}
+
+// Returns the option of an MLP that prevents an export; empty: none.
+std::string mlp_obstacle(const config::MlpOptions& mlp) {
+  const bool experts = mlp.kind == config::MlpKind::experts;
+  const bool routes = mlp.gate == config::Gate::softmax || mlp.gate == config::Gate::softmax_top_k;
+  return first_of({{!experts && mlp.kind != config::MlpKind::gated, "mlp.kind"},
+                   {!experts && mlp.bias, "mlp.bias"},
+                   {mlp.activation != config::Activation::silu, "mlp.activation"},
+                   {experts && mlp.expert_kind != config::ExpertKind::gated, "mlp.expert_kind"},
+                   {experts && mlp.expert_bias != config::ExpertBias::none, "mlp.expert_bias"},
+                   {experts && !routes, "mlp.gate"},
+                   {experts && mlp.gate_scale != 1.0, "mlp.gate_scale"},
+                   {experts && mlp.d_shared == 0, "mlp.d_shared"},
+                   {experts && !mlp.shared_gate, "mlp.shared_gate"}});
 }
 
 class Qwen3Next : public Architecture {
@@ -56,27 +83,25 @@ class Qwen3Next : public Architecture {
     a.qk_norm = true;
     a.qk_norm_epsilon = o.norm_epsilon;
     a.gate_output = "element";
-    read_rope(s, a, {0.25});
-    read_mlp(s, o);
+    read_rope(s, a, {.fraction = 0.25});
     read_layers(s, o);
     return o;
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    bool delta = false, other = false, differ = false;
-    const config::ModelOptions linear = layer_of_kind(o, true), full = layer_of_kind(o, false);
+    bool delta = false, other = false;
+    const config::ModelOptions linear = first_layer(o, is_delta), full = first_layer(o, is_full);
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
       const config::ModelOptions own = o.of_layer(layer);
       delta = delta || is_delta(own);
       other = other || (!is_delta(own) && own.attention.score != "dot");
-      differ = differ || own.mlp.d_hidden != o.mlp.d_hidden || own.mlp.kind != o.mlp.kind;
+      if (const std::string obstacle = mlp_obstacle(own.mlp); !obstacle.empty()) {
+        return obstacle;
+      }
     }
     const config::AttentionOptions &a = full.attention, plain;
     const bool gated = is_delta(full) || a.gate_output == "element";
     return first_of({{!delta || other, "attention.score"},
-                     {differ || o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-                     {o.mlp.bias, "mlp.bias"},
-                     {o.mlp.activation != config::Activation::silu, "mlp.activation"},
                      {o.norm != config::Norm::rms, "norm"},
                      {o.norm_position != config::NormPosition::pre, "norm_position"},
                      {o.arrangement != config::Arrangement::sequential, "arrangement"},
@@ -95,52 +120,96 @@ class Qwen3Next : public Architecture {
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions full = layer_of_kind(o, false).attention, delta = layer_of_kind(o, true).attention;
+    const config::AttentionOptions full = first_layer(o, is_full).attention;
+    const config::AttentionOptions delta = first_layer(o, is_delta).attention;
     const auto& position = full.of<config::PositionOptions>();
-    Json types = Json::array();
+    Json types = Json::array(), rope = rope_parameters(position);
+    rope["partial_rotary_factor"] = position.rope_fraction;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-      types.push_back(is_delta(o.of_layer(layer)) ? kLinear : kFull);
+      types.push_back(is_delta(o.of_layer(layer)) ? kLinear : kFullAttention);
     }
-    return {{"model_type", "qwen3_next"},
-            {"architectures", {"Qwen3NextForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_attention_heads", full.n_heads},
-            {"num_key_value_heads", full.kv_heads()},
-            {"head_dim", full.d_head},
-            {"max_position_embeddings", o.context_length},
-            {"intermediate_size", o.mlp.d_hidden},
-            {"hidden_act", activation_name(o.mlp.activation)},
-            {"rms_norm_eps", o.norm_epsilon},
-            {"attention_bias", false},
-            {"num_experts", 0},
-            {"layer_types", types},
-            {"linear_num_key_heads", delta.score->projected_heads(delta, 'k')},
-            {"linear_num_value_heads", delta.n_heads},
-            {"linear_key_head_dim", delta.d_head},
-            {"linear_value_head_dim", delta.value_width()},
-            {"linear_conv_kernel_dim", delta.of<config::GatedDeltaOptions>().delta_conv_width},
-            {"partial_rotary_factor", position.rope_fraction},
-            {"rope_theta", position.rope_base},
-            {"rope_parameters",
-             {{"rope_type", "default"},
-              {"rope_theta", position.rope_base},
-              {"partial_rotary_factor", position.rope_fraction}}}};
+    Json json = {{"model_type", "qwen3_next"},
+                 {"architectures", {"Qwen3NextForCausalLM"}},
+                 {"num_hidden_layers", o.n_layers},
+                 {"hidden_size", o.d_model},
+                 {"num_attention_heads", full.n_heads},
+                 {"num_key_value_heads", full.kv_heads()},
+                 {"head_dim", full.d_head},
+                 {"max_position_embeddings", o.context_length},
+                 {"intermediate_size", first_layer(o, has_gated_mlp).mlp.d_hidden},
+                 {"hidden_act", activation_name(o.mlp.activation)},
+                 {"rms_norm_eps", o.norm_epsilon},
+                 {"attention_bias", false},
+                 {"layer_types", types},
+                 {"linear_num_key_heads", delta.score->projected_heads(delta, 'k')},
+                 {"linear_num_value_heads", delta.n_heads},
+                 {"linear_key_head_dim", delta.d_head},
+                 {"linear_value_head_dim", delta.value_width()},
+                 {"linear_conv_kernel_dim", delta.of<config::GatedDeltaOptions>().delta_conv_width},
+                 {"partial_rotary_factor", position.rope_fraction},
+                 {"rope_theta", position.rope_base},
+                 {"rope_parameters", rope}};
+    write_experts(o, json);
+    return json;
   }
 
  private:
-  static void read_mlp(const Settings& s, config::ModelOptions& o) {
-    // An expert layer is every decoder_sparse_step-th; mlp_only_layers, which excludes some, is not read.
-    if (s.number("num_experts", 512.0) > 0.0 && s.size("decoder_sparse_step", 1) <= o.n_layers) {
-      s.refuse("num_experts", "must be 0: routed experts beside a gated shared expert have no equivalent");
+  static void write_experts(const config::ModelOptions& o, Json& json) {
+    const config::ModelOptions layer = first_layer(o, has_experts);
+    json["num_experts"] = has_experts(layer) ? layer.mlp.n_experts : 0;
+    if (!has_experts(layer)) {
+      return;
     }
-    o.mlp.kind = config::MlpKind::gated;
-    o.mlp.d_hidden = s.size("intermediate_size", 5632);
-    o.mlp.activation = s.activation("hidden_act", "silu");
-    if (o.mlp.activation != config::Activation::silu) {
+    Json without = Json::array();
+    for (std::int64_t l = 0; l < o.n_layers; ++l) {
+      if (!has_experts(o.of_layer(l))) {
+        without.push_back(l);
+      }
+    }
+    json.update({{"num_experts_per_tok", layer.mlp.top_k},
+                 {"moe_intermediate_size", layer.mlp.d_hidden},
+                 {"shared_expert_intermediate_size", layer.mlp.d_shared},
+                 {"norm_topk_prob", layer.mlp.gate == config::Gate::softmax_top_k},
+                 {"decoder_sparse_step", 1},
+                 {"mlp_only_layers", without}});
+  }
+
+  static config::MlpOptions read_gated_mlp(const Settings& s) {
+    config::MlpOptions mlp;
+    mlp.kind = config::MlpKind::gated;
+    mlp.d_hidden = s.size("intermediate_size", 5632);
+    mlp.activation = s.activation("hidden_act", "silu");
+    if (mlp.activation != config::Activation::silu) {
       s.refuse("hidden_act", "must be silu, which the convolution of Gated DeltaNet has here");
     }
-    o.mlp.bias = false;
+    mlp.bias = false;
+    return mlp;
+  }
+
+  // Probabilities that are divided by their sum over the routed experts are a softmax over these.
+  static config::MlpOptions read_expert_mlp(const Settings& s, config::MlpOptions mlp) {
+    mlp.kind = config::MlpKind::experts;
+    mlp.d_hidden = s.size("moe_intermediate_size", 512);
+    mlp.n_experts = s.size("num_experts", 512);
+    mlp.top_k = s.size("num_experts_per_tok", 10);
+    mlp.expert_kind = config::ExpertKind::gated;
+    mlp.gate = s.flag("norm_topk_prob", true) ? config::Gate::softmax_top_k : config::Gate::softmax;
+    mlp.d_shared = s.size("shared_expert_intermediate_size", 512);
+    mlp.shared_gate = true;
+    mlp.entropy_coefficient = 0.0;
+    return mlp;
+  }
+
+  // Which layers have experts: every decoder_sparse_step-th, except those of mlp_only_layers.
+  static std::vector<bool> read_expert_layers(const Settings& s, std::int64_t n_layers) {
+    const bool any = s.number("num_experts", 512.0) > 0.0;
+    const std::int64_t step = s.size("decoder_sparse_step", 1);
+    const std::vector<std::int64_t> without = s.wholes("mlp_only_layers");
+    std::vector<bool> experts;
+    for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+      experts.push_back(any && (layer + 1) % step == 0 && std::ranges::find(without, layer) == without.end());
+    }
+    return experts;
   }
 
   // Which layers are Gated DeltaNet: layer_types, or all but every full_attention_interval-th.
@@ -152,9 +221,9 @@ class Qwen3Next : public Architecture {
     }
     std::vector<bool> delta;
     for (std::int64_t layer = 0; layer < n_layers; ++layer) {
-      const std::string usual = (layer + 1) % interval == 0 ? kFull : kLinear;
+      const std::string usual = (layer + 1) % interval == 0 ? kFullAttention : kLinear;
       const std::string type = types.empty() ? usual : types[static_cast<std::size_t>(layer)];
-      if (type != kFull && type != kLinear) {
+      if (type != kFullAttention && type != kLinear) {
         s.refuse("layer_types", "must be linear_attention or full_attention");
       }
       delta.push_back(type == kLinear);
@@ -175,9 +244,16 @@ class Qwen3Next : public Architecture {
         {"delta_key_heads", fmt::format("{}", s.size("linear_num_key_heads", 16))},
         {"delta_d_value", fmt::format("{}", s.size("linear_value_head_dim", 128))},
         {"delta_conv_width", fmt::format("{}", s.size("linear_conv_kernel_dim", 4))}};
+    const std::vector<bool> linear = read_kinds(s, o.n_layers), experts = read_expert_layers(s, o.n_layers);
+    const config::MlpOptions gated = read_gated_mlp(s);
+    const bool any_experts = std::ranges::find(experts, true) != experts.end();
+    o.mlp = any_experts ? read_expert_mlp(s, gated) : gated;
+    const config::LayerOptions::Keys without = {{"kind", "\"gated\""}, {"d_hidden", fmt::format("{}", gated.d_hidden)}};
     std::vector<config::LayerOptions> keys;
-    for (const bool is_linear : read_kinds(s, o.n_layers)) {
-      keys.push_back({.repeat = 1, .attention = is_linear ? delta : config::LayerOptions::Keys(), .mlp = {}});
+    for (std::size_t layer = 0; layer < linear.size(); ++layer) {
+      keys.push_back({.repeat = 1,
+                      .attention = linear[layer] ? delta : config::LayerOptions::Keys(),
+                      .mlp = any_experts && !experts[layer] ? without : config::LayerOptions::Keys()});
     }
     set_layers(o, keys);
   }
@@ -186,9 +262,20 @@ class Qwen3Next : public Architecture {
                  const std::string& theirs) const override {
     map_norm(mappings, o, ours + "norm_1", theirs + "input_layernorm", kGainOffset);
     map_norm(mappings, o, ours + "norm_2", theirs + "post_attention_layernorm", kGainOffset);
-    map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
+    map_mlp(mappings, o, ours + "ffn.", theirs + "mlp.");
     is_delta(o) ? map_delta(mappings, o, ours + "attention.", theirs + "linear_attn.")
                 : map_full(mappings, o, ours + "attention.", theirs + "self_attn.");
+  }
+
+  static void map_mlp(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                      const std::string& theirs) {
+    if (!has_experts(o)) {
+      map_gated_mlp(mappings, o.mlp, o.d_model, ours, theirs);
+      return;
+    }
+    map_experts(mappings, o.mlp, o.d_model, ours, theirs);
+    map_shared_expert(mappings, o.mlp, o.d_model, ours, theirs + "shared_expert.");
+    mappings.push_back(transposed(ours + "w_shared_gate", theirs + "shared_expert_gate.weight", o.d_model, 1));
   }
 
   // q_proj holds the queries and the gates of each head.

@@ -117,6 +117,23 @@ std::vector<std::string> Settings::texts(const std::string& key) const {
   return all;
 }
 
+std::vector<std::int64_t> Settings::wholes(const std::string& key) const {
+  std::vector<std::int64_t> all;
+  if (!has(key)) {
+    return all;
+  }
+  const auto is_whole = [](const SortedJson& one) {
+    return one.is_number_unsigned() && one.get<std::uint64_t>() <= kLargestSize;
+  };
+  if (!at(key).is_array() || !std::ranges::all_of(at(key), is_whole)) {
+    refuse(key, "must be a list of whole numbers");
+  }
+  for (const SortedJson& one : at(key)) {
+    all.push_back(one.get<std::int64_t>());
+  }
+  return all;
+}
+
 config::Activation Settings::activation(const std::string& key, const std::string& otherwise) const {
   const std::string name = text(key, otherwise);
   for (const auto& [known, activation] : kActivations) {
@@ -162,8 +179,9 @@ KeyPlace agreed(std::initializer_list<KeyPlace> places) {
 
 namespace {
 
-std::string rope_type(const Settings& place) {
-  return place.text("rope_type", place.text("type", "default"));
+// The key that names the kind of scaling: the newer or the older one.
+const char* type_key(const Settings& place) {
+  return place.has("rope_type") ? "rope_type" : "type";
 }
 
 // Returns YaRN's factor of cosines and sines.
@@ -171,43 +189,99 @@ double attention_factor(double factor, double scale) {
   return factor <= 1.0 ? 1.0 : 0.1 * scale * std::log(factor) + 1.0;
 }
 
-void read_yarn(const Settings& s, config::RopeScalingOptions& o) {
-  o.rope_scaling = config::RopeScaling::yarn;
-  o.rope_original_length = s.size("original_max_position_embeddings");
-  o.rope_factor = s.number("factor", 0.0);
-  if (!(o.rope_factor >= 1.0)) {
-    s.refuse("factor", "must be at least 1");
+double above_0(const Settings& s, const char* key, double usual) {
+  const double value = s.number(key, usual);
+  if (!(value > 0.0)) {
+    s.refuse(key, "must be above 0");
   }
-  const auto above_0 = [&](const char* key, double usual) {
-    const double value = s.number(key, usual);
-    if (!(value > 0.0)) {
-      s.refuse(key, "must be above 0");
-    }
-    return value;
-  };
-  o.rope_beta_fast = above_0("beta_fast", 32.0);
-  o.rope_beta_slow = above_0("beta_slow", 1.0);
+  return value;
+}
+
+// Without a value of its own, the first training had the length of the model.
+std::int64_t original_length(const Settings& settings, const Settings& place) {
+  constexpr const char *kKey = "original_max_position_embeddings", *kWhole = "max_position_embeddings";
+  return settings.has(kKey)                         ? settings.size(kKey)
+         : place.has(kKey) || !settings.has(kWhole) ? place.size(kKey)
+                                                    : settings.size(kWhole);
+}
+
+void read_yarn(const Settings& s, config::RopeScalingOptions& o) {
+  o.rope_beta_fast = above_0(s, "beta_fast", 32.0);
+  o.rope_beta_slow = above_0(s, "beta_slow", 1.0);
   o.rope_truncate = s.flag("truncate", true);
   const double mscale = s.number("mscale", 0.0), all = s.number("mscale_all_dim", 0.0);
   if (s.has("attention_factor")) {
-    o.rope_attention_factor = above_0("attention_factor", 1.0);
+    o.rope_attention_factor = above_0(s, "attention_factor", 1.0);
   } else if (mscale != 0.0 && all != 0.0) {
     o.rope_attention_factor = attention_factor(o.rope_factor, mscale) / attention_factor(o.rope_factor, all);
   }
 }
 
+void read_llama3(const Settings& s, config::RopeScalingOptions& o) {
+  o.rope_low_freq_factor = above_0(s, "low_freq_factor", 0.0);
+  o.rope_high_freq_factor = above_0(s, "high_freq_factor", 0.0);
+  if (o.rope_low_freq_factor >= o.rope_high_freq_factor) {
+    s.refuse("low_freq_factor", fmt::format("must be below high_freq_factor = {}", o.rope_high_freq_factor));
+  }
+}
+
+// Returns the place that describes the scaling. Throws UserError if both do and contradict each other.
+const Settings& scaling_place(const Settings& rope, const Settings& scaling) {
+  const std::string type = type_key(rope), other = type_key(scaling);
+  if (!scaling.has(other)) {
+    return rope;
+  }
+  if (rope.has(type) && rope.text(type, "") != scaling.text(other, "")) {
+    scaling.refuse(other, fmt::format("contradicts {}, which is \"{}\"", rope.place(type), rope.text(type, "")));
+  }
+  return scaling;
+}
+
 }  // namespace
 
-Json rope_parameters(const config::AttentionOptions& attention) {
-  const auto& o = attention.of<config::PositionOptions>();
-  Json json = {{"rope_type", "default"}, {"rope_theta", o.rope_base}};
-  if (o.rope_scaling == config::RopeScaling::yarn) {
-    json.update({{"rope_type", "yarn"},
-                 {"factor", o.rope_factor},
-                 {"original_max_position_embeddings", o.rope_original_length},
-                 {"beta_fast", o.rope_beta_fast},
-                 {"beta_slow", o.rope_beta_slow},
-                 {"truncate", o.rope_truncate}});
+config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Settings& place) {
+  using config::RopeScaling;
+  config::RopeScalingOptions o;
+  const std::string kind = place.text(type_key(place), "default");
+  const auto named = config::value_named<RopeScaling>(kind);
+  if (kind == "default") {
+    place.require("factor", place.number("factor", 1.0) == 1.0);
+    return o;
+  }
+  if (!named || *named == RopeScaling::none) {
+    place.refuse(type_key(place), "has no equivalent");
+  }
+  o.rope_scaling = *named;
+  o.rope_factor = place.number("factor", 0.0);
+  if (!(o.rope_factor >= 1.0)) {
+    place.refuse("factor", "must be at least 1");
+  }
+  if (o.has_original_length()) {
+    o.rope_original_length = original_length(settings, place);
+  }
+  if (o.rope_scaling == RopeScaling::yarn) {
+    read_yarn(place, o);
+  } else if (o.rope_scaling == RopeScaling::llama3) {
+    read_llama3(place, o);
+  }
+  return o;
+}
+
+Json rope_parameters(const config::PositionOptions& o) {
+  if (o.rope_scaling == config::RopeScaling::none) {
+    return {{"rope_type", "default"}, {"rope_theta", o.rope_base}};
+  }
+  Json json = {{"rope_type", config::name_of(o.rope_scaling)}, {"rope_theta", o.rope_base}, {"factor", o.rope_factor}};
+  if (o.has_original_length()) {
+    json["original_max_position_embeddings"] = o.rope_original_length;
+  }
+  if (o.rope_scaling == config::RopeScaling::llama3) {
+    json["low_freq_factor"] = o.rope_low_freq_factor;
+    json["high_freq_factor"] = o.rope_high_freq_factor;
+  } else if (o.rope_scaling == config::RopeScaling::yarn) {
+    json["beta_fast"] = o.rope_beta_fast;
+    json["beta_slow"] = o.rope_beta_slow;
+    json["truncate"] = o.rope_truncate;
     if (o.rope_attention_factor > 0.0) {
       json["attention_factor"] = o.rope_attention_factor;
     }
@@ -217,16 +291,8 @@ Json rope_parameters(const config::AttentionOptions& attention) {
 
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
   const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
-  for (const Settings& place : {rope, scaling}) {
-    if (usual.yarn && rope_type(place) == "yarn") {
-      read_yarn(place, attention.of<config::PositionOptions>());
-      continue;
-    }
-    for (const char* type : {"rope_type", "type"}) {
-      place.require(type, place.text(type, "default") == "default");
-    }
-    place.require("factor", place.number("factor", 1.0) == 1.0);
-  }
+  static_cast<config::RopeScalingOptions&>(attention.of<config::PositionOptions>()) =
+      read_rope_scaling(settings, scaling_place(rope, scaling));
   attention.position = "rope";
   const KeyPlace base =
       agreed({{rope, "rope_theta"}, {scaling, "rope_theta"}, {settings, "rope_theta"}, {settings, "rotary_emb_base"}});

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/attention/position_options.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/json.h"
 
@@ -38,7 +39,8 @@ class Settings {
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
   std::string text(const std::string& key, const std::string& otherwise) const;
-  std::vector<std::string> texts(const std::string& key) const;  // a list of strings; empty if it is missing
+  std::vector<std::string> texts(const std::string& key) const;    // a list of strings; empty if it is missing
+  std::vector<std::int64_t> wholes(const std::string& key) const;  // of whole numbers from 0; empty if it is missing
   config::Activation activation(const std::string& key, const std::string& otherwise) const;
   // Returns the object stored under a key; empty settings if it is missing.
   Settings in(const std::string& key) const;
@@ -53,17 +55,19 @@ class Settings {
 };
 
 // Reads rotary positions: `rope_theta`, `partial_rotary_factor` and their older names, at the top level, in
-// rope_parameters or in rope_scaling. Throws UserError if another scaling is set, or if two places contradict each
-// other.
+// rope_parameters or in rope_scaling, and their scaling. Throws UserError if two places contradict each other, or if
+// the scaling has no equivalent.
 struct RopeDefaults {
   double fraction = 1.0;  // of rotated channels; 1: the architecture always rotates all
   double base = 10000.0;
-  bool yarn = false;  // whether the architecture may have yarn's scaling
 };
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual);
 
-// Returns rope_parameters for export.
-Json rope_parameters(const config::AttentionOptions& attention);
+// Reads the scaling that `place` describes, one of the objects rope_parameters and rope_scaling of `settings`.
+config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Settings& place);
+
+// Returns rope_parameters for export, without partial_rotary_factor.
+Json rope_parameters(const config::PositionOptions& position);
 
 // Returns the activation's name in config.json.
 std::string activation_name(config::Activation activation);

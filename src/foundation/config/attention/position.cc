@@ -81,12 +81,12 @@ class RotaryPosition : public PositionPart {
     auto& own = o.of<PositionOptions>();
     fields
         .add("rope_scaling", own.rope_scaling,
-             "rope: slower rotations, for longer contexts than in pre-training; yarn: of slow channels only (Peng et "
-             "al. 2023)")
+             "rope: slower rotations, for longer contexts than in pre-training; linear: of all channels (position "
+             "interpolation); yarn: of slow channels only (Peng et al. 2023); llama3: of slow channels only (LLaMA 3.1)")
         .refuse_unused = true;
-    fields.add("rope_factor", own.rope_factor, at_least(1), "yarn: context length divided by rope_original_length");
+    fields.add("rope_factor", own.rope_factor, at_least(1), "rope_scaling: context length divided by rope_original_length");
     fields.add("rope_original_length", own.rope_original_length, between(0, 1 << 30),
-               "yarn: context length in pre-training, in tokens");
+               "yarn, llama3: context length in pre-training, in tokens");
     fields.add("rope_beta_fast", own.rope_beta_fast, above(0),
                "yarn: channels that turn more often than this in rope_original_length tokens keep their frequency");
     fields.add("rope_beta_slow", own.rope_beta_slow, above(0),
@@ -95,13 +95,20 @@ class RotaryPosition : public PositionPart {
     fields.add("rope_truncate", own.rope_truncate, "yarn: round these two limits to whole channels, outwards");
     fields.add("rope_attention_factor", own.rope_attention_factor, at_least(0),
                "yarn: factor of rotated queries and keys; 0: 0.1 ln(rope_factor) + 1");
+    fields.add("rope_low_freq_factor", own.rope_low_freq_factor, above(0),
+               "llama3: channels that turn less often in rope_original_length tokens are slower by rope_factor");
+    fields.add("rope_high_freq_factor", own.rope_high_freq_factor, above(0),
+               "llama3: channels that turn more often keep their speed; in between, both are mixed");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
     const AttentionOptions& a = model.attention;
     const auto& own = a.of<PositionOptions>();
-    check.require(own.rope_scaling == RopeScaling::none || own.rope_original_length > 0, "rope_original_length",
-                  "must be above 0 with rope_scaling = \"yarn\"");
+    check.require(!own.has_original_length() || own.rope_original_length > 0, "rope_original_length",
+                  "must be above 0 with rope_scaling = \"{}\"", name_of(own.rope_scaling));
+    check.require(own.rope_scaling != RopeScaling::llama3 || own.rope_low_freq_factor < own.rope_high_freq_factor,
+                  "rope_low_freq_factor", "must be below rope_high_freq_factor = {}, got {}", own.rope_high_freq_factor,
+                  own.rope_low_freq_factor);
     const std::int64_t channels = a.projection->rotary_channels(a);
     check.require(
         fits_width(a), "rope_fraction",

@@ -32,18 +32,18 @@ const LargeMap = Base => class extends Base {
     const [map, into, out] = await Promise.all([this.view.map(this.layer, this.head, state.before), this.view.choices(this.layer, 'select_in'),
                                                 this.view.choices(this.layer, 'select_out')]);
     this.values = map;
-    const here = choice => choice && choice.heads > 1 || choice && about.heads === 1 ? choice : null;
+    const here = choice => choice && choice.heads > 1 || choice && layer.heads === 1 ? choice : null;
     this.into = here(into);
     this.out = here(out);
-    this.gutters = {rows: this.out ? about.experts : 0, columns: this.into ? about.experts : 0};
+    this.gutters = {rows: this.out ? layer.experts : 0, columns: this.into ? layer.experts : 0};
     this.rowButton.setAttribute('aria-pressed', state.row);
     this.beforeButton.hidden = !layer.composed;
     if (this.offButton) {
-      this.offButton.hidden = about.slots;
+      this.offButton.hidden = layer.slots;
       this.offButton.setAttribute('aria-pressed', isOff({layer: this.layer, head: this.head}));
     }
     this.beforeButton.setAttribute('aria-pressed', state.before);
-    this.title.textContent = `Layer ${this.layer}, ${headName(about, this.head)}` + (layer.window ? `, window of ${layer.window} keys` : '') +
+    this.title.textContent = `Layer ${this.layer}, ${headName(layer, this.head)}` + (layer.window ? `, window of ${layer.window} keys` : '') +
         (layer.composed ? (state.before ? ': weights before composition' : ': composed weights') : '');
     this.paint();
     this.paintOver();
@@ -127,7 +127,7 @@ const LargeMap = Base => class extends Base {
   paintGutters(pen, m, plus) {
     const strips = (choice, first, rows, place) => {
       if (!choice) return;
-      const n = this.view.about.experts, image = new ImageData(rows ? n : state.z, rows ? state.z : n), to = new Uint32Array(image.data.buffer);
+      const n = this.view.about.layers[this.layer].experts, image = new ImageData(rows ? n : state.z, rows ? state.z : n), to = new Uint32Array(image.data.buffer);
       to.fill(plus[0]);
       for (let k = 0; k < state.z; ++k) {
         const at = ((first + k) * choice.heads + Math.min(this.head, choice.heads - 1)) * choice.chosen;

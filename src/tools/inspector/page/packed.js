@@ -122,9 +122,12 @@ function View(about, index) {
   const T = about.tokens, name = what => `v${index}.${what}`;
   this.about = about;
   this.index = index;
+  let first = 0;  // the layer's first head among those of all layers
+  about.layers.forEach(layer => { layer.first = first; first += layer.heads; });
+  about.all_heads = first;
   this.map = (layer, head, before) => packed(name(`${before && about.layers[layer].composed ? 'before' : 'map'}.${layer}.${head}`),
                                              reader => new AttentionMap(reader, T, about.causal));
-  this.thumbnails = () => packed(name('thumbnails'), reader => reader.take(Uint8Array, about.layers.length * about.heads * about.thumbnail ** 2));
+  this.thumbnails = () => packed(name('thumbnails'), reader => reader.take(Uint8Array, about.all_heads * about.thumbnail ** 2));
   this.predictions = () => about.classes ? Promise.resolve(null) : packed(name('predictions'), reader => {
     const k = about.likeliest;
     return {k, likeliest: reader.take(Int32Array, T * k), probability: reader.take(Float32Array, T * k),
@@ -136,7 +139,7 @@ function View(about, index) {
     all.size = reader.halves(T * n);
     all.terms = about_layer.splits.map(split => reader.halves(T * n * split.terms.length));
     for (const field of ['length', 'residual', 'bias', 'others']) all[field] = reader.take(Float32Array, T);
-    all.heads = reader.take(Float32Array, T * about.heads);
+    all.heads = reader.take(Float32Array, T * about_layer.heads);
     all.totals = about_layer.splits.map(split => reader.take(Float32Array, T * split.terms.length));
     all.scores = reader.halves(T * n * about_layer.score_terms.length);
     return all;
@@ -146,14 +149,14 @@ function View(about, index) {
     return {k, divergence: reader.take(Float32Array, T), token: reader.take(Int32Array, T * k), before: reader.take(Float32Array, T * k), after: reader.take(Float32Array, T * k)};
   }) : Promise.resolve(null);
   this.logits = () => about.logits ? packed(name('logits'), reader => {
-    const width = 3 + about.layers.length * (about.heads + 2);
+    const width = 3 + about.all_heads + 2 * about.layers.length;
     return {width, tables: [0, 1].map(() => reader.take(Float32Array, T * width))};
   }) : Promise.resolve(null);
   this.logitExperts = layer => {
     const {value_experts: ev = 0, output_experts: eo = 0} = about.layers[layer];
     if (!about.logits || !(ev + eo)) return Promise.resolve(null);
     return packed(name(`logit_experts.${layer}`), reader => {
-      const n = T * about.heads * (ev + eo);
+      const n = T * about.layers[layer].heads * (ev + eo);
       return {ev, eo, tables: [0, 1].map(() => reader.halves(n))};
     });
   };

@@ -8,6 +8,7 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
     this.open = -1;
     this.root = make('div', {className: 'panel'});
     this.bar = make('div', {className: 'view card'});
+    this.parts = make('span', {className: 'parts'});
     this.thumbs = make('div', {className: 'thumbs card', 'aria-label': 'Layers and heads'});
     this.under = make('canvas');
     this.over = make('canvas', {className: 'over'});
@@ -32,7 +33,8 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
       await this.drawThumbnails();
     }
     this.layer = Math.min(state.l, view.about.layers.length - 1);
-    this.head = Math.min(state.h, view.about.heads - 1);
+    this.head = Math.min(state.h, view.about.layers[this.layer].heads - 1);
+    this.parts.textContent = this.partsOf(this.layer);
     for (const button of this.thumbs.querySelectorAll('button')) {
       const here = Number(button.dataset.l) === this.layer && Number(button.dataset.h) === this.head;
       if ((button.getAttribute('aria-pressed') === 'true') !== here) button.setAttribute('aria-pressed', here);
@@ -41,7 +43,24 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
     await Promise.all([this.drawSources(), this.drawNext()]);
   }
 
-  // The run, the checkpoint, and the parts of its attention.
+  // The parts of a layer's attention; of the layer alone if layers differ.
+  partsOf(l) {
+    const {layers} = this.view.about, parts = Object.entries(layers[l].parts).filter(([, value]) => value !== 'none').map(([key, value]) => `${key} ${value}`);
+    if (layers[l].window) parts.push(`window ${layers[l].window}`);
+    return (this.differing().length ? `layer ${l}: ` : '') + parts.join(' · ');
+  }
+  // The parts in which the layers differ.
+  differing() {
+    const {layers} = this.view.about;
+    return Object.keys(layers[0].parts).filter(key => layers.some(layer => layer.parts[key] !== layers[0].parts[key]));
+  }
+  // A row's title: the layer and what distinguishes it.
+  layerName(l) {
+    const own = this.view.about.layers[l].parts, names = this.differing().map(key => own[key]).filter(value => value !== 'none');
+    return make('th', {title: this.partsOf(l)}, `layer ${l}`, ...names.map(name => make('small', {}, name)));
+  }
+
+  // The run, the checkpoint, and the parts of the layer's attention.
   drawBar() {
     const view = this.view, runs = [...new Set(views.map(one => one.about.run))];
     const own = views.filter(one => one.about.run === view.about.run);
@@ -63,26 +82,26 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
     } else {
       children.push(make('span', {}, `step ${view.about.step}`));
     }
-    const parts = Object.entries(view.about.parts).filter(([, value]) => value !== 'none').map(([key, value]) => `${key} ${value}`);
-    children.push(make('span', {className: 'parts'}, parts.join(' · ')));
+    children.push(this.parts);
     this.bar.replaceChildren(...children);
   }
 
   async drawThumbnails() {
     const {about} = this.view, side = about.thumbnail, data = await this.view.thumbnails(), {plus} = colours();
-    const table = make('table'), size = clamp(Math.floor(170 / about.heads) - 7, 24, 60);
+    const most = Math.max(...about.layers.map(layer => layer.heads)), slots = about.layers.every(layer => layer.slots);
+    const table = make('table'), size = clamp(Math.floor(170 / most) - 7, 24, 60);
     this.thumbs.style.setProperty('--thumb', size + 'px');
     const top = make('tr', {}, make('th'));
-    for (let h = 0; h < about.heads; ++h) top.append(make('th', {title: headName(about, h)}, String(h)));
+    for (let h = 0; h < most; ++h) top.append(make('th', {title: headName({slots}, h)}, String(h)));
     table.append(top);
     about.layers.forEach((layer, l) => {
-      const row = make('tr', {}, make('th', {}, `layer ${l}`));
-      for (let h = 0; h < about.heads; ++h) {
+      const row = make('tr', {}, this.layerName(l));
+      for (let h = 0; h < layer.heads; ++h) {
         const canvas = make('canvas', {width: side, height: side}), image = new ImageData(side, side), to = new Uint32Array(image.data.buffer);
-        const from = (l * about.heads + h) * side * side;
+        const from = (layer.first + h) * side * side;
         for (let i = 0; i < side * side; ++i) to[i] = plus[data[from + i]];
         canvas.getContext('2d').putImageData(image, 0, 0);
-        const button = make('button', {type: 'button', ariaLabel: `layer ${l}, ${headName(about, h)}`, title: `layer ${l}, ${headName(about, h)}`}, canvas);
+        const button = make('button', {type: 'button', ariaLabel: `layer ${l}, ${headName(layer, h)}`, title: `layer ${l}, ${headName(layer, h)}`}, canvas);
         button.dataset.l = l;
         button.dataset.h = h;
         button.addEventListener('click', () => change({l, h}));

@@ -14,6 +14,8 @@ function readAddress() {
   if (['from', 'to', 'surprise', 'changes', 'none'].includes(given.get('colour'))) state.colour = given.get('colour');
   tidy();
 }
+// The heads of the selected layer, or of the last one of a shorter model.
+const headsOf = about => about.layers[Math.min(state.l, about.layers.length - 1)].heads;
 function tidy() {
   state.a = clamp(state.a, 0, views.length - 1);
   state.b = clamp(state.b, -1, views.length - 1);
@@ -21,7 +23,7 @@ function tidy() {
   state.t = clamp(state.t, 0, T - 1);
   state.s = clamp(state.s, -1, T - 1);
   state.l = clamp(state.l, 0, Math.max(...shown.map(about => about.layers.length)) - 1);
-  state.h = clamp(state.h, 0, Math.max(...shown.map(about => about.heads)) - 1);
+  state.h = clamp(state.h, 0, Math.max(...shown.map(headsOf)) - 1);
   state.z = clamp(state.z, Math.min(8, T), T);
   state.x = clamp(state.x, 0, T - state.z);
   state.y = clamp(state.y, 0, T - state.z);
@@ -84,9 +86,9 @@ function choose(t) {
 document.addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
   if (!T) return;
-  const {about} = views[state.a];
+  const heads = headsOf(views[state.a].about);
   const acts = {ArrowLeft: () => choose(state.t - 1), ArrowRight: () => choose(state.t + 1), ArrowUp: () => change({l: state.l + 1}), ArrowDown: () => change({l: state.l - 1}),
-                '[': () => change({h: (state.h + about.heads - 1) % about.heads}), ']': () => change({h: (state.h + 1) % about.heads}), '+': () => zoom(0.5), '=': () => zoom(0.5),
+                '[': () => change({h: (state.h + heads - 1) % heads}), ']': () => change({h: (state.h + 1) % heads}), '+': () => zoom(0.5), '=': () => zoom(0.5),
                 '-': () => zoom(2), '0': () => look({x: 0, y: 0, z: T}), r: () => change({row: !state.row}), Escape: () => change({s: -1}), '?': () => $('help-button').click()};
   if (acts[event.key]) {
     event.preventDefault();

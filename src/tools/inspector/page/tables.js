@@ -38,9 +38,9 @@ const Contributions = Base => class extends Base {
     if (Math.abs(all.others[t]) > 0) rows.push(rest('all others', all.others[t], 'quiet'));
     if (all.bias[t] !== 0) rows.push(rest('output bias', all.bias[t], 'quiet'));
     rows.push(rest('sum', sum, 'sum'));
-    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: about.slots ? 'slot of a routed head' : 'attention head'}, about.slots ? 'slot' : 'head'),
+    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: layer.slots ? 'slot of a routed head' : 'attention head'}, layer.slots ? 'slot' : 'head'),
                       ...(hasValue ? [make('th', {className: 'n', title: 'value expert'}, 'value')] : []),
-                      ...(hasOutput ? [make('th', {className: 'n', title: about.slots ? 'routed head in this slot' : 'output expert'}, about.slots ? 'expert' : 'output')] : []),
+                      ...(hasOutput ? [make('th', {className: 'n', title: layer.slots ? 'routed head in this slot' : 'output expert'}, layer.slots ? 'expert' : 'output')] : []),
                       make('th', {className: 'n'}, 'size'), make('th'));
     const error = all.residual[t];
     this.sources.replaceChildren(
@@ -60,9 +60,9 @@ const Contributions = Base => class extends Base {
   }
   // Buttons that switch off parts of an entry.
   switchesOf(all, k, j) {
-    const {about} = this.view, at = {layer: this.layer, head: all.head[k]}, parts = [];
-    if (about.pairs) parts.push(['this weight', {...at, query: state.t, source: j}]);
-    if (about.slots) {
+    const layer = this.view.about.layers[this.layer], at = {layer: this.layer, head: all.head[k]}, parts = [];
+    if (layer.pairs) parts.push(['this weight', {...at, query: state.t, source: j}]);
+    if (layer.slots) {
       parts.push([`expert ${all.output[k]}`, {layer: this.layer, expert: all.output[k]}]);
     } else {
       parts.push([`head ${all.head[k]}`, at]);
@@ -80,10 +80,10 @@ const Contributions = Base => class extends Base {
     }));
   }
   totals(layer, all, t) {
-    const {about} = this.view, parts = [];
-    if (about.heads > 1) {
-      parts.push(make('h3', {}, about.slots ? 'By slot' : 'By head'),
-                 this.bars(Array.from({length: about.heads}, (_, h) => [headName(about, h), all.heads[t * about.heads + h]])));
+    const parts = [];
+    if (layer.heads > 1) {
+      parts.push(make('h3', {}, layer.slots ? 'By slot' : 'By head'),
+                 this.bars(Array.from({length: layer.heads}, (_, h) => [headName(layer, h), all.heads[t * layer.heads + h]])));
     }
     layer.splits.forEach((split, which) => {
       const n = split.terms.length;
@@ -136,34 +136,37 @@ const Predictions = Base => class extends Base {
   }
 
   async logitTable(logits, p, following) {
-    const {about} = this.view, t = state.t, H = about.heads, L = about.layers.length, target = following < 0 ? 1 : state.k;
+    const {layers} = this.view.about, t = state.t, H = Math.max(...layers.map(layer => layer.heads)), target = following < 0 ? 1 : state.k;
     const table = logits.tables[target], at = t * logits.width, likeliest = word(p.likeliest[t * p.k]);
     const select = make('select', {ariaLabel: 'Logit'}, ...(following >= 0 ? [make('option', {value: 0, selected: target === 0}, `next: ${shown(page.tokens[t + 1])}`)] : []),
                         make('option', {value: 1, selected: target === 1}, `likeliest: ${shown(likeliest)}`));
     select.addEventListener('change', () => change({k: Number(select.value)}));
     const values = table.subarray(at + 3, at + logits.width), most = Math.max(1e-9, ...values.map(Math.abs));
+    // The values of a layer are those of its heads, of the bias and of the MLP.
     const cellOf = (l, c, name) => {
-      const x = values[l * (H + 2) + c];
+      const x = values[layers[l].first + 2 * l + c];
       const button = make('button', {type: 'button', title: `layer ${l}, ${name}: ${signed(x, 4)}`, style: `background:${tint(x / most)}`}, Math.abs(x) < 0.05 ? '0' : signed(x, Math.abs(x) < 9.95 ? 1 : 0));
-      if (c < H) {
+      if (c < layers[l].heads) {
         button.addEventListener('click', () => change({l, h: c}));
         if (l === this.layer && c === this.head) button.className = 'here';
       }
       return make('td', {}, button);
     };
-    const grid = make('table', {}, make('tr', {}, make('th'), ...Array.from({length: H}, (_, h) => make('th', {title: headName(about, h)}, `${about.slots ? 's' : 'h'}${h}`)), make('th', {}, 'bias'), make('th', {}, 'mlp')));
-    for (let l = L - 1; l >= 0; --l) {
-      grid.append(make('tr', {}, make('th', {}, `layer ${l}`), ...Array.from({length: H}, (_, h) => cellOf(l, h, headName(about, h))), cellOf(l, H, 'attention output bias'), cellOf(l, H + 1, 'MLP')));
+    const slots = layers.every(layer => layer.slots);
+    const grid = make('table', {}, make('tr', {}, make('th'), ...Array.from({length: H}, (_, h) => make('th', {title: headName({slots}, h)}, `${slots ? 's' : 'h'}${h}`)), make('th', {}, 'bias'), make('th', {}, 'mlp')));
+    for (let l = layers.length - 1; l >= 0; --l) {
+      const own = layers[l].heads, none = Array.from({length: H - own}, () => make('td'));
+      grid.append(make('tr', {}, make('th', {}, `layer ${l}`), ...Array.from({length: own}, (_, h) => cellOf(l, h, headName(layers[l], h))), ...none, cellOf(l, own, 'attention output bias'), cellOf(l, own + 1, 'MLP')));
     }
     const parts = [make('h3', {}, 'Contributions to the logit of ', select),
                    make('p', {className: 'note'}, `${signed(table[at], 3)} = embedding ${signed(table[at + 1], 3)} + constant ${signed(table[at + 2], 3)} + the direct contributions of heads and MLPs:`),
                    make('div', {className: 'grid-logits'}, grid)];
     const experts = await this.view.logitExperts(this.layer);
     if (experts) {
-      const all = experts.ev + experts.eo, from = (t * H + this.head) * all, numbers = experts.tables[target].subarray(from, from + all);
+      const layer = layers[this.layer], all = experts.ev + experts.eo, from = (t * layer.heads + this.head) * all, numbers = experts.tables[target].subarray(from, from + all);
       const list = (name, first, n) => n ? [make('h3', {}, name), this.logitBars(numbers.subarray(first, first + n))] : [];
-      parts.push(...list(`Layer ${this.layer}, ${headName(about, this.head)}: by value expert`, 0, experts.ev),
-                 ...list(`Layer ${this.layer}, ${headName(about, this.head)}: by ${about.slots ? 'expert' : 'output expert'}`, experts.ev, experts.eo));
+      parts.push(...list(`Layer ${this.layer}, ${headName(layer, this.head)}: by value expert`, 0, experts.ev),
+                 ...list(`Layer ${this.layer}, ${headName(layer, this.head)}: by ${layer.slots ? 'expert' : 'output expert'}`, experts.ev, experts.eo));
     }
     return parts;
   }

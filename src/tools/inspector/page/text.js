@@ -10,7 +10,7 @@ const expert = e => e === kNone ? '–' : String(e);
 const kSplitNames = {'before the softmax': 'By term of the composed scores', 'after the softmax': 'By term of the composed weights', 'components': 'By component of the mixture'};
 const kSplitNotes = {'before the softmax': 'The change of the weights when the terms are added to the scores one after the other.', 'after the softmax': 'The composed weights are the sum of these terms.',
                      'components': 'Each weight is divided by the responsibilities of the components.'};
-const headName = (about, h) => about.slots ? `slot ${h}` : `head ${h}`;
+const headName = (layer, h) => layer.slots ? `slot ${h}` : `head ${h}`;
 
 let ramps = null;
 function colours() {
@@ -60,7 +60,7 @@ if (views.every(view => view.about.classes)) $('colour').querySelector('[value="
 $('colour').addEventListener('change', event => change({colour: event.target.value}));
 let coloured = '';
 async function drawText() {
-  const view = views[state.a], layer = Math.min(state.l, view.about.layers.length - 1), head = Math.min(state.h, view.about.heads - 1);
+  const view = views[state.a], layer = Math.min(state.l, view.about.layers.length - 1), head = Math.min(state.h, view.about.layers[layer].heads - 1);
   $('colour').value = state.colour;
   const now = [state.colour, state.a, layer, head, state.t, state.before, Boolean(ramps)].join();
   let share = null;

@@ -26,7 +26,7 @@ inspector::InspectorView view_of(const ServedModel& model, const std::vector<std
                                  std::vector<inspector::Ablation> off, std::int64_t bytes) {
   nn::Context context = model.context();
   context.compute_dtype = at::kFloat;  // so that the displayed terms sum to the displayed total
-  inspector::AblationObserver ablation(off, model.model().options().attention);
+  inspector::AblationObserver ablation(off, model.model().options());
   if (!off.empty()) {
     context.observer = &ablation;
   }

@@ -76,11 +76,11 @@ constexpr const char* kKey = "train.start_from";
 // Returns whether a key of `model` may differ from the checkpoint: keys that affect only training, and keys that set
 // the attention range. All other keys determine the parameters or their meaning.
 bool may_change(std::string_view key) {
-  constexpr std::string_view kPrefixes[] = {"model.initialisation",   "model.embedding_std",
-                                            "model.context_length",   "model.memory_length",
-                                            "model.attention.window", "model.attention.rope_base"};
+  constexpr std::string_view kPrefixes[] = {"model.initialisation", "model.embedding_std", "model.context_length",
+                                            "model.memory_length"};
   constexpr std::string_view kSuffixes[] = {"dropout", "_coefficient"};
-  return std::ranges::any_of(kPrefixes, [key](std::string_view prefix) { return key.starts_with(prefix); }) ||
+  return config::sets_range(key) ||
+         std::ranges::any_of(kPrefixes, [key](std::string_view prefix) { return key.starts_with(prefix); }) ||
          std::ranges::any_of(kSuffixes, [key](std::string_view suffix) { return key.ends_with(suffix); });
 }
 

@@ -30,6 +30,11 @@ MODELS = {
     "llama_biases": transformers.LlamaConfig(
         num_hidden_layers=1, hidden_size=16, num_attention_heads=2, intermediate_size=24, hidden_act="gelu",
         max_position_embeddings=LENGTH, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+    "llama_scaled": transformers.LlamaConfig(
+        num_hidden_layers=2, hidden_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=12,
+        intermediate_size=24, max_position_embeddings=LENGTH, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 90.0, "factor": 4.0, "low_freq_factor": 0.5,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 10}),
     "mistral": transformers.MistralConfig(
         num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=1, head_dim=4,
         intermediate_size=24, max_position_embeddings=LENGTH, sliding_window=5),
@@ -44,6 +49,12 @@ MODELS = {
         num_hidden_layers=4, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
         intermediate_size=24, max_position_embeddings=LENGTH, sliding_window=5, query_pre_attn_scalar=9,
         sliding_window_pattern=3),
+    "gemma3_text_scaled": transformers.Gemma3TextConfig(
+        num_hidden_layers=2, hidden_size=16, num_attention_heads=2, num_key_value_heads=1, head_dim=6,
+        intermediate_size=24, max_position_embeddings=LENGTH, sliding_window=5, query_pre_attn_scalar=6,
+        sliding_window_pattern=2,
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 90.0},
+                         "full_attention": {"rope_type": "linear", "rope_theta": 700.0, "factor": 8.0}}),
     "gpt_oss": transformers.GptOssConfig(
         num_hidden_layers=3, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=6,
         intermediate_size=12, num_local_experts=5, num_experts_per_tok=2, max_position_embeddings=LENGTH,
@@ -67,6 +78,12 @@ MODELS = {
     "jetmoe": transformers.JetMoeConfig(
         num_hidden_layers=2, hidden_size=16, num_key_value_heads=3, kv_channels=4, intermediate_size=12,
         num_local_experts=5, num_experts_per_tok=2, max_position_embeddings=LENGTH, rms_norm_eps=1e-3),
+    "qwen3_next_experts": transformers.Qwen3NextConfig(
+        num_hidden_layers=3, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=24, max_position_embeddings=LENGTH, layer_types=["linear_attention", "full_attention", "linear_attention"],
+        linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=6,
+        linear_value_head_dim=5, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+        shared_expert_intermediate_size=10, mlp_only_layers=[2], norm_topk_prob=True),
 }
 
 
@@ -74,6 +91,7 @@ def make(name, config):
     torch.manual_seed(len(name))
     config.vocab_size = VOCABULARY
     config.bos_token_id = config.eos_token_id = 0
+    config.pad_token_id = None  # its row of the embedding would get no gradient
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
     with torch.no_grad():
         for parameter in model.parameters():  # zeros and ones in biases and norms would hide mistakes
