@@ -11,9 +11,8 @@ namespace {
 
 bool have_alike_attention(const config::ModelOptions& a, const config::ModelOptions& b) {
   const std::vector<std::string> keys = config::differing_keys(a, b);
-  return std::ranges::none_of(keys, [](const std::string& key) {
-    return key.starts_with("model.attention.") && !config::sets_range(key);
-  });
+  return std::ranges::none_of(
+      keys, [](const std::string& key) { return key.starts_with("model.attention.") && !config::sets_range(key); });
 }
 
 bool have_alike_routers(const config::MlpOptions& a, const config::MlpOptions& b) {

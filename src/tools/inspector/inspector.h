@@ -29,7 +29,8 @@ namespace headroom::inspector {
 //   predictions          int32 [T, k] tokens, float32 [T, k] probabilities; float32 [T] probability and int32 [T]
 //                        rank of the next token; float32 [T] entropy in nats
 //   logits               float32 [2, T, 3 + sum over layers of H + 2] for the next and the most likely token: its
-//                        logit, the contribution of the embedding and of constants, and per layer of heads, bias and MLP
+//                        logit, the contribution of the embedding and of constants, and per layer of heads, bias and
+//                        MLP
 //   logit_experts.l      float16 [2, T, H, value experts + output experts] their contributions to the logit
 //   changes              with an observer: float32 [T] divergence in nats; int32 [T, k] tokens, float32 [T, k] their
 //                        probabilities before and after

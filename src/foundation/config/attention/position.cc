@@ -80,11 +80,13 @@ class RotaryPosition : public PositionPart {
     describe_wavelengths(fields, o);
     auto& own = o.of<PositionOptions>();
     fields
-        .add("rope_scaling", own.rope_scaling,
-             "rope: slower rotations, for longer contexts than in pre-training; linear: of all channels (position "
-             "interpolation); yarn: of slow channels only (Peng et al. 2023); llama3: of slow channels only (LLaMA 3.1)")
+        .add(
+            "rope_scaling", own.rope_scaling,
+            "rope: slower rotations, for longer contexts than in pre-training; linear: of all channels (position "
+            "interpolation); yarn: of slow channels only (Peng et al. 2023); llama3: of slow channels only (LLaMA 3.1)")
         .refuse_unused = true;
-    fields.add("rope_factor", own.rope_factor, at_least(1), "rope_scaling: context length divided by rope_original_length");
+    fields.add("rope_factor", own.rope_factor, at_least(1),
+               "rope_scaling: context length divided by rope_original_length");
     fields.add("rope_original_length", own.rope_original_length, between(0, 1 << 30),
                "yarn, llama3: context length in pre-training, in tokens");
     fields.add("rope_beta_fast", own.rope_beta_fast, above(0),
