@@ -417,7 +417,7 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
       {"qwen3_next_experts", "/shared_expert_intermediate_size", "0",
        "shared_expert_intermediate_size must be a whole"},
       {"qwen3_next_experts", "/num_experts", "6",
-       "mlp.gate.weight\" has the shape [5, 16], but config.json asks for [6, 16]"},
+       "mlp.gate.weight\" has the shape [5, 16], but config.json requires [6, 16]"},
       {"gemma3_text", "/query_pre_attn_scalar", "0", "query_pre_attn_scalar must be above 0"},
       {"gpt_oss", "/swiglu_limit", "5.0", "swiglu_limit has no equivalent, got 5.0"},
       {"gpt_oss", "/num_local_experts", "6",
