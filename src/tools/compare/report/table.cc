@@ -117,10 +117,11 @@ void TableBuilder::add_measured() {
   add_cost(
       {.above = "peak", .name = "memory", .better = Better::lower},
       [](const ComparedRun& run) { return run.peak_memory_bytes(); }, format_bytes);
-  add({.above = "training", .name = "steps", .about = About::model}, [](const ComparedRun& run) {
-    const std::int64_t done = run.result().steps;
-    return Cell{.text = done > 0 ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
-  });
+  add({.above = "training", .name = "steps", .about = About::model, .medium = Medium::terminal},
+      [](const ComparedRun& run) {
+        const std::int64_t done = run.result().steps;
+        return Cell{.text = done > 0 ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
+      });
   add_cost(
       {.above = "training", .name = "time", .better = Better::lower},
       [](const ComparedRun& run) { return run.mean_of(&train::TrainResult::seconds); }, format_duration);
