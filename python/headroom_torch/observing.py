@@ -74,7 +74,7 @@ def observe(*patterns: str) -> Iterator[dict[str, Tensor]]:
                                                       select_out.: of queries and outputs
           select.score, .index, .weight               [B T, 1, E], [B T, 1, K], [B T, 1, K]: routing to heads
         layer3.ffn.select.score, .index, .weight      routing of an MLP of experts, likewise
-        layer3.ffn.out                                [B, T, d]
+        layer3.ffn.x, .out                            [B, T, d] its input and output
 
     Scores and probabilities need the reference implementation, which stores every pair; linear attention has no scores. With
     a Decoder each call must read one row. Not for compiled models.

@@ -225,8 +225,9 @@ std::vector<at::Tensor> run_mlp(const Layer& layer, const Inputs& in, const nn::
   check(layer, in, build, context);
   const auto mlp = mlp_of(layer, build);
   const at::Tensor routed_by = in.routed_by ? nn::to_compute(*in.routed_by, context) : at::Tensor();
-  return {
-      context.observe("out", (*mlp)(nn::to_compute(in.x, context), layer.own().hidden_dropout(), context, routed_by))};
+  const at::Tensor x = nn::to_compute(in.x, context);
+  context.show("x", [&] { return x; });
+  return {context.observe("out", (*mlp)(x, layer.own().hidden_dropout(), context, routed_by))};
 }
 
 nn::NormLayer norm_of(const Layer& layer, const nn::Builder& build) {

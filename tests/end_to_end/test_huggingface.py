@@ -124,7 +124,7 @@ def test_scaled_rotary_positions(headroom, tmp_path, kind, scaling):
     (tmp_path / "text.txt").write_text(TEXT[:CONTEXT])
     mine = headroom.json("evaluate", out, "--data", tmp_path / "text.txt")
     assert abs(mine["loss"] - loss_of(theirs, ids)) < 1e-5
-    assert abs(loss_of(random_model(kind, 256, CONTEXT), ids) - loss_of(theirs, ids)) > 1e-3  # the scaling has an effect
+    assert abs(loss_of(random_model(kind, 256, CONTEXT), ids) - loss_of(theirs, ids)) > 1e-4  # the scaling has an effect
     headroom("checkpoint", "export", out, "--format", "huggingface", "--out", tmp_path / "again")
     again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again").eval()
     with torch.no_grad():

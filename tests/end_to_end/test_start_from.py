@@ -64,7 +64,7 @@ OFFSET_NORMS = ("gemma3_text",)
 
 
 # Adam divides gradients by their size, so that the rounding of Gated DeltaNet's smallest ones (qwen3_next) becomes visible.
-@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "qwen3_next"])
+@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if not kind.startswith("qwen3_next")])
 def test_fine_tuning_is_that_of_pytorch(headroom, tmp_path, kind):
     torch.set_num_threads(1)
     train_runs.write_text(tmp_path / "text.txt", 8000, 4)

@@ -165,7 +165,8 @@ def test_a_new_model_begins_as_the_engine_has_it():
 
 
 # Two layers, whose attention matrices are those of transformers: neither windows that alternate nor sinks, latents or states.
-ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe", "qwen3_next")]
+ALIKE = [kind for kind in CONFIGS if kind not in ("gemma3_text", "gpt_oss", "deepseek_v2", "jetmoe") and
+         not kind.startswith("qwen3_next")]
 
 
 @pytest.mark.parametrize("kind", ALIKE)

@@ -1,15 +1,12 @@
 """Hooks of TransformerLens on Headroom models."""
 
+import importlib
+
 import pytest
 import torch
 
-pytest.importorskip("transformer_lens", reason="transformer_lens is not installed")
-from transformer_lens.factories.architecture_adapter_factory import ArchitectureAdapterFactory  # noqa: E402
-from transformer_lens.model_bridge.sources import build_bridge_from_module  # noqa: E402
-
-import headroom_torch as ht  # noqa: E402
-from headroom_torch import huggingface as hf  # noqa: E402
-from headroom_torch.transformer_lens import HeadroomAdapter  # noqa: E402
+import headroom_torch as ht
+from headroom_torch import huggingface as hf
 
 SIZES = ["model.n_layers=2", "model.d_model=32", "model.vocabulary_size=50", "model.context_length=16",
          "model.attention.n_heads=2", "model.attention.d_head=8", "model.mlp.d_hidden=48", "model.attention.position=rope"]
@@ -18,13 +15,17 @@ ATTENTION = {"switchhead": ["projection=experts", "n_experts=3", "top_k=2"], "dc
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_hooks_read_and_replace_values(name):
-    ArchitectureAdapterFactory.register_adapter("HeadroomForCausalLM", HeadroomAdapter)  # without an installed wheel
+    pytest.importorskip("transformer_lens", reason="transformer_lens is not installed")
+    adapters = importlib.import_module("transformer_lens.factories.architecture_adapter_factory")
+    sources = importlib.import_module("transformer_lens.model_bridge.sources")
+    adapter = importlib.import_module("headroom_torch.transformer_lens").HeadroomAdapter
+    adapters.ArchitectureAdapterFactory.register_adapter("HeadroomForCausalLM", adapter)  # without an installed wheel
     torch.manual_seed(1)
     model = hf.HeadroomForCausalLM(hf.HeadroomConfig(SIZES + [f"model.attention.{one}" for one in ATTENTION[name]])).eval()
     tokens = torch.randint(50, (2, 12))
     with torch.no_grad(), ht.observe("layer1.attention.out") as values:
         logits = model(tokens).logits
-    bridge = build_bridge_from_module(model, "HeadroomForCausalLM", hf_config=model.config)
+    bridge = sources.build_bridge_from_module(model, "HeadroomForCausalLM", hf_config=model.config)
     read, cache = bridge.run_with_cache(tokens)
     torch.testing.assert_close(read, logits)
     torch.testing.assert_close(cache["blocks.1.attn.hook_out"], values["layer1.attention.out"])

@@ -1,5 +1,6 @@
 // Shell completion of commands, options and their values, files and recipes.
 #include <algorithm>
+#include <utility>
 
 #include "command_tree.h"
 #include "headroom/core/error.h"
@@ -19,7 +20,7 @@ _headroom() {
     else
       COMPREPLY+=("${line%%$'\t'*}")
     fi
-  done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  done < <("${COMP_WORDS[0]/#\~/$HOME}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   if [[ ${COMPREPLY[0]} == *= ]]; then
     compopt +o filenames -o nospace 2>/dev/null
   fi
@@ -32,7 +33,7 @@ constexpr std::string_view kZsh = R"(#compdef headroom
 _headroom() {
   local line name about files
   local -a candidates suffix
-  for line in "${(@f)$($words[1] __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+  for line in "${(@f)$(${~words[1]} __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
     name="${line%%$'\t'*}" about="${line#*$'\t'}"
     if [[ $line == :files ]]; then
       files=yes

@@ -91,7 +91,7 @@ class PiecesAsJson {
     }
     std::sort(ids.begin(), ids.end());
     SortedJson list = SortedJson::array();
-    if (!steps_.is_null()) {
+    if (!steps_.is_null() && steps_.at("added_tokens").is_array()) {
       list = steps_.at("added_tokens");
     }
     for (const auto& [id, marks] : ids) {

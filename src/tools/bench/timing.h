@@ -64,6 +64,7 @@ std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);
 std::vector<Row> adamw(const BenchOptions& options);
 std::vector<Row> step(const BenchOptions& options);
+std::vector<Row> steps(const BenchOptions& options);
 std::vector<Row> switchhead(const BenchOptions& options);
 std::vector<Row> switchhead_262m(const BenchOptions& options);
 std::vector<Row> dcformer(const BenchOptions& options);

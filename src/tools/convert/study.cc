@@ -55,7 +55,9 @@ config::Config continued(const config::Config& source, const fs::path& start, do
 
 // The losses of a conversion on held-out tokens.
 std::string losses_of(const fs::path& file) {
-  return "a loss of " + store::read_checkpoint(file, store::Check::shapes).metadata.at(kLosses);
+  const store::Checkpoint conversion = store::read_checkpoint(file, store::Check::shapes);
+  const auto losses = conversion.metadata.find(kLosses);
+  return losses == conversion.metadata.end() ? "an unrecorded loss" : "a loss of " + losses->second;
 }
 
 Conversion convert_once(const StudyRequest& request, const config::Config& source, const Converted& to, bool random) {

@@ -16,8 +16,8 @@ namespace {
 
 void require_equal(const ConvertRequest& request, std::string_view key, const auto& is, const auto& wanted) {
   if (is != wanted) {
-    user_error("convert: {}: {} is {}, but {} has {}; the attention alone may differ", request.to, key, is,
-               request.source, wanted);
+    user_error("convert: {}: {} is {}, but {} has {}; only the attention, and an MLP with experts, may differ",
+               request.to, key, is, request.source, wanted);
   }
 }
 
@@ -28,8 +28,10 @@ void require_same_tokenizer(const ConvertRequest& request, const config::Config&
     const std::string& key = is[i].first;
     if ((key == "tokenizer.kind" || key == "tokenizer.vocabulary_size") && request.target.given.contains(key) &&
         is[i].second != wanted[i].second) {
-      user_error("convert: {}: {} is {}, but {} has {}; leave it out, the result has the source's tokenizer",
-                 request.to, key, is[i].second, request.source, wanted[i].second);
+      user_error(
+          "convert: {}: {} is {}, but {} has {}; the result keeps the source's tokenizer, so leave the key out or set "
+          "it to this",
+          request.to, key, is[i].second, request.source, wanted[i].second);
     }
   }
 }

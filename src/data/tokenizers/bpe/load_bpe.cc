@@ -99,12 +99,9 @@ std::unique_ptr<Tokenizer> load_byte_fallback(const fs::path& folder, std::int64
   if (file.empty()) {
     return nullptr;
   }
-  const SortedJson document = parse_sorted_json(read_unpacked(file, kLargestTokenizer), file.string());
-  if (!has_byte_fallback(document)) {
-    return nullptr;
-  }
   try {
-    return restore_byte_fallback(document, file.string(), min_size);
+    const SortedJson document = parse_sorted_json(read_unpacked(file, kLargestTokenizer), file.string());
+    return has_byte_fallback(document) ? restore_byte_fallback(document, file.string(), min_size) : nullptr;
   } catch (const UserError& error) {
     log_warning("{}; tokenizer.model is used instead", error.what());
     return nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "data/tokenizers/kinds.h"
 #include "foundation/core/text/message.h"

@@ -1,5 +1,7 @@
 // The tokenizer of a tokenizer.json with byte fallback: SentencePiece merges the parts that its steps make of a text.
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "data/tokenizers/added_tokens.h"

@@ -117,7 +117,8 @@ EffectiveSpeedups by_lengths(const std::vector<ComparedRun>& runs) {
   std::set<double> amounts;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const std::optional<double> flops = cost::training_flops(runs[r].config);
-    if (!flops) {
+    const auto unfinished = [&](const auto& trained) { return trained.result.steps < runs[r].config.train.steps; };
+    if (!flops || std::ranges::any_of(runs[r].trained, unfinished)) {
       return {};
     }
     const ScaledModel model = scaled_model(runs[r], *flops, r);

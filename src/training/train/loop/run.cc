@@ -41,7 +41,7 @@ void describe(const Teacher& teacher, const config::Config& config) {
   const auto available = static_cast<double>(memory_limit_bytes());
   log_info("train.teacher: {}, {} parameters; {} of memory with its logits of a micro-batch", train.teacher,
            format_count(static_cast<double>(teacher.parameters())), format_bytes(needed));
-  if (available > 0.0 && step + needed > available) {
+  if (models::resolve(train.device).is_cpu() && available > 0.0 && step + needed > available) {
     user_error(
         "train.teacher: needs {} of memory beside the {} of a step, but only {} are available; try a larger "
         "train.accumulate",

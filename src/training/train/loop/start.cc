@@ -1,5 +1,7 @@
 #include "start.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>

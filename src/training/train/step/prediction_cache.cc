@@ -1,10 +1,12 @@
 #include "prediction_cache.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <system_error>
-#include <tuple>
 
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
@@ -25,6 +27,35 @@ std::string hash_of(std::string_view text) {
   return hash.hex();
 }
 
+std::string hash_of(const TopPredictions& predictions) {
+  Sha256 hash;
+  hash.update(bytes_of(predictions.index));
+  hash.update(bytes_of(predictions.log_probability));
+  return hash.hex();
+}
+
+// Fills `stored`, whose tensors have the expected shapes. Returns false if the file is missing or damaged.
+bool read(const std::filesystem::path& file, TopPredictions& stored) {
+  constexpr std::size_t kHash = 64;
+  const std::size_t first = stored.index.nbytes(), second = stored.log_probability.nbytes();
+  std::error_code absent;
+  if (std::filesystem::file_size(file, absent) != first + second + kHash || absent) {
+    return false;
+  }
+  try {
+    const MappedFile mapped(file);
+    const std::span<const std::byte> bytes = mapped.bytes();
+    if (bytes.size() != first + second + kHash) {
+      return false;
+    }
+    std::memcpy(stored.index.mutable_data_ptr(), bytes.data(), first);
+    std::memcpy(stored.log_probability.mutable_data_ptr(), bytes.data() + first, second);
+    return std::memcmp(bytes.data() + first + second, hash_of(stored).data(), kHash) == 0;
+  } catch (const Error&) {
+    return false;  // deleted meanwhile, or not readable
+  }
+}
+
 std::string name_of(const at::Tensor& tokens) {
   Sha256 hash;
   hash.update(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)));
@@ -43,26 +74,18 @@ TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double 
 
 PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k)
     : folder_(cache.empty() ? cache : cache / "teacher" / hash_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
-      k_(k) {
-  if (!folder_.empty()) {
-    make_folder(folder_);
-  }
-}
+      k_(k) {}
 
 TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::function<TopPredictions()>& make) {
   if (folder_.empty()) {
     return make();
   }
   const at::Tensor key = tokens.to(at::kCPU).contiguous();
-  const std::filesystem::path file = folder_ / name_of(key);
+  const std::string name = name_of(key);
+  const std::filesystem::path file = folder_ / name.substr(0, 2) / name;  // few files a folder, quick to list
   TopPredictions stored{.index = at::empty({key.size(0), key.size(1), k_}, at::kInt),
                         .log_probability = at::empty({key.size(0), key.size(1), k_ + 1}, at::kFloat)};
-  std::error_code absent;
-  if (std::filesystem::file_size(file, absent) == stored.index.nbytes() + stored.log_probability.nbytes() && !absent) {
-    const MappedFile mapped(file);
-    std::memcpy(stored.index.mutable_data_ptr(), mapped.bytes().data(), stored.index.nbytes());
-    std::memcpy(stored.log_probability.mutable_data_ptr(), mapped.bytes().data() + stored.index.nbytes(),
-                stored.log_probability.nbytes());
+  if (read(file, stored)) {
     return {.index = stored.index.to(tokens.device()), .log_probability = stored.log_probability.to(tokens.device())};
   }
   TopPredictions made = make();
@@ -71,12 +94,14 @@ TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::functio
 }
 
 void PredictionCache::store(const std::filesystem::path& file, const TopPredictions& predictions) {
-  const at::Tensor index = predictions.index.to(at::kCPU).contiguous(),
-                   log_probability = predictions.log_probability.to(at::kCPU).contiguous();
+  const TopPredictions made{.index = predictions.index.to(at::kCPU).contiguous(),
+                            .log_probability = predictions.log_probability.to(at::kCPU).contiguous()};
   try {
+    make_folder(file.parent_path());
     AtomicFile to(file);
-    to.write(bytes_of(index));
-    to.write(bytes_of(log_probability));
+    to.write(bytes_of(made.index));
+    to.write(bytes_of(made.log_probability));
+    to.write(hash_of(made));
     to.commit();
   } catch (const Error& error) {
     log_warning("train.teacher: its predictions are no longer stored: {}", error.what());

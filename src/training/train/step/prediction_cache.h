@@ -10,7 +10,7 @@
 
 namespace headroom::train {
 
-// The k likeliest tokens at each position, and all others as one class.
+// The k most likely tokens at each position, and all others as one class.
 struct TopPredictions {
   at::Tensor index;            // [B, T, k] int32
   at::Tensor log_probability;  // [B, T, k + 1] float32, the last of the others together
@@ -19,17 +19,17 @@ struct TopPredictions {
 // Returns the top predictions of logits [B, T, V], k < V, divided by the temperature.
 TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double temperature);
 
-// Bytes of a position in the cache.
+// Bytes per position in the cache.
 constexpr std::int64_t prediction_bytes(std::int64_t k) {
   return 4 * k + 4 * (k + 1);
 }
 
-// Predictions by the tokens of a whole micro-batch, a file each. What is read are the bits that were computed, and what
-// is computed depends on the micro-batch alone, so neither the order of runs nor their ranks nor a deleted cache
-// changes a result. Any number of processes may use a folder together.
+// Predictions by the tokens of a whole micro-batch, one file for each. A file holds the bits that were computed, and
+// these depend on the micro-batch alone, so neither the order of runs nor their ranks nor a deleted cache changes a
+// result. A damaged file counts as missing. Any number of processes may use a folder together.
 class PredictionCache {
  public:
-  // `settings` names everything else that the predictions depend on. An empty `cache`: nothing is stored.
+  // `settings` names everything else that the predictions depend on. If `cache` is empty, nothing is stored.
   PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k);
 
   // Returns the predictions for tokens [B, T] int64, from make() if they are not stored yet.

@@ -1,7 +1,10 @@
 #include "teacher.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/version.h>
 
 #include <utility>
 
@@ -82,10 +85,10 @@ void Teacher::add_predictions(models::Batch& batch, const nn::Context& context) 
     return;
   }
   if (!cache_) {
-    const std::string settings =
-        fmt::format("{} {} {} {} {} {}", parameters_sha256_, distillation_.temperature,
-                    context.compute_dtype ? at::toString(*context.compute_dtype) : "none",
-                    config::name_of(context.implementation), model_->device().str(), cpu_name());
+    const std::string settings = fmt::format(
+        "{} {} {} {} {} {} {} {} {}", parameters_sha256_, distillation_.temperature,
+        context.compute_dtype ? at::toString(*context.compute_dtype) : "none", config::name_of(context.implementation),
+        model_->device().str(), cpu_name(), fmt::join(cpu_features(), " "), at::get_num_threads(), TORCH_VERSION);
     cache_.emplace(cache_folder_, settings, top_k_);
   }
   const TopPredictions top =
@@ -105,7 +108,7 @@ std::string Teacher::describe_cache(double tokens) const {
     return {};
   }
   const auto bytes = static_cast<double>(prediction_bytes(top_k_));
-  return fmt::format("its {} likeliest of {} tokens are stored in {}: {} a token, at most {} for this run", top_k_,
+  return fmt::format("its {} most likely of {} tokens are stored in {}: {} per token, at most {} for this run", top_k_,
                      model_->options().vocabulary_size, (cache_folder_ / "teacher").string(), format_bytes(bytes),
                      format_bytes(bytes * tokens));
 }
