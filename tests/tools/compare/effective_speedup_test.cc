@@ -112,6 +112,7 @@ TEST(EffectiveSpeedup, OfSeveralLengthsIsReadFromTheirLine) {
   const auto trained_for = [&](ComparedRun run, std::int64_t steps, double factor, double seconds) {
     run.config.train.steps = steps;
     const double flops = cost::training_flops(run.config).value();
+    run.trained[0].result.steps = steps;
     run.trained[0].result.seconds = seconds * flops;
     run.trained[0].result.validation = validations({{1.0, kLaw.loss(factor * flops)}});
     return run;
@@ -131,6 +132,10 @@ TEST(EffectiveSpeedup, OfSeveralLengthsIsReadFromTheirLine) {
   const Conclusion sentences = conclude_speedups(runs, speedups);
   EXPECT_HAS(sentences.at(0), "1.33 times (compute: 2.00 times) the training time of other");
   EXPECT_HAS(sentences.at(1), "base and longer");
+
+  std::vector<ComparedRun> unfinished = runs;
+  unfinished[2].trained[0].result.steps = 999;
+  EXPECT_NE(effective_speedups(unfinished).basis, Basis::lengths);
 }
 
 TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 namespace headroom::train {
 namespace {
@@ -34,13 +35,30 @@ TEST(PredictionCacheTest, ReadsWhatItComputedOnce) {
   cache.get(tokens.view({5, 2}), [&] { return top_predictions(logits.view({5, 2, 20}), 4, 1.0); });
   PredictionCache(folder, "others", 4).get(tokens, make);
   EXPECT_EQ(made, 3);
-  // A file that was cut off is computed again.
-  for (const auto& entry : std::filesystem::directory_iterator(cache.folder())) {
-    std::filesystem::resize_file(entry.path(), 7);
-  }
+  const auto for_each_file = [&](const std::function<void(const std::filesystem::path&)>& change) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache.folder())) {
+      if (entry.is_regular_file()) {
+        change(entry.path());
+      }
+    }
+  };
+  // Files that were cut off or changed are computed again.
+  for_each_file([](const std::filesystem::path& file) { std::filesystem::resize_file(file, 7); });
   expect_equal(cache.get(tokens, make));
   expect_equal(cache.get(tokens, make));
   EXPECT_EQ(made, 4);
+  for_each_file([](const std::filesystem::path& file) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(3);
+    stream.put('\x7f');
+  });
+  expect_equal(cache.get(tokens, make));
+  EXPECT_EQ(made, 5);
+  // A file in the place of the folder: nothing is stored.
+  const std::filesystem::path blocked = folder / "blocked";
+  std::ofstream(blocked) << "x";
+  expect_equal(PredictionCache(blocked, "settings", 4).get(tokens, make));
+  EXPECT_EQ(made, 6);
   std::filesystem::remove_all(folder);
 }
 
