@@ -95,7 +95,7 @@ class PiecesAsJson {
       list = steps_.at("added_tokens");
     }
     for (const auto& [id, marks] : ids) {
-      if (std::any_of(list.begin(), list.end(), [&](const SortedJson& token) { return token.at("id") == id; })) {
+      if (std::any_of(list.begin(), list.end(), [id = id](const SortedJson& token) { return token.at("id") == id; })) {
         continue;
       }
       list.push_back({{"id", id},
