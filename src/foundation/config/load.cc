@@ -65,9 +65,12 @@ Source find_config(const std::string& path_or_recipe, const fs::path& folder, co
     return {.path = fs::path(home_folder()) / "recipes" / (path_or_recipe + ".toml"), .recipe = true};
   }
   const std::string close = nearest_recipe(path_or_recipe, names);
+  std::string hint = close.empty() ? download_hint(path_or_recipe) : ", did you mean " + close + "?";
+  if (hint.empty()) {
+    hint = "; `headroom recipes` lists the recipes, and `headroom import` converts a downloaded model";
+  }
   user_error("{}{}: {} a recipe's name{}", prefix, path_or_recipe,
-             fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor",
-             close.empty() ? download_hint(path_or_recipe) : ", did you mean " + close + "?");
+             fs::is_directory(path, error) ? "is a directory, neither a TOML file nor" : "is neither a file nor", hint);
 }
 
 // The values of one config file, without inherited values.
