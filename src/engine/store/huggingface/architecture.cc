@@ -244,6 +244,14 @@ void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, co
   }
 }
 
+void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std::string& ours,
+                  const std::string& theirs, double offset) {
+  for (const char* which : {"q_norm", "k_norm"}) {
+    mappings.push_back(same(ours + which, fmt::format("{}{}.weight", theirs, which), {d_head}));
+    mappings.back().offset = offset;
+  }
+}
+
 void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
                    const std::string& ours, const std::string& theirs) {
   for (const char* which : {"gate", "up", "down"}) {

@@ -65,16 +65,19 @@ struct Obstacle {
 // Returns the option of the first obstacle that applies; empty: none.
 std::string first_of(std::initializer_list<Obstacle> obstacles);
 
-// Names in the files of an architecture. Those of tensors lack ".weight".
+// Names in the files of an architecture, by default LLaMA's. Those of tensors lack ".weight".
 struct ArchitectureNames {
   std::vector<std::string_view> kinds;  // model_types
-  std::string prefix;                   // of the tensors, missing in base models saved without a head: "transformer."
-  std::string embedding, layers, last_norm, head;  // `layers` is followed by a layer's number
-  std::string positions = {};                      // empty: none
-  std::string other_head = {};                     // the head's name in other versions of transformers; empty: none
-  std::vector<std::string_view> ignored = {};      // suffixes of tensors in older files that contain no parameters
-  double norm_offset = 0.0;                        // of the last norm: gain = weight + norm_offset
-  std::vector<std::string_view> identities = {};   // suffixes of tensors that must be identity matrices if present
+  std::string prefix = "model.";        // of the tensors, missing in base models saved without a head: "transformer."
+  std::string embedding = "model.embed_tokens";
+  std::string layers = "model.layers.";  // followed by a layer's number
+  std::string last_norm = "model.norm";
+  std::string head = "lm_head";
+  std::string positions = {};                     // empty: none
+  std::string other_head = {};                    // the head's name in other versions of transformers; empty: none
+  std::vector<std::string_view> ignored = {};     // suffixes of tensors in older files that contain no parameters
+  double norm_offset = 0.0;                       // of the last norm: gain = weight + norm_offset
+  std::vector<std::string_view> identities = {};  // suffixes of tensors that must be identity matrices if present
 };
 
 class Architecture {
@@ -148,6 +151,9 @@ struct StoredLinear {
   Stored stored;
 };
 void map_linear(std::vector<Mapping>& mappings, const LinearNames& ours, const StoredLinear& theirs);
+// The norms of queries and keys, gain = weight + `offset`. `theirs` ends before "q_norm" and "k_norm".
+void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std::string& ours,
+                  const std::string& theirs, double offset);
 // Attention with one matrix [heads * d_head, d] for each of queries, keys and values ("q_proj"), and an MLP with
 // "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
 void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,

@@ -24,14 +24,7 @@ std::int64_t n_dense(const config::ModelOptions& o) {
 
 class DeepseekV2 : public Architecture {
  public:
-  DeepseekV2()
-      : Architecture({.kinds = {"deepseek_v2"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head",
-                      .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
+  DeepseekV2() : Architecture({.kinds = {"deepseek_v2"}, .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o;

@@ -21,14 +21,7 @@ Json whole_or(double number) {
 
 class Gemma3 : public Architecture {
  public:
-  Gemma3()
-      : Architecture({.kinds = {"gemma3_text"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head",
-                      .norm_offset = kGain}) {}
+  Gemma3() : Architecture({.kinds = {"gemma3_text"}, .norm_offset = kGain}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     for (const char* key : {"final_logit_softcapping", "attn_logit_softcapping"}) {
@@ -166,11 +159,7 @@ class Gemma3 : public Architecture {
     map_norm(mappings, o, ours + "norm_2", theirs + "pre_feedforward_layernorm", kGain);
     map_norm(mappings, o, ours + "norm_2_out", theirs + "post_feedforward_layernorm", kGain);
     map_heads(mappings, o, ours + "attention.", theirs + "self_attn.");
-    for (const char* which : {"q_norm", "k_norm"}) {
-      mappings.push_back(
-          same(ours + "attention." + which, fmt::format("{}self_attn.{}.weight", theirs, which), {o.attention.d_head}));
-      mappings.back().offset = kGain;
-    }
+    map_qk_norms(mappings, o.attention.d_head, ours + "attention.", theirs + "self_attn.", kGain);
     map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
   }
 };

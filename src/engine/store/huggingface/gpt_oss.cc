@@ -18,13 +18,7 @@ constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::Ro
 
 class GptOss : public Architecture {
  public:
-  GptOss()
-      : Architecture({.kinds = {"gpt_oss"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head"}) {}
+  GptOss() : Architecture({.kinds = {"gpt_oss"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o;

@@ -12,13 +12,7 @@ constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms, regardless of r
 
 class JetMoe : public Architecture {
  public:
-  JetMoe()
-      : Architecture({.kinds = {"jetmoe"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head"}) {}
+  JetMoe() : Architecture({.kinds = {"jetmoe"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o;

@@ -26,13 +26,8 @@ Defaults defaults_of(std::string_view kind) {
 class Llama : public Architecture {
  public:
   Llama()
-      : Architecture({.kinds = {"llama", "mistral", "qwen2", "qwen3"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head",
-                      .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
+      : Architecture({.kinds = {"llama", "mistral", "qwen2", "qwen3"}, .ignored = {".self_attn.rotary_emb.inv_freq"}}) {
+  }
 
   config::ModelOptions read(const Settings& s) const override {
     const std::string kind = s.text("model_type", "llama");
@@ -178,10 +173,7 @@ class Llama : public Architecture {
       mappings.back().optional = true;  // it is 0 in a qwen2 that an earlier version imported
     }
     if (a.qk_norm) {
-      for (const char* which : {"q_norm", "k_norm"}) {
-        mappings.push_back(
-            same(ours + "attention." + which, fmt::format("{}self_attn.{}.weight", theirs, which), {a.d_head}));
-      }
+      map_qk_norms(mappings, a.d_head, ours + "attention.", theirs + "self_attn.", 0.0);
     }
     map_gated_mlp(mappings, o.mlp, o.d_model, ours + "ffn.", theirs + "mlp.");
   }

@@ -56,14 +56,7 @@ std::string mlp_obstacle(const config::MlpOptions& mlp) {
 
 class Qwen3Next : public Architecture {
  public:
-  Qwen3Next()
-      : Architecture({.kinds = {"qwen3_next"},
-                      .prefix = "model.",
-                      .embedding = "model.embed_tokens",
-                      .layers = "model.layers.",
-                      .last_norm = "model.norm",
-                      .head = "lm_head",
-                      .norm_offset = kGainOffset}) {}
+  Qwen3Next() : Architecture({.kinds = {"qwen3_next"}, .norm_offset = kGainOffset}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     s.require("attention_bias", !s.flag("attention_bias", false));
@@ -297,10 +290,7 @@ class Qwen3Next : public Architecture {
     input("w_k", "k_proj.weight", a.kv_heads(), e, 0);
     input("w_v", "v_proj.weight", a.kv_heads(), e, 0);
     map_output(mappings, o, ours, theirs + "o_proj.weight");
-    for (const char* which : {"q_norm", "k_norm"}) {
-      mappings.push_back(same(ours + which, fmt::format("{}{}.weight", theirs, which), {e}));
-      mappings.back().offset = kGainOffset;
-    }
+    map_qk_norms(mappings, e, ours, theirs, kGainOffset);
   }
 
   static void map_output(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
