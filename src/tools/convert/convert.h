@@ -45,9 +45,9 @@ struct LayerError {
 
 struct Conversion {
   std::vector<std::int64_t> converted;  // layers
-  std::vector<LayerLoss> layer_losses;  // of each layer converted alone; empty unless layers were chosen
+  std::vector<LayerLoss> layer_losses;  // with only that layer converted; empty without --layers auto
   std::int64_t parameters = 0;
-  double loss_before = 0.0, loss_after = 0.0;  // nats a target, of source and result on the held-out tokens
+  double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
   std::vector<std::string> notes;              // what differs from the config `to`

@@ -29,8 +29,8 @@ class JsonSteps {
   bool escapes() const;
 
   std::string normalised(std::string_view text) const;
-  // Returns the parts of a normalised text without added tokens that are merged separately. `is_first`: the part begins
-  // the text.
+  // Splits `text`, which is normalised and contains no added tokens, into the parts that are merged separately.
+  // `is_first` tells whether it is the start of the whole text.
   std::vector<std::string> parts(std::string text, bool is_first) const;
   // Joins the tokens to a text. The tokens <0xNN> become bytes, so that the text may end inside a character.
   std::string decoded(std::vector<std::string> tokens) const;

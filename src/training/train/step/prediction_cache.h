@@ -13,7 +13,7 @@ namespace headroom::train {
 // The k most likely tokens at each position, and all others as one class.
 struct TopPredictions {
   at::Tensor index;            // [B, T, k] int32
-  at::Tensor log_probability;  // [B, T, k + 1] float32, the last of the others together
+  at::Tensor log_probability;  // [B, T, k + 1] float32; the last entry is for all others together
 };
 
 // Returns the top predictions of logits [B, T, V], k < V, divided by the temperature.
