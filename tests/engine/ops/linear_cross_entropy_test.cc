@@ -1,10 +1,11 @@
 #include "headroom/ops/linear_cross_entropy.h"
 
 #include <gtest/gtest.h>
-
-#include <limits>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <limits>
+
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
@@ -52,6 +53,22 @@ TEST(LinearCrossEntropy, IndividualLosses) {
     EXPECT_NEAR(got.mean().item<double>(), linear_cross_entropy(x, w, b, target, which).item<double>(), 1e-5);
   }
   EXPECT_EQ(token_cross_entropy(x, w, {}, at::full({1500}, -1, at::kLong)).numel(), 0);
+}
+
+// As for a tied embedding [V, d], in one block of rows and in two.
+TEST(LinearCrossEntropy, GradientOfATransposedWeightHasItsMemoryOrder) {
+  at::manual_seed(4);
+  for (const std::int64_t rows : {70, 1500}) {
+    const at::Tensor x = at::randn({rows, 3}, at::kDouble), target = at::randint(9, {rows}, at::kLong);
+    const at::Tensor embedding = at::randn({9, 3}, at::kDouble).requires_grad_();
+    const at::Tensor w = embedding.detach().t().contiguous().requires_grad_();
+    const at::Tensor gradient =
+        torch::autograd::grad({linear_cross_entropy(x, embedding.t(), {}, target)}, {embedding})[0];
+    const at::Tensor expected = torch::autograd::grad({linear_cross_entropy(x, w, {}, target)}, {w})[0];
+    EXPECT_TRUE(gradient.is_contiguous());
+    EXPECT_TRUE(expected.is_contiguous());
+    EXPECT_TRUE(gradient.t().allclose(expected, 1e-12, 1e-12));
+  }
 }
 
 }  // namespace linear_cross_entropy_test

@@ -75,7 +75,7 @@ at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-constexpr std::int64_t kBlockLogits = std::int64_t{1} << 23;  // approximate number of logits of a block
+constexpr std::int64_t kBlockLogits = std::int64_t{1} << 24;  // approximate number of logits of a block
 
 std::int64_t rows_in_block(std::int64_t vocabulary) {
   return std::clamp<std::int64_t>(kBlockLogits / std::max<std::int64_t>(vocabulary, 1), 64, 1024);
@@ -112,6 +112,17 @@ at::Tensor losses_and_gradient(const at::Tensor& logits, const at::Tensor& bias,
   return sums.log().sub_(hit).masked_fill_(ignored, 0);
 }
 
+// Whether w is the transpose of a contiguous matrix, as a tied embedding is.
+bool is_transposed(const at::Tensor& w) {
+  return !w.is_contiguous() && w.t().is_contiguous();
+}
+
+// Returns x^T d_logits [d, V] in the memory order of w: autograd adds the embedding's gradient to it, and adding
+// tensors of different orders is slow.
+at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& d_logits, const at::Tensor& w) {
+  return is_transposed(w) ? dense_matmul_transposed(d_logits, x).t() : dense_matmul_transposed(x, d_logits);
+}
+
 FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntropy::Arguments& in) {
   const at::Tensor &x = in.x, bias = in.b.value_or(at::Tensor());
   const at::ScalarType type = loss_type(x);
@@ -138,15 +149,16 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
       }
       const at::Tensor d_logits = p.to(x.scalar_type());
       d_x.narrow(0, begin, rows).copy_(dense_matmul(d_logits, in.w.t()));
-      const at::Tensor part = dense_matmul_transposed(block, d_logits).to(type);  // accumulated in the wider type
-      d_w = d_w.defined() ? d_w.add_(part) : part;
+      const at::Tensor part = weight_gradient(block, d_logits, in.w);
+      d_w = d_w.defined() ? d_w.to(type).add_(part) : part;  // accumulated in the wider type
     }
   }
   if (!d_w.defined()) {
-    d_w = at::zeros(in.w.sizes(), wide);
+    d_w = at::zeros_like(in.w, wide);
   }
   if (!x.is_cpu()) {
     const at::Tensor share = counted.to(type).reciprocal();
+    d_w = d_w.to(type);
     for (at::Tensor sum : {loss, d_x, d_w, d_b}) {
       sum.mul_(share);
     }
@@ -205,8 +217,9 @@ at::Tensor cross_entropy_reference(const CrossEntropyInputs& in) {
 
 FusedLinearCrossEntropy::Results cross_entropy_meta(const CrossEntropyInputs& in) {
   const auto none = [&] { return at::empty({0}, in.x.options()); };
+  const auto weight = [&] { return is_transposed(in.w) ? dense_like(in.w.t()).t() : dense_like(in.w); };
   return {at::empty({}, in.x.options().dtype(loss_type(in.x))), in.with_gradients ? dense_like(in.x) : none(),
-          in.with_gradients ? dense_like(in.w) : none(), in.with_gradients && in.b ? dense_like(*in.b) : none()};
+          in.with_gradients ? weight() : none(), in.with_gradients && in.b ? dense_like(*in.b) : none()};
 }
 
 struct CrossEntropyCall {
