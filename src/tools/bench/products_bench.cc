@@ -1,6 +1,5 @@
 // Benchmark of the float32 matrix multiplications of training steps, by each library and by this project's tiles. Its
 // results determine the table in engine/ops/linear/dense_matmul.cc.
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 
@@ -9,7 +8,6 @@
 #include <map>
 #include <tuple>
 
-#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/linear/dense_matmul.h"
 #include "headroom/core/error.h"
 #include "timing.h"
@@ -49,24 +47,6 @@ LayerSizes layers_of(const std::string& config, const BenchOptions& options) {
   return all;
 }
 
-// Multiplies blocks of rows by the kernels' tiles; operands in other layouts are copied first.
-at::Tensor by_tiles(const at::Tensor& a, const at::Tensor& b) {
-  constexpr std::int64_t kRows = 64, kColumns = 256;
-  const at::Tensor left = a.contiguous(), right = b.contiguous(), y = at::empty({a.size(0), b.size(1)}, a.options());
-  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
-  at::parallel_for(0, (m + kRows - 1) / kRows, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin * kRows; i < std::min(m, end * kRows); i += kRows) {
-      for (std::int64_t j = 0; j < n; j += kColumns) {
-        kernels::tile_product({std::min(kRows, m - i), std::min(kColumns, n - j), k, k, n, n},
-                              left.const_data_ptr<float>() + i * k, right.const_data_ptr<float>() + j,
-                              y.mutable_data_ptr<float>() + i * n + j);
-      }
-    }
-    kernels::tile_product_done();
-  });
-  return y;
-}
-
 constexpr std::array kPasses = {"forward", "input gradient", "weight gradient"};
 constexpr std::array kWays = {"oneDNN", "torch", "tiles"};
 
@@ -80,8 +60,7 @@ std::array<Work, 3> ways(std::size_t pass, const std::tuple<std::int64_t, std::i
     }
     return [=, a = pass == 0 ? x : grad, b = pass == 0 ? w : w.t()] { ops::dense_matmul_by(library, a, b); };
   };
-  const at::Tensor a = pass == 0 ? x : pass == 1 ? grad : x.t(), b = pass == 0 ? w : pass == 1 ? w.t() : grad;
-  return {by(MatmulLibrary::one_dnn), by(MatmulLibrary::torch), [=] { by_tiles(a, b); }};
+  return {by(MatmulLibrary::one_dnn), by(MatmulLibrary::torch), by(MatmulLibrary::tiles)};
 }
 
 }  // namespace

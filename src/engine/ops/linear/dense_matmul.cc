@@ -14,8 +14,10 @@
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/gemv_bfloat16.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
+#include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
+#include "tile_matmul.h"
 
 namespace at::native {
 
@@ -50,9 +52,9 @@ constexpr MatmulChoice kChoices[] = {
     // On CPUs of other vendors than Intel, MKL does not use AVX-512 and reaches half of oneDNN's rate.
     {"AMD", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, "Zen 5"},
     {"Intel", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
-    // MKL is at least as fast, and reads the transposed operand of a weight gradient in place, which oneDNN does for
-    // torch with AVX-512 only.
-    {"AMD", false, MatmulLibrary::torch, MatmulLibrary::torch, "Zen 3"},
+    // The tiles reach the machine's rate, and read the transposed operand of a weight gradient in blocks, of which both
+    // libraries lose half.
+    {"AMD", false, MatmulLibrary::tiles, MatmulLibrary::tiles, "Zen 5 limited to AVX2"},
     {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr},
     // Others, such as ARM, where torch itself chooses among several libraries.
     {"another", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
@@ -303,6 +305,9 @@ const MatmulChoice& matmul_choice() {
 
 at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at::Tensor& b,
                            const std::optional<at::Tensor>& bias) {
+  if (library == MatmulLibrary::tiles && kernels::tile_product_uses_micro_kernels() && suits_tiles(a, b)) {
+    return tile_matmul(a, b, bias);
+  }
   return library == MatmulLibrary::one_dnn && suits_one_dnn(a, b) ? one_dnn_matmul(a, b, bias)
                                                                   : torch_matmul(a, b, bias);
 }

@@ -18,8 +18,8 @@ at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b
 // x^T y [k, m] of x [n, k] and y [n, m]: the gradient of a weight matrix.
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y);
 
-// torch: its default, which is MKL in float32.
-enum class MatmulLibrary { one_dnn, torch };
+// torch: its default, which is MKL in float32. tiles: tile_matmul().
+enum class MatmulLibrary { one_dnn, torch, tiles };
 
 // The libraries that multiply float32 matrices on one kind of CPU.
 struct MatmulChoice {
