@@ -195,7 +195,7 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   }
 }
 
-// Several rows: the same sums, in blocks of columns that stay in the caches for all rows.
+// Several rows: adds in the same order, in blocks of columns that stay in the CPU cache from row to row.
 template <class Input>
 void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   if (x.count == 1) {
