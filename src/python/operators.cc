@@ -35,9 +35,7 @@ struct CallOptions {
   std::string implementation = "automatic";
   template <class V>
   void visit(V& v) {
-    v("training", training);
-    v("balance", balance);
-    v("implementation", implementation);
+    v("training", training, "balance", balance, "implementation", implementation);
   }
 };
 
@@ -60,19 +58,11 @@ struct LayerCall {
   CallOptions options;
   template <class V>
   void visit(V& v) {
-    v("x", in.x);
-    v("parameters", parameters);
-    v("layer", layer);
+    v("x", in.x, "parameters", parameters, "layer", layer);
     v.by_name();
-    v("memory", in.memory);
-    v("source", in.source);
-    v("source_value", in.source_value);
-    v("valid_keys", in.valid_keys);
-    v("valid_queries", in.valid_queries);
-    v("valid_source", in.valid_source);
-    v("routed_by", in.routed_by);
-    v("targets", in.targets);
-    v("remember", in.remember);
+    v("memory", in.memory, "source", in.source, "source_value", in.source_value, "valid_keys", in.valid_keys);
+    v("valid_queries", in.valid_queries, "valid_source", in.valid_source, "routed_by", in.routed_by);
+    v("targets", in.targets, "remember", in.remember);
     options.visit(v);
   }
 };
@@ -104,13 +94,9 @@ struct ModelCall {
   CallOptions options;
   template <class V>
   void visit(V& v) {
-    v("parameters", parameters);
-    v("inputs", inputs);
-    v("layer", layer);
-    v("names", names);
+    v("parameters", parameters, "inputs", inputs, "layer", layer, "names", names);
     v.by_name();
-    v("loss", loss);
-    v("label_smoothing", label_smoothing);
+    v("loss", loss, "label_smoothing", label_smoothing);
     options.visit(v);
   }
 };

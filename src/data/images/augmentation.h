@@ -63,8 +63,8 @@ enum class Operation {
   sharpness,      // factor: 0 is smoothed, 1 the original
   shear_x,        // shift to the left in pixels per row, from the top
   shear_y,        // shift up in pixels per column, from the left
-  translate_x,    // pixels to the left
-  translate_y,    // pixels up
+  translate_x,    // shift to the left in pixels
+  translate_y,    // shift up in pixels
 };
 inline constexpr std::int64_t kOperations = 14;
 

@@ -86,7 +86,7 @@ std::uint64_t hash_of(const std::vector<std::uint16_t>& symbols) {
 
 LabelledSequences make(const Distribution& distribution, std::uint64_t seed, std::int64_t count,
                        std::unordered_set<std::uint64_t>& seen) {
-  constexpr std::int64_t kMostTries = 1'000'000, kOften = 1024, kQuick = 20'000'000;  // symbols made in a second
+  constexpr std::int64_t kMostTries = 1'000'000, kOften = 1024, kQuick = 20'000'000;  // about a second's symbols
   Generator generator(distribution, seed);
   std::optional<Progress> progress;
   if (count > kQuick / static_cast<std::int64_t>(distribution.most_symbols)) {

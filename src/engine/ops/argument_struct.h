@@ -1,7 +1,7 @@
 // Argument structs: an operator's arguments, results or saved values as a struct that names each member once, and the
 // conversions between such structs, schemas and the dispatcher's stack.
 //
-// The struct's visit(v) calls v("q", q) for each member in the order of the schema; v.constant("index", index) for
+// The struct's visit(v) names the members in the order of the schema: v("q", q, "k", k); v.constant("index", index) for
 // tensors without a derivative; v.changed("m", m) for lists of tensors changed in place; v.needed("step", step) for a
 // number without a default; and v.by_name() before the first keyword-only argument.
 #pragma once
@@ -55,37 +55,48 @@ constexpr bool kOptional = std::is_same_v<T, OptionalTensor>;
 template <class T>
 constexpr bool kTensor = std::is_same_v<T, at::Tensor>;
 
-// Base of visitors that treat all kinds of members alike.
+// Base of visitors. Self::member(name, member) handles one member.
 template <class Self>
-struct All {
-  template <class T>
-  void constant(const char* name, T& member) {
-    static_cast<Self&> (*this)(name, member);
-  }
-  template <class T>
-  void changed(const char* name, T& member) {
-    static_cast<Self&> (*this)(name, member);
-  }
-  template <class T>
-  void needed(const char* name, T& member) {
-    static_cast<Self&> (*this)(name, member);
+struct Visitor {
+  template <class T, class... Rest>
+  void operator()(const char* name, T& member, Rest&&... rest) {
+    static_cast<Self*>(this)->member(name, member);
+    if constexpr (sizeof...(rest) > 0) {
+      (*this)(std::forward<Rest>(rest)...);
+    }
   }
   void by_name() {}
 };
+// Base of visitors that treat all kinds of members alike.
+template <class Self>
+struct All : Visitor<Self> {
+  template <class T>
+  void constant(const char* name, T& member) {
+    (*this)(name, member);
+  }
+  template <class T>
+  void changed(const char* name, T& member) {
+    (*this)(name, member);
+  }
+  template <class T>
+  void needed(const char* name, T& member) {
+    (*this)(name, member);
+  }
+};
 // Base of visitors that look only at tensors with a derivative.
-struct Results {
+template <class Self>
+struct Results : Visitor<Self> {
   template <class T>
   void constant(const char* /*name*/, const T& /*member*/) {}
   template <class T>
   void needed(const char* /*name*/, const T& /*member*/) {}
-  void by_name() {}
 };
 
 // Builds the arguments of a schema, "Tensor q, Tensor? b=None, float scale=1", with the members' values as defaults.
 class ArgumentsSchema : public All<ArgumentsSchema> {
  public:
   template <class T>
-  void operator()(const char* name, const T& member) {
+  void member(const char* name, const T& value) {
     if constexpr (kTensor<T>) {
       add("Tensor {}", name);
     } else if constexpr (kOptional<T>) {
@@ -95,12 +106,12 @@ class ArgumentsSchema : public All<ArgumentsSchema> {
     } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
       add("bool[]? {}=None", name);
     } else if constexpr (std::is_same_v<T, bool>) {
-      add("bool {}={}", name, member ? "True" : "False");
+      add("bool {}={}", name, value ? "True" : "False");
     } else if constexpr (std::is_same_v<T, std::string>) {
-      add("str {}=\"{}\"", name, member);
+      add("str {}=\"{}\"", name, value);
     } else {
       static_assert(std::is_same_v<T, double> || std::is_same_v<T, std::int64_t>);
-      add("{} {}={}", std::is_same_v<T, double> ? "float" : "int", name, member);
+      add("{} {}={}", std::is_same_v<T, double> ? "float" : "int", name, value);
     }
   }
   void changed(const char* name, const std::vector<at::Tensor>& /*member*/) { add("Tensor({}!)[] {}", alias_++, name); }
@@ -121,10 +132,10 @@ class ArgumentsSchema : public All<ArgumentsSchema> {
 };
 
 // Builds the results of a schema, "Tensor o, Tensor log_sum".
-struct ResultsSchema : Results {
+struct ResultsSchema : Results<ResultsSchema> {
   std::string text;
   template <class T>
-  void operator()(const char* name, const T& /*member*/) {
+  void member(const char* name, const T& /*value*/) {
     if constexpr (kTensor<T> || kOptional<T> || kTensors<T>) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kTensors<T> ? "Tensor[]" : "Tensor", name);
     }
@@ -135,8 +146,8 @@ struct PushArguments : All<PushArguments> {
   Stack& stack;
   explicit PushArguments(Stack& to) : stack(to) {}
   template <class T>
-  void operator()(const char* /*name*/, T& member) {
-    stack.emplace_back(std::move(member));
+  void member(const char* /*name*/, T& value) {
+    stack.emplace_back(std::move(value));
   }
 };
 
@@ -144,9 +155,9 @@ struct TakeArguments : All<TakeArguments> {
   c10::IValue* next;
   explicit TakeArguments(c10::IValue* first) : next(first) {}
   template <class T>
-  void operator()(const char* /*name*/, T& member) {
+  void member(const char* /*name*/, T& value) {
     if (!next->isNone() || kOptional<T>) {  // lists may be None, too
-      member = std::move(*next).template to<T>();
+      value = std::move(*next).template to<T>();
     }
     ++next;
   }
@@ -155,53 +166,53 @@ struct TakeArguments : All<TakeArguments> {
 struct Count : All<Count> {
   std::size_t n = 0;
   template <class T>
-  void operator()(const char* /*name*/, const T& /*member*/) {
+  void member(const char* /*name*/, const T& /*value*/) {
     ++n;
   }
 };
 
 // Absent optional tensors are pushed as undefined tensors.
-struct PushResults : Results {
+struct PushResults : Results<PushResults> {
   Stack& stack;
   explicit PushResults(Stack& to) : stack(to) {}
   template <class T>
-  void operator()(const char* /*name*/, T& member) {
+  void member(const char* /*name*/, T& value) {
     if constexpr (kOptional<T>) {
-      stack.emplace_back(member.value_or(at::Tensor()));
+      stack.emplace_back(value.value_or(at::Tensor()));
     } else if constexpr (kTensor<T> || kTensors<T>) {
-      stack.emplace_back(std::move(member));
+      stack.emplace_back(std::move(value));
     }
   }
 };
 
-struct TakeResults : Results {
+struct TakeResults : Results<TakeResults> {
   c10::IValue* next;
   explicit TakeResults(c10::IValue* first) : next(first) {}
   template <class T>
-  void operator()(const char* /*name*/, T& member) {
+  void member(const char* /*name*/, T& value) {
     if constexpr (kTensors<T>) {
-      member = (next++)->toTensorVector();
+      value = (next++)->toTensorVector();
     } else if constexpr (kTensor<T> || kOptional<T>) {
       const at::Tensor t = next->isNone() ? at::Tensor() : next->toTensor();
       ++next;
       if (t.defined()) {
-        member = t;
+        value = t;
       }
     }
   }
 };
 
 // Collects all tensors with a derivative; undefined for absent ones.
-struct Slots : Results {
+struct Slots : Results<Slots> {
   std::vector<at::Tensor> tensors;
   template <class T>
-  void operator()(const char* /*name*/, const T& member) {
+  void member(const char* /*name*/, const T& value) {
     if constexpr (kTensors<T>) {
-      tensors.insert(tensors.end(), member.begin(), member.end());
+      tensors.insert(tensors.end(), value.begin(), value.end());
     } else if constexpr (kOptional<T>) {
-      tensors.push_back(member.value_or(at::Tensor()));
+      tensors.push_back(value.value_or(at::Tensor()));
     } else if constexpr (kTensor<T>) {
-      tensors.push_back(member);
+      tensors.push_back(value);
     }
   }
 };

@@ -1,9 +1,8 @@
 // The fused implementations (backends) of an operator: an ordered list for each device. The first backend that does not
 // refuse the inputs runs; if all refuse, the reference does. Backends register themselves:
 //
-//   Backends<Inputs>& my_backends() { static Backends<Inputs> all("my_operator"); return all; }      // my_operator.cc
-//   const Registration kMyOperatorOnCpu(my_backends(), {{"name", at::kCPU, 0, any_type}, refusal, run});   // its
-//   backend
+//   Backends<Inputs>& my_backends() { static Backends<Inputs> all("my_operator"); return all; }
+//   const Registration kMyOperatorOnCpu(my_backends(), {{"name", at::kCPU, 0, any_type}, refusal, run});
 #pragma once
 
 #include <ATen/ATen.h>

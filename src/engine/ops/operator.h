@@ -79,16 +79,16 @@ struct Save : visitors::All<Save> {
   std::vector<at::Tensor> tensors;
   explicit Save(torch::autograd::AutogradContext& to) : context(to) {}
   template <class T>
-  void operator()(const char* name, const T& member) {
+  void member(const char* name, const T& value) {
     if constexpr (visitors::kTensors<T>) {
-      context.saved_data[name] = static_cast<std::int64_t>(member.size());
-      tensors.insert(tensors.end(), member.begin(), member.end());
+      context.saved_data[name] = static_cast<std::int64_t>(value.size());
+      tensors.insert(tensors.end(), value.begin(), value.end());
     } else if constexpr (visitors::kOptional<T>) {
-      tensors.push_back(member.value_or(at::Tensor()));
+      tensors.push_back(value.value_or(at::Tensor()));
     } else if constexpr (visitors::kTensor<T>) {
-      tensors.push_back(member);
+      tensors.push_back(value);
     } else {
-      context.saved_data[name] = member;
+      context.saved_data[name] = value;
     }
   }
 };
@@ -98,17 +98,17 @@ struct Restore : visitors::All<Restore> {
   std::size_t next = 0;
   explicit Restore(torch::autograd::AutogradContext& from) : context(from), tensors(from.get_saved_variables()) {}
   template <class T>
-  void operator()(const char* name, T& member) {
+  void member(const char* name, T& value) {
     if constexpr (visitors::kTensors<T>) {
       const auto n = static_cast<std::size_t>(context.saved_data[name].toInt());
-      member.assign(tensors.begin() + next, tensors.begin() + next + n);
+      value.assign(tensors.begin() + next, tensors.begin() + next + n);
       next += n;
     } else if constexpr (visitors::kOptional<T>) {
-      member = optional(tensors[next++]);
+      value = optional(tensors[next++]);
     } else if constexpr (visitors::kTensor<T>) {
-      member = tensors[next++];
+      value = tensors[next++];
     } else {
-      member = context.saved_data[name].to<T>();
+      value = context.saved_data[name].to<T>();
     }
   }
 };

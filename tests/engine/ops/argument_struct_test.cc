@@ -19,18 +19,14 @@ struct Everything {
   std::string kind = "plain";
   template <class V>
   void visit(V& v) {
-    v("q", q);
-    v("b", b);
+    v("q", q, "b", b);
     v.constant("index", index);
     v("keys", keys);
     v.needed("step", step);
     v.by_name();
-    v("wanted", wanted);
-    v("window", window);
-    v("scale", scale);
+    v("wanted", wanted, "window", window, "scale", scale);
     v.by_name();  // the second call has no effect
-    v("causal", causal);
-    v("kind", kind);
+    v("causal", causal, "kind", kind);
   }
 };
 
@@ -49,9 +45,7 @@ struct Pair {
   std::vector<at::Tensor> more;
   template <class V>
   void visit(V& v) {
-    v("o", o);
-    v("log_sum", log_sum);
-    v("more", more);
+    v("o", o, "log_sum", log_sum, "more", more);
   }
 };
 

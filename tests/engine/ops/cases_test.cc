@@ -249,7 +249,7 @@ TEST(CaseTables, EveryOperatorWithBackendsHasOne) {
     with_cases.insert(c.op);
   }
   for (const BackendList* list : backend_lists()) {
-    if (!list->op().starts_with("toy")) {  // of other tests
+    if (!list->op().starts_with("toy")) {  // registered by another test
       with_backends.insert(list->op());
     }
   }

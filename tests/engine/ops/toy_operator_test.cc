@@ -21,9 +21,7 @@ struct FusedScaleRows {
     double factor = 1.0;
     template <class V>
     void visit(V& v) {
-      v("x", x);
-      v("w", w);
-      v("factor", factor);
+      v("x", x, "w", w, "factor", factor);
     }
   };
   using Results = Single;

@@ -203,25 +203,13 @@ struct AttentionCall {
 
   template <class V>
   void visit(V& v) {
-    v("q", in.q);
-    v("k", in.k);
-    v("v", in.v);
+    v("q", in.q, "k", in.k, "v", in.v);
     v.by_name();
-    v("scale", in.scale);
-    v("causal", in.mask.causal);
-    v("window", in.mask.window);
+    v("scale", in.scale, "causal", in.mask.causal, "window", in.mask.window);
     v.constant("valid_keys", in.mask.valid_keys);
-    v("q_position", in.q_position);
-    v("r", in.r);
-    v("bias", in.bias);
-    v("query_bias", in.query_bias);
-    v("key_bias", in.key_bias);
-    v("sink", in.sink);
-    v("mixture_keys", mixture.more_keys);
-    v("mixture_shift", mixture.shift);
-    v("mixture_coefficient", mixture.coefficient);
-    v("mixture_prior", mixture.prior);
-    v("mixture_maximum", mixture.maximum);
+    v("q_position", in.q_position, "r", in.r, "bias", in.bias, "query_bias", in.query_bias, "key_bias", in.key_bias);
+    v("sink", in.sink, "mixture_keys", mixture.more_keys, "mixture_shift", mixture.shift);
+    v("mixture_coefficient", mixture.coefficient, "mixture_prior", mixture.prior, "mixture_maximum", mixture.maximum);
     v("mixture_epsilon", mixture.epsilon);
     pre.visit(v, "pre_");
     post.visit(v, "post_");

@@ -32,24 +32,13 @@ struct FusedAttention {
     bool heads_together() const { return composed() || (factor && r); }
     template <class V>
     void visit(V& visitor) {
-      visitor("q", q);
-      visitor("k", k);
-      visitor("v", v);
-      visitor("q_position", q_position);
-      visitor("r", r);
-      visitor("sink", sink);
+      visitor("q", q, "k", k, "v", v, "q_position", q_position, "r", r, "sink", sink);
       visitor.constant("valid_keys", valid_keys);
       pre.visit(visitor, "pre_");
       post.visit(visitor, "post_");
       visitor.constant("factor", factor);
-      visitor("query_term", query_term);
-      visitor("key_term", key_term);
-      visitor("more_keys", more_keys);
-      visitor("epsilon", epsilon);
-      visitor("maximum", maximum);
-      visitor("scale", scale);
-      visitor("causal", causal);
-      visitor("window", window);
+      visitor("query_term", query_term, "key_term", key_term, "more_keys", more_keys, "epsilon", epsilon);
+      visitor("maximum", maximum, "scale", scale, "causal", causal, "window", window);
     }
   };
 
@@ -57,8 +46,7 @@ struct FusedAttention {
     at::Tensor o, log_sum;  // [B, H, T, w] stored by token, [B, H, T]
     template <class V>
     void visit(V& v) {
-      v("o", o);
-      v("log_sum", log_sum);
+      v("o", o, "log_sum", log_sum);
     }
   };
 
@@ -68,8 +56,7 @@ struct FusedAttention {
     Arguments in;
     template <class V>
     void visit(V& v) {
-      v("grad", grad);
-      v("log_sum", log_sum);
+      v("grad", grad, "log_sum", log_sum);
       in.visit(v);
       v("o", o);
     }

@@ -13,8 +13,7 @@ struct RowTerms {
     at::Tensor t, directions;
     template <class V>
     void visit(V& v) {
-      v("t", t);
-      v("directions", directions);
+      v("t", t, "directions", directions);
     }
   };
   using Results = Single;

@@ -28,10 +28,7 @@ struct FusedDropout {
     std::int32_t threshold() const { return static_cast<std::int32_t>(std::floor(p * 0x1p31)); }
     template <class V>
     void visit(V& v) {
-      v("p", p);
-      v("seed", seed);
-      v("relu", relu);
-      v("first_row", first_row);
+      v("p", p, "seed", seed, "relu", relu, "first_row", first_row);
     }
   };
   struct Arguments {
@@ -50,8 +47,7 @@ struct FusedDropout {
     Rule rule;
     template <class V>
     void visit(V& v) {
-      v("grad", grad);
-      v("y", y);
+      v("grad", grad, "y", y);
       rule.visit(v);
     }
   };

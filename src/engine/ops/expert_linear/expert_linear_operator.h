@@ -12,11 +12,9 @@ struct FusedExpertLinear {
   struct Arguments : ExpertLinearInputs {
     template <class V>
     void visit(V& v) {
-      v("input", input);
-      v("bank", bank);
+      v("input", input, "bank", bank);
       v.constant("index", index);
-      v("weight", weight);
-      v("sum_heads", sum_heads);
+      v("weight", weight, "sum_heads", sum_heads);
     }
   };
   using Results = Single;

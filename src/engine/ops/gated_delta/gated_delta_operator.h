@@ -13,11 +13,7 @@ struct FusedGatedDelta {
     at::Tensor q, k, v, beta, log_decay;
     template <class V>
     void visit(V& visitor) {
-      visitor("q", q);
-      visitor("k", k);
-      visitor("v", v);
-      visitor("beta", beta);
-      visitor("log_decay", log_decay);
+      visitor("q", q, "k", k, "v", v, "beta", beta, "log_decay", log_decay);
     }
   };
   struct Arguments : Inputs {
@@ -34,10 +30,7 @@ struct FusedGatedDelta {
     at::Tensor written;  // [B, H, T, w] u_t
     template <class V>
     void visit(V& visitor) {
-      visitor("o", o);
-      visitor("after", after);
-      visitor("states", states);
-      visitor("written", written);
+      visitor("o", o, "after", after, "states", states, "written", written);
     }
   };
   struct Backward {
@@ -48,8 +41,7 @@ struct FusedGatedDelta {
     void visit(V& visitor) {
       visitor("grad", grad);
       in.visit(visitor);
-      visitor("states", states);
-      visitor("written", written);
+      visitor("states", states, "written", written);
     }
   };
   static Backward save(const Arguments& in, const Results& out) { return {{}, in, out.states, out.written}; }

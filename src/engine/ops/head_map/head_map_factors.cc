@@ -29,11 +29,7 @@ struct FusedHeadMapFactors {
     HeadMapWeights weights;
     template <class V>
     void visit(V& v) {
-      v("x", x);
-      v("w1", weights.w1);
-      v("w2", weights.w2);
-      v("gate", weights.gate);
-      v("tanh_gelu", weights.tanh_gelu);
+      v("x", x, "w1", weights.w1, "w2", weights.w2, "gate", weights.gate, "tanh_gelu", weights.tanh_gelu);
     }
   };
 };

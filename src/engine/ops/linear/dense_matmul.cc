@@ -197,8 +197,8 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   }
 }
 
-// Several rows, the same sums: each thread reads parts of the matrix from one end to the other. Faster than blocks of
-// columns in bfloat16, whose rows are so short that blocks of them leave most sets of a cache empty.
+// Several rows: adds in the same order; each thread reads parts of the matrix from one end to the other. In bfloat16 this
+// is faster than blocks of columns, because blocks of such short rows use few sets of a cache.
 template <class Input>
 void multiply_rows_by_parts(const Input& x, const Parts<Input>& parts, const kernels::Rows& w, std::int64_t columns,
                             const float* bias, float* y) {
@@ -217,7 +217,7 @@ void multiply_rows_by_parts(const Input& x, const Parts<Input>& parts, const ker
   }
 }
 
-// The same in blocks of columns that stay in the caches for all rows.
+// Several rows: adds in the same order, in blocks of columns that stay in the CPU cache from row to row.
 template <class Input>
 void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
   if (x.count == 1) {

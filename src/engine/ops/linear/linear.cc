@@ -17,9 +17,7 @@ struct FusedLinear {
     OptionalTensor b;
     template <class V>
     void visit(V& v) {
-      v("x", x);
-      v("w", w);
-      v("b", b);
+      v("x", x, "w", w, "b", b);
     }
   };
   using Results = Single;
@@ -28,10 +26,7 @@ struct FusedLinear {
     std::vector<bool> wanted;  // of x, w, b; empty: all
     template <class V>
     void visit(V& v) {
-      v("grad", grad);
-      v("x", x);
-      v("w", w);
-      v("wanted", wanted);
+      v("grad", grad, "x", x, "w", w, "wanted", wanted);
     }
     bool wants(std::size_t i) const { return wanted.empty() || wanted[i]; }
   };

@@ -110,9 +110,7 @@ struct PrefixProduct {
     bool half = false;  // c of the first forward pass was bfloat16
     template <class V>
     void visit(V& v) {
-      v("a", a);
-      v("b", b);
-      v("c", c);
+      v("a", a, "b", b, "c", c);
       v.needed("visible", visible);
       v("half", half);
     }
@@ -229,15 +227,10 @@ void check_state(const LinearState& state, const at::Tensor& k, const at::Tensor
 struct LinearAttentionArguments : LinearAttentionInputs {
   template <class V>
   void visit(V& visitor) {
-    visitor("q", q);
-    visitor("k", k);
-    visitor("v", v);
+    visitor("q", q, "k", k, "v", v);
     visitor.constant("valid_keys", valid_keys);
     visitor.by_name();
-    visitor("causal", causal);
-    visitor("factor", factor);
-    visitor("output_factor", output_factor);
-    visitor("normalise", normalise);
+    visitor("causal", causal, "factor", factor, "output_factor", output_factor, "normalise", normalise);
     visitor("epsilon", epsilon);
   }
 };
@@ -261,17 +254,14 @@ struct LinearAttentionStep {
   template <class V>
   void visit(V& v) {
     in.visit(v);
-    v("state_kv", kv);
-    v("state_k", k);
+    v("state_kv", kv, "state_k", k);
   }
 };
 struct LinearAttentionStepResults {
   at::Tensor o, kv, k;
   template <class V>
   void visit(V& v) {
-    v("o", o);
-    v("state_kv", kv);
-    v("state_k", k);
+    v("o", o, "state_kv", kv, "state_k", k);
   }
 };
 

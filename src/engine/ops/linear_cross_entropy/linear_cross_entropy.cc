@@ -26,21 +26,16 @@ struct FusedLinearCrossEntropy {
     bool with_gradients = true;
     template <class V>
     void visit(V& v) {
-      v("x", x);
-      v("w", w);
+      v("x", x, "w", w);
       v.constant("target", target);
-      v("b", b);
-      v("with_gradients", with_gradients);
+      v("b", b, "with_gradients", with_gradients);
     }
   };
   struct Results {
     at::Tensor loss, d_x, d_w, d_b;  // gradients without the incoming gradient; empty if not computed
     template <class V>
     void visit(V& v) {
-      v("loss", loss);
-      v("d_x", d_x);
-      v("d_w", d_w);
-      v("d_b", d_b);
+      v("loss", loss, "d_x", d_x, "d_w", d_w, "d_b", d_b);
     }
   };
   struct Backward {
@@ -48,10 +43,7 @@ struct FusedLinearCrossEntropy {
     OptionalTensor d_b;
     template <class V>
     void visit(V& v) {
-      v("grad", grad);
-      v("d_x", d_x);
-      v("d_w", d_w);
-      v("d_b", d_b);
+      v("grad", grad, "d_x", d_x, "d_w", d_w, "d_b", d_b);
     }
   };
   static Backward save(const Arguments& in, const Results& out) {
@@ -227,8 +219,7 @@ struct CrossEntropyCall {
   std::string implementation = "automatic";
   template <class V>
   void visit(V& v) {
-    v("x", in.x);
-    v("w", in.w);
+    v("x", in.x, "w", in.w);
     v.constant("target", in.target);
     v("b", in.b);
     v.by_name();

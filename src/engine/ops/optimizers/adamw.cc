@@ -109,13 +109,9 @@ struct AdamWCall {
     v.changed("v", s.v);
     v.needed("step", s.step);
     v.by_name();
-    v("learning_rate", s.options.learning_rate);
-    v("beta1", s.options.beta1);
-    v("beta2", s.options.beta2);
-    v("epsilon", s.options.epsilon);
-    v("weight_decay", s.options.weight_decay);
-    v("gradient_scale", s.options.gradient_scale);
-    v("implementation", implementation);
+    v("learning_rate", s.options.learning_rate, "beta1", s.options.beta1, "beta2", s.options.beta2);
+    v("epsilon", s.options.epsilon, "weight_decay", s.options.weight_decay);
+    v("gradient_scale", s.options.gradient_scale, "implementation", implementation);
   }
 };
 

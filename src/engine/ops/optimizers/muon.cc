@@ -71,12 +71,8 @@ struct MuonCall {
     v.changed("gradients", gradients);
     v.changed("m", m);
     v.by_name();
-    v("learning_rate", options.learning_rate);
-    v("momentum", options.momentum);
-    v("weight_decay", options.weight_decay);
-    v("bfloat16", options.bfloat16);
-    v("gradient_scale", options.gradient_scale);
-    v("implementation", implementation);
+    v("learning_rate", options.learning_rate, "momentum", options.momentum, "weight_decay", options.weight_decay);
+    v("bfloat16", options.bfloat16, "gradient_scale", options.gradient_scale, "implementation", implementation);
   }
 };
 

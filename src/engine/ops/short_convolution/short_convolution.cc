@@ -18,8 +18,7 @@ struct FusedShortConvolution {
     OptionalTensor past;
     template <class V>
     void visit(V& v) {
-      v("x", x);
-      v("w", w);
+      v("x", x, "w", w);
       v.constant("past", past);
     }
   };

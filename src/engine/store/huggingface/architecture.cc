@@ -7,6 +7,7 @@
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 
 namespace headroom::store {
@@ -98,16 +99,51 @@ std::string common_obstacle(const config::ModelOptions& o) {
                    {a.gate_output != plain.gate_output && !has_recurrent_layer(o), "attention.gate_output"}});
 }
 
-std::string dense_obstacle(const config::ModelOptions& o) {
-  const config::AttentionOptions &a = o.attention, plain;
-  return first_of({{o.norm_position != config::NormPosition::pre, "norm_position"},
-                   {o.output_norms, "output_norms"},
-                   {o.scaled_embeddings, "scaled_embeddings"},
-                   {o.mlp.kind == config::MlpKind::experts, "mlp.kind"},
-                   {a.projection != plain.projection, "attention.projection"},
-                   {a.score != plain.score, "attention.score"},
-                   {a.composition != plain.composition, "attention.composition"},
-                   {a.qk_norm, "attention.qk_norm"}});
+std::string first_difference(const config::ModelOptions& a, const config::ModelOptions& b,
+                             std::initializer_list<std::string_view> keys) {
+  const std::vector<std::string> differing = config::differing_keys(a, b);
+  for (const std::string_view key : keys) {
+    if (std::ranges::find(differing, fmt::format("model.{}", key)) != differing.end()) {
+      return std::string(key);
+    }
+  }
+  return {};
+}
+
+config::ModelOptions Architecture::usual(const Json& keys) const {
+  const SortedJson document = keys;
+  return read(Settings(document, ""));
+}
+
+config::ModelOptions read_decoder(const Settings& s, const DecoderDefaults& usual) {
+  config::ModelOptions o;
+  o.vocabulary_size = s.size("vocab_size", usual.vocabulary_size);
+  o.n_layers = s.size("num_hidden_layers", usual.n_layers);
+  o.d_model = s.size("hidden_size", usual.d_model);
+  o.context_length = s.size("max_position_embeddings", usual.context_length);
+  o.norm = config::Norm::rms;
+  o.norm_epsilon = s.epsilon("rms_norm_eps", usual.norm_epsilon);
+  o.tied_embeddings = s.flag("tie_word_embeddings", usual.tied_embeddings);
+  o.head_bias = false;
+  if (usual.n_heads > 0) {
+    o.attention.n_heads = s.size("num_attention_heads", usual.n_heads);
+    o.attention.n_kv_heads = s.size("num_key_value_heads", usual.n_kv_heads);
+    o.attention.d_head = s.size("head_dim", usual.d_head);
+  }
+  return o;
+}
+
+Json write_decoder(const config::ModelOptions& o, const char* kind, const char* name) {
+  return {{"model_type", kind},
+          {"architectures", {name}},
+          {"num_hidden_layers", o.n_layers},
+          {"hidden_size", o.d_model},
+          {"num_attention_heads", o.attention.n_heads},
+          {"num_key_value_heads", o.attention.kv_heads()},
+          {"head_dim", o.attention.d_head},
+          {"max_position_embeddings", o.context_length},
+          {"intermediate_size", o.mlp.d_hidden},
+          {"rms_norm_eps", o.norm_epsilon}};
 }
 
 std::vector<std::int64_t> windows_of(const config::ModelOptions& o) {

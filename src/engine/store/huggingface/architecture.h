@@ -64,6 +64,9 @@ struct Obstacle {
 };
 // Returns the option of the first obstacle that applies; empty: none.
 std::string first_of(std::initializer_list<Obstacle> obstacles);
+// Returns the first of `keys` ("attention.window") in which the models differ; empty: none.
+std::string first_difference(const config::ModelOptions& a, const config::ModelOptions& b,
+                             std::initializer_list<std::string_view> keys);
 
 // Names in the files of an architecture, by default LLaMA's. Those of tensors lack ".weight".
 struct ArchitectureNames {
@@ -89,6 +92,8 @@ class Architecture {
   virtual config::ModelOptions read(const Settings& settings) const = 0;
   // Returns the option that prevents an export as this architecture, beyond common_obstacle(); empty: none.
   virtual std::string obstacle(const config::ModelOptions& options) const = 0;
+  // Returns the options for a config.json that sets `keys` only: they have the values that the architecture requires.
+  config::ModelOptions usual(const Json& keys = Json::object()) const;
   // Returns config.json without the keys that all architectures share. `kind`: the model_type that the model was
   // imported as, used if it can describe the model.
   virtual Json write(const config::ModelOptions& options, const std::string& kind) const = 0;
@@ -120,8 +125,18 @@ std::span<const Architecture* const> architectures();
 
 // Returns the option that prevents an export as any architecture; empty: none.
 std::string common_obstacle(const config::ModelOptions& options);
-// Returns the option, beyond common_obstacle(), that dense Transformers lack; empty: none.
-std::string dense_obstacle(const config::ModelOptions& options);
+
+// What a config.json that lacks a key means.
+struct DecoderDefaults {
+  std::int64_t vocabulary_size, n_layers, d_model, context_length;
+  double norm_epsilon = 1e-6;
+  bool tied_embeddings = false;
+  std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller reads the heads
+};
+// Reads and writes the keys that LLaMA and most other architectures share. The options read have RMS norms and a head
+// without bias. `name`: the class in transformers.
+config::ModelOptions read_decoder(const Settings& settings, const DecoderDefaults& usual);
+Json write_decoder(const config::ModelOptions& options, const char* kind, const char* name);
 
 // The window of each layer; 0: none.
 std::vector<std::int64_t> windows_of(const config::ModelOptions& options);

@@ -54,22 +54,17 @@ class DcFormer : public Architecture {
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions &a = o.attention, plain;
+    const config::AttentionOptions& a = o.attention;
     const bool pythia = o.norm == config::Norm::layer;
-    return first_of({{o.norm_position != config::NormPosition::pre, "norm_position"},
-                     {o.output_norms, "output_norms"},
-                     {o.scaled_embeddings, "scaled_embeddings"},
-                     {o.tied_embeddings, "tied_embeddings"},
-                     {a.projection != plain.projection, "attention.projection"},
-                     {a.score != plain.score, "attention.score"},
-                     {a.composition != "dynamic", "attention.composition"},
-                     {a.position != "rope", "attention.position"},
-                     {o.mlp.kind != (pythia ? config::MlpKind::dense : config::MlpKind::gated), "mlp.kind"},
-                     {!pythia && o.mlp.bias, "mlp.bias"},
-                     {!pythia && a.bias, "attention.bias"},
-                     {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
-                     {a.n_heads * a.d_head != o.d_model, "attention.d_head"},
-                     {!window_settings(o), "attention.window_pattern"}});
+    const std::string differs =
+        first_difference(o, usual({{"model_type", pythia ? "dcpythia" : "dcformer"}}),
+                         {"norm_position", "output_norms", "scaled_embeddings", "tied_embeddings",
+                          "attention.projection", "attention.score", "attention.composition", "attention.position",
+                          "mlp.kind", pythia ? "" : "mlp.bias", pythia ? "" : "attention.bias"});
+    return !differs.empty() ? differs
+                            : first_of({{a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
+                                        {a.n_heads * a.d_head != o.d_model, "attention.d_head"},
+                                        {!window_settings(o), "attention.window_pattern"}});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {

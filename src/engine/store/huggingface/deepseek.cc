@@ -27,45 +27,31 @@ class DeepseekV2 : public Architecture {
   DeepseekV2() : Architecture({.kinds = {"deepseek_v2"}, .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 102400);
-    o.n_layers = s.size("num_hidden_layers", 32);
-    o.d_model = s.size("hidden_size", 4096);
-    o.context_length = s.size("max_position_embeddings", 2048);
-    o.norm = config::Norm::rms;
-    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
-    o.tied_embeddings = s.flag("tie_word_embeddings", false);
-    o.head_bias = false;
+    config::ModelOptions o =
+        read_decoder(s, {.vocabulary_size = 102400, .n_layers = 32, .d_model = 4096, .context_length = 2048});
     read_attention(s, o.attention);
     read_mlps(s, o);
     return o;
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions &a = o.attention, plain;
-    const config::MlpOptions mlp = o.of_layer(o.n_layers - 1).mlp;
-    const auto& latent = a.of<config::LatentOptions>();
-    bool pattern = mlp.kind == config::MlpKind::experts;
+    const config::AttentionOptions& a = o.attention;
+    const config::ModelOptions last = o.of_layer(o.n_layers - 1);
+    bool pattern = last.mlp.kind == config::MlpKind::experts;
     for (std::int64_t layer = n_dense(o); layer < o.n_layers; ++layer) {
       pattern = pattern && o.of_layer(layer).mlp.kind == config::MlpKind::experts;
     }
-    return first_of({{a.projection != "latent", "attention.projection"},
-                     {a.score != plain.score, "attention.score"},
-                     {a.composition != plain.composition, "attention.composition"},
-                     {o.output_norms, "output_norms"},
-                     {o.scaled_embeddings, "scaled_embeddings"},
-                     {a.position != "rope", "attention.position"},
-                     {a.qk_norm_epsilon != kLatentEpsilon, "attention.qk_norm_epsilon"},
-                     {(a.d_head - a.projection->rotary_channels(a)) % 2 != 0, "attention.d_head"},
-                     {latent.kv_rank % 2 != 0, "attention.kv_rank"},
-                     {o.norm != config::Norm::rms, "norm"},
-                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                     {!pattern, "mlp.kind"},
-                     {mlp.expert_kind != config::ExpertKind::gated, "mlp.expert_kind"},
-                     {mlp.expert_bias != config::ExpertBias::none, "mlp.expert_bias"},
-                     {mlp.gate != config::Gate::softmax, "mlp.gate"},
-                     {mlp.d_shared == 0 || mlp.d_shared % mlp.d_hidden != 0, "mlp.d_shared"},
-                     {mlp.shared_gate, "mlp.shared_gate"}});
+    const std::string differs =
+        first_difference(last, usual({{"num_experts_per_tok", 1U}}),
+                         {"attention.projection", "attention.score", "attention.composition", "output_norms",
+                          "scaled_embeddings", "attention.position", "attention.qk_norm_epsilon", "norm", "arrangement",
+                          "mlp.kind", "mlp.expert_kind", "mlp.expert_bias", "mlp.gate", "mlp.shared_gate"});
+    return !differs.empty()
+               ? differs
+               : first_of({{(a.d_head - a.projection->rotary_channels(a)) % 2 != 0, "attention.d_head"},
+                           {a.of<config::LatentOptions>().kv_rank % 2 != 0, "attention.kv_rank"},
+                           {!pattern, "mlp.kind"},
+                           {last.mlp.d_shared == 0 || last.mlp.d_shared % last.mlp.d_hidden != 0, "mlp.d_shared"}});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {

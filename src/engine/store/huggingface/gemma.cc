@@ -28,21 +28,16 @@ class Gemma3 : public Architecture {
       s.require(key, false);
     }
     s.require("use_bidirectional_attention", !s.flag("use_bidirectional_attention", false));
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 262208);
-    o.n_layers = s.size("num_hidden_layers", 26);
-    o.d_model = s.size("hidden_size", 2304);
-    o.context_length = s.size("max_position_embeddings", 131072);
-    o.norm = config::Norm::rms;
-    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
-    o.output_norms = true;
-    o.tied_embeddings = s.flag("tie_word_embeddings", true);
-    o.scaled_embeddings = true;
-    o.head_bias = false;
+    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 262208,
+                                              .n_layers = 26,
+                                              .d_model = 2304,
+                                              .context_length = 131072,
+                                              .tied_embeddings = true,
+                                              .n_heads = 8,
+                                              .n_kv_heads = 4,
+                                              .d_head = 256});
+    o.output_norms = o.scaled_embeddings = true;
     config::AttentionOptions& a = o.attention;
-    a.n_heads = s.size("num_attention_heads", 8);
-    a.n_kv_heads = s.size("num_key_value_heads", 4);
-    a.d_head = s.size("head_dim", 256);
     a.bias = s.flag("attention_bias", false);
     a.qk_norm = true;
     a.qk_norm_epsilon = o.norm_epsilon;
@@ -61,18 +56,10 @@ class Gemma3 : public Architecture {
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions &a = o.attention, plain;
-    return first_of({{a.projection != plain.projection, "attention.projection"},
-                     {a.score != plain.score, "attention.score"},
-                     {a.composition != plain.composition, "attention.composition"},
-                     {!o.output_norms, "output_norms"},
-                     {!o.scaled_embeddings, "scaled_embeddings"},
-                     {a.position != "rope", "attention.position"},
-                     {!a.qk_norm, "attention.qk_norm"},
-                     {o.norm != config::Norm::rms, "norm"},
-                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                     {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-                     {o.mlp.bias, "mlp.bias"}});
+    return first_difference(
+        o, usual(),
+        {"attention.projection", "attention.score", "attention.composition", "output_norms", "scaled_embeddings",
+         "attention.position", "attention.qk_norm", "norm", "arrangement", "mlp.kind", "mlp.bias"});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
@@ -86,25 +73,17 @@ class Gemma3 : public Architecture {
           o.of_layer(layer).attention.of<config::PositionOptions>();
     }
     const double width = a.of<config::DotOptions>().scale_width;
-    return {
-        {"model_type", "gemma3_text"},
-        {"architectures", {"Gemma3ForCausalLM"}},
-        {"num_hidden_layers", o.n_layers},
-        {"hidden_size", o.d_model},
-        {"num_attention_heads", a.n_heads},
-        {"num_key_value_heads", a.kv_heads()},
-        {"head_dim", a.d_head},
-        {"max_position_embeddings", o.context_length},
-        {"intermediate_size", o.mlp.d_hidden},
-        {"hidden_activation", activation_name(o.mlp.activation)},
-        {"rms_norm_eps", o.norm_epsilon},
-        {"attention_bias", a.bias},
-        {"query_pre_attn_scalar", whole_or(width > 0.0 ? width : static_cast<double>(a.d_head))},
-        {"sliding_window", window > 0 ? window : 4096},
-        {"layer_types", layer_types(windows)},
-        {"final_logit_softcapping", nullptr},
-        {"attn_logit_softcapping", nullptr},
-        {"rope_parameters", {{kFullAttention, rope_parameters(global)}, {kSlidingAttention, rope_parameters(local)}}}};
+    Json json = write_decoder(o, "gemma3_text", "Gemma3ForCausalLM");
+    json.update({{"hidden_activation", activation_name(o.mlp.activation)},
+                 {"attention_bias", a.bias},
+                 {"query_pre_attn_scalar", whole_or(width > 0.0 ? width : static_cast<double>(a.d_head))},
+                 {"sliding_window", window > 0 ? window : 4096},
+                 {"layer_types", layer_types(windows)},
+                 {"final_logit_softcapping", nullptr},
+                 {"attn_logit_softcapping", nullptr},
+                 {"rope_parameters",
+                  {{kFullAttention, rope_parameters(global)}, {kSlidingAttention, rope_parameters(local)}}}});
+    return json;
   }
 
  private:

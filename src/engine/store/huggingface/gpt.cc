@@ -8,18 +8,17 @@
 namespace headroom::store {
 namespace {
 
-std::string gpt_obstacle(const config::ModelOptions& o, const char* position) {
+std::string gpt_obstacle(const config::ModelOptions& o, const config::ModelOptions& usual) {
   const config::AttentionOptions& a = o.attention;
-  if (const std::string obstacle = dense_obstacle(o); !obstacle.empty()) {
-    return obstacle;
-  }
-  return first_of({{a.position != position, "attention.position"},
-                   {o.norm != config::Norm::layer, "norm"},
-                   {a.position == "learned" && o.arrangement != config::Arrangement::sequential, "arrangement"},
-                   {o.mlp.kind != config::MlpKind::dense, "mlp.kind"},
-                   {a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
-                   {a.window != 0, "attention.window"},
-                   {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
+  const std::string differs =
+      first_difference(o, usual,
+                       {"norm_position", "output_norms", "scaled_embeddings", "attention.projection", "attention.score",
+                        "attention.composition", "attention.qk_norm", "attention.position", "norm",
+                        usual.attention.position == "learned" ? "arrangement" : "", "mlp.kind"});
+  return !differs.empty() ? differs
+                          : first_of({{a.kv_heads() != a.n_heads, "attention.n_kv_heads"},
+                                      {a.window != 0, "attention.window"},
+                                      {a.n_heads * a.d_head != o.d_model, "attention.d_head"}});
 }
 
 // The tensor that holds the queries, keys and values of all heads: its shape, its view with an axis of size 3, that
@@ -79,7 +78,7 @@ class Gpt2 : public Architecture {
     return o;
   }
 
-  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "learned"); }
+  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, usual()); }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     return {{"model_type", "gpt2"},
@@ -149,7 +148,7 @@ class GptNeox : public Architecture {
     return o;
   }
 
-  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, "rope"); }
+  std::string obstacle(const config::ModelOptions& o) const override { return gpt_obstacle(o, usual()); }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     const config::AttentionOptions& a = o.attention;

@@ -21,19 +21,15 @@ class GptOss : public Architecture {
   GptOss() : Architecture({.kinds = {"gpt_oss"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 201088);
-    o.n_layers = s.size("num_hidden_layers", 36);
-    o.d_model = s.size("hidden_size", 2880);
-    o.context_length = s.size("max_position_embeddings", 131072);
-    o.norm = config::Norm::rms;
-    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-5);
-    o.tied_embeddings = s.flag("tie_word_embeddings", false);
-    o.head_bias = false;
+    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 201088,
+                                              .n_layers = 36,
+                                              .d_model = 2880,
+                                              .context_length = 131072,
+                                              .norm_epsilon = 1e-5,
+                                              .n_heads = 64,
+                                              .n_kv_heads = 8,
+                                              .d_head = 64});
     config::AttentionOptions& a = o.attention;
-    a.n_heads = s.size("num_attention_heads", 64);
-    a.n_kv_heads = s.size("num_key_value_heads", 8);
-    a.d_head = s.size("head_dim", 64);
     a.bias = s.flag("attention_bias", true);
     a.of<config::DotOptions>().sink = true;
     read_rope(s, a, {.fraction = 1.0, .base = 150000.0});
@@ -51,47 +47,27 @@ class GptOss : public Architecture {
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions &a = o.attention, plain;
-    return first_of({{a.projection != plain.projection, "attention.projection"},
-                     {a.score != plain.score, "attention.score"},
-                     {a.composition != plain.composition, "attention.composition"},
-                     {!a.of<config::DotOptions>().sink, "attention.sink"},
-                     {o.output_norms, "output_norms"},
-                     {o.scaled_embeddings, "scaled_embeddings"},
-                     {a.position != "rope", "attention.position"},
-                     {a.qk_norm, "attention.qk_norm"},
-                     {o.norm != config::Norm::rms, "norm"},
-                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                     {o.mlp.kind != config::MlpKind::experts, "mlp.kind"},
-                     {o.mlp.expert_kind != config::ExpertKind::clamped, "mlp.expert_kind"},
-                     {o.mlp.expert_bias != config::ExpertBias::all, "mlp.expert_bias"},
-                     {o.mlp.gate != config::Gate::softmax_top_k, "mlp.gate"},
-                     {o.mlp.gate_scale != 1.0, "mlp.gate_scale"},
-                     {o.mlp.d_shared != 0, "mlp.d_shared"}});
+    return first_difference(
+        o, usual(),
+        {"attention.projection", "attention.score", "attention.composition", "attention.sink", "output_norms",
+         "scaled_embeddings", "attention.position", "attention.qk_norm", "norm", "arrangement", "mlp.kind",
+         "mlp.expert_kind", "mlp.expert_bias", "mlp.gate", "mlp.gate_scale", "mlp.d_shared"});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
     const config::AttentionOptions& a = o.attention;
     const std::vector<std::int64_t> windows = windows_of(o);
     const std::int64_t window = *std::max_element(windows.begin(), windows.end());
-    return {{"model_type", "gpt_oss"},
-            {"architectures", {"GptOssForCausalLM"}},
-            {"num_hidden_layers", o.n_layers},
-            {"hidden_size", o.d_model},
-            {"num_attention_heads", a.n_heads},
-            {"num_key_value_heads", a.kv_heads()},
-            {"head_dim", a.d_head},
-            {"attention_bias", a.bias},
-            {"max_position_embeddings", o.context_length},
-            {"intermediate_size", o.mlp.d_hidden},
-            {"num_local_experts", o.mlp.n_experts},
-            {"num_experts_per_tok", o.mlp.top_k},
-            {"swiglu_limit", config::kExpertLimit},
-            {"swiglu_alpha", config::kExpertSlope},
-            {"rms_norm_eps", o.norm_epsilon},
-            {"sliding_window", window > 0 ? Json(window) : Json()},
-            {"layer_types", layer_types(windows)},
-            {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}};
+    Json json = write_decoder(o, "gpt_oss", "GptOssForCausalLM");
+    json.update({{"attention_bias", a.bias},
+                 {"num_local_experts", o.mlp.n_experts},
+                 {"num_experts_per_tok", o.mlp.top_k},
+                 {"swiglu_limit", config::kExpertLimit},
+                 {"swiglu_alpha", config::kExpertSlope},
+                 {"sliding_window", window > 0 ? Json(window) : Json()},
+                 {"layer_types", layer_types(windows)},
+                 {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}});
+    return json;
   }
 
  private:

@@ -15,17 +15,14 @@ class JetMoe : public Architecture {
   JetMoe() : Architecture({.kinds = {"jetmoe"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 32000);
-    o.n_layers = s.size("num_hidden_layers", 12);
-    o.d_model = s.size("hidden_size", 2048);
-    o.context_length = s.size("max_position_embeddings", 4096);
-    o.norm = config::Norm::rms;
+    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 32000,
+                                              .n_layers = 12,
+                                              .d_model = 2048,
+                                              .context_length = 4096,
+                                              .norm_epsilon = kLayerEpsilon,
+                                              .tied_embeddings = true});
+    o.final_norm_epsilon = o.norm_epsilon == kLayerEpsilon ? 0.0 : o.norm_epsilon;
     o.norm_epsilon = kLayerEpsilon;
-    const double last = s.epsilon("rms_norm_eps", kLayerEpsilon);
-    o.final_norm_epsilon = last == kLayerEpsilon ? 0.0 : last;
-    o.tied_embeddings = s.flag("tie_word_embeddings", true);
-    o.head_bias = false;
     const std::int64_t n_experts = s.size("num_local_experts", 8), top_k = s.size("num_experts_per_tok", 2);
     read_attention(s, n_experts, top_k, o.attention);
     config::MlpOptions& mlp = o.mlp;
@@ -42,32 +39,33 @@ class JetMoe : public Architecture {
   }
 
   std::string obstacle(const config::ModelOptions& o) const override {
-    const config::AttentionOptions &a = o.attention, plain;
+    const config::AttentionOptions& a = o.attention;
     const auto& routing = a.of<config::RoutingOptions>();
-    const auto& heads = a.of<config::RoutedHeadOptions>();
-    return first_of({{a.projection != "routed_heads", "attention.projection"},
-                     {a.score != plain.score, "attention.score"},
-                     {a.composition != plain.composition, "attention.composition"},
-                     {o.output_norms, "output_norms"},
-                     {o.scaled_embeddings, "scaled_embeddings"},
-                     {a.position != "rope", "attention.position"},
-                     {a.qk_norm, "attention.qk_norm"},
-                     {a.bias, "attention.bias"},
-                     {routing.gate != config::Gate::softmax_top_k, "attention.gate"},
-                     {heads.noisy_routing, "attention.noisy_routing"},
-                     {!heads.output_bias, "attention.output_bias"},
-                     {a.n_kv_heads != a.computed_kv_heads(), "attention.n_kv_heads"},
-                     {o.norm != config::Norm::rms, "norm"},
-                     {o.norm_epsilon != kLayerEpsilon, "norm_epsilon"},
-                     {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                     {o.mlp.kind != config::MlpKind::experts, "mlp.kind"},
-                     {o.mlp.n_experts != routing.n_experts, "mlp.n_experts"},
-                     {o.mlp.top_k != routing.top_k, "mlp.top_k"},
-                     {o.mlp.expert_kind != config::ExpertKind::gated, "mlp.expert_kind"},
-                     {o.mlp.expert_bias != config::ExpertBias::output, "mlp.expert_bias"},
-                     {o.mlp.gate != config::Gate::softmax_top_k, "mlp.gate"},
-                     {o.mlp.gate_scale != 1.0, "mlp.gate_scale"},
-                     {o.mlp.d_shared != 0, "mlp.d_shared"}});
+    const std::string differs = first_difference(o, usual(),
+                                                 {"attention.projection",
+                                                  "attention.score",
+                                                  "attention.composition",
+                                                  "output_norms",
+                                                  "scaled_embeddings",
+                                                  "attention.position",
+                                                  "attention.qk_norm",
+                                                  "attention.bias",
+                                                  "attention.gate",
+                                                  "attention.noisy_routing",
+                                                  "attention.output_bias",
+                                                  "norm",
+                                                  "norm_epsilon",
+                                                  "arrangement",
+                                                  "mlp.kind",
+                                                  "mlp.expert_kind",
+                                                  "mlp.expert_bias",
+                                                  "mlp.gate",
+                                                  "mlp.gate_scale",
+                                                  "mlp.d_shared"});
+    return !differs.empty() ? differs
+                            : first_of({{a.n_kv_heads != a.computed_kv_heads(), "attention.n_kv_heads"},
+                                        {o.mlp.n_experts != routing.n_experts, "mlp.n_experts"},
+                                        {o.mlp.top_k != routing.top_k, "mlp.top_k"}});
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {

@@ -32,15 +32,10 @@ class Llama : public Architecture {
   config::ModelOptions read(const Settings& s) const override {
     const std::string kind = s.text("model_type", "llama");
     const Defaults usual = defaults_of(kind);
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", usual.vocabulary_size);
-    o.n_layers = s.size("num_hidden_layers", 32);
-    o.d_model = s.size("hidden_size", 4096);
-    o.context_length = s.size("max_position_embeddings", usual.context_length);
-    o.norm = config::Norm::rms;
-    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
-    o.tied_embeddings = s.flag("tie_word_embeddings", false);
-    o.head_bias = false;
+    config::ModelOptions o = read_decoder(s, {.vocabulary_size = usual.vocabulary_size,
+                                              .n_layers = 32,
+                                              .d_model = 4096,
+                                              .context_length = usual.context_length});
     config::AttentionOptions& a = o.attention;
     a.n_heads = s.size("num_attention_heads", 32);
     const bool usual_heads = s.lacks("num_key_value_heads") && usual.n_kv_heads > 0;
@@ -68,27 +63,17 @@ class Llama : public Architecture {
   std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
     const bool window = a.window != 0;
-    config::ModelOptions without_norm = o;
-    without_norm.attention.qk_norm = false;
-    if (const std::string obstacle = dense_obstacle(without_norm); !obstacle.empty()) {
-      return obstacle;
-    }
-    if (a.qk_norm) {
-      return first_of({{a.position != "rope", "attention.position"},
-                       {o.norm != config::Norm::rms, "norm"},
-                       {o.arrangement != config::Arrangement::sequential, "arrangement"},
-                       {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-                       {o.mlp.bias, "mlp.bias"},
-                       {a.qk_norm_epsilon != o.norm_epsilon, "attention.qk_norm_epsilon"},
-                       {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"}});
+    const std::string differs =
+        first_difference(o, usual({{"model_type", a.qk_norm ? "qwen3" : "llama"}}),
+                         {"norm_position", "output_norms", "scaled_embeddings", "attention.projection",
+                          "attention.score", "attention.composition", "attention.position", "norm", "arrangement",
+                          "mlp.kind", a.qk_norm ? "mlp.bias" : "", "attention.rope_fraction"});
+    if (!differs.empty() || a.qk_norm) {
+      const bool epsilon = differs.empty() && a.qk_norm_epsilon != o.norm_epsilon;
+      return epsilon ? "attention.qk_norm_epsilon" : differs;
     }
     return first_of(
-        {{a.position != "rope", "attention.position"},
-         {o.norm != config::Norm::rms, "norm"},
-         {o.arrangement != config::Arrangement::sequential, "arrangement"},
-         {o.mlp.kind != config::MlpKind::gated, "mlp.kind"},
-         {a.of<config::PositionOptions>().rope_fraction != 1.0, "attention.rope_fraction"},
-         {window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
+        {{window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
          {window && (a.bias || o.mlp.bias), "attention.window"}});
   }
 
@@ -96,26 +81,14 @@ class Llama : public Architecture {
     const config::AttentionOptions& a = o.attention;
     const bool mistral = !a.qk_norm && (a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias));
     const bool qwen = is_qwen2(o) || (!mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias);
-    Json json = {{"model_type", a.qk_norm ? "qwen3"
-                                : mistral ? "mistral"
-                                : qwen    ? "qwen2"
-                                          : "llama"},
-                 {"architectures",
-                  {a.qk_norm ? "Qwen3ForCausalLM"
-                   : mistral ? "MistralForCausalLM"
-                   : qwen    ? "Qwen2ForCausalLM"
-                             : "LlamaForCausalLM"}},
-                 {"num_hidden_layers", o.n_layers},
-                 {"hidden_size", o.d_model},
-                 {"num_attention_heads", a.n_heads},
-                 {"num_key_value_heads", a.kv_heads()},
-                 {"head_dim", a.d_head},
-                 {"max_position_embeddings", o.context_length},
-                 {"intermediate_size", o.mlp.d_hidden},
-                 {"hidden_act", activation_name(o.mlp.activation)},
-                 {"rms_norm_eps", o.norm_epsilon},
+    const auto [kind, name] = a.qk_norm ? std::pair("qwen3", "Qwen3ForCausalLM")
+                              : mistral ? std::pair("mistral", "MistralForCausalLM")
+                              : qwen    ? std::pair("qwen2", "Qwen2ForCausalLM")
+                                        : std::pair("llama", "LlamaForCausalLM");
+    Json json = write_decoder(o, kind, name);
+    json.update({{"hidden_act", activation_name(o.mlp.activation)},
                  {"rope_theta", a.of<config::PositionOptions>().rope_base},
-                 {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}};
+                 {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}});
     if (a.qk_norm) {
       const std::vector<std::int64_t> windows = windows_of(o);
       const std::int64_t window = *std::max_element(windows.begin(), windows.end());

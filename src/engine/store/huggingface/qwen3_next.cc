@@ -60,19 +60,14 @@ class Qwen3Next : public Architecture {
 
   config::ModelOptions read(const Settings& s) const override {
     s.require("attention_bias", !s.flag("attention_bias", false));
-    config::ModelOptions o;
-    o.vocabulary_size = s.size("vocab_size", 151936);
-    o.n_layers = s.size("num_hidden_layers", 48);
-    o.d_model = s.size("hidden_size", 2048);
-    o.context_length = s.size("max_position_embeddings", 32768);
-    o.norm = config::Norm::rms;
-    o.norm_epsilon = s.epsilon("rms_norm_eps", 1e-6);
-    o.tied_embeddings = s.flag("tie_word_embeddings", false);
-    o.head_bias = false;
+    config::ModelOptions o = read_decoder(s, {.vocabulary_size = 151936,
+                                              .n_layers = 48,
+                                              .d_model = 2048,
+                                              .context_length = 32768,
+                                              .n_heads = 16,
+                                              .n_kv_heads = 2,
+                                              .d_head = 256});
     config::AttentionOptions& a = o.attention;
-    a.n_heads = s.size("num_attention_heads", 16);
-    a.n_kv_heads = s.size("num_key_value_heads", 2);
-    a.d_head = s.size("head_dim", 256);
     a.qk_norm = true;
     a.qk_norm_epsilon = o.norm_epsilon;
     a.gate_output = "element";
@@ -113,25 +108,17 @@ class Qwen3Next : public Architecture {
   }
 
   Json write(const config::ModelOptions& o, const std::string& /*kind*/) const override {
-    const config::AttentionOptions full = first_layer(o, is_full).attention;
+    const config::ModelOptions full = first_layer(o, is_full);
     const config::AttentionOptions delta = first_layer(o, is_delta).attention;
-    const auto& position = full.of<config::PositionOptions>();
+    const auto& position = full.attention.of<config::PositionOptions>();
     Json types = Json::array(), rope = rope_parameters(position);
     rope["partial_rotary_factor"] = position.rope_fraction;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
       types.push_back(is_delta(o.of_layer(layer)) ? kLinear : kFullAttention);
     }
-    Json json = {{"model_type", "qwen3_next"},
-                 {"architectures", {"Qwen3NextForCausalLM"}},
-                 {"num_hidden_layers", o.n_layers},
-                 {"hidden_size", o.d_model},
-                 {"num_attention_heads", full.n_heads},
-                 {"num_key_value_heads", full.kv_heads()},
-                 {"head_dim", full.d_head},
-                 {"max_position_embeddings", o.context_length},
-                 {"intermediate_size", first_layer(o, has_gated_mlp).mlp.d_hidden},
+    Json json = write_decoder(full, "qwen3_next", "Qwen3NextForCausalLM");
+    json.update({{"intermediate_size", first_layer(o, has_gated_mlp).mlp.d_hidden},
                  {"hidden_act", activation_name(o.mlp.activation)},
-                 {"rms_norm_eps", o.norm_epsilon},
                  {"attention_bias", false},
                  {"layer_types", types},
                  {"linear_num_key_heads", delta.score->projected_heads(delta, 'k')},
@@ -141,7 +128,7 @@ class Qwen3Next : public Architecture {
                  {"linear_conv_kernel_dim", delta.of<config::GatedDeltaOptions>().delta_conv_width},
                  {"partial_rotary_factor", position.rope_fraction},
                  {"rope_theta", position.rope_base},
-                 {"rope_parameters", rope}};
+                 {"rope_parameters", rope}});
     write_experts(o, json);
     return json;
   }
