@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import test_synthetic
 import train_runs
 
 ASKED = ["--threads", 1, "--keep", "size,batch", "--set", "model.n_layers=1", "--set", "model.attention.projection=dense",
@@ -48,6 +49,17 @@ def test_writes_a_config_that_trains_and_continues(headroom, folder):
     assert "holds advice" in line
     line = headroom.refusal("advise", folder / "tiny.toml", "--budget", "91s", "--out", folder / "out", *ASKED)
     assert "90" in line and "91" in line
+
+
+@pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "needles", "parity", "permutations"])
+def test_every_synthetic_task_is_measured(headroom, tmp_path, task):
+    """The refusal names a budget that is derived from the measured speed."""
+    (tmp_path / "task.toml").write_text(test_synthetic.CONFIG)
+    items = 0 if task in ("induction", "parity", "permutations") else 4
+    line = headroom.refusal("advise", tmp_path / "task.toml", "--budget", "0.01s", "--out", tmp_path / "out", "--set",
+                            f"data.synthetic={task}", "--set", f"data.synthetic_items={items}")
+    assert "ask for about" in line
+    assert len(json.loads((tmp_path / "out" / "advice.json").read_text())["measured"]) >= 1
 
 
 @pytest.mark.parametrize("options, part", [

@@ -1,9 +1,12 @@
 #include "batches.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "headroom/core/error.h"
 #include "shuffle.h"
+#include "spread.h"
 
 namespace headroom::data {
 namespace {
@@ -63,6 +66,11 @@ class Chunks : public FileBatches {
   std::uint64_t chunks_, seed_;
 };
 
+// Returns the number of chunks of this length, the last of which may be shorter.
+std::int64_t chunks_of(std::int64_t predictions, std::int64_t length) {
+  return predictions / length + (predictions % length > 0 ? 1 : 0);
+}
+
 }  // namespace
 
 void EpochStream::seek(DataPosition position) {
@@ -110,29 +118,71 @@ std::unique_ptr<TokenBatches> make_batches(const std::shared_ptr<const TokenFile
 
 EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, EvaluationShape shape)
     : file_(std::move(file)), shape_(shape) {
-  constexpr std::int64_t kShare = 4;  // minimum number of counted chunks per warming chunk
   check_shape({shape.batch, shape.length});
-  predictions_ = file_->size() - 1;
-  if (shape.most_predictions > 0) {
-    predictions_ = std::min(predictions_, shape.most_predictions);
+  const std::int64_t predictions = file_->size() - 1;
+  const bool limited = shape.most_predictions > 0 && shape.most_predictions < predictions;
+  streams_ = limited ? part(predictions, shape) : whole(predictions, shape);
+  std::ranges::stable_sort(streams_, std::ranges::greater(), &Stream::size);
+  for (std::size_t first = 0; first < streams_.size(); first += group(first).size()) {
+    batches_ += chunks_of(streams_[first].size(), shape.length);
   }
-  const std::int64_t chunks = predictions_ / shape.length + (predictions_ % shape.length > 0 ? 1 : 0);
-  const std::int64_t most = shape.warming > 0 ? 1 + chunks / (kShare * shape.warming) : chunks;
-  shape_.batch = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
+}
+
+std::vector<EvaluationPass::Stream> EvaluationPass::whole(std::int64_t predictions, const EvaluationShape& shape) {
+  constexpr std::int64_t kShare = 4;  // minimum number of counted chunks per warming chunk
+  const std::int64_t chunks = chunks_of(predictions, shape.length), warming = shape.warming;
+  const std::int64_t most = warming > 0 ? 1 + chunks / (kShare * warming) : chunks;
+  const std::int64_t rows = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
   // The first stream needs no warming: it reads `warming` more chunks of its own instead.
-  steps_ = (chunks + (shape_.batch - 1) * shape.warming + shape_.batch - 1) / shape_.batch;
+  const std::int64_t steps = chunks_of(chunks + (rows - 1) * warming, rows);
+  std::vector<Stream> streams;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t first = row * (steps - warming);
+    const Stream stream{.begin = first * shape.length,
+                        .counted = (row == 0 ? 0 : first + warming) * shape.length,
+                        .end = std::min(predictions, (first + steps) * shape.length)};
+    if (stream.size() > 0) {
+      streams.push_back(stream);
+    }
+  }
+  return streams;
+}
+
+std::vector<EvaluationPass::Stream> EvaluationPass::part(std::int64_t predictions, const EvaluationShape& shape) {
+  constexpr std::int64_t kPieces = 64, kFewest = 8;
+  const std::int64_t chunks = chunks_of(predictions, shape.length), warming = shape.warming;
+  const std::int64_t counted = chunks_of(shape.most_predictions, shape.length);
+  const std::int64_t pieces = warming > 0 ? std::clamp(counted / warming, kFewest, kPieces) : kPieces;
+  std::vector<Stream> streams;
+  std::int64_t left = shape.most_predictions;
+  for (const UnitRange& piece : spread_ranges(chunks, counted, std::min(pieces, counted))) {
+    const std::int64_t begin = piece.begin * shape.length;
+    const std::int64_t end = std::min({predictions, piece.end * shape.length, begin + left});
+    streams.push_back(
+        {.begin = std::max<std::int64_t>(0, begin - warming * shape.length), .counted = begin, .end = end});
+    left -= end - begin;
+  }
+  return streams;
+}
+
+std::int64_t EvaluationPass::chunks() const {
+  return std::accumulate(
+      streams_.begin(), streams_.end(), std::int64_t{0},
+      [&](std::int64_t sum, const Stream& stream) { return sum + chunks_of(stream.size(), shape_.length); });
+}
+
+std::span<const EvaluationPass::Stream> EvaluationPass::group(std::size_t first) const {
+  return std::span(streams_).subspan(first, std::min(streams_.size() - first, static_cast<std::size_t>(shape_.batch)));
 }
 
 bool EvaluationPass::next(EvaluationBatch& batch) {
-  if (step_ >= steps_) {
+  if (first_ >= streams_.size()) {
     return false;
   }
-  const auto first_of = [&](std::int64_t row) { return (row * (steps_ - shape_.warming) + step_) * shape_.length; };
-  batch.batch = shape_.batch;
-  while (first_of(batch.batch - 1) >= predictions_) {  // the last streams may have ended
-    --batch.batch;
-  }
-  batch.length = std::min(shape_.length, predictions_ - first_of(0));
+  const std::span<const Stream> rows = group(first_);
+  const std::int64_t read = step_ * shape_.length;  // of each stream
+  batch.batch = std::ranges::count_if(rows, [&](const Stream& stream) { return stream.size() > read; });
+  batch.length = std::min(shape_.length, rows.front().size() - read);
   batch.resets_memory = step_ == 0 || shape_.warming == 0;
   batch.inputs.assign(static_cast<std::size_t>(batch.batch * batch.length), 0);
   batch.targets.assign(batch.inputs.size(), -1);
@@ -140,16 +190,21 @@ bool EvaluationPass::next(EvaluationBatch& batch) {
   batch.chunks.clear();
   batch.counted.assign(static_cast<std::size_t>(batch.batch), 0);
   for (std::int64_t row = 0; row < batch.batch; ++row) {
-    const std::int64_t first = first_of(row), count = std::min(batch.length, predictions_ - first);
+    const Stream& stream = rows[static_cast<std::size_t>(row)];
+    const std::int64_t first = stream.begin + read, count = std::min(batch.length, stream.end - first);
     file_->copy(first, count, batch.inputs.data() + row * batch.length);
     batch.chunks.push_back(first / shape_.length);
-    if (row == 0 || step_ >= shape_.warming) {
+    if (first >= stream.counted) {
       file_->copy(first + 1, count, batch.targets.data() + row * batch.length);
       batch.counted[static_cast<std::size_t>(row)] = count;
       batch.valid += count;
     }
   }
   ++step_;
+  if (rows.front().size() <= step_ * shape_.length) {
+    first_ += rows.size();
+    step_ = 0;
+  }
   return true;
 }
 

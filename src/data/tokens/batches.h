@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -113,7 +114,7 @@ struct EvaluationShape {
   // Number of chunks that every stream but the first reads before its own chunks, to fill the model's memory as a
   // single long stream would. 0: chunks are independent.
   std::int64_t warming = 0;
-  std::int64_t most_predictions = 0;  // maximum number of predictions, from the start of the file; 0: no limit
+  std::int64_t most_predictions = 0;  // maximum number of predictions; 0: no limit
 };
 
 // Inputs and targets [batch, length], row-major. Negative targets are ignored; inputs are always valid ids. Rows
@@ -122,7 +123,7 @@ struct EvaluationBatch {
   std::int64_t batch = 0, length = 0;
   std::vector<std::int32_t> inputs, targets;
   bool resets_memory = false;
-  std::int64_t valid = 0;  // number of targets that count; at least 1
+  std::int64_t valid = 0;  // number of targets that count; 0 if all rows are warming
   // By row: the index of the chunk in the file, and the number of its targets that count, 0 while warming.
   std::vector<std::int64_t> chunks, counted;
 };
@@ -131,18 +132,34 @@ struct EvaluationBatch {
 // through memory, from the `warming` chunks before it. Chunks begin at multiples of `length`. Results do not depend on
 // the number of streams, up to rounding. Uses fewer streams than requested if warming up would exceed a fifth of the
 // work.
+// With a limit, the pass predicts only as many tokens, each from the same inputs, in pieces of whole chunks that are
+// spread evenly over the file (spread_ranges(); the last chunk is shortened to meet the limit). There are 64 pieces, or
+// one per chunk if there are fewer chunks, whatever the number of streams. With memory, there are fewer if warming up
+// would exceed half of the work, but at least 8.
 class EvaluationPass {
  public:
   EvaluationPass(std::shared_ptr<const TokenFile> file, EvaluationShape shape);
   bool next(EvaluationBatch& batch);  // false at the end
-  std::int64_t batches() const { return steps_; }
+  std::int64_t batches() const { return batches_; }
+  std::int64_t chunks() const;  // total number of chunks that are read, warming included
 
  private:
+  // The text that one row reads, in predictions: [begin, end), of which those from `counted` on count.
+  struct Stream {
+    std::int64_t begin = 0, counted = 0, end = 0;
+    std::int64_t size() const { return end - begin; }
+  };
+  static std::vector<Stream> whole(std::int64_t predictions, const EvaluationShape& shape);
+  static std::vector<Stream> part(std::int64_t predictions, const EvaluationShape& shape);
+  // The streams that are read in parallel from `first` on, the longest first.
+  std::span<const Stream> group(std::size_t first) const;
+
   std::shared_ptr<const TokenFile> file_;
   EvaluationShape shape_;
-  std::int64_t predictions_ = 0;
-  std::int64_t steps_ = 0;  // chunks per stream, warming included
-  std::int64_t step_ = 0;   // chunks already returned
+  std::vector<Stream> streams_;
+  std::int64_t batches_ = 0;
+  std::size_t first_ = 0;  // first stream of the group that is being read
+  std::int64_t step_ = 0;  // number of chunks of each of its streams already returned
 };
 
 }  // namespace headroom::data

@@ -225,7 +225,7 @@ void describe_records(Fields& fields, TrainOptions& o) {
            "or less often if that took more than 1.1% of the time")
       .automatic = true;
   fields.add("evaluate_tokens", o.evaluate_tokens, between(0, 1e15),
-             "maximum predictions of an evaluation during training, from the start of the split; 0: all");
+             "maximum predictions of a validation during training, spread evenly over the split; 0: all");
   fields.add("keep_best", o.keep_best,
              "also save the checkpoint with the best validation as checkpoints/best.safetensors");
   fields.add("sample_every", o.sample_every, between(0, 1e12),

@@ -49,6 +49,9 @@ class Adviser {
 
  private:
   bool keeps(const char* what) const { return request_.keep.contains(what); }
+  bool is_synthetic() const { return asked_.data.synthetic != config::Synthetic::none; }
+  // The rule for the size holds for text, so synthetic tasks keep theirs.
+  bool keeps_size() const { return keeps(kKeepSize) || is_synthetic(); }
   double pilot_seconds() const { return kPilotShare * request_.budget; }
   double measuring() const;
   double step_tokens(const config::Config& config) const {
@@ -80,7 +83,7 @@ class Adviser {
   compare::Runs runs_;
   config::Config config_;                   // with all decisions made so far
   std::vector<std::int64_t> vocabularies_;  // candidates
-  TextSize text_;                           // in tokens of config_'s tokenizer
+  DataSize data_;                           // in tokens of config_'s tokenizer
   FitSummary fit_;
   double units_ = 0.0;  // 0: not counted yet
   Advice advice_;
@@ -136,7 +139,7 @@ void Adviser::choose_vocabularies() {
     const config::Config other = with_vocabulary(asked_, size);
     try {
       config::check(other, "advise");
-      text_size(other, request_.cache);
+      data_size(other, request_.cache);
       return false;
     } catch (const UserError&) {
       if (size == config_.tokenizer.vocabulary_size) {
@@ -145,12 +148,12 @@ void Adviser::choose_vocabularies() {
       return true;
     }
   });
-  text_ = text_size(config_, request_.cache);
+  data_ = data_size(config_, request_.cache);
 }
 
 void Adviser::fit_size() {
   fit_.rate = rate(config_);
-  fit_.size_kept = keeps(kKeepSize);
+  fit_.size_kept = keeps_size();
   std::vector<double> factors, forward;
   std::vector<config::Config> sizes;
   for (const double factor : size_factors()) {
@@ -167,7 +170,7 @@ void Adviser::fit_size() {
   for (int round = 0; round < kRounds; ++round) {
     const double macs_a_second = 3.0 * forward[at] * rate(sizes[at]);
     const std::size_t fits =
-        best_size(forward, macs_a_second * kRunShare * request_.budget, static_cast<double>(text_.training));
+        best_size(forward, macs_a_second * kRunShare * request_.budget, static_cast<double>(data_.training));
     if (fits == at) {
       break;
     }
@@ -205,7 +208,7 @@ std::vector<config::Config> Adviser::batches_of(const config::Config& config) co
     other.train.batch_size = std::lround(own * factor);
     const double tokens = step_tokens(other);
     const bool sensible = !keeps(kKeepBatch) && own * factor >= 1.0 && tokens >= kFewestTokens &&
-                          tokens * kBatchesPerEpoch <= static_cast<double>(text_.training) &&
+                          tokens * kBatchesPerEpoch <= static_cast<double>(data_.training) &&
                           other.train.batch_size % other.train.accumulate == 0 && fits_machine(other);
     if (factor == 1.0 || sensible) {
       batches.push_back(std::move(other));
@@ -225,10 +228,10 @@ void Adviser::fit_batch() {
   config_ = batches[fits];
 }
 
-// The length of the validation text, from its start, that scores pilot runs whose first round takes `unit` seconds.
+// The number of validation tokens that score pilot runs whose first round takes `unit` seconds.
 double Adviser::validation_tokens(const config::Config& config, double unit) {
   constexpr double kForward = 3.0, kValidating = 1.0 / 7.0, kFewestTokens = 1024.0;
-  return std::min(static_cast<double>(text_.validation),
+  return std::min(static_cast<double>(data_.validation),
                   std::max(kFewestTokens, kForward * kValidating * unit * rate(config)));
 }
 
@@ -259,15 +262,17 @@ void Adviser::refuse_budget() {
   if (const double vocabulary = halving_units(vocabularies_.size()); vocabulary > 0.0) {
     remedies += fmt::format(", or for {} with --keep vocabulary", about(units() - vocabulary));
   }
-  user_error("advise: --budget: is too short for pilot runs of at least {} steps, got {}; {}{}", kFewestSteps,
-             request_.budget < 1.0 ? fmt::format("{:.2g} s", request_.budget) : format_duration(request_.budget),
-             remedies, fit_.size_kept ? ", or leave out --keep size, so that a smaller model may be advised" : "");
+  user_error(
+      "advise: --budget: is too short for pilot runs of at least {} steps, got {}; {}{}", kFewestSteps,
+      request_.budget < 1.0 ? fmt::format("{:.2g} s", request_.budget) : format_duration(request_.budget), remedies,
+      keeps(kKeepSize) && !is_synthetic() ? ", or leave out --keep size, so that a smaller model may be advised" : "");
 }
 
 void Adviser::run_stage(PilotRuns& pilots, Stage stage, bool last_preferred, const char* preference) {
   if (stage.candidates.size() < kFinalists) {
     return;
   }
+  stage.measure = advice_.measure;
   pilots.run(stage, last_preferred);
   const Candidate& taken = stage.candidates[stage.taken];
   if (!std::isfinite(taken.score())) {
@@ -289,7 +294,7 @@ void Adviser::run_pilots() {
                     .unit = unit(),
                     .units = units(),
                     .measuring = measuring(),
-                    .validation_fraction = validation_tokens(config_, unit()) / static_cast<double>(text_.validation)});
+                    .validation_fraction = validation_tokens(config_, unit()) / static_cast<double>(data_.validation)});
   Stage rates{
       .name = "learning_rate", .title = "Learning rate", .candidates = learning_rate_candidates(config_), .own = 2};
   run_stage(pilots, std::move(rates), false, "the lower one is taken, because longer runs need lower rates");
@@ -318,19 +323,19 @@ void Adviser::run_pilots() {
 // Sets the number of steps and validations of the advised run.
 void Adviser::set_run_length() {
   constexpr double kForward = 1.0 / 3.0, kValidating = 0.02, kValidations = 20.0;
-  text_ = text_size(config_, request_.cache);
+  data_ = data_size(config_, request_.cache);
   advice_.tokens_per_second = rate(config_);
   const double affordable = advice_.tokens_per_second * kRunShare * request_.budget;
-  const double tokens = std::min(affordable, kMostEpochs * static_cast<double>(text_.training));
+  const double tokens = std::min(affordable, kMostEpochs * static_cast<double>(data_.training));
   const std::int64_t steps = std::max<std::int64_t>(1, rounded_down(tokens / step_tokens(config_)));
   train::set_steps(config_.train, steps, kWarmupShare);
   advice_.tokens = static_cast<double>(steps) * step_tokens(config_);
-  advice_.epochs = advice_.tokens / static_cast<double>(text_.training);
-  if (advice_.epochs > kEpochsWithoutDropout && config_.model.dropout == 0.0) {
+  advice_.epochs = advice_.tokens / static_cast<double>(data_.training);
+  if (advice_.epochs > kEpochsWithoutDropout && config_.model.dropout == 0.0 && !is_synthetic()) {
     config_.model.dropout = kDropout;
     advice_.dropout_added = true;
   }
-  const double validation = kForward * static_cast<double>(text_.validation) / advice_.tokens_per_second;
+  const double validation = kForward * static_cast<double>(data_.validation) / advice_.tokens_per_second;
   const double run = advice_.tokens / advice_.tokens_per_second;
   const double times = std::clamp(std::floor(kValidating * run / validation), 1.0, kValidations);
   config::TrainOptions& train = config_.train;
@@ -342,7 +347,9 @@ void Adviser::set_run_length() {
 }
 
 void Adviser::finish() {
-  fit_.text_tokens = static_cast<double>(text_.training);
+  fit_.text_tokens = static_cast<double>(data_.training);
+  fit_.generated = is_synthetic();
+  fit_.repeats = asked_.data.generated_train > 0;
   fit_.macs = forward_macs(config_);
   advice_.config = config_;
   advice_.parameters = cost::count_parameters(config_.model);
@@ -364,6 +371,10 @@ Advice Adviser::advise() {
   advice_.source = request_.config;
   advice_.budget = request_.budget;
   advice_.command = request_.command;
+  if (is_synthetic()) {
+    const tasks::FigureKind& loss = task_.figures().front();
+    advice_.measure = {.figure = loss.name, .unit = loss.unit, .data = "validation rows"};
+  }
   choose_vocabularies();
   fit_size();
   fit_batch();
@@ -380,10 +391,11 @@ Advice advise(const AdviseRequest& request) {
   asked.model.require_no_pattern("advise");
   const tasks::Task& task = tasks::task_for(asked, "advise");
   const auto& figures = task.figures();
-  if (std::ranges::none_of(figures, [](const auto& kind) { return kind.name == "bits_per_byte"; })) {
+  const bool on_text = std::ranges::any_of(figures, [](const auto& kind) { return kind.name == "bits_per_byte"; });
+  if (!on_text && asked.data.synthetic == config::Synthetic::none) {
     user_error(
-        "advise: {}: must train a language model on text, because losses are compared in bits per byte, got {}; use "
-        "`headroom sweep` to try values of any config",
+        "advise: {}: must train a language model on text or data.synthetic, got {}; use `headroom sweep` to try values "
+        "of any config",
         request.config, task.name());
   }
   for (const std::string& variant : request.variants) {

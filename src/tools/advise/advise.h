@@ -34,11 +34,18 @@ struct AdviseRequest {
   std::function<train::StepTime(const config::Config&)> measure;
 };
 
+// The validation figure that pilot runs are compared by; lower is better.
+struct Measure {
+  std::string figure = "bits_per_byte";  // tasks::FigureKind::name
+  std::string unit = "bits per byte";
+  std::string data = "validation text";  // what it is measured on
+};
+
 // All seeds of one candidate, trained for the same number of steps.
 struct Round {
   std::int64_t steps = 0;
   std::vector<compare::TrainedRun> trained;  // ascending by seed
-  std::vector<double> scores;                // bits per byte of the validation text; NaN: diverged
+  std::vector<double> scores;                // by the Measure; NaN: diverged
 };
 
 // One of the values that a stage compares.
@@ -54,7 +61,8 @@ struct Candidate {
 // One decision, made by successive halving: all candidates are trained briefly, then the better half for twice as long,
 // and so on.
 struct Stage {
-  std::string name, title;            // "learning_rate", "Learning rate"
+  std::string name, title;  // "learning_rate", "Learning rate"
+  Measure measure = {};
   std::vector<Candidate> candidates;  // in their natural order
   std::size_t own = 0, taken = 0;     // indices: the config's own value, and the advised one
   bool open = false;                  // repeating with several seeds did not separate the two finalists
@@ -72,6 +80,7 @@ struct Advice {
   bool dropout_added = false;         // because the text is repeated often and the config has no dropout
   std::string machine;
   std::string command;
+  Measure measure = {};
   std::vector<Stage> stages;
   std::vector<std::string> sentences;  // speed, size, batch, epochs, the result of each stage, the command to train
   std::filesystem::path report;
@@ -79,8 +88,8 @@ struct Advice {
 
 // Measures, trains pilot runs, and writes out/advised.toml, out/advice.json and out/report.html. Reuses measurements
 // and pilot runs of the same request in `out`, so an interrupted request resumes and a repeated one gives the same
-// result. Throws UserError if the config's task is not language modelling, if the budget is too small for the shortest
-// pilot runs, or if the folder holds something else; InterruptedError on Ctrl-C.
+// result. Throws UserError if the config does not train a language model on text or on data.synthetic, if the budget is
+// too small for the shortest pilot runs, or if the folder holds something else; InterruptedError on Ctrl-C.
 Advice advise(const AdviseRequest& request);
 
 // Returns aligned plain text with one line per candidate.
@@ -88,7 +97,7 @@ std::string render_table(const Advice& advice);
 // Returns self-contained HTML without scripts.
 std::string render_report(const Advice& advice);
 // Keys: `config` (complete, as TOML text), `file`, `runs` (for every pilot run, the keys of `train` and name, stage,
-// arm (the candidate), round, seed, bits_per_byte, taken), `budget_seconds`, `tokens`, `tokens_per_second`,
+// arm (the candidate), round, seed, the Measure's figure, taken), `budget_seconds`, `tokens`, `tokens_per_second`,
 // `sentences`, `report`.
 Json to_json(const Advice& advice);
 

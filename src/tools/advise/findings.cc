@@ -18,8 +18,8 @@ namespace headroom::advise {
 
 namespace {
 
-std::string bits(double value) {
-  return std::isfinite(value) ? fmt::format("{:.3f}", value) : std::string("none");
+std::string score_or_none(double value) {
+  return std::isfinite(value) ? short_score(value) : std::string("none");
 }
 
 double round_score(const Candidate& candidate, std::size_t round) {
@@ -34,10 +34,11 @@ std::string own_comparison(const Stage& stage) {
     return "";
   }
   const std::size_t round = std::min(own.rounds.size(), taken.rounds.size()) - 1;
-  const std::string own_score =
-      std::isfinite(round_score(own, round)) ? "ends at " + bits(round_score(own, round)) : std::string("diverges");
+  const std::string own_score = std::isfinite(round_score(own, round))
+                                    ? "ends at " + score_or_none(round_score(own, round))
+                                    : std::string("diverges");
   return fmt::format(" The config's own, {}, {} after {} steps, where {} has {}.", own.name, own_score,
-                     own.rounds[round].steps, taken.name, bits(round_score(taken, round)));
+                     own.rounds[round].steps, taken.name, score_or_none(round_score(taken, round)));
 }
 
 std::string model_sentence(const Advice& advice, const FitSummary& fit) {
@@ -71,6 +72,12 @@ std::string batch_sentence(const Advice& advice, const FitSummary& fit) {
 }
 
 std::string epochs_sentence(const Advice& advice, const FitSummary& fit) {
+  if (fit.generated) {
+    return fit.repeats ? fmt::format("Data: {} tokens are {:.2g} passes over the generated rows of {} tokens.",
+                                     format_count(advice.tokens), advice.epochs, format_count(fit.text_tokens))
+                       : fmt::format("Data: {} tokens of generated rows, none of which is read twice.",
+                                     format_count(advice.tokens));
+  }
   const std::string read = fmt::format("{} tokens are {:.2g} epochs of the text of {} tokens",
                                        format_count(advice.tokens), advice.epochs, format_count(fit.text_tokens));
   const double seconds = advice.tokens / advice.tokens_per_second;
@@ -139,21 +146,25 @@ std::string train_command(const Advice& advice) {
   return fmt::format("headroom train {} --out {}", advice.file.string(), (advice.file.parent_path() / "run").string());
 }
 
+std::string short_score(double score) {
+  return std::abs(score) < 0.1 ? fmt::format("{:.3g}", score) : fmt::format("{:.3f}", score);
+}
+
 std::string score_text(const Round& round) {
   const double middle = compare::mean(round.scores);
   if (!std::isfinite(middle)) {
     return "diverged";
   }
   const double deviation = compare::sample_deviation(round.scores);
-  return deviation > 0.0 ? compare::with_deviation(middle, deviation) : fmt::format("{:.3f}", middle);
+  return deviation > 0.0 ? compare::with_deviation(middle, deviation) : short_score(middle);
 }
 
 std::string stage_sentence(const Stage& stage, std::string_view preference) {
   const Candidate& taken = stage.candidates[stage.taken];
   const Round& last = taken.rounds.back();
   std::string text =
-      fmt::format("{}: {}, {} bits per byte after {} steps{}.", stage.title, taken.name, score_text(last), last.steps,
-                  last.scores.size() > 1 ? fmt::format(" ({} seeds)", last.scores.size()) : "");
+      fmt::format("{}: {}, {} {} after {} steps{}.", stage.title, taken.name, score_text(last), stage.measure.unit,
+                  last.steps, last.scores.size() > 1 ? fmt::format(" ({} seeds)", last.scores.size()) : "");
   text += own_comparison(stage);
   if (stage.open) {
     text += fmt::format(" {} seeds do not show which of the last two is better; {}.", kSeedsOfClose, preference);

@@ -12,6 +12,9 @@
 
 namespace headroom::advise {
 
+// A score with three decimals, or three significant digits if it is below 0.1.
+std::string short_score(double score);
+
 // Describes the result of a stage. `preference` explains the choice if the finalists could not be separated: "longer
 // runs want lower rates".
 std::string stage_sentence(const Stage& stage, std::string_view preference);
@@ -19,7 +22,9 @@ std::string stage_sentence(const Stage& stage, std::string_view preference);
 // The inputs that determine the size, the batch and the length of the run.
 struct FitSummary {
   double rate = 0.0;         // tokens per second with the requested config and the trial vocabulary
-  double text_tokens = 0.0;  // in the training text, with the advised vocabulary
+  double text_tokens = 0.0;  // in the training data, with the advised vocabulary
+  bool generated = false;    // data.synthetic: the training rows are generated
+  bool repeats = true;       // false: rows are generated without end
   double size_factor = 1.0;  // width of the advised model relative to the config
   double macs = 0.0;         // forward multiply-accumulates per token of the advised model
   bool size_kept = false, batch_kept = false;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "findings.h"
@@ -59,6 +60,12 @@ void add_where_different(compare::Table& table, const Stage& stage, const char* 
   }
 }
 
+// The text as the start of a heading: "Bits per byte".
+std::string heading(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
 Json json_of(const Stage& stage, const Candidate& candidate, std::size_t round, std::size_t index) {
   const compare::TrainedRun& trained = candidate.rounds[round].trained[index];
   Json json = {{"name", stage.name + "=" + candidate.name},
@@ -66,7 +73,7 @@ Json json_of(const Stage& stage, const Candidate& candidate, std::size_t round, 
                {"arm", candidate.name},
                {"round", round + 1},
                {"seed", trained.seed},
-               {"bits_per_byte", candidate.rounds[round].scores[index]},
+               {stage.measure.figure, candidate.rounds[round].scores[index]},
                {"diverged", !trained.diverged.empty()},
                {"taken", &candidate == &stage.candidates[stage.taken]}};
   json.update(compare::to_json(trained.result, tasks::task_for(candidate.config, "advise")));
@@ -104,7 +111,8 @@ std::string render_table(const Advice& advice) {
     text += compare::text_of(table_of(stage)) + "\n";
   }
   return text.empty() ? text
-                      : "Bits per byte of the validation text, each round twice as long as the one before:\n\n" + text;
+                      : fmt::format("{} of the {}, each round twice as long as the one before:\n\n{}",
+                                    heading(advice.measure.unit), advice.measure.data, text);
 }
 
 Json to_json(const Advice& advice) {
@@ -134,7 +142,7 @@ namespace {
 
 // The scores of each round, one line per round, over the candidates.
 draw::LineChart stage_chart(const Stage& stage) {
-  draw::LineChart chart{.title = "Bits per byte: " + stage.title, .x_label = stage.title};
+  draw::LineChart chart{.title = heading(stage.measure.unit) + ": " + stage.title, .x_label = stage.title};
   std::vector<draw::Line> rounds;
   constexpr std::size_t kRoom = 5, kNameLength = 16;  // names, and characters per name, that fit on a phone's screen
   const std::size_t every = stage.candidates.size() > kRoom ? 2 : 1;
@@ -155,10 +163,11 @@ draw::LineChart stage_chart(const Stage& stage) {
 std::string stage_section(const Stage& stage) {
   return fmt::format(
       "<h2>{}</h2><p>{}</p><div class='grid overview'>{}{}</div><p "
-      "class='note'>\u2605 taken. Bits per byte; with several seeds mean \u00b1 standard deviation.</p>",
+      "class='note'>\u2605 taken. {}; with several seeds mean \u00b1 standard deviation.</p>",
       draw::escape(stage.title), draw::escape(stage.sentence),
-      compare::figure("Bits per byte", "of the validation text; lower is better", draw::line_chart(stage_chart(stage))),
-      compare::html_of(table_of(stage)));
+      compare::figure(heading(stage.measure.unit), fmt::format("of the {}; lower is better", stage.measure.data),
+                      draw::line_chart(stage_chart(stage))),
+      compare::html_of(table_of(stage)), heading(stage.measure.unit));
 }
 
 std::string points(const Advice& advice) {
@@ -181,9 +190,10 @@ std::string method_section(const Advice& advice) {
              "are "
              "within one percent, three seeds decide. All pilot runs of a round take the same time on this machine, by "
              "the speeds measured beforehand") +
-         compare::html_entry(
-             "Measure",
-             "bits per byte of the same part of the validation text, which is comparable between vocabularies") +
+         compare::html_entry("Measure", fmt::format("{} of the {}{}", advice.measure.unit, advice.measure.data,
+                                                    advice.measure.figure == "bits_per_byte"
+                                                        ? ", which is comparable between vocabularies"
+                                                        : "")) +
          compare::html_entry("This page",
                              fmt::format("made {} by {}", compare::utc_now(), compare::program_version())) +
          "</dl></div>\n";

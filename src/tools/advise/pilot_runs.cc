@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <system_error>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "data/tokens/token_file.h"
+#include "findings.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
@@ -22,6 +24,7 @@
 #include "tools/compare/report/formatting.h"
 #include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"
+#include "training/tasks/task.h"
 
 namespace headroom::advise {
 
@@ -78,10 +81,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-double bits_per_byte(const compare::TrainedRun& run) {
-  return tasks::figure(run.result.figures(), "bits_per_byte");
-}
-
 std::string lower_case_first(std::string text) {
   text[0] = lower_case(text[0]);
   return text;
@@ -118,10 +117,16 @@ double Candidate::score() const {
   return rounds.empty() ? std::nan("") : compare::mean(rounds.back().scores);
 }
 
-TextSize text_size(const config::Config& config, const fs::path& cache) {
+DataSize data_size(const config::Config& config, const fs::path& cache) {
+  if (config.data.synthetic != config::Synthetic::none) {
+    const std::int64_t rows = config.data.generated_train, length = config.model.context_length;
+    const tasks::TaskData data = tasks::task_for(config, "advise").open(config, cache);
+    return {.training = rows > 0 ? rows * length : std::numeric_limits<std::int64_t>::max(),
+            .validation = std::lround(data.validation->rows(config, 0)) * length};
+  }
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
   const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.tokens); };
-  TextSize size{.training = 0, .validation = open(prepared.validation).size()};
+  DataSize size{.training = 0, .validation = open(prepared.validation).size()};
   for (const data::PreparedPart& corpus : prepared.train) {
     const data::TokenFile tokens = open(corpus);
     size.training += tokens.size();
@@ -129,10 +134,10 @@ TextSize text_size(const config::Config& config, const fs::path& cache) {
   return size;
 }
 
-const TextSize& PilotRuns::text_of(const config::Config& config) {
-  const auto [entry, is_new] = texts_.try_emplace(config.tokenizer.vocabulary_size);
+const DataSize& PilotRuns::data_of(const config::Config& config) {
+  const auto [entry, is_new] = data_.try_emplace(config.tokenizer.vocabulary_size);
   if (is_new) {
-    entry->second = text_size(config, options_.cache);
+    entry->second = data_size(config, options_.cache);
   }
   return entry->second;
 }
@@ -142,10 +147,10 @@ void PilotRuns::measure(Candidate& candidate) {
   candidate.parameters = cost::count_parameters(candidate.config.model);
 }
 
-// Every tokenizer gets the same part of the text.
+// Every tokenizer gets the same share of the text.
 std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
   return std::lround(
-      std::ceil(options_.validation_fraction * static_cast<double>(text_of(candidate.config).validation)));
+      std::ceil(options_.validation_fraction * static_cast<double>(data_of(candidate.config).validation)));
 }
 
 double PilotRuns::overhead(const Candidate& candidate) {
@@ -183,11 +188,12 @@ void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t see
     budget_.spend(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
   candidate.rounds.back().trained.push_back(trained);
-  candidate.rounds.back().scores.push_back(trained.diverged.empty() ? bits_per_byte(trained) : std::nan(""));
+  candidate.rounds.back().scores.push_back(
+      trained.diverged.empty() ? tasks::figure(trained.result.figures(), stage.measure.figure) : std::nan(""));
   done_ += std::exp2(static_cast<double>(candidate.rounds.size() - 1));
   const double score = candidate.rounds.back().scores.back();
   log_info("{}: {} after {} steps; at most {} of pilot runs left", title,
-           std::isfinite(score) ? fmt::format("{:.3f} bits per byte", score) : "diverged", steps,
+           std::isfinite(score) ? fmt::format("{} {}", short_score(score), stage.measure.unit) : "diverged", steps,
            format_duration(std::max(0.0, (options_.units - done_) * options_.unit)));
 }
 

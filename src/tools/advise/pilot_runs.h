@@ -42,11 +42,12 @@ struct Verdict {
 Verdict decide(const std::vector<double>& first, const std::vector<double>& second);
 
 // The number of training and validation tokens with the config's tokenizer. Prepares the data if necessary; throws what
-// data::prepare_data() throws.
-struct TextSize {
-  std::int64_t training = 0, validation = 0;
+// tasks::Task::open() throws.
+struct DataSize {
+  std::int64_t training = 0;  // the maximum of std::int64_t if training rows are generated without end
+  std::int64_t validation = 0;
 };
-TextSize text_size(const config::Config& config, const std::filesystem::path& cache);
+DataSize data_size(const config::Config& config, const std::filesystem::path& cache);
 
 inline constexpr double kWarmupShare = 0.1;  // of the steps, for a config without warm-up
 
@@ -57,7 +58,7 @@ class PilotRuns {
     double unit = 0.0;                 // seconds of a first-round pilot run
     double units = 0.0;                // total of all stages
     double measuring = 0.0;            // seconds per speed measurement
-    double validation_fraction = 1.0;  // share of the validation text, from its start, that scores pilot runs
+    double validation_fraction = 1.0;  // share of the validation data that scores pilot runs
   };
   PilotRuns(Budget& budget, compare::Runs& runs, Options options)
       : budget_(budget), runs_(runs), options_(std::move(options)) {}
@@ -72,13 +73,13 @@ class PilotRuns {
   void measure(Candidate& candidate);
   void train(const Stage& stage, Candidate& candidate, std::int64_t seed_index);
   void settle(Stage& stage, std::vector<std::size_t> finalists, bool last_preferred);
-  const TextSize& text_of(const config::Config& config);
+  const DataSize& data_of(const config::Config& config);
 
   Budget& budget_;
   compare::Runs& runs_;
   Options options_;
-  std::map<std::int64_t, TextSize> texts_;  // keyed by vocabulary size
-  double done_ = 0.0;                       // units finished so far
+  std::map<std::int64_t, DataSize> data_;  // keyed by vocabulary size
+  double done_ = 0.0;                      // units finished so far
 };
 
 }  // namespace headroom::advise

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,6 +35,12 @@ struct EvaluationLoop {
 // Evaluates all batches, without gradients and with the context for evaluation, until the user presses Ctrl-C. With
 // several ranks, rank r evaluates batches r, r + N, ... if they are independent; otherwise every rank evaluates all.
 Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop);
+
+// Returns units [begin, end) of the selected ones.
+inline std::span<const std::int64_t> units_of(const std::vector<std::int64_t>& selected, std::int64_t begin,
+                                              std::int64_t end) {
+  return std::span(selected).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+}
 
 // Returns the cross-entropy of each prediction of a CPU batch, in nats; undefined if the model returns only their mean,
 // which is then stored in `mean`.

@@ -164,9 +164,9 @@ TEST_F(BatchesTest, AnEvaluationPredictsEveryTokenOnce) {
     const EvaluationShape shape{.batch = static_cast<std::int64_t>(1 + random.below(9)),
                                 .length = static_cast<std::int64_t>(1 + random.below(20)),
                                 .warming = static_cast<std::int64_t>(random.below(4)),
-                                .most_predictions = static_cast<std::int64_t>(random.below(2) * random.below(300))};
+                                .most_predictions = static_cast<std::int64_t>(random.below(2)) * (size - 1)};
     EvaluationPass pass(counting(size), shape);
-    const std::int64_t wanted = shape.most_predictions > 0 ? std::min(shape.most_predictions, size - 1) : size - 1;
+    const std::int64_t wanted = size - 1;
     std::vector<int> predicted(static_cast<std::size_t>(size));
     EvaluationBatch batch;
     std::int64_t steps = 0, read = 0;
@@ -205,6 +205,67 @@ TEST_F(BatchesTest, AnEvaluationPredictsEveryTokenOnce) {
     }
     const std::int64_t chunks = (wanted + shape.length - 1) / shape.length;
     ASSERT_LE(4 * (read - chunks), 5 * chunks) << "warming up is a small part of the work";
+  }
+}
+
+// The targets that a pass counts. Checks that each is predicted once, with the memory that it has in a whole pass.
+std::vector<std::int32_t> counted_targets(const std::shared_ptr<const TokenFile>& file, const EvaluationShape& shape) {
+  EvaluationPass pass(file, shape);
+  std::vector<std::int32_t> counted;
+  std::vector<std::int64_t> begins;  // by row: the first chunk since the memory was reset
+  std::int64_t batches = 0, chunks = 0;
+  for (EvaluationBatch batch; pass.next(batch); ++batches, chunks += batch.batch) {
+    begins = batch.resets_memory ? batch.chunks : begins;
+    for (std::size_t row = 0; row < batch.chunks.size(); ++row) {
+      for (std::int64_t column = 0; column < batch.length; ++column) {
+        const std::size_t at = row * static_cast<std::size_t>(batch.length) + static_cast<std::size_t>(column);
+        if (batch.targets[at] < 0) {
+          EXPECT_GE(column, batch.counted[row]);
+          continue;
+        }
+        EXPECT_EQ(batch.targets[at], batch.inputs[at] + 1);
+        EXPECT_EQ(batch.inputs[at] - column, batch.chunks[row] * shape.length);
+        EXPECT_TRUE(begins[row] == 0 || batch.chunks[row] - begins[row] >= shape.warming);
+        counted.push_back(batch.targets[at]);
+      }
+    }
+  }
+  EXPECT_EQ(batches, pass.batches());
+  EXPECT_EQ(chunks, pass.chunks());
+  std::ranges::sort(counted);
+  EXPECT_EQ(std::ranges::adjacent_find(counted), counted.end()) << "each is predicted once";
+  return counted;
+}
+
+TEST_F(BatchesTest, ALimitedEvaluationIsSpreadEvenlyOverTheFile) {
+  Random random(9);
+  for (int round = 0; round < 100; ++round) {
+    const auto size = static_cast<std::int64_t>(3 + random.below(4000));
+    const auto most = static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(size - 2)));
+    EvaluationShape shape{.batch = 1,
+                          .length = static_cast<std::int64_t>(1 + random.below(20)),
+                          .warming = static_cast<std::int64_t>(random.below(4)),
+                          .most_predictions = most};
+    const auto file = counting(size);
+    const std::vector<std::int32_t> counted = counted_targets(file, shape);
+    const std::int64_t chunks = (size - 2 + shape.length) / shape.length,
+                       part = (most + shape.length - 1) / shape.length;
+    ASSERT_LE(std::ssize(counted), most);
+    ASSERT_GE(std::ssize(counted), most - (size - 1) % shape.length) << "the file's last chunk may be shorter";
+    // The largest gap is that of equally spaced pieces of one length.
+    const std::int64_t pieces =
+        std::min<std::int64_t>(part, shape.warming > 0 ? std::clamp<std::int64_t>(part / shape.warming, 8, 64) : 64);
+    std::int32_t before = 0, largest = 0;
+    for (const std::int32_t target : counted) {
+      largest = std::max(largest, target - before - 1);
+      before = target;
+    }
+    largest = std::max(largest, static_cast<std::int32_t>(size - 1) - before);
+    ASSERT_LE(largest, ((chunks - part) / pieces + 2) * shape.length) << size << " " << most << " " << shape.length;
+    for (const std::int64_t batch : {2, 7, 1000}) {
+      shape.batch = batch;
+      ASSERT_EQ(counted_targets(file, shape), counted) << "for any number of streams";
+    }
   }
 }
 

@@ -272,6 +272,36 @@ TEST_F(AdviseTest, OtherTasksAndFoldersAreRefused) {
   EXPECT_NE(refusal(request()).find("holds a run"), std::string::npos) << refusal(request());
 }
 
+TEST_F(AdviseTest, SyntheticTasksAreComparedByTheirLoss) {
+  for (const auto& [task, items] : {std::pair("recall", 4), std::pair("parity", 0)}) {
+    AdviseRequest r = request();
+    r.keep = {};
+    r.overrides = {"data.train=[]",
+                   fmt::format("data.synthetic=\"{}\"", task),
+                   fmt::format("data.synthetic_items={}", items),
+                   "data.generated_validation=40",
+                   "data.validation_fraction=0.05",
+                   "model.vocabulary_size=256"};
+    r.out = folder() / "out" / task;
+    const Advice advice = advise::advise(r);
+    ASSERT_EQ(advice.stages.size(), 1u) << task;
+    const Stage& rates = advice.stages.front();
+    const Candidate& taken = rates.candidates[rates.taken];
+    EXPECT_EQ(advice.config.train.learning_rate, taken.config.train.learning_rate);
+    EXPECT_GT(taken.config.train.learning_rate, 1e-4) << "far too low after so few steps";
+    EXPECT_NEAR(taken.rounds.back().scores.front(),
+                tasks::figure(taken.rounds.back().trained.front().result.figures(), "loss"), 1e-12);
+    EXPECT_EQ(advice.config.model.d_model, 32) << "the size is the task's";
+    EXPECT_EQ(advice.config.model.dropout, 0.0);
+    EXPECT_HAS(rates.sentence, " nats per answer after ");
+    EXPECT_HAS(advice.sentences[3], "none of which is read twice");
+    EXPECT_TRUE(to_json(advice).at("runs").front().contains("loss"));
+    EXPECT_HAS(render_table(advice), "Nats per answer of the validation rows");
+    EXPECT_EQ(read_text_file(advice.report).find("its per byte"), std::string::npos);
+    EXPECT_EQ(config::flatten(config::load_config(advice.file.string())), config::flatten(advice.config));
+  }
+}
+
 TEST_F(AdviseTest, VariantsAndHeadsHaveTheConfigsSize) {
   config::Config config = config::load_config("zoo/dense");
   const double size = static_cast<double>(cost::count_parameters(config.model));

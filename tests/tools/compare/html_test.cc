@@ -202,8 +202,8 @@ TEST(Report, MarksPointsThatCoverPartOfTheData) {
   const std::string whole = render_report(result);
   result.runs[0].trained[0].result.validation[0].predictions = 64;
   const std::string part = render_report(result);
-  EXPECT_EQ(whole.find("start of the validation data"), std::string::npos);
-  EXPECT_HAS(part, "start of the validation data");
+  EXPECT_EQ(whole.find("part of the validation data"), std::string::npos);
+  EXPECT_HAS(part, "part of the validation data");
 }
 
 TEST(Report, OfASingleRunComparesItWithNothing) {

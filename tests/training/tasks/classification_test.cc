@@ -1,6 +1,8 @@
 // Classification of sequences: ListOps expressions and texts.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "data/synthetic/listops.h"
 #include "headroom/models/classifier.h"
 #include "small_classes.h"
@@ -120,6 +122,24 @@ TEST(Classification, EvaluatesAFile) {
       {.config = config, .tokenizer = nullptr, .files = {}, .cache = folder.path()});
   const TaskData opened = sequence_classification().open(config, folder.path());
   EXPECT_EQ(figures_of(own->evaluate(*model, {})), figures_of(opened.validation->evaluate(*model, {})));
+}
+
+// The labels are sorted, so the start of the file has only one of them.
+TEST(Classification, APartHasTheMeanOfTheWholeFile) {
+  const tiny::Folder folder;
+  const config::Config config = listops_config();
+  const auto loss = [&](int threes, int zeros, std::int64_t most) {
+    std::string rows;
+    for (int i = 0; i < threes + zeros; ++i) {
+      rows += fmt::format("{}\t[MAX 3 1 ]\n", i < threes ? 3 : 0);
+    }
+    write_text_file(folder / "some.tsv", rows);
+    const auto data = sequence_classification().open_evaluation(
+        {.config = config, .tokenizer = nullptr, .files = {(folder / "some.tsv").string()}, .cache = folder.path()});
+    return figures_of(data->evaluate(*models::make_model(config.model, 5), {.most_tokens = most})).at("loss");
+  };
+  EXPECT_GT(std::abs(loss(20, 0, 0) - loss(0, 20, 0)), 0.01);
+  EXPECT_NEAR(loss(20, 20, 10), loss(20, 20, 0), 1e-5);
 }
 
 // Accuracies over a few hundred expressions can be equal although the losses differ.

@@ -4,13 +4,16 @@
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <numbers>
 #include <set>
 
+#include "data/tokens/batches.h"
 #include "folder_test.h"
 #include "headroom/core/error.h"
 #include "headroom/models/language_model.h"
 #include "tiny/files.h"
+#include "training/tasks/evaluation_loop.h"
 
 namespace headroom::tasks {
 namespace language_modelling_test {
@@ -80,15 +83,82 @@ TEST(EvaluateText, DoesNotDependOnTheBatchSize) {
   }
 }
 
-TEST(EvaluateText, ReadsOnlyTheBeginningIfThatIsEnough) {
+// The loss of each chunk in a whole evaluation.
+std::map<std::int64_t, Sums> chunk_sums(const models::LanguageModel& model, const data::TokenFile& tokens) {
+  const at::NoGradGuard no_grad;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(tokens.size()));
+  tokens.copy(0, tokens.size(), ids.data());
+  const at::Tensor all = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt).to(at::kLong);
+  const std::int64_t length = model.options().context_length, last = tokens.size() - 1;
+  models::Memory memory;
+  std::map<std::int64_t, Sums> sums;
+  for (std::int64_t begin = 0; begin < last; begin += length) {
+    const std::int64_t count = std::min(length, last - begin);
+    const at::Tensor logits = model.logits(all.narrow(0, begin, count).unsqueeze(0), memory, {});
+    const at::Tensor right = all.narrow(0, begin + 1, count).unsqueeze(1);
+    sums[begin / length] = sums_of_losses(-logits.to(at::kDouble).log_softmax(-1)[0].gather(1, right));
+  }
+  return sums;
+}
+
+TEST(EvaluateText, APartHasTheLossesOfItsChunksInTheWholeText) {
   const tiny::Folder folder;
-  const std::string text = tiny::text(1003);
-  const auto all = tiny::token_file(folder, "all", text),
-             beginning = tiny::token_file(folder, "part", text.substr(0, 301));
-  const models::LanguageModel model(tiny::config().model, 5);
-  const Evaluation part = evaluate_text(model, all, {.batch_size = 4, .most_tokens = 300});
-  EXPECT_EQ(part.predictions(), 300);
-  EXPECT_NEAR(figures_of(part).at("loss"), figures_of(evaluate_text(model, beginning, {})).at("loss"), 1e-5);
+  const auto tokens = tiny::token_file(folder, "text", tiny::text(4003));
+  const auto check = [&](std::int64_t memory, const std::vector<std::int64_t>& cutoffs) {
+    config::ModelOptions options = tiny::config().model;
+    options.memory_length = memory;
+    options.adaptive_cutoffs = cutoffs;
+    const models::LanguageModel model(options, 5);
+    const std::map<std::int64_t, Sums> chunks = chunk_sums(model, *tokens);
+    for (const std::int64_t most : {8, 80, 1600, 3200}) {
+      data::EvaluationPass pass(tokens, {.length = 8, .warming = memory > 0 ? 2 : 0, .most_predictions = most});
+      Sums expected;
+      for (data::EvaluationBatch batch; pass.next(batch);) {
+        for (std::size_t row = 0; row < batch.chunks.size(); ++row) {
+          if (batch.counted[row] > 0) {
+            add(expected, chunks.at(batch.chunks[row]));
+          }
+        }
+      }
+      const Evaluation alone = evaluate_text(model, tokens, {.batch_size = 1, .most_tokens = most});
+      EXPECT_EQ(alone.predictions(), most);
+      EXPECT_NEAR(figures_of(alone).at("loss"), mean(expected, kCrossEntropy), 1e-5) << memory << ", " << most;
+      for (const std::int64_t batch : {3, 64, 5000}) {
+        EXPECT_EQ(evaluate_text(model, tokens, {.batch_size = batch, .most_tokens = most}).sums, alone.sums)
+            << memory << ", " << most << ", " << batch;
+      }
+      EXPECT_EQ(evaluation_rows(tokens, options, most), static_cast<double>(pass.chunks()));
+    }
+  };
+  check(0, {});
+  check(8, {});
+  check(8, {50, 150});
+}
+
+// The text becomes harder from its start to its end.
+TEST(EvaluateText, APartHasTheMeanOfTheWholeText) {
+  const tiny::Folder folder;
+  Random random(7);
+  std::string text;
+  for (std::uint64_t i = 0; i < 6000; ++i) {
+    text += random.below(6000) > i ? 'a' : static_cast<char>('b' + random.below(20));
+  }
+  const auto tokens = tiny::token_file(folder, "text", text);
+  for (const std::int64_t memory : {0, 8}) {
+    config::ModelOptions options = tiny::config().model;
+    options.memory_length = memory;
+    options.head_bias = true;
+    const models::LanguageModel model(options, 5);
+    const at::NoGradGuard no_grad;
+    model.parameters().at("head.b")['a'].fill_(8.0);
+    const double whole = figures_of(evaluate_text(model, tokens, {})).at("loss");
+    const double start =
+        figures_of(evaluate_text(model, tiny::token_file(folder, "start", text.substr(0, 600)), {})).at("loss");
+    ASSERT_LT(start, 0.5 * whole);
+    const Evaluation part = evaluate_text(model, tokens, {.most_tokens = 600});
+    EXPECT_NEAR(figures_of(part).at("loss"), whole, 0.1 * whole);
+    EXPECT_EQ(evaluate_text(model, tokens, {.most_tokens = 600}).sums, part.sums);
+  }
 }
 
 // The model predicts only that a word is unknown, so its bytes count as uniform guesses.
@@ -175,8 +245,7 @@ TEST(EvaluateText, WindowsGiveEveryPredictionTheContextThereIs) {
           << stride << ", batch " << batch;
     }
   }
-  const Evaluation part = evaluate_text(model, tokens, {.batch_size = 4, .most_tokens = 20, .stride = 1});
-  EXPECT_EQ(part.predictions(), 20);
+  EXPECT_THROW(evaluate_text(model, tokens, {.most_tokens = 20, .stride = 1}), Error);
   EXPECT_THROW(evaluate_text(model, tokens, {.stride = 9}), UserError);
   options.memory_length = 8;
   EXPECT_THROW(evaluate_text(models::LanguageModel(options, 5), tokens, {.stride = 1}), UserError);

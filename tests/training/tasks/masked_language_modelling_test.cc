@@ -205,6 +205,22 @@ TEST_F(MaskedText, EvaluationIsTheMeanOverHiddenTokens) {
   EXPECT_EQ(rows(1, 40).predictions(), part.predictions());
 }
 
+TEST_F(MaskedText, APartHasTheMeanOfTheWholeText) {
+  const models::MaskedLanguageModel model(config_.model, 5);
+  const auto loss = [&](int a, int b, std::int64_t most) {
+    std::string text;
+    for (int line = 0; line < a + b; ++line) {
+      text += std::string(29, line < a ? 'a' : 'b') + "\n";
+    }
+    write_text_file(folder_ / "sorted.txt", text);
+    config_.data.validation = {(folder_ / "sorted.txt").string()};
+    return figures_of(open().validation->evaluate(model, {.most_tokens = most})).at("loss");
+  };
+  const double easy = loss(40, 0, 0), hard = loss(0, 40, 0);
+  EXPECT_GT(std::abs(easy - hard), 0.01);
+  EXPECT_NEAR(loss(40, 40, 90), loss(40, 40, 0), 0.1 * std::abs(easy - hard));
+}
+
 TEST_F(MaskedText, RefusesTooLittle) {
   config_.train.batch_size = 10000;
   EXPECT_THROW(open(), UserError);

@@ -48,10 +48,17 @@ TEST(Plan, RunsActionsAtTheirConfiguredSteps) {
   EXPECT_EQ(saved, (std::vector<std::int64_t>{5, 10}));
   EXPECT_FALSE(plan.validates(6, {.validations = {{.step = 3}, {.step = 6}}})) << "before it was killed";
   EXPECT_TRUE(plan.validates(9, {.validations = {{.step = 3}, {.step = 6}}}));
-  const TrainingPlan parts(config_with([](config::TrainOptions& o) { o.evaluate_tokens = 900; }),
-                           tasks::language_modelling().figures(), 40);
-  EXPECT_EQ(parts.predictions(9), 40);
-  EXPECT_EQ(parts.predictions(10), 900) << "the last";
+  const auto predictions = [](std::int64_t evaluate_tokens, std::int64_t planned, std::int64_t step) {
+    return TrainingPlan(config_with([&](config::TrainOptions& o) { o.evaluate_tokens = evaluate_tokens; }),
+                        tasks::language_modelling().figures(), planned)
+        .predictions(step);
+  };
+  EXPECT_EQ(predictions(900, 40, 9), 40);
+  EXPECT_EQ(predictions(900, 40, 10), 900) << "the last";
+  EXPECT_EQ(predictions(900, 0, 9), 900) << "train.evaluate_tokens limits all validations";
+  EXPECT_EQ(predictions(30, 40, 9), 30);
+  EXPECT_EQ(predictions(0, 40, 9), 40);
+  EXPECT_EQ(predictions(0, 40, 10), 0);
 }
 
 TEST(Plan, KeepsTheBestOfThisRun) {
@@ -207,7 +214,8 @@ TEST(Intervals, AreDescribed) {
             "(train.checkpoint_every)");
   options.evaluate_every = options.checkpoint_every = 1;
   EXPECT_EQ(describe_intervals(options, 512),
-            "validates after every step, on 512 predictions until the last (train.evaluate_every), writes a checkpoint "
+            "validates after every step, on 512 predictions spread over the data until the last "
+            "(train.evaluate_every), writes a checkpoint "
             "after every step (train.checkpoint_every)");
 }
 

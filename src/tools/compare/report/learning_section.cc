@@ -146,7 +146,7 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
   return charts;
 }
 
-// Whether validations before the last read only the start of the data.
+// Whether validations before the last read only a part of the data.
 bool validates_in_part(const ComparedRun& run) {
   return std::ranges::any_of(run.trained, [](const TrainedRun& trained) {
     return std::ranges::any_of(trained.result.validation,
@@ -202,7 +202,7 @@ std::string learning_section(const CompareResult& result) {
   const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
   const std::string figures =
       line_figure(fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
-                              in_part ? "; before the last step on the start of the validation data" : "",
+                              in_part ? "; before the last step on a part of the validation data, evenly spread" : "",
                               seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "", shown),
                   charts.steps) +
       line_figure("seconds of training, without evaluation", charts.seconds) +

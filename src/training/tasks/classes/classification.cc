@@ -1,8 +1,8 @@
 #include "classification.h"
 
 #include <algorithm>
-#include <numeric>
 
+#include "data/tokens/spread.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
@@ -82,27 +82,25 @@ class ClassEvaluation : public EvaluationData {
     }
     const std::vector<std::int64_t> order = by_length(options.most_tokens);
     const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-      const auto examples =
-          std::span(order).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-      return score(*classifier, examples_->batch(examples).to(model.device()), context, top_five_);
+      const models::Batch batch = examples_->batch(units_of(order, begin, end));
+      return score(*classifier, batch.to(model.device()), context, top_five_);
     };
     return run_evaluation(options,
                           {.unit = "example", .units = std::ssize(order), .evaluate = measure, .shows_loss = false});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
-    return static_cast<double>(count(most_tokens));
+    return static_cast<double>(part(most_tokens).size());
   }
   std::string identity() const override { return examples_->identity(); }
 
  private:
-  std::int64_t count(std::int64_t most) const {
-    return most > 0 ? std::min(most, examples_->size()) : examples_->size();
+  std::vector<std::int64_t> part(std::int64_t most) const {
+    return data::spread_units(examples_->size(), most, [](std::int64_t) { return 1; });
   }
 
-  // Returns the first `most` examples (0: all), sorted by length to reduce padding.
+  // Returns the examples that are read, sorted by length to reduce padding.
   std::vector<std::int64_t> by_length(std::int64_t most) const {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(count(most)));
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<std::int64_t> order = part(most);
     std::ranges::stable_sort(
         order, [this](std::int64_t a, std::int64_t b) { return examples_->length(a) < examples_->length(b); });
     return order;

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <numeric>
 #include <span>
 #include <string_view>
 
 #include "data/synthetic/composition_task.h"
 #include "data/text/token_cache.h"
+#include "data/tokens/spread.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
 
@@ -50,17 +52,17 @@ class AnswerRows {
     }
   }
 
-  // Returns the first rows with at most `most_tokens` tokens in total, at least one; 0: all rows.
+  // Returns the sequences of the rows that are read, with at most `most_tokens` tokens in total.
   std::vector<Sequence> within(std::int64_t most_tokens) const {
+    const auto tokens_of = [&](std::int64_t row) {
+      const std::vector<Sequence>& all = rows_[static_cast<std::size_t>(row)];
+      return std::accumulate(all.begin(), all.end(), std::int64_t{0}, [](std::int64_t sum, const Sequence& sequence) {
+        return sum + std::ssize(sequence.tokens);
+      });
+    };
     std::vector<Sequence> chosen;
-    std::int64_t tokens = 0;
-    for (const std::vector<Sequence>& row : rows_) {
-      for (const Sequence& sequence : row) {
-        tokens += std::ssize(sequence.tokens);
-      }
-      if (most_tokens > 0 && tokens > most_tokens && !chosen.empty()) {
-        break;
-      }
+    for (const std::int64_t i : data::spread_units(std::ssize(rows_), most_tokens, tokens_of)) {
+      const std::vector<Sequence>& row = rows_[static_cast<std::size_t>(i)];
       chosen.insert(chosen.end(), row.begin(), row.end());
     }
     return chosen;

@@ -26,8 +26,8 @@ std::vector<Sequence> answers_of(const data::CompositionRow& row, const AnswersR
 
 // language_modelling() with two more figures. "accuracy": the fraction of answers that greedy decoding would generate,
 // given the preceding text of the row; "answer_perplexity": exp(-mean log-probability per answer). Both cover the first
-// validation rows: at most 256 and, if EvaluateOptions::most_tokens is set, at most that many tokens in total, but at
-// least one row. Text from files has no rows, so these figures are missing for it.
+// 256 validation rows or, if EvaluateOptions::most_tokens is set, those of them that are spread evenly and have at most
+// that many tokens in total, but at least one row. Text from files has no rows, so these figures are missing for it.
 const Task& composition();
 
 }  // namespace headroom::tasks

@@ -61,11 +61,8 @@ class TextEvaluation : public EvaluationData {
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     return evaluate_text(model, tokens_, options);
   }
-  // The number of chunks, plus a quarter for models with memory, which read some chunks twice.
   double rows(const config::Config& config, std::int64_t most_tokens) const override {
-    const std::int64_t all = most_tokens > 0 ? std::min(most_tokens, tokens_->size()) : tokens_->size();
-    const double chunks = std::ceil(static_cast<double>(all) / static_cast<double>(config.model.context_length));
-    return config.model.memory_length > 0 ? 1.25 * chunks : chunks;
+    return evaluation_rows(tokens_, config.model, most_tokens);
   }
   std::string identity() const override { return content_identity(*tokens_); }
   std::string sample_prompt() const override {

@@ -17,11 +17,16 @@ const Task& language_modelling();
 
 // Evaluates the text as one stream with memory carried over; the first chunk has no context. For speed, the text is
 // read as up to options.batch_size parallel streams that overlap enough to give the same result (data::EvaluationPass).
+// If options.most_tokens is set, only pieces of the text are read, with the memory that they have in the whole text.
 // If options.stride is set, sliding windows are used instead, as for MGK's word-level models; stride 1 gives every
 // prediction the full context. Throws UserError if the file's vocabulary differs from the model's, if the file is too
 // short, and if a stride is set for a model with memory or exceeds context_length.
 Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                          const EvaluateOptions& options);
+
+// EvaluationData::rows() of evaluate_text().
+double evaluation_rows(const std::shared_ptr<const data::TokenFile>& tokens, const config::ModelOptions& model,
+                       std::int64_t most_tokens);
 
 // "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...": tokenizer, length and a hash of 64 sections of the file, so
 // that a large file need not be read whole.

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <span>
 
 #include "data/tokens/shuffle.h"
+#include "data/tokens/spread.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
@@ -91,7 +92,7 @@ class MaskedText {
   }
 
   // Returns "tokens" and "hidden", [rows, longest row], and "valid" if lengths differ.
-  models::Batch batch(const std::vector<std::int64_t>& rows, std::uint64_t seed) const {
+  models::Batch batch(std::span<const std::int64_t> rows, std::uint64_t seed) const {
     std::vector<MaskedRow> masked;
     std::size_t longest = 0;
     for (const std::int64_t row : rows) {
@@ -188,32 +189,24 @@ class MaskedEvaluation : public EvaluationData {
   explicit MaskedEvaluation(MaskedText text) : text_(std::move(text)) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
+    const std::vector<std::int64_t> chosen = rows_to_read(options.most_tokens);
     models::Memory memory;
     const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-      std::vector<std::int64_t> now(static_cast<std::size_t>(end - begin));
-      std::iota(now.begin(), now.end(), begin);
-      const models::Batch batch = text_.batch(now, kValidationSeed);
+      const models::Batch batch = text_.batch(units_of(chosen, begin, end), kValidationSeed);
       return cross_entropy(model, batch, batch.n_targets(), memory, context);
     };
-    return run_evaluation(options, {.unit = "row", .units = rows_to_read(options.most_tokens), .evaluate = measure});
+    return run_evaluation(options, {.unit = "row", .units = std::ssize(chosen), .evaluate = measure});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
-    return static_cast<double>(rows_to_read(most_tokens));
+    return static_cast<double>(rows_to_read(most_tokens).size());
   }
   std::string identity() const override { return content_identity(text_.file()); }
 
  private:
-  // Returns how many of the first rows have at most `most_tokens` hidden tokens in total, at least one; 0: all rows.
-  std::int64_t rows_to_read(std::int64_t most_tokens) const {
-    std::int64_t rows = 0, hidden = 0;
-    while (rows < text_.rows() && most_tokens > 0) {
-      hidden += text_.hidden(rows, kValidationSeed);
-      if (rows > 0 && hidden > most_tokens) {
-        return rows;
-      }
-      ++rows;
-    }
-    return text_.rows();
+  // Returns the rows that are read, with at most `most_tokens` hidden tokens in total.
+  std::vector<std::int64_t> rows_to_read(std::int64_t most_tokens) const {
+    return data::spread_units(text_.rows(), most_tokens,
+                              [&](std::int64_t row) { return text_.hidden(row, kValidationSeed); });
   }
 
   MaskedText text_;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "data/synthetic/sequences.h"
+#include "data/tokens/spread.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
@@ -23,14 +26,14 @@ struct SplitText {
   std::string text;
 };
 
-// Rows [first, first + count) of a split, on the CPU. Row numbers wrap at `size`.
-models::Batch rows_of(const config::Config& config, const SplitText& from, std::int64_t first, std::int64_t count,
-                      std::int64_t size) {
-  const std::int64_t length = config.model.context_length;
+// Rows of a split, on the CPU.
+models::Batch rows_of(const config::Config& config, const SplitText& from, std::span<const std::int64_t> rows) {
+  const std::int64_t length = config.model.context_length, count = std::ssize(rows);
   models::Batch batch;
   at::Tensor tokens = at::empty({count, length}, at::kLong), targets = at::empty({count, length}, at::kLong);
   for (std::int64_t i = 0; i < count; ++i) {
-    const data::SyntheticRow row = data::synthetic_row(config.data, from.split, (first + i) % size, length, from.text);
+    const data::SyntheticRow row =
+        data::synthetic_row(config.data, from.split, rows[static_cast<std::size_t>(i)], length, from.text);
     std::ranges::copy(row.tokens, tokens[i].data_ptr<std::int64_t>());
     std::ranges::copy(row.targets, targets[i].data_ptr<std::int64_t>());
     batch.targets.push_back(std::ranges::count_if(row.targets, [](auto t) { return t >= 0; }));
@@ -65,8 +68,12 @@ class SyntheticTraining : public TrainingData, private data::EpochStream {
     set_per_epoch(kEndless);
   }
   models::Batch next() override {
-    const std::int64_t count = config_.train.batch_size;
-    return rows_of(config_, from_, advance().step * count, count, size_);
+    const std::int64_t count = config_.train.batch_size, first = advance().step * count;
+    std::vector<std::int64_t> rows;
+    for (std::int64_t i = 0; i < count; ++i) {
+      rows.push_back((first + i) % size_);
+    }
+    return rows_of(config_, from_, rows);
   }
   data::DataPosition position() const override { return EpochStream::position(); }
   void seek(data::DataPosition position) override { EpochStream::seek(position); }
@@ -88,30 +95,29 @@ class SyntheticEvaluation : public EvaluationData {
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
+    const std::vector<std::int64_t> chosen = rows_within(options.most_tokens);
     return run_evaluation(options, {.unit = "row",
-                                    .units = rows_within(options.most_tokens),
+                                    .units = std::ssize(chosen),
                                     .evaluate = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-                                      return sums_of(reader, begin, end - begin, context);
+                                      return sums_of(reader, units_of(chosen, begin, end), context);
                                     }});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
-    return static_cast<double>(rows_within(most_tokens));
+    return static_cast<double>(rows_within(most_tokens).size());
   }
   std::string identity() const override {
     return identity_of(config_.data, from_, rows_, config_.model.context_length);
   }
 
  private:
-  // Returns how many of the first rows have at most this many tokens in total, at least one; 0: all rows.
-  std::int64_t rows_within(std::int64_t most_tokens) const {
-    const std::int64_t length = config_.model.context_length;
-    return most_tokens > 0 ? std::clamp<std::int64_t>(most_tokens / length, 1, rows_) : rows_;
+  // Returns the rows that are read, with at most this many tokens in total.
+  std::vector<std::int64_t> rows_within(std::int64_t most_tokens) const {
+    return data::spread_units(rows_, most_tokens, [&](std::int64_t) { return config_.model.context_length; });
   }
 
-  Sums sums_of(const models::LanguageModel& model, std::int64_t first, std::int64_t count,
+  Sums sums_of(const models::LanguageModel& model, std::span<const std::int64_t> rows,
                const nn::Context& context) const {
-    const models::Batch batch =
-        rows_of(config_, from_, first, count, rows_).to(model.parameters().all().front().tensor.device());
+    const models::Batch batch = rows_of(config_, from_, rows).to(model.parameters().all().front().tensor.device());
     models::Memory memory;
     const models::TokenScores scores = model.score(batch.at("tokens"), batch.at("targets"), memory, context);
     Sums sums = sums_of_losses(-scores.log_probability);

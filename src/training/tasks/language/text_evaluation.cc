@@ -1,5 +1,6 @@
 // Evaluates a language model on a text.
 #include <algorithm>
+#include <cmath>
 #include <numbers>
 #include <numeric>
 #include <span>
@@ -45,13 +46,11 @@ Sums text_sums(const data::TokenFile& tokens) {
 // Sliding windows over the predictions: window w ends with prediction min(length + w stride, all).
 class Windows {
  public:
-  Windows(const data::TokenFile& tokens, std::int64_t context_length, const EvaluateOptions& options)
-      : tokens_(tokens), stride_(options.stride), all_(tokens.size() - 1) {
+  Windows(const data::TokenFile& tokens, std::int64_t context_length, std::int64_t stride)
+      : tokens_(tokens), stride_(stride), all_(tokens.size() - 1), length_(std::min(context_length, all_)) {
     if (stride_ > context_length) {
       user_error("evaluate: --stride: must be at most model.context_length = {}, got {}", context_length, stride_);
     }
-    all_ = options.most_tokens > 0 ? std::min(all_, options.most_tokens) : all_;
-    length_ = std::min(context_length, all_);
   }
   std::int64_t count() const { return all_ < 1 ? 0 : 1 + (all_ - length_ + stride_ - 1) / stride_; }
 
@@ -76,7 +75,7 @@ class Windows {
   std::int64_t end_of(std::int64_t window) const { return std::min(length_ + window * stride_, all_); }
 
   const data::TokenFile& tokens_;
-  std::int64_t stride_, all_, length_ = 0;
+  std::int64_t stride_, all_, length_;
 };
 
 // The losses do not depend on the batch size.
@@ -92,7 +91,10 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
     user_error("evaluate: --stride: must be 0 with model.memory_length = {}, because memory carries the context",
                o.memory_length);
   }
-  const Windows windows(tokens, o.context_length, options);
+  if (options.most_tokens > 0) {
+    fail("evaluate: sliding windows cannot be limited to {} predictions", options.most_tokens);
+  }
+  const Windows windows(tokens, o.context_length, options.stride);
   models::Memory memory;
   const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
     const models::Batch batch = windows.batch(begin, end - begin).to(model.device());
@@ -106,15 +108,19 @@ Evaluation evaluate_windows(const models::LanguageModel& model, const data::Toke
   return run_evaluation(options, {.unit = "window", .units = windows.count(), .evaluate_parts = measure});
 }
 
+data::EvaluationShape shape_of(const config::ModelOptions& model, std::int64_t batch_size, std::int64_t most_tokens) {
+  // A layer's memory depends on the layer below in the previous chunk, so the context reaches back n_layers chunks.
+  return {.batch = std::max<std::int64_t>(batch_size, 1),
+          .length = model.context_length,
+          .warming = model.memory_length > 0 ? model.n_layers : 0,
+          .most_predictions = most_tokens};
+}
+
 // Evaluates the text as parallel streams.
 Evaluation evaluate_streams(const models::Model& model, std::shared_ptr<const data::TokenFile> tokens,
                             const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();
-  // A layer's memory depends on the layer below in the previous chunk, so the context reaches back n_layers chunks.
-  data::EvaluationPass pass(std::move(tokens), {.batch = std::max<std::int64_t>(options.batch_size, 1),
-                                                .length = o.context_length,
-                                                .warming = o.memory_length > 0 ? o.n_layers : 0,
-                                                .most_predictions = options.most_tokens});
+  data::EvaluationPass pass(std::move(tokens), shape_of(o, options.batch_size, options.most_tokens));
   models::Memory memory;
   data::EvaluationBatch batch;
   const auto read = [&](std::int64_t begin) {
@@ -162,6 +168,16 @@ Evaluation evaluate_text(const models::Model& model, std::shared_ptr<const data:
   }
   add(result.sums, text_sums(*tokens));
   return result;
+}
+
+double evaluation_rows(const std::shared_ptr<const data::TokenFile>& tokens, const config::ModelOptions& model,
+                       std::int64_t most_tokens) {
+  if (most_tokens > 0 && most_tokens < tokens->size() - 1) {
+    return static_cast<double>(data::EvaluationPass(tokens, shape_of(model, 1, most_tokens)).chunks());
+  }
+  // Models with memory read about a quarter of the chunks twice.
+  const double chunks = std::ceil(static_cast<double>(tokens->size()) / static_cast<double>(model.context_length));
+  return model.memory_length > 0 ? 1.25 * chunks : chunks;
 }
 
 Figures text_figures(const Sums& sums) {

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "data/pairs/pair_batches.h"
 #include "data/text/token_cache.h"
+#include "data/tokens/spread.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
@@ -146,7 +148,7 @@ class PairEvaluation : public EvaluationData {
     const models::EncoderDecoder& translator = models::as_encoder_decoder(model, kTranslation);
     decode::require_tokenizer_of(model, *tokenizer_, kTranslation);
     const auto start = std::chrono::steady_clock::now();
-    const std::size_t pairs = first_pairs(options.most_tokens);
+    const std::vector<std::int64_t> pairs = part(options.most_tokens);
     Evaluation result = measure_loss(model, pairs, options);
     if (result.complete) {
       measure_translations(translator, pairs, options, result);
@@ -156,7 +158,7 @@ class PairEvaluation : public EvaluationData {
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     constexpr double kSearch = 8.0;  // cost of beam search per hypothesis, in forward passes
-    return static_cast<double>(first_pairs(most_tokens)) * (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
+    return static_cast<double>(part(most_tokens).size()) * (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
   }
   std::string identity() const override {
     Sha256 hash;
@@ -167,17 +169,16 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // Returns how many of the first pairs it takes to reach `most_tokens` predictions; 0: all pairs.
-  std::size_t first_pairs(std::int64_t most_tokens) const {
-    std::size_t count = 0;
-    for (std::int64_t tokens = 0; count < targets_.size() && (most_tokens == 0 || tokens < most_tokens); ++count) {
-      tokens += std::ssize(targets_[count]) + 1;
-    }
-    return count;
+  // Returns the pairs that are read, with at most `most_tokens` predictions in total.
+  std::vector<std::int64_t> part(std::int64_t most_tokens) const {
+    return data::spread_units(std::ssize(targets_), most_tokens, [&](std::int64_t pair) {
+      return std::ssize(targets_[static_cast<std::size_t>(pair)]) + 1;
+    });
   }
 
-  Evaluation measure_loss(const models::Model& model, std::size_t pairs, const EvaluateOptions& options) const {
-    const std::vector<std::size_t> order = fitting(pairs, model.options().context_length);
+  Evaluation measure_loss(const models::Model& model, const std::vector<std::int64_t>& pairs,
+                          const EvaluateOptions& options) const {
+    const std::vector<std::int64_t> order = fitting(pairs, model.options().context_length);
     const BatchLimits limits{.rows = options.batch_size, .tokens = options.batch_tokens};
     const auto length = [&](std::size_t i) { return longer(order[i]); };
     const auto end_of = [&](std::int64_t begin) {
@@ -185,9 +186,9 @@ class PairEvaluation : public EvaluationData {
     };
     const auto measure = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
       std::vector<Tokens> sources, targets;
-      for (std::int64_t i = begin; i < end; ++i) {
-        sources.push_back(sources_[order[static_cast<std::size_t>(i)]]);
-        targets.push_back(targets_[order[static_cast<std::size_t>(i)]]);
+      for (const std::int64_t pair : units_of(order, begin, end)) {
+        sources.push_back(sources_[static_cast<std::size_t>(pair)]);
+        targets.push_back(targets_[static_cast<std::size_t>(pair)]);
       }
       const models::Batch batch = pair_batch(sources, targets, ends_);
       models::Memory none;
@@ -196,37 +197,37 @@ class PairEvaluation : public EvaluationData {
     return run_evaluation(options, {.unit = "pair", .units = std::ssize(order), .end_of = end_of, .evaluate = measure});
   }
 
-  // Returns those of the first `pairs` pairs whose sides both fit the context, sorted by length.
-  std::vector<std::size_t> fitting(std::size_t pairs, std::int64_t context_length) const {
-    std::vector<std::size_t> order;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      if (static_cast<std::int64_t>(longer(i)) < context_length) {
-        order.push_back(i);
-      }
-    }
+  // Returns those of the pairs whose sides both fit the context, sorted by length.
+  std::vector<std::int64_t> fitting(const std::vector<std::int64_t>& pairs, std::int64_t context_length) const {
+    std::vector<std::int64_t> order;
+    std::ranges::copy_if(pairs, std::back_inserter(order),
+                         [&](std::int64_t pair) { return static_cast<std::int64_t>(longer(pair)) < context_length; });
     if (order.empty()) {
       user_error("{}: none of {} pairs has at most {} tokens on both sides (model.context_length - 1)", kTranslation,
-                 pairs, context_length - 1);
+                 pairs.size(), context_length - 1);
     }
-    if (order.size() < pairs) {
+    if (order.size() < pairs.size()) {
       log_info(
           "evaluate: {} of {} pairs have a side of more than {} tokens; they are excluded from the loss, and "
           "their sources are cut for BLEU",
-          pairs - order.size(), pairs, context_length - 1);
+          pairs.size() - order.size(), pairs.size(), context_length - 1);
     }
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return longer(a) < longer(b); });
+    std::ranges::stable_sort(order, [&](std::int64_t a, std::int64_t b) { return longer(a) < longer(b); });
     return order;
   }
 
   // Returns the number of tokens in a pair's longer side.
-  std::size_t longer(std::size_t pair) const { return std::max(sources_[pair].size(), targets_[pair].size()); }
+  std::size_t longer(std::int64_t pair) const {
+    const auto i = static_cast<std::size_t>(pair);
+    return std::max(sources_[i].size(), targets_[i].size());
+  }
 
-  void measure_translations(const models::EncoderDecoder& model, std::size_t pairs, const EvaluateOptions& options,
-                            Evaluation& result) const {
+  void measure_translations(const models::EncoderDecoder& model, const std::vector<std::int64_t>& pairs,
+                            const EvaluateOptions& options, Evaluation& result) const {
     std::vector<std::string> sources, references;
-    for (std::size_t i = 0; i < pairs; ++i) {
-      sources.push_back(pairs_[i].source);
-      references.push_back(pairs_[i].target);
+    for (const std::int64_t pair : pairs) {
+      sources.push_back(pairs_[static_cast<std::size_t>(pair)].source);
+      references.push_back(pairs_[static_cast<std::size_t>(pair)].target);
     }
     const std::vector<std::string> translations = translate(model, *tokenizer_, sources,
                                                             {.decoding = decoding_,

@@ -44,7 +44,7 @@ struct ValidationPoint {
   std::int64_t step = 0;
   double seconds = 0.0;  // training time so far
   tasks::Figures figures = {};
-  std::int64_t predictions = 0;  // if the validation read only the start of the data, the number of predictions; else 0
+  std::int64_t predictions = 0;  // if the validation read less data than the last one, its predictions; else 0
   std::int64_t tokens = 0;       // training tokens so far
   std::map<std::string, ExpertBalance> experts = {};  // by bank
   std::int64_t peak_memory_bytes = 0;                 // as in TrainingPoint

@@ -36,6 +36,14 @@ bool TrainingPlan::validates(std::int64_t step, const History& history) const {
   return (finished(step) || due(options_.evaluate_every, step)) && !history.validated(step);
 }
 
+std::int64_t TrainingPlan::predictions(std::int64_t step) const {
+  const std::int64_t most = options_.evaluate_tokens;
+  if (finished(step) || predictions_ == 0) {
+    return most;
+  }
+  return most == 0 ? predictions_ : std::min(most, predictions_);
+}
+
 bool TrainingPlan::logs(std::int64_t step) const {
   return step % options_.log_every == 0 || step == options_.steps;
 }
@@ -151,7 +159,8 @@ std::string describe_intervals(const config::TrainOptions& options, std::int64_t
                                       ? "at intervals set by the speed of the first steps"
                                       : when(options.checkpoint_every);
   const std::string part =
-      predictions > 0 ? fmt::format(", on {} until the last", counted(predictions, "prediction")) : "";
+      predictions > 0 ? fmt::format(", on {} spread over the data until the last", counted(predictions, "prediction"))
+                      : "";
   return fmt::format("validates {}{} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
                      when(options.evaluate_every), part, checkpoints);
 }

@@ -23,9 +23,9 @@ class TrainingPlan {
   // Returns whether to validate after `step` steps. False if the history already contains that validation, for example
   // after resuming.
   bool validates(std::int64_t step, const History& history) const;
-  // Returns the maximum number of predictions of a validation after that step; 0: all. The last validation reads
-  // train.evaluate_tokens.
-  std::int64_t predictions(std::int64_t step) const { return finished(step) ? options_.evaluate_tokens : predictions_; }
+  // Returns the maximum number of predictions of a validation after that step; 0: all. No validation exceeds
+  // train.evaluate_tokens, and the last one is limited by nothing else.
+  std::int64_t predictions(std::int64_t step) const;
   // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
@@ -52,7 +52,7 @@ class TrainingPlan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  std::int64_t predictions_;  // of validations before the last
+  std::int64_t predictions_;  // of validations before the last; 0: as the last
   double guessing_;           // loss of a uniform guess
 };
 
@@ -70,7 +70,7 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 // When to validate if train.evaluate_every is "auto".
 struct Validations {
   std::int64_t every = 0;        // steps in between
-  std::int64_t predictions = 0;  // maximum per validation except the last, from the start of the data; 0: all
+  std::int64_t predictions = 0;  // maximum per validation except the last; 0: as the last
 };
 // Returns 20 validations in 1.1% of the training time; if whole validations take longer, at least 10 whole ones; if
 // these take longer as well, 10 on as much of the data as fits the time, at least one row. A run that keeps its best

@@ -254,7 +254,7 @@ tasks::TaskData open_data(const config::Config& config, const std::filesystem::p
 }
 
 // For train.evaluate_every = "auto": sets the interval, unless the resumed run has set it. Returns the maximum
-// number of predictions of a validation before the last; 0: all.
+// number of predictions of a validation before the last; 0: as the last.
 std::int64_t choose_validations(config::Config& config, const tasks::EvaluationData& validation) {
   const Validations planned =
       plan_validations(config, [&](std::int64_t predictions) { return validation.rows(config, predictions); });

@@ -1,0 +1,44 @@
+"""train.evaluate_tokens: validations read a part of the data that is spread evenly over it."""
+
+import random
+
+import pytest
+
+import processes
+import train_runs
+
+PART = ["--set", "train.accumulate=2", "--set", "train.evaluate_tokens=640", "--set", "train.evaluate_every=20", "--set",
+        "train.checkpoint_every=10"]
+KINDS = {"memory": [], "no memory": ["--set", "model.memory_length=0"]}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    """A config whose validation text is sorted: a fifth is like the training text, the rest is unlike it."""
+    folder = tmp_path_factory.mktemp("part")
+    config = train_runs.prepare(folder)
+    train_runs.write_text(folder / "easy.txt", 1600, 3)
+    draw = random.Random(4)
+    hard = "".join(draw.choice("0123456789+-*/=") for _ in range(6400))
+    (folder / "validation.txt").write_text((folder / "easy.txt").read_text() + hard)
+    return config
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_has_the_loss_of_the_whole(headroom, config, tmp_path, kind):
+    more = [*PART, *KINDS[kind]]
+    trained = train_runs.run(config, tmp_path / "run", *more)
+    easy = headroom.json("evaluate", tmp_path / "run", "--data", config.parent / "easy.txt")["loss"]
+    whole = headroom.json("evaluate", tmp_path / "run")["loss"]
+    assert easy < 0.7 * whole
+    assert trained["validation_loss"] == pytest.approx(whole, rel=0.05)
+    lines = [line for line in train_runs.metrics(tmp_path / "run") if "validation_loss" in line]
+    assert [line["step"] for line in lines] == [20, 40, 60]
+    assert all("validation_predictions" not in line for line in lines), "the last one reads no more than the others"
+
+    train_runs.run(config, tmp_path / "again", *more)
+    processes.run(2, config, tmp_path / "ranks", *more)
+    train_runs.resumed_after_kills(config, tmp_path / "killed", (10, 30), *more)
+    for other in ("again", "ranks", "killed"):
+        found = [line for line in train_runs.metrics(tmp_path / other) if "validation_loss" in line]
+        assert [line["validation_loss"] for line in found] == [line["validation_loss"] for line in lines], other

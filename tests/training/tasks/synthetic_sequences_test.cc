@@ -1,0 +1,33 @@
+#include "training/tasks/language/synthetic_sequences.h"
+
+#include <gtest/gtest.h>
+
+#include "headroom/models/language_model.h"
+#include "tiny/files.h"
+
+namespace headroom::tasks {
+namespace synthetic_sequences_test {
+
+// Row i of a split depends only on i, so a longer validation set begins with the rows of a shorter one.
+TEST(SyntheticSequences, APartIsSpreadOverTheRows) {
+  const tiny::Folder folder;
+  config::Config config = tiny::config();
+  config.model.memory_length = 0;
+  config.model.context_length = 24;
+  config.data.synthetic = config::Synthetic::recall;
+  config.data.synthetic_items = 4;
+  const models::LanguageModel model(config.model, 5);
+  const auto sums = [&](std::int64_t rows, std::int64_t most) {
+    config.data.generated_validation = rows;
+    return synthetic_sequences().open(config, folder.path()).validation->evaluate(model, {.most_tokens = most}).sums;
+  };
+  const Sum one = sum_of(sums(1, 0), kCrossEntropy), two = sum_of(sums(2, 0), kCrossEntropy),
+            middle = sum_of(sums(3, 40), kCrossEntropy), three = sum_of(sums(3, 0), kCrossEntropy);
+  EXPECT_EQ(middle.count, two.count - one.count);
+  EXPECT_NEAR(middle.sum, two.sum - one.sum, 1e-6);
+  EXPECT_NE(middle.sum, one.sum);
+  EXPECT_EQ(three.sum, sum_of(sums(3, 72), kCrossEntropy).sum) << "the limit holds all rows";
+}
+
+}  // namespace synthetic_sequences_test
+}  // namespace headroom::tasks
