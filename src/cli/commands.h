@@ -155,6 +155,7 @@ struct Compare {
   std::string convert;                // a run whose conversions to `to` are compared, instead of `configs`
   std::vector<std::string> to;        // configs
   std::vector<double> shares;         // of the run's training tokens
+  bool no_scratch = false;            // without `to` from random parameters
   std::string out;
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
