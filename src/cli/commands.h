@@ -155,6 +155,7 @@ struct Compare {
   std::string convert;                // a run whose conversions to `to` are compared, instead of `configs`
   std::vector<std::string> to;        // configs
   std::vector<double> shares;         // of the run's training tokens
+  bool no_scratch = false;            // without `to` from random parameters
   std::string out;
   std::int64_t seeds = 1;
   std::int64_t sample_tokens = 120;
@@ -255,9 +256,9 @@ struct Import {
 struct Convert {
   std::string run, to, out;
   std::vector<std::string> set, data;
-  std::int64_t tokens = 0, fit = 300;  // tokens 0: up to 32,768
-  std::string layers;                  // "auto" or "0,2,5"; empty: all
-  double budget = 0.05;                // maximum increase of the loss by the selected layers, in nats
+  std::int64_t tokens = 0, fit = 300, joint_fit = 100;  // tokens 0: up to 32,768
+  std::string layers;                                   // "auto" or "0,2,5"; empty: all
+  double budget = 0.05;                                 // maximum increase of the loss by the selected layers, in nats
   std::uint64_t seed = 1;
   bool force = false;  // overwrite parameters
 };

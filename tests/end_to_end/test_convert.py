@@ -7,7 +7,7 @@ import pytest
 import processes
 import train_runs
 
-SMALL = ["--tokens", 512, "--fit", 10, "--threads", 1]
+SMALL = ["--tokens", 512, "--fit", 10, "--joint-fit", 5, "--threads", 1]
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,8 @@ def dense(headroom, tmp_path_factory):
 def test_a_converted_model_is_evaluated_and_trained_on(headroom, dense):
     out = dense / "experts.safetensors"
     made = headroom.json("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
-    assert {"converted", "layer_losses", "parameters", "loss_before", "loss_after", "exact", "layers", "notes"} == made.keys()
+    assert {"converted", "layer_losses", "parameters", "loss_before", "loss_after", "exact", "layers", "together",
+            "notes"} == made.keys()
     assert [layer["layer"] for layer in made["layers"]] == ["layer0.attention", "layer1.attention"]
     assert all(layer["fitted"] <= layer["start"] for layer in made["layers"])
     info = headroom.json("checkpoint", "info", out)
@@ -144,10 +145,17 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     assert all(run["validation_loss"] > 0 for run in table["runs"])
     # Several shares: the models are families, whose losses the page draws against their compute.
     table = headroom.json("compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
-                          "--tokens", "10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
-                          "--out", dense / "shares")
-    assert len(table["runs"]) == 10 and len(table["scaling"]) == 5
+                          "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
+                          "--no-scratch", "--out", dense / "shares")
+    assert len(table["runs"]) == 11 and len(table["scaling"]) == 4
     page = (dense / "shares" / "report.html").read_text()
     assert "dense-taught" in page and "without training" in page
+    # A share of 0 is the model before training: it has the loss of the checkpoint, and takes no step.
+    untrained = {run["name"]: run for run in table["runs"][8:]}
+    assert list(untrained) == ["dense-0%", "experts-0%", "experts-random-0%"]
+    assert all(run["steps"] == 0 for run in untrained.values()) and "experts-random-0%" in page
+    for name, model in [("dense-0%", dense / "base"), ("experts-0%", dense / "shares" / "converted" / "experts.safetensors")]:
+        loss = headroom.json("evaluate", model, "--precision", "fp32")["loss"]
+        assert untrained[name]["validation_loss"] == pytest.approx(loss, abs=1e-4)
     assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
     assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")

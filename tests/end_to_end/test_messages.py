@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shlex
+import struct
 
 import pytest
 
@@ -26,6 +27,16 @@ def cases():
     return [(line.removeprefix("$ headroom").strip(), message) for line, message in zip(lines, lines[1:]) if line.startswith("$")]
 
 
+def write_not_finite(run, file):
+    """Writes the run's checkpoint with a NaN in its embedding and without checksums."""
+    data = bytearray(next((run / "checkpoints").glob("*.safetensors")).read_bytes())
+    (size,) = struct.unpack_from("<Q", data)
+    about = json.loads(data[8:8 + size])
+    del about["__metadata__"]["checksums"]
+    struct.pack_into("<f", data, 8 + size + about["model.embed"]["data_offsets"][0], float("nan"))
+    file.write_bytes(data[:8] + json.dumps(about).encode().ljust(size) + data[8 + size:])
+
+
 @pytest.fixture(scope="module")
 def folder(headroom, tmp_path_factory):
     """The files that the table's commands name."""
@@ -45,6 +56,8 @@ def folder(headroom, tmp_path_factory):
     (folder / "run.stdout").write_text(done.stdout)
     headroom("compare", "mine.toml", "other.toml", "--out", "study", "--seeds", 2, "--sample-tokens", 1, cwd=folder)
     headroom("analyse", "run", "--what", "rank", "--out", "analysed", cwd=folder)
+    headroom("train", "other.toml", "--set", "model.memory_length=0", "--out", "dense", cwd=folder)
+    write_not_finite(folder / "dense", folder / "nan.safetensors")
     headroom("sweep", "mine.toml", "--vary", "train.learning_rate=1e-3,1e-4", "--out", "rates", cwd=folder)
     return folder
 

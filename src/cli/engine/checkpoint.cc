@@ -212,6 +212,7 @@ int run(const Convert& command, const EngineRequest& request) {
   job.data = command.data;
   job.tokens = command.tokens;
   job.fit_steps = command.fit;
+  job.joint_steps = command.joint_fit;
   job.seed = command.seed;
   job.choose_layers = command.layers == "auto";
   job.budget = command.budget;

@@ -59,6 +59,7 @@ void add_converted(compare::CompareRequest& job, const Compare& command, std::ve
   convert::StudyRequest request{.source = command.convert,
                                 .targets = command.to,
                                 .overrides = std::move(changes),
+                                .scratch = !command.no_scratch,
                                 .out = command.out,
                                 .cache = job.cache,
                                 .command = job.command};

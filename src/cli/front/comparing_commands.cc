@@ -19,9 +19,9 @@ void add_seeds(CLI::App& command, std::int64_t& seeds) {
 double parse_share(const std::string& text) {
   const bool percent = text.ends_with('%');
   const std::optional<double> number = as_number(percent ? text.substr(0, text.size() - 1) : text);
-  const double share = number ? *number / (percent ? 100.0 : 1.0) : 0.0;
-  if (!(share > 0.0 && share <= 1.0)) {
-    user_error("compare: --tokens: must be shares above 0% and at most 100%, such as 1%,5%, got {}", text);
+  const double share = number ? *number / (percent ? 100.0 : 1.0) : -1.0;
+  if (!(share >= 0.0 && share <= 1.0)) {
+    user_error("compare: --tokens: must be shares from 0% to 100%, such as 1%,5%, got {}", text);
   }
   return share;
 }
@@ -39,6 +39,9 @@ void check_compared(const Compare& options) {
   if (options.convert.empty() != options.to.empty()) {
     user_error("compare: --convert RUN and --to CONFIG,... must be given together");
   }
+  if (options.no_scratch && options.convert.empty()) {
+    user_error("compare: --no-scratch: needs --convert");
+  }
 }
 
 void add_conversions(CLI::App& command, Compare& options, std::vector<std::string>& shares) {
@@ -47,7 +50,9 @@ void add_conversions(CLI::App& command, Compare& options, std::vector<std::strin
            "the run itself");
   add_list(command, "--to", options.to, "CONFIG,...", "--convert: configs with the attention to convert to");
   add_list(command, "--tokens", shares, "SHARE,...",
-           "--convert: training tokens, as shares of the run's (default: 5%)");
+           "--convert: training tokens, as shares of the run's (default: 5%); 0%: before training");
+  command.add_flag("--no-scratch", options.no_scratch,
+                   "--convert: without the configs of --to trained from random parameters, which take longest");
 }
 
 void add_compare(Program& program) {

@@ -127,9 +127,11 @@ void add_convert(Program& program) {
   add_value(command, "--tokens", options->tokens, "N", whole_number(1),
             "number of its tokens to use (default: up to 32,768)");
   add_value(command, "--fit", options->fit, "N", whole_number(0), "steps of fitting each layer to the source's");
+  add_value(command, "--joint-fit", options->joint_fit, "N", whole_number(0),
+            "steps of fitting all converted layers together to the source's predictions");
   add_text(command, "--layers", options->layers, "auto|N,N",
            "layers to convert (default: all); auto: those that add least to the loss, within --budget");
-  add_value(command, "--budget", options->budget, "NATS", CLI::NonNegativeNumber,
+  add_value(command, "--budget", options->budget, "NATS", number(0.0, 1e6),
             "maximum increase of the loss with --layers auto, in nats");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
   add_force(command, options->force, "a conversion, import or export");

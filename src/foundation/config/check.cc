@@ -59,6 +59,8 @@ void check_train(const TrainOptions& t, Origin origin) {
   const double momentum = TrainOptions().muon_momentum;
   check.require(t.muon_momentum == momentum || t.optimizer == Optimizer::muon, "muon_momentum",
                 "must be {} with {}, which does not use it", momentum, detail::setting("optimizer", t.optimizer));
+  check.require(t.steps > 0 || !t.start_from.empty(), "steps",
+                "must be at least 1, or 0 with start_from, which is not set, got {}", t.steps);
   check.require(t.warmup_steps <= t.steps, "warmup_steps", "must be at most steps = {}, got {}", t.steps,
                 t.warmup_steps);
 }

@@ -136,7 +136,8 @@ void describe(Fields& fields, DataOptions& o) {
 namespace {
 
 void describe_schedule(Fields& fields, TrainOptions& o) {
-  fields.add("steps", o.steps, between(1, 1e12), "optimizer steps");
+  fields.add("steps", o.steps, between(0, 1e12),
+             "optimizer steps; 0, with start_from: validate the parameters without training");
   fields.add(
       "seconds", o.seconds, between(0, 1e9),
       "training time: the run first measures its step and sets steps, with warmup_steps in proportion; a resumed "

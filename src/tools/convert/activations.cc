@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/models/block.h"
@@ -42,6 +43,37 @@ void add(at::Tensor& sum, const at::Tensor& own) {
     sum.add_(own);
   } else {
     sum = own.to(at::kDouble);
+  }
+}
+
+// z of each head and a constant 1, [B T, H d + 1].
+at::Tensor head_features(const at::Tensor& maps, const at::Tensor& source) {
+  const at::Tensor z = at::matmul(maps, source.unsqueeze(1)).transpose(1, 2);  // [B, T, H, d]
+  at::Tensor features = at::ones({z.size(0), z.size(1), z.size(2) * z.size(3) + 1}, z.options());
+  features.narrow(2, 0, z.size(2) * z.size(3)).unflatten(2, {z.size(2), z.size(3)}).copy_(z);
+  return features.flatten(0, 1);
+}
+
+// Adds features^T features to the square blocks of `gram` on and above the diagonal. For wide models the gram matrix is
+// the largest tensor of a conversion, so no second matrix of its size is made.
+void add_upper_gram(const at::Tensor& gram, const at::Tensor& features, std::int64_t block) {
+  const std::int64_t n = features.size(1);
+  for (std::int64_t begin = 0; begin < n; begin += block) {
+    const std::int64_t size = std::min(block, n - begin);
+    gram.narrow(0, begin, size)
+        .narrow(1, begin, n - begin)
+        .add_(at::mm(features.narrow(1, begin, size).t(), features.narrow(1, begin, n - begin)));
+  }
+}
+
+// Copies the blocks above the diagonal to those below.
+void mirror_upper(const at::Tensor& gram, std::int64_t block) {
+  const std::int64_t n = gram.size(0);
+  for (std::int64_t end = block; end < n; end += block) {
+    const std::int64_t begin = end - block;
+    gram.narrow(0, end, n - end)
+        .narrow(1, begin, block)
+        .copy_(gram.narrow(0, begin, block).narrow(1, end, n - end).t());
   }
 }
 
@@ -172,18 +204,18 @@ HeadSums collect_heads(LayerWalk& walk) {
   walk.run({"attention.source", "attention.probs", "attention.out"}, [&](const nn::Recorder& values) {
     const at::Tensor maps = wide(values.at(place + "probs")), source = wide(values.at(place + "source"));
     const at::Tensor y = wide(values.at(place + "out")).flatten(0, 1);
-    const at::Tensor z = at::matmul(maps, source.unsqueeze(1))  // [B, H, T, d]
-                             .transpose(1, 2)
-                             .flatten(2)
-                             .flatten(0, 1);
-    const at::Tensor features = at::cat({z, at::ones({z.size(0), 1}, z.options())}, 1);
-    add(sums.gram, at::mm(features.t(), features));
-    add(sums.cross, at::mm(features.t(), y));
-    sums.energy += y.square().sum().item<double>();
+    const at::Tensor features = head_features(maps, source);
     sums.n_heads = maps.size(1);
     sums.width = source.size(2);
+    if (!sums.gram.defined()) {
+      sums.gram = at::zeros({features.size(1), features.size(1)}, at::kDouble);
+    }
+    add_upper_gram(sums.gram, features, sums.width);
+    add(sums.cross, at::mm(features.t(), y));
+    sums.energy += y.square().sum().item<double>();
     sums.queries += static_cast<double>(y.size(0));
   });
+  mirror_upper(sums.gram, sums.width);
   return sums;
 }
 

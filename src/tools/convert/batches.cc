@@ -53,8 +53,8 @@ Batches read_batches(const ConvertRequest& request, config::Config config) {
       return std::move(*batches);
     }
   }
-  user_error("convert: --data: the text has fewer than {} tokens and half as many held-out ones; give more text{}",
-             least, request.tokens > 0 ? ", or fewer --tokens" : "");
+  user_error("convert: --data: must have at least {} tokens and half as many held-out ones; give more text{}", least,
+             request.tokens > 0 ? ", or fewer --tokens" : "");
 }
 
 }  // namespace headroom::convert

@@ -14,16 +14,21 @@
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
+#include "joint_fit.h"
 #include "layer_conversion.h"
 #include "target.h"
 
 namespace headroom::convert {
 namespace {
 
+constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
+
 void require_finite(const nn::Parameters& parameters, const std::string& name) {
   for (const nn::Parameter& parameter : parameters.stored()) {
     if (!at::isfinite(parameter.tensor).all().item<bool>()) {
-      user_error("convert: {}: parameter {} has a NaN or infinite value", name, parameter.name);
+      user_error(
+          "convert: {}: parameter {} has a NaN or infinite value; convert a checkpoint from before the run diverged",
+          name, parameter.name);
     }
   }
 }
@@ -90,6 +95,34 @@ Layers layers_of(const ConvertRequest& request, const models::Model& source, con
   return chosen;
 }
 
+// The parameters of the converted parts of these layers.
+std::vector<at::Tensor> converted_parameters(const models::Model& model, const Layers& layers, bool splits) {
+  std::vector<at::Tensor> found;
+  for (const nn::Parameter& parameter : model.parameters().all()) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (layers[i] && (parameter.name.starts_with(fmt::format("layer{}.attention.", i)) ||
+                        (splits && parameter.name.starts_with(fmt::format("layer{}.ffn.", i))))) {
+        found.push_back(parameter.tensor);
+      }
+    }
+  }
+  return found;
+}
+
+std::optional<Divergences> joint_fit(const ConvertRequest& request, const models::Model& source,
+                                     const models::Model& model, const std::vector<at::Tensor>& parameters,
+                                     const Batches& batches) {
+  if (request.fit_steps == 0 || request.joint_steps == 0 || parameters.empty() || !has_joint_fit(model.options())) {
+    return std::nullopt;
+  }
+  const Divergences divergences =
+      fit_together(source, model, parameters, batches,
+                   {.steps = request.joint_steps, .learning_rate = kJointRate, .seed = request.seed});
+  log_info("all layers together: divergence from {} {:.4f} before, {:.4f} fitted", request.source, divergences.start,
+           divergences.fitted);
+  return divergences;
+}
+
 void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
   for (const std::int64_t layer : request.layers) {
     if (layer < 0 || layer >= n_layers) {
@@ -137,6 +170,11 @@ Conversion convert(const ConvertRequest& request) {
       conversion.converted.push_back(static_cast<std::int64_t>(i));
     }
   }
+  if (!conversion.exact && !request.random_attention) {
+    const bool splits = splits_mlp(opened.config().model.mlp, config.model.mlp);
+    conversion.together =
+        joint_fit(request, *opened.model, *model, converted_parameters(*model, layers, splits), batches);
+  }
   conversion.parameters = model->parameters().count();
   conversion.loss_before = loss_of(*opened.model, batches.held_out);
   conversion.loss_after = loss_of(*model, batches.held_out);
@@ -145,10 +183,18 @@ Conversion convert(const ConvertRequest& request) {
 }
 
 Json to_json(const Conversion& conversion) {
-  Json json = {{"converted", conversion.converted},   {"layer_losses", Json::array()},
-               {"parameters", conversion.parameters}, {"loss_before", conversion.loss_before},
-               {"loss_after", conversion.loss_after}, {"exact", conversion.exact},
-               {"notes", conversion.notes},           {"layers", Json::array()}};
+  Json json = {{"converted", conversion.converted},
+               {"layer_losses", Json::array()},
+               {"parameters", conversion.parameters},
+               {"loss_before", conversion.loss_before},
+               {"loss_after", conversion.loss_after},
+               {"exact", conversion.exact},
+               {"notes", conversion.notes},
+               {"layers", Json::array()},
+               {"together", nullptr}};
+  if (conversion.together) {
+    json["together"] = {{"start", conversion.together->start}, {"fitted", conversion.together->fitted}};
+  }
   for (const LayerError& error : conversion.layers) {
     json["layers"].push_back({{"layer", error.layer}, {"start", error.start}, {"fitted", error.fitted}});
   }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,13 @@
 namespace headroom::convert {
 
 struct ConvertRequest {
-  std::string source;             // run folder or checkpoint of a model with dense or grouped dot-product attention
-  std::string to;                 // config whose [model.attention] the result has; for messages
-  config::Config target;          // read from `to`
-  std::vector<std::string> data;  // files as in data.train; empty: the source's training data
-  std::int64_t tokens = 0;        // training tokens whose activations are used; 0: up to 32,768, as many as there are
-  std::int64_t fit_steps = 300;   // of the layer-wise fit; 0: closed form only
+  std::string source;              // run folder or checkpoint of a model with dense or grouped dot-product attention
+  std::string to;                  // config whose [model.attention] the result has; for messages
+  config::Config target;           // read from `to`
+  std::vector<std::string> data;   // files as in data.train; empty: the source's training data
+  std::int64_t tokens = 0;         // training tokens whose activations are used; 0: up to 32,768, as many as there are
+  std::int64_t fit_steps = 300;    // of the fit of each layer; 0: closed form only
+  std::int64_t joint_steps = 100;  // of the fit of all converted layers together to the source's predictions
   // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
   // the added loss would exceed `budget` nats.
   std::vector<std::int64_t> layers;
@@ -43,6 +45,13 @@ struct LayerError {
   double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
 };
 
+// KL(source, result) on the held-out tokens in nats a prediction, over the source's likeliest tokens and all others as
+// one class.
+struct Divergences {
+  double start = 0.0;   // after the fit of each layer
+  double fitted = 0.0;  // after the fit of all layers together; not above `start`
+};
+
 struct Conversion {
   std::vector<std::int64_t> converted;  // layers
   std::vector<LayerLoss> layer_losses;  // with only that layer converted; empty without --layers auto
@@ -50,6 +59,7 @@ struct Conversion {
   double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
+  std::optional<Divergences> together;         // if all layers were fitted together
   std::vector<std::string> notes;              // what differs from the config `to`
 };
 
@@ -64,7 +74,7 @@ inline constexpr const char* kLosses = "converted_losses";
 Conversion convert(const ConvertRequest& request);
 
 // `converted`, `layer_losses` (`layer`, `added`), `parameters`, `loss_before`, `loss_after`, `exact`, `layers`
-// (`layer`, `start`, `fitted`), `notes`.
+// (`layer`, `start`, `fitted`), `together` (`start`, `fitted`; null if all layers were not fitted together), `notes`.
 Json to_json(const Conversion& conversion);
 
 }  // namespace headroom::convert

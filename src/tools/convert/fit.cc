@@ -33,23 +33,15 @@ double relative_error(const LayerOutput& output, const LayerActivations& activat
   return error / activations.y.square().sum().item<double>();
 }
 
-FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
-              const LayerActivations& held_out, const FitOptions& options) {
-  FitErrors errors{.start = relative_error(output, held_out)};
-  errors.fitted = errors.start;
-  std::vector<at::Tensor> saved, m, v;
+void descend(const std::vector<at::Tensor>& parameters, const FitOptions& options,
+             const std::function<void()>& add_gradients) {
+  std::vector<at::Tensor> m, v;
   for (const at::Tensor& parameter : parameters) {
-    saved.push_back(parameter.detach().clone());
     m.push_back(at::zeros_like(parameter));
     v.push_back(at::zeros_like(parameter));
   }
-  const at::Generator random = at::make_generator<at::CPUGeneratorImpl>(options.seed);
-  const std::int64_t n = activations.x.size(0);
   for (std::int64_t step = 0; step < options.steps; ++step) {
-    const LayerActivations part =
-        activations.select(at::randint(n, {std::min(n, options.sequences)}, random, at::kLong));
-    const at::Tensor loss = error_of(output, part) / part.y.square().sum();
-    loss.backward();
+    add_gradients();
     std::vector<at::Tensor> moved, gradients, first, second;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i].grad().defined()) {
@@ -70,15 +62,39 @@ FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& paramete
       parameter.mutable_grad().reset();
     }
   }
+}
+
+SavedValues::SavedValues(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {
+  for (const at::Tensor& parameter : parameters) {
+    values_.push_back(parameter.detach().clone());
+  }
+}
+
+void SavedValues::restore() const {
+  const at::NoGradGuard guard;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor parameter = parameters_[i];
+    parameter.copy_(values_[i]);
+  }
+}
+
+FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
+              const LayerActivations& held_out, const FitOptions& options) {
+  FitErrors errors{.start = relative_error(output, held_out)};
+  errors.fitted = errors.start;
+  const SavedValues start(parameters);
+  const at::Generator random = at::make_generator<at::CPUGeneratorImpl>(options.seed);
+  const std::int64_t n = activations.x.size(0);
+  descend(parameters, options, [&] {
+    const LayerActivations part =
+        activations.select(at::randint(n, {std::min(n, options.sequences)}, random, at::kLong));
+    (error_of(output, part) / part.y.square().sum()).backward();
+  });
   const double fitted = relative_error(output, held_out);
   if (fitted < errors.start) {
     errors.fitted = fitted;
   } else {
-    const at::NoGradGuard guard;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      at::Tensor parameter = parameters[i];
-      parameter.copy_(saved[i]);
-    }
+    start.restore();
   }
   return errors;
 }

@@ -18,6 +18,21 @@ struct FitOptions {
   std::uint64_t seed = 1;       // order of the sequences
 };
 
+// Runs AdamW on the parameters in place, with gradients clipped to a norm of 1. add_gradients() is called once a step
+// and adds the gradients of the step's loss to the parameters' (by backward()).
+void descend(const std::vector<at::Tensor>& parameters, const FitOptions& options,
+             const std::function<void()>& add_gradients);
+
+// The values of parameters at one moment.
+class SavedValues {
+ public:
+  explicit SavedValues(const std::vector<at::Tensor>& parameters);
+  void restore() const;
+
+ private:
+  std::vector<at::Tensor> parameters_, values_;
+};
+
 struct FitErrors {
   double start = 0.0, fitted = 0.0;  // on `held_out`, relative to sum y^2
 };

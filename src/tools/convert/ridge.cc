@@ -17,7 +17,9 @@ at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, boo
   }
   at::Tensor left = gram.clone();
   left.diagonal().add_(penalty);
-  return at::cholesky_solve(cross, at::linalg_cholesky(left));
+  const at::Tensor factor = at::linalg_cholesky(left);
+  left.reset();  // cholesky_solve() copies the factor, so that two such matrices are needed at a time
+  return at::cholesky_solve(cross, factor);
 }
 
 }  // namespace headroom::convert

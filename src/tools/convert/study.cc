@@ -27,7 +27,8 @@ struct Converted {
 };
 
 std::int64_t steps_of(const config::Config& source, double share) {
-  return std::max<std::int64_t>(1, std::llround(share * static_cast<double>(source.train.steps)));
+  const std::int64_t steps = std::llround(share * static_cast<double>(source.train.steps));
+  return share > 0.0 ? std::max<std::int64_t>(1, steps) : 0;
 }
 
 // The source's config for more training, from the parameters in `start`.
@@ -100,24 +101,35 @@ Study plan_study(const StudyRequest& request) {
                                                 losses_of(converted.random)));
     targets.push_back(std::move(converted));
   }
+  // Without training last, because the first run is the baseline of the table.
+  std::vector<double> shares = request.shares;
+  const auto untrained = std::stable_partition(shares.begin(), shares.end(), [](double share) { return share > 0.0; });
   std::set<std::int64_t> steps;
-  for (const double share : request.shares) {
-    steps.insert(steps_of(source, share));
-  }
-  const bool grouped = steps.size() > 1 && steps.size() == request.shares.size();
-  for (const double share : request.shares) {
+  std::for_each(shares.begin(), untrained, [&](double share) { steps.insert(steps_of(source, share)); });
+  const bool grouped = steps.size() > 1 && std::ssize(steps) == untrained - shares.begin();
+  for (const double share : shares) {
     const auto add_run = [&](const std::string& name, config::Config config) {
-      study.runs.push_back(
-          {fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config), grouped ? name : std::string()});
+      study.runs.push_back({fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config),
+                            grouped && share > 0.0 ? name : std::string()});
     };
     const auto add = [&](const std::string& name, const fs::path& start, bool taught) {
       add_run(name, continued(source, start, share, taught, request));
     };
     add("dense", request.source, false);
+    if (share == 0.0) {
+      for (const Converted& to : targets) {
+        add(to.name, to.file, false);
+        add(to.name + "-random", to.random, false);
+      }
+      continue;
+    }
     add("dense-taught", request.source, true);
     for (const Converted& to : targets) {
       add(to.name, to.file, true);
       add(to.name + "-random", to.random, true);
+      if (!request.scratch) {
+        continue;
+      }
       config::Config scratch = source;
       scratch.model = store::read_checkpoint(to.file, store::Check::shapes).config.model;
       scratch.train.steps += steps_of(source, share);

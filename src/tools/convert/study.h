@@ -13,7 +13,8 @@ struct StudyRequest {
   std::string source;                   // a run folder
   std::vector<std::string> targets;     // configs, as ConvertRequest::to
   std::vector<std::string> overrides;   // "key=value" for the continued runs
-  std::vector<double> shares = {0.05};  // tokens of each continued run, as a share of the source's
+  std::vector<double> shares = {0.05};  // tokens of each continued run, as a share of the source's; 0: no training
+  bool scratch = true;                  // with the runs NAME-scratch
   std::filesystem::path out, cache;     // converted checkpoints: out/converted/NAME.safetensors
   std::string command;
 };
@@ -36,6 +37,8 @@ struct Study {
 //   NAME             the converted model, with half the loss from the source
 //   NAME-random      the source with random parameters of what is converted, likewise
 //   NAME-scratch     the target from random parameters, on the source's tokens and this share
+//
+// A share of 0 has the rows dense, NAME and NAME-random, which are validated without training. They come last.
 //
 // Continued runs have a quarter of the source's learning rate, falling linearly to 0. Conversions that exist in `out`
 // are reused. Throws what convert() throws, and UserError for two targets of one name.

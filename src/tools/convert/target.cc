@@ -16,8 +16,15 @@ namespace {
 
 void require_equal(const ConvertRequest& request, std::string_view key, const auto& is, const auto& wanted) {
   if (is != wanted) {
-    user_error("convert: {}: {} is {}, but {} has {}; only the attention, and an MLP with experts, may differ",
+    user_error("convert: {}: {} is {}, but {} has {}; only the attention and, with experts, the MLP may differ",
                request.to, key, is, request.source, wanted);
+  }
+}
+
+void require_dense(const ConvertRequest& request, std::string_view key, std::string_view is, std::string_view wanted) {
+  if (is != wanted) {
+    user_error("convert: {}: model.attention.{} is {}; the model to convert must be a dense one, with {} {}",
+               request.source, key, is, key, wanted);
   }
 }
 
@@ -108,12 +115,10 @@ void check_source(const ConvertRequest& request, const config::ModelOptions& mod
   if (model.norm_position == config::NormPosition::peri) {
     user_error("convert: {}: model.norm_position is peri; expected pre or post", request.source);
   }
-  if (a.projection != "dense" || a.score != "dot" || a.composition != "none" || a.gate_output != "none") {
-    user_error(
-        "convert: {}: its attention has projection {}, score {}, composition {} and gate_output {}; expected a dense "
-        "model: projection dense, score dot, and none of the others",
-        request.source, a.projection.name(), a.score.name(), a.composition.name(), a.gate_output.name());
-  }
+  require_dense(request, "projection", a.projection.name(), "dense");
+  require_dense(request, "score", a.score.name(), "dot");
+  require_dense(request, "composition", a.composition.name(), "none");
+  require_dense(request, "gate_output", a.gate_output.name(), "none");
 }
 
 bool splits_mlp(const config::MlpOptions& from, const config::MlpOptions& to) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,6 +49,8 @@ class TrainingData {
   virtual models::Batch next() = 0;  // on the CPU
   virtual data::DataPosition position() const = 0;
   virtual void seek(data::DataPosition position) = 0;  // throws UserError if out of range
+  // Number of different batches: later ones repeat them. The maximum if batches do not repeat.
+  virtual std::int64_t distinct_batches() const { return std::numeric_limits<std::int64_t>::max(); }
   // A description that identifies this data, such as "sentencepiece-8000-1f3a9c02, 1234567 tokens, 9c41...".
   virtual const std::string& identity() const = 0;
   // Marks the rows of each batch that this rank uses. From the next batch on, the other rows may be left as zeros to

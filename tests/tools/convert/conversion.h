@@ -67,6 +67,7 @@ class ConvertTest : public ::testing::Test {
     change(r.target.model.attention);
     r.tokens = 4096;
     r.fit_steps = 40;
+    r.joint_steps = 10;
     r.out = folder_ / "converted.safetensors";
     r.cache = folder_ / "cache";
     return r;

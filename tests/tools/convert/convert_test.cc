@@ -39,6 +39,7 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
   for (const auto& change : exact) {
     const Conversion made = convert(request(change));
     EXPECT_TRUE(made.exact);
+    EXPECT_FALSE(made.together);
     EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
     EXPECT_LT((logits((folder_ / "converted.safetensors").string()) - expected).abs().max().item<double>(), 1e-4);
   }
@@ -116,9 +117,27 @@ TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
       EXPECT_LE(layer.fitted, layer.start);
       EXPECT_LT(layer.fitted, 1.0);
     }
+    ASSERT_TRUE(made.together);
+    EXPECT_LE(made.together->fitted, made.together->start);
     const std::string first = read_text_file(folder_ / "converted.safetensors");
     convert(request(change));
     EXPECT_EQ(read_text_file(folder_ / "converted.safetensors"), first);
+  }
+}
+
+TEST_F(ConvertTest, FittingAllLayersTogetherBringsThePredictionsCloser) {
+  train(dense());
+  ConvertRequest r = request([](Attention& a) { a.n_heads = 1; });
+  r.joint_steps = 0;
+  const Conversion layers = convert(r);
+  EXPECT_FALSE(layers.together);
+  r.joint_steps = 60;
+  const Conversion together = convert(r);
+  ASSERT_TRUE(together.together);
+  EXPECT_LT(together.together->fitted, 0.9 * together.together->start);
+  EXPECT_LT(together.loss_after, layers.loss_after);
+  for (std::size_t i = 0; i < layers.layers.size(); ++i) {
+    EXPECT_EQ(together.layers[i].fitted, layers.layers[i].fitted);
   }
 }
 

@@ -62,6 +62,40 @@ TEST(PredictionCacheTest, ReadsWhatItComputedOnce) {
   std::filesystem::remove_all(folder);
 }
 
+// Without room, predictions are computed; those that are stored are still read.
+TEST(PredictionCacheTest, StoresOnlyWhatTheFileSystemHasRoomFor) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "prediction_cache_room";
+  std::filesystem::remove_all(folder);
+  const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
+  const at::Tensor logits = at::randn({2, 5, 20}, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
+  int made = 0;
+  const auto make = [&] {
+    ++made;
+    return top_predictions(logits, 4, 1.0);
+  };
+  PredictionCache cache(folder, "settings", 4);
+  PredictionCache::Room room = cache.reserve(10);
+  EXPECT_EQ(room.needed, 10.0 * prediction_bytes(4));
+  EXPECT_EQ(room.stored, 0.0);
+  EXPECT_TRUE(room.is_enough());
+  cache.get(tokens, make);
+  room = cache.reserve(10);  // all are there
+  EXPECT_EQ(room.needed, 0.0);
+  EXPECT_GE(room.stored, 10.0 * prediction_bytes(4));
+  EXPECT_FALSE(cache.reserve(1e18).is_enough());
+  constexpr double kAll = 1e18;
+  PredictionCache full(folder, "settings", 4, kAll);  // the file system fills up while the run goes on
+  for (PredictionCache* const unable : {&cache, &full}) {
+    made = 0;
+    unable->get(tokens, make);
+    EXPECT_EQ(made, 0);
+    unable->get(tokens + 1, make);
+    unable->get(tokens + 1, make);
+    EXPECT_EQ(made, 2);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(PredictionCacheTest, TheOthersAreOneClass) {
   const at::Tensor logits = at::tensor({0.0F, 3.0F, 1.0F, 2.0F}).view({1, 1, 4});
   const TopPredictions top = top_predictions(logits, 2, 0.5);

@@ -121,6 +121,9 @@ EffectiveSpeedups by_lengths(const std::vector<ComparedRun>& runs) {
     if (!flops || std::ranges::any_of(runs[r].trained, unfinished)) {
       return {};
     }
+    if (*flops == 0.0) {
+      continue;  // validated without training
+    }
     const ScaledModel model = scaled_model(runs[r], *flops, r);
     if (differ_in_length(runs.front().config, runs[r].config)) {
       families.front().models.push_back(model);

@@ -120,7 +120,8 @@ void TableBuilder::add_measured() {
   add({.above = "training", .name = "steps", .about = About::model, .medium = Medium::terminal},
       [](const ComparedRun& run) {
         const std::int64_t done = run.result().steps;
-        return Cell{.text = done > 0 ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
+        const bool known = done > 0 || run.config.train.steps == 0;
+        return Cell{.text = known ? fmt::format("{}", done) : kUnknown, .value = static_cast<double>(done)};
       });
   add_cost(
       {.above = "training", .name = "time", .better = Better::lower},

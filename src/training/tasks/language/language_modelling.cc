@@ -41,16 +41,22 @@ std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const co
 class TextTraining : public TrainingData {
  public:
   TextTraining(const TokenFiles& files, const config::Config& config)
-      : identity_(identity_of(files, config.data.mixture)), batches_(batches_of(files, config)) {}
+      : identity_(identity_of(files, config.data.mixture)),
+        batches_(batches_of(files, config)),
+        repeats_(config.data.batching == config::Batching::streams) {}
 
   models::Batch next() override { return to_batch(batches_->next()); }
   data::DataPosition position() const override { return batches_->position(); }
   void seek(data::DataPosition position) override { batches_->seek(position); }
   const std::string& identity() const override { return identity_; }
+  std::int64_t distinct_batches() const override {
+    return repeats_ ? batches_->per_epoch() : TrainingData::distinct_batches();
+  }
 
  private:
   std::string identity_;
   std::unique_ptr<data::TokenBatches> batches_;
+  bool repeats_;
 };
 
 class TextEvaluation : public EvaluationData {

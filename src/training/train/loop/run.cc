@@ -47,11 +47,13 @@ void describe(const Teacher& teacher, const config::Config& config) {
         "train.accumulate",
         format_bytes(needed), format_bytes(step), format_bytes(available));
   }
-  const double tokens = static_cast<double>(train.steps) * static_cast<double>(train.batch_size) *
-                        static_cast<double>(config.model.context_length);
-  if (const std::string cache = teacher.describe_cache(tokens); !cache.empty()) {
-    log_info("train.teacher_top_k: {}", cache);
-  }
+}
+
+// Bytes that the cache of a teacher's predictions leaves on its file system, which may be that of the run: two
+// checkpoints with the moments of AdamW, and a gibibyte for everything else.
+double bytes_kept_free(const models::Model& model) {
+  constexpr double kOther = 1 << 30, kStates = 3.0, kCheckpoints = 2.0;
+  return kOther + kCheckpoints * kStates * sizeof(float) * static_cast<double>(model.parameters().count());
 }
 
 // Returns, by row of a batch, whether the row is in these ranges.
@@ -95,6 +97,10 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
   if (teacher_) {
     config_.train.teacher_sha256 = teacher_->parameters_sha256();
     describe(*teacher_, config_);
+    const std::int64_t batches = std::min(config_.train.steps - state_.step, data_.training->distinct_batches());
+    teacher_->open_cache(context_,
+                         static_cast<double>(batches * config_.train.batch_size * config_.model.context_length),
+                         bytes_kept_free(*model_));
   }
   data_.training->seek(state_.position);
   const std::vector<MicroBatchRange> ranges = ranges_of(config_.train, group_.rank(), group_.size());

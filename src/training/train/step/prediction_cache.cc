@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -9,6 +10,7 @@
 #include <system_error>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -56,6 +58,18 @@ bool read(const std::filesystem::path& file, TopPredictions& stored) {
   }
 }
 
+// Bytes of all files in a folder, which need not exist. Other processes may add and remove files meanwhile.
+double size_of(const std::filesystem::path& folder) {
+  double bytes = 0.0;
+  std::error_code gone;
+  for (std::filesystem::recursive_directory_iterator at(folder, gone), end; !gone && at != end; at.increment(gone)) {
+    std::error_code unknown;
+    const std::uintmax_t size = at->file_size(unknown);  // an error for a folder
+    bytes += unknown ? 0.0 : static_cast<double>(size);
+  }
+  return bytes;
+}
+
 std::string name_of(const at::Tensor& tokens) {
   Sha256 hash;
   hash.update(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)));
@@ -72,9 +86,31 @@ TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double 
   return {.index = index.to(at::kInt), .log_probability = at::cat({top, others.clamp_min(kLeastLog)}, -1)};
 }
 
-PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k)
+PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k,
+                                 double kept_free)
     : folder_(cache.empty() ? cache : cache / "teacher" / hash_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
-      k_(k) {}
+      k_(k),
+      kept_free_(kept_free) {}
+
+PredictionCache::Room PredictionCache::reserve(double positions) {
+  Room room{.stored = size_of(folder_), .available = available_bytes()};
+  room.needed = std::max(0.0, positions * static_cast<double>(prediction_bytes(k_)) - room.stored);
+  stores_ = stores_ && room.is_enough();
+  return room;
+}
+
+double PredictionCache::available_bytes() const {
+  std::error_code unknown;
+  for (std::filesystem::path at = folder_; !at.empty(); at = at.parent_path()) {
+    if (const std::filesystem::space_info space = std::filesystem::space(at, unknown); !unknown) {
+      return std::max(0.0, static_cast<double>(space.available) - kept_free_);
+    }
+    if (at == at.parent_path()) {
+      break;
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
 
 TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::function<TopPredictions()>& make) {
   if (folder_.empty()) {
@@ -89,13 +125,24 @@ TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::functio
     return {.index = stored.index.to(tokens.device()), .log_probability = stored.log_probability.to(tokens.device())};
   }
   TopPredictions made = make();
-  store(file, made);
+  if (stores_) {
+    store(file, made);
+  }
   return made;
 }
 
 void PredictionCache::store(const std::filesystem::path& file, const TopPredictions& predictions) {
   const TopPredictions made{.index = predictions.index.to(at::kCPU).contiguous(),
                             .log_probability = predictions.log_probability.to(at::kCPU).contiguous()};
+  if (const auto bytes = static_cast<double>(made.index.nbytes() + made.log_probability.nbytes());
+      available_bytes() < bytes) {
+    log_warning(
+        "train.teacher: its predictions are no longer stored: the file system of {} has less than {} left, which are "
+        "kept free for checkpoints",
+        folder_.string(), format_bytes(kept_free_));
+    stores_ = false;
+    return;
+  }
   try {
     make_folder(file.parent_path());
     AtomicFile to(file);
@@ -105,7 +152,7 @@ void PredictionCache::store(const std::filesystem::path& file, const TopPredicti
     to.commit();
   } catch (const Error& error) {
     log_warning("train.teacher: its predictions are no longer stored: {}", error.what());
-    folder_.clear();
+    stores_ = false;
   }
 }
 

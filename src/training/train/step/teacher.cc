@@ -8,6 +8,7 @@
 
 #include <utility>
 
+#include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "headroom/config/attention_part.h"
@@ -24,7 +25,7 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
       cache_folder_(std::move(cache)) {
   const std::string& name = config.train.teacher;
   if (config.model.kind != config::ModelKind::language_model) {
-    user_error("train.teacher: teaches language models only, but model.kind is {}; leave it out",
+    user_error("train.teacher: is for language models only, but model.kind is {}; leave it out",
                config::name_of(config.model.kind));
   }
   const store::Checkpoint checkpoint = [&] {
@@ -55,8 +56,9 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
                of.vocabulary_size, config.model.vocabulary_size);
   }
   if (top_k_ >= of.vocabulary_size) {
-    user_error("train.teacher_top_k: must be below the {} tokens of {}, got {}; 0 uses all", of.vocabulary_size, name,
-               top_k_);
+    user_error(
+        "train.teacher_top_k: must be below the vocabulary size of {}, {}, got {}; 0 learns all of the distribution",
+        name, of.vocabulary_size, top_k_);
   }
   model_ = store::build_model(checkpoint, device);
   parameters_sha256_ = train::parameters_sha256(model_->parameters());
@@ -85,11 +87,7 @@ void Teacher::add_predictions(models::Batch& batch, const nn::Context& context) 
     return;
   }
   if (!cache_) {
-    const std::string settings = fmt::format(
-        "{} {} {} {} {} {} {} {} {}", parameters_sha256_, distillation_.temperature,
-        context.compute_dtype ? at::toString(*context.compute_dtype) : "none", config::name_of(context.implementation),
-        model_->device().str(), cpu_name(), fmt::join(cpu_features(), " "), at::get_num_threads(), TORCH_VERSION);
-    cache_.emplace(cache_folder_, settings, top_k_);
+    cache_.emplace(cache_folder_, cache_settings(context), top_k_);
   }
   const TopPredictions top =
       cache_->get(tokens, [&] { return top_predictions(logits(tokens, context), top_k_, distillation_.temperature); });
@@ -103,14 +101,33 @@ double Teacher::memory(std::int64_t rows, std::int64_t length) const {
   return 4.0 * (static_cast<double>(parameters()) + logits);
 }
 
-std::string Teacher::describe_cache(double tokens) const {
+std::string Teacher::cache_settings(const nn::Context& context) const {
+  return fmt::format("{} {} {} {} {} {} {} {} {}", parameters_sha256_, distillation_.temperature,
+                     context.compute_dtype ? at::toString(*context.compute_dtype) : "none",
+                     config::name_of(context.implementation), model_->device().str(), cpu_name(),
+                     fmt::join(cpu_features(), " "), at::get_num_threads(), TORCH_VERSION);
+}
+
+void Teacher::open_cache(const nn::Context& context, double positions, double kept_free) {
   if (top_k_ == 0 || cache_folder_.empty()) {
-    return {};
+    return;
   }
-  const auto bytes = static_cast<double>(prediction_bytes(top_k_));
-  return fmt::format("its {} most likely of {} tokens are stored in {}: {} per token, at most {} for this run", top_k_,
-                     model_->options().vocabulary_size, (cache_folder_ / "teacher").string(), format_bytes(bytes),
-                     format_bytes(bytes * tokens));
+  cache_.emplace(cache_folder_, cache_settings(context), top_k_, kept_free);
+  const PredictionCache::Room room = cache_->reserve(positions);
+  const std::string folder = (cache_folder_ / "teacher").string();
+  if (!room.is_enough()) {
+    log_warning(
+        "train.teacher_top_k: its predictions for this run need {} in {}, but only {} are free beside {} for "
+        "checkpoints; they are computed for every batch instead of stored (HEADROOM_CACHE sets another folder)",
+        format_bytes(room.needed), folder, format_bytes(room.available), format_bytes(kept_free));
+    return;
+  }
+  log_info(
+      "train.teacher_top_k: its {} most likely of {} tokens are stored in {}: {} per position, at most {} for this "
+      "run{}",
+      top_k_, model_->options().vocabulary_size, folder, format_bytes(static_cast<double>(prediction_bytes(top_k_))),
+      format_bytes(room.needed),
+      room.stored > 0.0 ? fmt::format(" beside the {} of earlier runs", format_bytes(room.stored)) : "");
 }
 
 std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,

@@ -31,18 +31,20 @@ class Teacher {
   std::int64_t parameters() const { return model_->parameters().count(); }
   // Bytes of its parameters and of its logits for `rows` sequences of `length` tokens.
   double memory(std::int64_t rows, std::int64_t length) const;
-  // A sentence on the cache for so many tokens; empty without train.teacher_top_k.
-  std::string describe_cache(double tokens) const;
+  // Opens the cache of its predictions and logs the disk space that those at `positions` further positions need. If the
+  // file system has less beside `kept_free` bytes, warns and stores nothing. Does nothing without train.teacher_top_k.
+  void open_cache(const nn::Context& context, double positions, double kept_free);
 
  private:
   at::Tensor logits(const at::Tensor& tokens, const nn::Context& context) const;
+  std::string cache_settings(const nn::Context& context) const;  // all that its predictions depend on
 
   std::unique_ptr<models::Model> model_;
   models::Distillation distillation_;
   std::string parameters_sha256_;
   std::int64_t top_k_;
   std::filesystem::path cache_folder_;
-  std::optional<PredictionCache> cache_;  // opened with the first batch, whose precision is part of its name
+  std::optional<PredictionCache> cache_;  // opened before the first batch
 };
 
 // Returns null if train.teacher is not set.
