@@ -101,7 +101,6 @@ class GatedDeltaScore : public Score {
 
   static at::Tensor wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat); }
 
-  // When traced, makes the gradient of a contiguous `t` contiguous: torch's meta function of softplus_backward assumes
   // When traced, returns `t` such that its gradient is contiguous: the meta function of softplus_backward returns the
   // strides of t, but the kernel those of the gradient.
   static at::Tensor with_dense_gradient(const at::Tensor& t) {
