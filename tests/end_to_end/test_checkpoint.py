@@ -25,6 +25,34 @@ def test_info(headroom, trained):
     assert f"{info['parameters']} parameters, step 6" in text and "checksums verified" in text
 
 
+def test_info_of_layers_that_differ(headroom, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("abc,def;" * 200)
+    config = tmp_path / "mixed.toml"
+    config.write_text(TINY_MODEL.replace("n_layers = 1", "n_layers = 3\nvocabulary_size = 256") + f"""
+[[model.layers]]
+repeat = 2
+attention = {{ score = "linear" }}
+[[model.layers]]
+attention = {{ window = 4, n_heads = 1 }}
+[tokenizer]
+kind = "bytes"
+vocabulary_size = 256
+[data]
+train = ["{text}"]
+validation = ["{text}"]
+[train]
+steps = 1
+batch_size = 2
+threads = 1
+""")
+    headroom("train", config, "--out", tmp_path / "run")
+    lines = headroom("checkpoint", "info", tmp_path / "run").stdout.splitlines()
+    (linear,) = [line for line in lines if "score linear" in line]
+    (local,) = [line for line in lines if "score dot" in line]
+    assert " 2 " in linear and "window" not in linear and " 1 " in local and "1 heads of 8" in local and "window 4" in local
+
+
 def test_damage_is_named(headroom, trained, tmp_path):
     file = tmp_path / "damaged.safetensors"
     data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())

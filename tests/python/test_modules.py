@@ -53,9 +53,6 @@ LAYERS = {
 }
 # Their references need sizes as integers.
 STATIC = {"sigmoid"}
-# Known defect: a compiled backward pass fails on a view of a gradient that is not contiguous.
-NOT_COMPILED = pytest.mark.xfail(raises=Exception, strict=True)
-COMPILED = [pytest.param(name, marks=NOT_COMPILED) if name == "gated delta" else name for name in LAYERS]
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +126,7 @@ def test_fused_is_near_the_reference(name):
     assert_alike(gradients(m, x), gradients(m, x, lambda x: m(x, implementation="reference")), 1e-4)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", LAYERS)
 def test_opcheck(name):
     m = layer(name)
     given = [t.detach().clone().requires_grad_(t.requires_grad) for t in m._tensors()]
@@ -138,7 +135,7 @@ def test_opcheck(name):
             test_utils=tests)
 
 
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", LAYERS)
 def test_compiled_equals_eager(name):
     m, x = layer(name), rand(B, T, D)
     compiled = torch.compile(m, backend="aot_eager", fullgraph=True)

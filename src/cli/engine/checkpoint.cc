@@ -74,13 +74,33 @@ Json to_json(const std::string& name, const store::Checkpoint& checkpoint) {
   return document;
 }
 
+std::string parts_text(const config::ModelOptions& layer) {
+  const config::AttentionOptions& a = layer.attention;
+  return fmt::format("projection {}, score {}, position {}", a.projection.name(), a.score.name(), a.position.name());
+}
+
+// One line for all layers, or one more for each kind of layers that differ.
+std::string layers_text(const config::ModelOptions& o) {
+  const auto kinds = o.kinds_of_layers(o.n_layers);
+  if (kinds.size() == 1) {
+    const config::ModelOptions& layer = kinds[0].first;
+    return fmt::format("  {} layers of width {}, {} heads of {}, context {}, {}\n", o.n_layers, o.d_model,
+                       layer.attention.n_heads, layer.attention.d_head, o.context_length, parts_text(layer));
+  }
+  std::string text = fmt::format("  {} layers of width {}, context {}\n", o.n_layers, o.d_model, o.context_length);
+  for (const auto& [layer, count] : kinds) {
+    const config::AttentionOptions& a = layer.attention;
+    text += fmt::format("  {} of them: {} heads of {}, {}{}, mlp {}\n", count, a.n_heads, a.d_head, parts_text(layer),
+                        a.window > 0 ? fmt::format(", window {}", a.window) : "", config::name_of(layer.mlp.kind));
+  }
+  return text;
+}
+
 std::string to_text(const std::string& name, const store::Checkpoint& checkpoint) {
   const config::ModelOptions& o = checkpoint.config.model;
   std::string text = fmt::format("{}: {}, {} parameters, step {}\n", name, config::name_of(o.kind), count_parameters(o),
                                  checkpoint.step);
-  text += fmt::format("  {} layers of width {}, {} heads of {}, context {}, projection {}, score {}, position {}\n",
-                      o.n_layers, o.d_model, o.attention.n_heads, o.attention.d_head, o.context_length,
-                      o.attention.projection.name(), o.attention.score.name(), o.attention.position.name());
+  text += layers_text(o);
   text += fmt::format("  tokenizer {}\n", checkpoint.tokenizer ? checkpoint.tokenizer->name() : "none");
   text += fmt::format("  checksums {}\n", checkpoint.verified ? "verified" : "none; damage cannot be detected");
   for (const auto& [part, bytes] : bytes_by_part(checkpoint)) {

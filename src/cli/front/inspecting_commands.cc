@@ -91,12 +91,14 @@ void add_export(Program& program, CLI::App& group) {
   add_out(command, options->out, "file to write; with --format huggingface a folder", "FILE");
   add_force(command, options->force, "an export");
   add_choice(command, "--format", options->format, {"headroom", "huggingface"},
-             "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer (dense models only)");
+             "headroom: a checkpoint; huggingface: config.json, model.safetensors and tokenizer, if transformers has "
+             "the model's layers");
 }
 
 void add_import(Program& program) {
   const auto [command, options] = program.add_engine<Import>(
-      program.root(), "import", "Convert a Hugging Face model (GPT-2, GPT-NeoX, LLaMA kinds) to a checkpoint.",
+      program.root(), "import",
+      "Convert a Hugging Face model (GPT-2, GPT-NeoX, relatives of LLaMA, ...) to a checkpoint.",
       "headroom import pythia-70m --out pythia.safetensors\n"
       "  headroom generate pythia.safetensors --prompt \"Once upon a time\"");
   command

@@ -118,6 +118,17 @@ void store_all(LayerOptions::Keys& keys, const toml::node& value, const std::str
   }
 }
 
+[[noreturn]] void refuse_layer_key(const std::string& key, const std::string& prefix, const std::string& path) {
+  ModelOptions model;
+  Fields fields;
+  describe(fields, model);
+  if (fields.root().find(key) != nullptr) {
+    user_error("{}{}: must not be set for some of the layers, which have it in common; set model.{}", prefix, path,
+               key);
+  }
+  user_error("{}{}: unknown key; must be repeat, attention or mlp", prefix, path);
+}
+
 std::string table_text(const LayerOptions::Keys& keys) {
   std::string text;
   for (const auto& [key, value] : keys) {
@@ -166,7 +177,7 @@ void assign_layer_key(LayerOptions& layer, const std::string& key, const toml::n
   } else if (key.starts_with("mlp.")) {
     store<MlpOptions>(layer.mlp, key.substr(4), value, prefix, dotted + ".mlp");
   } else {
-    user_error("{}{}: unknown key; must be repeat, attention or mlp", prefix, path);
+    refuse_layer_key(key, prefix, path);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "attribution.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -125,7 +126,7 @@ std::vector<Ablation> parse_ablations(const SortedJson& list, const config::Mode
         .source = index_in(object, "source", n_tokens, "tokens"),
         .value_expert = index_in(object, "value_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
         .output_expert = index_in(object, "output_expert", a.of<config::RoutingOptions>().n_experts, "experts"),
-        .expert = index_in(object, "expert", a.projection->all_heads(a), "experts"),
+        .expert = index_in(object, "expert", attributed_experts(a), "experts"),
         .stage = one_of(object, "stage", {"before", "after"}),
         .term = one_of(object, "term", terms)};
     require_in_model(off, a);

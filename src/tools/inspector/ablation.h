@@ -19,7 +19,7 @@ namespace headroom::inspector {
 //   layer, head, query, source     one attention weight
 //   layer, head, value_expert      a value expert, for all source tokens
 //   layer, head, output_expert     an output expert, for all queries
-//   layer, expert                  a routed head
+//   layer, expert                  a routed head, or a routed group of heads
 //   layer, stage, term             a term, one of kAblatedTerms, of the composition "before" or "after" the softmax
 struct Ablation {
   std::int64_t layer = -1, head = -1, query = -1, source = -1, value_expert = -1, output_expert = -1, expert = -1;

@@ -8,6 +8,7 @@
 
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
+#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -92,7 +93,7 @@ void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& lay
   const std::int64_t heads = a.weights.size(0), t = a.weights.size(1);
   const at::Tensor w = layer_parameter(layer, "w_o"), bias = find_layer_parameter(layer, "b_o");
   const at::Tensor head = at::arange(heads, at::kLong).view({-1, 1, 1});
-  a.matrices = w.flatten(0, -3);  // [H, w, d]; with experts [H E, w, d]; of routed heads [E, w, d]
+  a.matrices = w.flatten(0, -3);  // [H, w, d]; with experts [H E, w, d]; of routed heads [E P, w, d]
   a.rest = at::zeros_like(a.out);
   if (layer.options.has_experts('o')) {
     std::tie(a.output_expert, a.matrix_weight) = routing_in(values, "select_out", t);
@@ -101,15 +102,17 @@ void set_outputs(Attribution& a, const LayerValues& values, const LayerInfo& lay
     a.matrix = head.expand({-1, t, -1});
     a.matrix_weight = at::ones(a.matrix.sizes(), a.out.options());
     a.output_expert = at::full_like(a.matrix, -1);
-  } else {  // routed heads: [G, T, k] becomes [G k, T, 1], one head per slot
+  } else {  // routed heads: [G, T, k] becomes [G k, T, 1], one row per slot, and P heads of each: [P G k, T, 1]
     const auto [index, weight] = routing_in(values, "select", t);
     const auto slots = [](const at::Tensor& routed) { return routed.transpose(1, 2).flatten(0, 1).unsqueeze(2); };
-    const std::int64_t groups = index.size(0);
-    a.matrix = slots(index + at::arange(groups, index.options()).view({-1, 1, 1}) * (w.size(0) / groups));
-    a.matrix_weight = slots(weight);
-    a.output_expert = a.matrix;
+    const std::int64_t groups = index.size(0), p = layer.options.projection->heads_per_expert(layer.options);
+    const at::Tensor group = at::arange(groups, index.options()).view({-1, 1, 1});
+    const at::Tensor expert = slots(index + group * (w.size(0) / groups)), gate = slots(weight);
+    a.matrix = (expert.unsqueeze(0) * p + at::arange(p, index.options()).view({-1, 1, 1, 1})).flatten(0, 1);
+    a.matrix_weight = gate.repeat({p, 1, 1});
+    a.output_expert = expert.repeat({p, 1, 1});
     if (bias.defined()) {
-      a.rest = (bias.index({a.matrix.squeeze(2)}) * a.matrix_weight).sum(0);
+      a.rest = (bias.index({expert.squeeze(2)}) * gate).sum(0);
     }
     if (const at::Tensor shared = find_layer_parameter(layer, "b_out"); shared.defined()) {
       a.rest = a.rest + shared;
@@ -198,6 +201,11 @@ std::vector<std::string> attributed_values(const config::AttentionOptions& o) {
     names.emplace_back("scores");
   }
   return names;
+}
+
+std::int64_t attributed_experts(const config::AttentionOptions& o) {
+  return o.projection->has_fixed_heads() ? o.of<config::RoutingOptions>().n_experts
+                                         : o.projection->all_heads(o) / o.projection->heads_per_expert(o);
 }
 
 namespace {

@@ -1,9 +1,10 @@
 // Attribution of an attention layer's output to source tokens, heads, value experts and output experts, for any
 // combination of attention parts.
 //
-// Shapes: H heads (of routed heads: slots of a token), T queries, S source tokens, V values of a source token in a head
-// (1; with experts one per routed expert and one for the bias), O output matrices of a head (1; with experts one per
-// routed expert), w width of a value, d d_model. With p the attention weights that multiply the values,
+// Shapes: H heads (of routed heads: slots of a token, times P heads of an expert), T queries, S source tokens, V values
+// of a source token in a head (1; with experts one per routed expert and one for the bias), O output matrices of a head
+// (1; with experts one per routed expert), w width of a value, d d_model. With p the attention weights that multiply
+// the values,
 //   out_i = rest_i + sum_{h, j, v, o} p_hij (gate_hi * value_hjv) W_hio.
 // The terms of the sum are the contributions, vectors of width d. The signed size of a contribution is its dot product
 // with a direction. Along out_i / |out_i| the sizes sum to |out_i|; along the gradient of a logit they sum to the
@@ -30,6 +31,9 @@ using LayerValues = std::map<std::string, at::Tensor, std::less<>>;
 // Returns the values that attribute() needs from a layer with these options, as nn::Observer patterns within the
 // layer's scope. Some are pair values [H, T, S].
 std::vector<std::string> attributed_values(const config::AttentionOptions& options);
+
+// Returns the number of experts that contributions name: those of a head, or those that tokens are routed to.
+std::int64_t attributed_experts(const config::AttentionOptions& options);
 
 struct LayerInfo {
   const config::AttentionOptions& options;

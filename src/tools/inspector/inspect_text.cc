@@ -11,7 +11,6 @@
 #include "attribution.h"
 #include "contributions.h"
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -160,7 +159,7 @@ class Inspector {
     }
     if (predictions_.linear) {
       const std::vector<at::Tensor> directions(predictions_.direction.begin(), predictions_.direction.end());
-      direct_.push_back(direct_logits(a, directions, n_experts(options)));
+      direct_.push_back(direct_logits(a, directions, attributed_experts(options)));
     }
   }
 
@@ -178,7 +177,8 @@ class Inspector {
     return {{"window", a.window},
             {"slots", !a.projection->has_fixed_heads()},
             {"pairs", a.score->has_scores()},  // whether single weights can be ablated
-            {"experts", n_experts(a)},
+            {"experts", attributed_experts(a)},
+            {"expert_heads", a.projection->heads_per_expert(a)},
             {"parts",
              {{"projection", a.projection.name()},
               {"heads", a.projection->heads_text(a)},
@@ -276,11 +276,6 @@ class Inspector {
 
   bool causal() const { return classifier_ == nullptr; }
 
-  // Returns the number of experts of a head, or of heads that a token can be routed to.
-  static std::int64_t n_experts(const config::AttentionOptions& a) {
-    return a.projection->has_fixed_heads() ? a.of<config::RoutingOptions>().n_experts : a.projection->all_heads(a);
-  }
-
   const models::Model& model_;
   const models::Classifier* classifier_;  // null: a language model
   const config::ModelOptions& options_;
@@ -302,11 +297,6 @@ void require_inspectable(const config::ModelOptions& options) {
   }
   for (const auto& [layer, count] : options.kinds_of_layers(options.n_layers)) {
     const config::AttentionOptions& a = layer.attention;
-    if (a.projection->heads_per_expert(a) > 1) {
-      user_error(
-          "inspect: model.attention.n_kv_heads: must be 0 or 1, got {}; the page shows one head per routed expert",
-          a.n_kv_heads);
-    }
     if (a.score->is_recurrent() && a.has_experts('v')) {
       user_error("inspect: model.attention.score: must not be {} with experts for values, which pass a convolution",
                  a.score.name());

@@ -17,8 +17,8 @@
 namespace headroom::inspector {
 
 // An array for the page, packed as packing.h describes; the page looks it up by name. T tokens, H heads of the layer
-// (of routed heads: slots of a token), n contributions and k predictions kept per token, E experts, K routed experts, l
-// the layer.
+// (of routed heads: slots of a token, times heads of an expert), n contributions and k predictions kept per token, E
+// experts, K routed experts, l the layer.
 //   thumbnails           uint8 [heads of all layers, side, side]: thumbnail()
 //   map.l.h, before.l.h  pack_map() of the attention weights, and of the weights before heads compose
 //   contributions.l      uint16 [T, n] source, head, value expert, output expert (65535: none); float16 [T, n] size, a

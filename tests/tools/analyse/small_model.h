@@ -48,6 +48,15 @@ inline void set_projection(config::AttentionOptions& o, const std::string& proje
   }
 }
 
+// Selects two of three experts, each a group of two heads.
+inline void set_groups_of_heads(config::AttentionOptions& o) {
+  o.projection = "routed_heads";
+  o.n_heads = 4;
+  o.n_kv_heads = 2;
+  o.bias = true;
+  o.of<config::RoutedHeadOptions>().output_bias = true;
+}
+
 // All projections.
 inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",      "gated_heads",
                                                       "latent", "routed_queries", "shared_and_routed", "factored",

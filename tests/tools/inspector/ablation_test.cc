@@ -23,6 +23,13 @@ config::ModelOptions ablated_model(const char* projection, const char* score = "
   return o;
 }
 
+config::ModelOptions groups_of_heads() {
+  config::ModelOptions o = ablated_model("dense");
+  analyse::small::set_groups_of_heads(o.attention);
+  o.attention.bias = false;  // an expert's bias is no contribution of a source token
+  return o;
+}
+
 // Layer 0 has two heads of linear attention, layer 1 three heads with experts.
 config::ModelOptions layers_that_differ() {
   config::ModelOptions o = ablated_model("dense", "linear");
@@ -107,6 +114,10 @@ TEST(Ablation, TheOutputLacksTheContributions) {
        [&](const auto& a, const auto& all) {
          return (all * a.output_expert.eq(4).unsqueeze(2).unsqueeze(3)).sum({0, 2, 3, 4});
        }},
+      {groups_of_heads(), R"([{"layer": 1, "expert": 2}])",
+       [&](const auto& a, const auto& all) {
+         return (all * a.output_expert.eq(2).unsqueeze(2).unsqueeze(3)).sum({0, 2, 3, 4});
+       }},
       {ablated_model("dense", "dot", "dynamic"), R"([{"layer": 1, "stage": "after", "term": "key, low rank"}])",
        [&](const auto& a, const auto& all) {
          const std::vector<Decomposition> splits = decompose_weights(a, 0, 12);
@@ -155,6 +166,7 @@ TEST(Ablation, InvalidOnesAreRefused) {
   refused(R"([{"layer": 0}])", dense, "", "each object must have a layer");
   refused(R"([{"layer": 0, "head": 0, "value_expert": 1}])", dense, "value_expert:", "no value experts");
   refused(R"([{"layer": 0, "expert": 1}])", dense, "expert:", "no routed heads");
+  refused(R"([{"layer": 0, "expert": 3}])", groups_of_heads(), "expert:", "got 3");
   refused(R"([{"layer": 0, "head": 0, "query": 1, "source": 0}])", linear, "query:", "no attention matrix");
   refused(R"([{"layer": 0, "stage": "before", "term": "key, gate"}])", dense, "stage:", "before the softmax");
   refused(R"([{"layer": 0, "stage": "between", "term": "key, gate"}])", dense, "stage:", "\"before\"");

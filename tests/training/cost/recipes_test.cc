@@ -325,6 +325,14 @@ TEST(Recipes, TheForgettingTransformerHasItsSize) {
   EXPECT_EQ(2 * 50257 * d + 12 * layer + d, 162'259'344);
 }
 
+// The tied embedding; of each layer the factors of q, k and v, o, a SwiGLU of 2048 and two norms; the last norm.
+TEST(Recipes, TensorProductAttentionHasItsSize) {
+  constexpr std::int64_t d = 768, heads = 34, e = 64, factors = 10 * d * (heads + e);
+  constexpr std::int64_t layer = factors + heads * e * d + 3 * d * 2048 + 2 * d;
+  EXPECT_EQ(count_parameters(recipe("neighbours/tpa_124m").model), 50304 * d + 12 * layer + d);
+  EXPECT_EQ(50304 * d + 12 * layer + d, 124'361'472);
+}
+
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
   fs::remove_all(folder);

@@ -9,6 +9,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/shapes.h"
 #include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -59,8 +60,8 @@ class GatedDeltaScore : public Score {
     heads.q = normalised(q) * per_head_;
     const at::Tensor beta = wide(linear(x, w_beta_, {}, context)), decay = wide(linear(x, w_decay_, {}, context));
     const at::Tensor rates = by_rows(x, context, [&](const auto& part) {
-      const at::Tensor time =
-          ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); });
+      const at::Tensor time = with_dense_gradient(
+          ops::elementwise(part(decay) + dt_bias_, [](const at::Tensor& t) { return at::softplus(t); }));
       const at::Tensor rate = ops::elementwise(part(beta), [](const at::Tensor& t) { return t.sigmoid(); });
       return at::stack({rate, time * -a_log_.exp()}, 3);
     });
@@ -99,6 +100,12 @@ class GatedDeltaScore : public Score {
   static constexpr std::size_t kStateTensors = 4;  // the last inputs of the convolutions of q, k and v; S
 
   static at::Tensor wide(const at::Tensor& t) { return t.scalar_type() == at::kDouble ? t : t.to(at::kFloat); }
+
+  // When traced, returns `t` such that its gradient is contiguous: the meta function of softplus_backward returns the
+  // strides of t, but the kernel those of the gradient.
+  static at::Tensor with_dense_gradient(const at::Tensor& t) {
+    return ops::has_values(t) ? t : t.flatten().view_symint(t.sym_sizes());
+  }
 
   // Sets padding tokens to 0.
   static at::Tensor masked(const at::Tensor& t, const ScoreTokens& tokens, std::int64_t token_axis) {

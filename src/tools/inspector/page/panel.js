@@ -88,11 +88,11 @@ class Panel extends LargeMap(Contributions(Predictions(class {}))) {
 
   async drawThumbnails() {
     const {about} = this.view, side = about.thumbnail, data = await this.view.thumbnails(), {plus} = colours();
-    const most = Math.max(...about.layers.map(layer => layer.heads)), slots = about.layers.every(layer => layer.slots);
+    const most = Math.max(...about.layers.map(layer => layer.heads));
     const table = make('table'), size = clamp(Math.floor(170 / most) - 7, 24, 60);
     this.thumbs.style.setProperty('--thumb', size + 'px');
     const top = make('tr', {}, make('th'));
-    for (let h = 0; h < most; ++h) top.append(make('th', {title: headName({slots}, h)}, String(h)));
+    for (let h = 0; h < most; ++h) top.append(make('th', {title: columnName(about.layers, h)}, String(h)));
     table.append(top);
     about.layers.forEach((layer, l) => {
       const row = make('tr', {}, this.layerName(l));

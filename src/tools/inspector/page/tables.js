@@ -19,7 +19,7 @@ const Contributions = Base => class extends Base {
       const entry = k - from, j = all.source[k];
       sum += all.size[k];
       const source = make('td', {className: 'source'}, `${j} `, tok(page.tokens[j]));
-      const cells = [source, cell(String(all.head[k]), 'n')];
+      const cells = [source, cell(layer.expert_heads > 1 ? headName(layer, all.head[k]) : String(all.head[k]), 'n')];
       if (hasValue) cells.push(cell(expert(all.value[k]), 'n'));
       if (hasOutput) cells.push(cell(expert(all.output[k]), 'n'));
       cells.push(cell(percent(all.size[k]), 'n'), cell(bar(all.size[k])));
@@ -38,9 +38,9 @@ const Contributions = Base => class extends Base {
     if (Math.abs(all.others[t]) > 0) rows.push(rest('all others', all.others[t], 'quiet'));
     if (all.bias[t] !== 0) rows.push(rest('output bias', all.bias[t], 'quiet'));
     rows.push(rest('sum', sum, 'sum'));
-    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: layer.slots ? 'slot of a routed head' : 'attention head'}, layer.slots ? 'slot' : 'head'),
+    const head = make('tr', {}, make('th', {}, 'source token'), make('th', {className: 'n', title: layer.slots ? 'slot of a routed expert' : 'attention head'}, layer.slots ? 'slot' : 'head'),
                       ...(hasValue ? [make('th', {className: 'n', title: 'value expert'}, 'value')] : []),
-                      ...(hasOutput ? [make('th', {className: 'n', title: layer.slots ? 'routed head in this slot' : 'output expert'}, layer.slots ? 'expert' : 'output')] : []),
+                      ...(hasOutput ? [make('th', {className: 'n', title: layer.slots ? 'routed expert in this slot' : 'output expert'}, layer.slots ? 'expert' : 'output')] : []),
                       make('th', {className: 'n'}, 'size'), make('th'));
     const error = all.residual[t];
     this.sources.replaceChildren(
@@ -153,7 +153,7 @@ const Predictions = Base => class extends Base {
       return make('td', {}, button);
     };
     const slots = layers.every(layer => layer.slots);
-    const grid = make('table', {}, make('tr', {}, make('th'), ...Array.from({length: H}, (_, h) => make('th', {title: headName({slots}, h)}, `${slots ? 's' : 'h'}${h}`)), make('th', {}, 'bias'), make('th', {}, 'mlp')));
+    const grid = make('table', {}, make('tr', {}, make('th'), ...Array.from({length: H}, (_, h) => make('th', {title: columnName(layers, h)}, `${slots ? 's' : 'h'}${h}`)), make('th', {}, 'bias'), make('th', {}, 'mlp')));
     for (let l = layers.length - 1; l >= 0; --l) {
       const own = layers[l].heads, none = Array.from({length: H - own}, () => make('td'));
       grid.append(make('tr', {}, make('th', {}, `layer ${l}`), ...Array.from({length: own}, (_, h) => cellOf(l, h, headName(layers[l], h))), ...none, cellOf(l, own, 'attention output bias'), cellOf(l, own + 1, 'MLP')));

@@ -10,7 +10,17 @@ const expert = e => e === kNone ? '–' : String(e);
 const kSplitNames = {'before the softmax': 'By term of the composed scores', 'after the softmax': 'By term of the composed weights', 'components': 'By component of the mixture'};
 const kSplitNotes = {'before the softmax': 'The change of the weights when the terms are added to the scores one after the other.', 'after the softmax': 'The composed weights are the sum of these terms.',
                      'components': 'Each weight is divided by the responsibilities of the components.'};
-const headName = (layer, h) => layer.slots ? `slot ${h}` : `head ${h}`;
+// Each slot has the heads of one routed expert.
+function headName(layer, h) {
+  if (!layer.slots) return `head ${h}`;
+  const slots = layer.heads / layer.expert_heads;
+  return layer.expert_heads > 1 ? `slot ${h % slots}, head ${Math.floor(h / slots)}` : `slot ${h}`;
+}
+// The name of a column of heads, whose layers may differ.
+function columnName(layers, h) {
+  const names = new Set(layers.filter(layer => h < layer.heads).map(layer => headName(layer, h)));
+  return names.size === 1 ? [...names][0] : `head ${h}`;
+}
 
 let ramps = null;
 function colours() {
