@@ -21,17 +21,8 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-std::string hash_of(std::string_view text) {
-  Sha256 hash;
-  hash.update(text);
-  return hash.hex();
-}
-
 std::string hash_of(const TopPredictions& predictions) {
-  Sha256 hash;
-  hash.update(bytes_of(predictions.index));
-  hash.update(bytes_of(predictions.log_probability));
-  return hash.hex();
+  return sha256_of(bytes_of(predictions.index), bytes_of(predictions.log_probability));
 }
 
 // Fills `stored`, whose tensors have the expected shapes. Returns false if the file is missing or damaged.
@@ -57,10 +48,7 @@ bool read(const std::filesystem::path& file, TopPredictions& stored) {
 }
 
 std::string name_of(const at::Tensor& tokens) {
-  Sha256 hash;
-  hash.update(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)));
-  hash.update(bytes_of(tokens));
-  return hash.hex().substr(0, 32);
+  return sha256_of(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)), bytes_of(tokens)).substr(0, 32);
 }
 
 }  // namespace
@@ -73,7 +61,8 @@ TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double 
 }
 
 PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k)
-    : folder_(cache.empty() ? cache : cache / "teacher" / hash_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
+    : folder_(cache.empty() ? cache
+                            : cache / "teacher" / sha256_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
       k_(k) {}
 
 TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::function<TopPredictions()>& make) {
