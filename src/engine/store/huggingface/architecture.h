@@ -173,6 +173,9 @@ void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std
 // "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
 void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                const std::string& theirs);
+// The output projection w_o [heads, d_head, d], stored as [d, heads * d_head].
+void map_output(std::vector<Mapping>& mappings, std::int64_t d_model, std::int64_t heads, std::int64_t d_head,
+                const std::string& ours, std::string tensor);
 void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
                    const std::string& ours, const std::string& theirs);
 // The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases.
