@@ -128,7 +128,7 @@ std::string common_obstacle(const config::ModelOptions& options);
 
 // What a config.json that lacks a key means.
 struct DecoderDefaults {
-  std::int64_t vocabulary_size, n_layers, d_model, context_length;
+  std::int64_t vocabulary_size = 0, n_layers = 0, d_model = 0, context_length = 0;
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller reads the heads
