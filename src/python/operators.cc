@@ -218,7 +218,7 @@ Children children_of_block(const Layer& block) {
   return children;
 }
 
-// Adds the blocks of `n` layers, as many as have their own parameters, and, with `norm`, the norm after them.
+// Adds the blocks of `n` layers that have their own parameters and, with `norm`, the norm after them.
 void add_stack(Children& children, const std::string& scope, Layer block, std::int64_t n, bool norm) {
   block.kind = "block";
   block.model.n_layers = n;

@@ -200,53 +200,10 @@ def test_fused_is_near_the_reference(name):
         assert (fused - reference).abs().max() <= 6e-5 * max(reference.abs().max(), 0.1 * largest)
 
 
-def test_unknown_implementation_is_refused():
-    with pytest.raises(ValueError, match="must be automatic, reference or fused"):
-        ops.linear(rand(2, 3), rand(3, 4), implementation="quick")
-
-
 def test_mismatched_factors_are_refused():
     q, k, v = heads()
     with pytest.raises(ValueError, match="factors of the query side"):
         ops.attention(q, k, v, pre_query=rand(B, T, 3), pre_query_rank=2)
-
-
-def test_adamw_step():
-    p, g, m, v = [[t] for t in (rand(7), rand(7, seed=1), torch.zeros(7), torch.zeros(7))]
-    other = torch.nn.Parameter(p[0].clone())
-    other.grad = g[0].clone()
-    ops.adamw_step(p, g, m, v, 1, learning_rate=0.1, weight_decay=0.01)
-    torch.optim.AdamW([other], lr=0.1, weight_decay=0.01).step()
-    torch.testing.assert_close(p[0], other.detach())
-    assert m[0].abs().sum() > 0
-
-
-def test_muon_step():
-    """Compared with torch's version, which iterates in bfloat16."""
-    for shape in [(12, 40), (40, 12)]:
-        p, g, m = [rand(1, *shape)], [rand(1, *shape, seed=1)], [torch.zeros(1, *shape)]
-        start = p[0].clone()
-        other = torch.nn.Parameter(p[0][0].clone())
-        other.grad = g[0][0].clone()
-        optimizer = torch.optim.Muon([other], lr=0.1, weight_decay=0.01, momentum=0.9, adjust_lr_fn="match_rms_adamw")
-        optimizer.step()
-        ops.muon_step(p, g, m, learning_rate=0.1, weight_decay=0.01, momentum=0.9)
-        moved = (other.detach() - start[0]).norm()
-        assert (p[0][0] - other.detach()).norm() < 0.05 * moved and moved > 0.1
-        torch.testing.assert_close(m[0], 0.1 * g[0])
-
-
-def test_linear_attention_carries_its_state():
-    q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
-    whole = ops.linear_attention(q, k, v, epsilon=0.1)
-    kv = total = None
-    parts = []
-    for begin in (0, 2, 5):
-        end = {0: 2, 2: 5, 5: 6}[begin]
-        o, kv, total = ops.linear_attention_step(q[:, :, begin:end], k[:, :, begin:end], v[:, :, begin:end],
-                                                 epsilon=0.1, state_kv=kv, state_k=total)
-        parts.append(o)
-    torch.testing.assert_close(torch.cat(parts, 2), whole)
 
 
 def layer(x, bank, index, relative, w_out, b_out, target):

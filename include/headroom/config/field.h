@@ -152,8 +152,8 @@ class Fields {
     root_.tables.push_back(std::move(inner.root_));
   }
 
-  // Adds the fields that `add(*this)` adds as fields that have an effect only if `choice`, another key of this table,
-  // is `reader`. Several readers may add the same field.
+  // Calls add(*this). The fields that it adds have an effect only if `choice`, another key of this table, is `reader`.
+  // Several readers may add the same field.
   template <class Add>
   void only_with(const std::string& choice, std::string_view reader, const Add& add) {
     choice_ = choice;

@@ -132,4 +132,12 @@ class Sha256 {
   void* context_;
 };
 
+// Returns the digest of the parts, text or bytes, one after the other.
+template <class... Parts>
+std::string sha256_of(const Parts&... parts) {
+  Sha256 hash;
+  (hash.update(parts), ...);
+  return hash.hex();
+}
+
 }  // namespace headroom

@@ -28,8 +28,8 @@ struct OpenOptions {
   std::int64_t threads = 0;                    // 0: the run's number of threads
   std::optional<config::Precision> precision;  // default: the run's
   bool writes = false;                         // the model decodes token by token
-  // Parameters that are stored in half precision are converted to float32 once if that takes at most so many bytes.
-  // Those of larger models stay as stored, and each matrix is converted whenever it is used.
+  // Parameters that are stored in half precision are converted to float32 once if the copies take at most this many
+  // bytes. Those of larger models stay as stored, and each matrix is converted whenever it is used.
   std::int64_t largest_float_copy = std::int64_t{4} << 30;
 };
 

@@ -96,11 +96,11 @@ void add_doctor(Program& program) {
 }
 
 void add_bits(Program& program) {
-  const auto [command, options] = program.add_engine<Bits>(
-      program.root(), "bits",
-      "Check on this machine, in about a minute, the results that are promised to be bit-identical: "
-      "training on any number of ranks, serving and evaluating in any batch.",
-      "headroom bits --json");
+  const auto [command, options] =
+      program.add_engine<Bits>(program.root(), "bits",
+                               "Check on this machine, in about a minute, the results that are promised to be "
+                               "bit-identical: training on any number of ranks, serving and evaluating in any batch.",
+                               "headroom bits --json");
   program.add_threads(command);
 }
 

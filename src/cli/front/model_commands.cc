@@ -40,10 +40,9 @@ void add_evaluate(Program& program) {
       });
   add_run(command, options->model.run);
   command
-      .add_option(
-          "--data", options->data,
-          "files to evaluate on, in a format of the run's validation data: text, .gz, .zst, .jsonl, CSV, TSV or a "
-          "token file (default: the run's validation data)")
+      .add_option("--data", options->data,
+                  "files to evaluate on, in a format of the run's validation data: text, .gz, .zst, .jsonl, CSV, TSV "
+                  "or a token file (default: the run's validation data)")
       ->allow_extra_args(false)  // RUN may follow
       ->check(not_empty())
       ->type_name("FILE");

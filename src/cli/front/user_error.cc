@@ -3,6 +3,7 @@
 
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "program.h"
 
@@ -20,11 +21,7 @@ std::string path_of(const CLI::App* app) {
 }
 
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : commands) {
-    names.push_back(command->get_name());
-  }
-  return names;
+  return transformed(commands, [&](const CLI::App* command) { return command->get_name(); });
 }
 
 std::vector<std::string> options_of(const CLI::App* command) {

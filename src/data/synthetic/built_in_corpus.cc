@@ -51,12 +51,6 @@ std::vector<std::string> source_names(const fs::path& folder) {
   return names;
 }
 
-std::string hash_of(const std::string& name) {
-  Sha256 hash;
-  hash.update(name);
-  return hash.hex();
-}
-
 }  // namespace
 
 std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
@@ -66,7 +60,7 @@ std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const bool validates = i % kEveryForValidation == kEveryForValidation - 1;
     if (validates == (split == Split::validation)) {
-      chosen.emplace_back(hash_of(names[i]), names[i]);
+      chosen.emplace_back(sha256_of(names[i]), names[i]);
     }
   }
   if (chosen.empty()) {

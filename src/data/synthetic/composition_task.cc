@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
 
 #include "composition_words.h"
 #include "headroom/core/error.h"
@@ -66,8 +65,8 @@ Value value_of(const Thing& thing, std::string_view answer) {
           .unit = ""};
 }
 
-// Values with distinct answers, and a twin with the first value's answer: another thing of its class, or the same value
-// if the class has no other.
+// Values with distinct answers, and a twin with the first value's answer: another member of its class, or the same
+// value if the class has no other.
 struct Values {
   std::vector<Value> different;
   Value twin;

@@ -53,9 +53,8 @@ config::TokenizerKind kind_named(std::string_view name, std::string_view origin)
 
 std::string Tokenizer::name() const {
   constexpr std::size_t kDigits = 8;
-  Sha256 hash;
-  hash.update(serialised());
-  return fmt::format("{}-{}-{}", config::name_of(kind()), vocabulary_size(), hash.hex().substr(0, kDigits));
+  return fmt::format("{}-{}-{}", config::name_of(kind()), vocabulary_size(),
+                     sha256_of(serialised()).substr(0, kDigits));
 }
 
 std::int32_t Tokenizer::line_end_id() const {

@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
-#include <utility>
 #include <vector>
 
 #include "headroom/core/error.h"

@@ -6,6 +6,7 @@
 #include "data/text/token_cache.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "token_file.h"
@@ -85,11 +86,8 @@ std::vector<config::DataOptions> corpora_of(const config::DataOptions& data) {
 }
 
 std::vector<PartInput> open_training(const config::DataOptions& data, Content content) {
-  std::vector<PartInput> inputs;
-  for (const config::DataOptions& corpus : corpora_of(data)) {
-    inputs.push_back(open_input(corpus, Split::train, content));
-  }
-  return inputs;
+  return transformed(corpora_of(data),
+                     [&](const config::DataOptions& corpus) { return open_input(corpus, Split::train, content); });
 }
 
 // Opens the validation files as one input; if there are none, the held-out part of each corpus.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::models {
@@ -122,20 +123,12 @@ at::Tensor tokens_of(std::span<const DecodeRow> rows, at::Device device) {
 }
 
 std::vector<std::int64_t> positions_of(std::span<const DecodeRow> rows) {
-  std::vector<std::int64_t> positions;
-  for (const DecodeRow& row : rows) {
-    positions.push_back(row.state->position);
-  }
-  return positions;
+  return transformed(rows, [&](const DecodeRow& row) { return row.state->position; });
 }
 
 std::vector<nn::AttentionCache*> caches_of(std::span<const DecodeRow> rows, std::size_t layer,
                                            std::vector<nn::AttentionCache> DecodeState::*which) {
-  std::vector<nn::AttentionCache*> caches;
-  for (const DecodeRow& row : rows) {
-    caches.push_back(&(row.state->*which)[layer]);
-  }
-  return caches;
+  return transformed(rows, [&](const DecodeRow& row) { return &(row.state->*which)[layer]; });
 }
 
 }  // namespace headroom::models

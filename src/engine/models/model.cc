@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
@@ -73,10 +74,7 @@ Memory Memory::join(std::vector<Memory> parts) {
   }
   Memory all;
   for (std::size_t layer = 0; layer < parts.front().layers.size(); ++layer) {
-    std::vector<at::Tensor> rows;
-    for (const Memory& part : parts) {
-      rows.push_back(part.layers[layer]);
-    }
+    std::vector<at::Tensor> rows = transformed(parts, [&](const Memory& part) { return part.layers[layer]; });
     all.layers.push_back(at::cat(rows, 0));
   }
   return all;

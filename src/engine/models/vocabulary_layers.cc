@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -115,10 +116,8 @@ at::Tensor Embedding::operator()(const at::Tensor& tokens, at::IntArrayRef first
     h = h * scale_;
   }
   if (position_.defined()) {
-    std::vector<at::Tensor> rows;
-    for (const std::int64_t place : first) {
-      rows.push_back(position_.narrow_symint(0, place, n));
-    }
+    std::vector<at::Tensor> rows =
+        transformed(first, [&](const std::int64_t place) { return position_.narrow_symint(0, place, n); });
     h = h + (rows.size() == 1 ? rows[0] : at::stack(rows));
   }
   return nn::dropout(norm_ ? (*norm_)(h) : h, dropout_, context, "embed");

@@ -181,11 +181,16 @@ void define(torch::Library& library) {
                torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));
 }
 
-// Registers forward and backward kernels for the library's dispatch key.
+// Registers the forward kernel for a dispatch key.
+template <class Op, auto kForward>
+void implement(torch::Library& library, c10::DispatchKey key) {
+  library.impl(Op::kName, torch::dispatch(key, kernel<typename Op::Arguments, kForward>()));
+}
+// Registers the forward and the backward kernel.
 template <class Op, auto kForward, auto kBackward>
-void implement(torch::Library& library) {
-  library.impl(Op::kName, kernel<typename Op::Arguments, kForward>());
-  library.impl(backward_name<Op>().c_str(), kernel<typename Op::Backward, kBackward>());
+void implement(torch::Library& library, c10::DispatchKey key) {
+  implement<Op, kForward>(library, key);
+  library.impl(backward_name<Op>().c_str(), torch::dispatch(key, kernel<typename Op::Backward, kBackward>()));
 }
 
 // The run() of a backend that has its own kernels for the operator.

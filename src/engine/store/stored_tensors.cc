@@ -157,8 +157,7 @@ void verify_checksums(const std::map<std::string, at::Tensor>& tensors, const st
       if (!warned) {
         log_warning(
             "{}: its soft-E priors are intact, but an earlier version that trained on several ranks wrote wrong "
-            "checksums of "
-            "them; `--resume` writes checkpoints with correct ones",
+            "checksums of them; `--resume` writes checkpoints with correct ones",
             origin);
       }
       warned = true;

@@ -96,8 +96,7 @@ void describe(Fields& fields, AttentionOptions& o) {
              "keys that a query of a local layer sees, its own included; 0: all");
   fields.add("window_pattern", o.window_pattern,
              "pattern of local:global layers; \"1:0\": all local, \"1:1\": alternating, local first, \"3:1\": the "
-             "second of every "
-             "4 is global");
+             "second of every 4 is global");
 }
 
 }  // namespace headroom::config

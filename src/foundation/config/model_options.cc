@@ -57,10 +57,9 @@ void describe(Fields& fields, ModelOptions& o) {
              "M, tokens of the previous chunk that attention sees (Transformer-XL); 0 or context_length");
   fields.add("arrangement", o.arrangement, "attention, then MLP; or both from the same norm (parallel)");
   fields.add("norm", o.norm, "LayerNorm or RMSNorm");
-  fields.add(
-      "norm_position", o.norm_position,
-      "norms before each sublayer (pre), after each residual addition (post), or only where tokens are compared and "
-      "routed (peri, MoEUT: queries, keys and routing, but neither values nor MLPs)");
+  fields.add("norm_position", o.norm_position,
+             "norms before each sublayer (pre), after each residual addition (post), or only where tokens are compared "
+             "and routed (peri, MoEUT: queries, keys and routing, but neither values nor MLPs)");
   fields.add(
       "output_norms", o.output_norms,
       "normalise the outputs of attention and MLP as well, before they are added to the residual stream (Gemma)");
@@ -82,15 +81,13 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("scaled_embeddings", o.scaled_embeddings,
              "multiply token embeddings by sqrt(d_model) (encoder_decoder: always)");
   fields.add("head_bias", o.head_bias, "a bias of the head for each token of the vocabulary");
-  fields.add(
-      "adaptive_cutoffs", o.adaptive_cutoffs, between(1, 2147483647),
-      "adaptive softmax: the first token of each cluster but the first, ascending, each below vocabulary_size; []: a "
-      "plain softmax");
+  fields.add("adaptive_cutoffs", o.adaptive_cutoffs, between(1, 2147483647),
+             "adaptive softmax: the first token of each cluster but the first, ascending, each below vocabulary_size; "
+             "[]: a plain softmax");
   fields.add("dropout", o.dropout, at_least_below(0, 1), "dropout probability of the residual stream in training");
-  fields.add(
-      "source_vocabulary_size", o.source_vocabulary_size, between(0, 2147483647),
-      "encoder_decoder: vocabulary of the encoder if sources have a separate tokenizer (tokenizer.source_model, or one "
-      "trained on them) and embedding; 0: both sides share tokenizer and embedding");
+  fields.add("source_vocabulary_size", o.source_vocabulary_size, between(0, 2147483647),
+             "encoder_decoder: vocabulary of the encoder if sources have a separate tokenizer (tokenizer.source_model, "
+             "or one trained on them) and embedding; 0: both sides share tokenizer and embedding");
   fields.add("n_decoder_layers", o.n_decoder_layers, between(0, 65536),
              "encoder_decoder: blocks of the decoder, each with cross-attention; 0: n_layers");
   fields.add("n_classes", o.n_classes, between(0, 1 << 24), "classifier, vision: number of classes, at least 2");
@@ -105,10 +102,9 @@ void describe(Fields& fields, ModelOptions& o) {
   fields.add("patch_size", o.patch_size, between(0, 1 << 16),
              "vision: side length of a patch in pixels; each patch is a token");
   fields.add("image_channels", o.image_channels, between(1, 1024), "vision: channels of an image");
-  fields.add(
-      "layers", o.layers,
-      "layers that differ from [model.attention] and [model.mlp], a table each: repeat, attention, mlp; the pattern "
-      "is repeated to n_layers");
+  fields.add("layers", o.layers,
+             "layers that differ from [model.attention] and [model.mlp], a table each: repeat, attention, mlp; the "
+             "pattern is repeated to n_layers");
   fields.table("attention", o.attention, "every attention layer");
   fields.table("mlp", o.mlp, "the MLP after every attention layer");
 }

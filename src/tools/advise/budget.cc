@@ -25,9 +25,7 @@ std::string speed_key(const config::Config& config) {
   rest.train.warmup_steps = defaults.warmup_steps;
   rest.train.seed = defaults.seed;
   rest.train.evaluate_tokens = defaults.evaluate_tokens;
-  Sha256 sum;
-  sum.update(config::to_toml(rest));
-  return sum.hex().substr(0, 16);
+  return sha256_of(config::to_toml(rest)).substr(0, 16);
 }
 
 double positive(const Json& json, const char* key) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <optional>
 
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/position_options.h"

@@ -16,6 +16,7 @@
 
 #include "analyse.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/svg.h"
 #include "layers.h"
 #include "vocabulary.h"
@@ -227,10 +228,8 @@ class CircuitsAnalysis : public Analysis {
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         const std::vector<std::string> to = token_texts(runner, top[static_cast<std::int64_t>(i)][h]);
         one["tokens"].push_back({{"token", runner.token_text(tokens[i])}, {"to", to}});
-        std::vector<std::string> escaped;
-        for (const std::string& text : to) {
-          escaped.push_back(draw::escape(display_text(text)));
-        }
+        std::vector<std::string> escaped =
+            transformed(to, [&](const std::string& text) { return draw::escape(display_text(text)); });
         rows.push_back({draw::escape(display_text(runner.token_text(tokens[i]))),
                         fmt::format("{}", fmt::join(escaped, " \u00b7 "))});
       }
@@ -283,13 +282,13 @@ class CircuitsAnalysis : public Analysis {
     found.figures.insert(
         found.figures.begin(),
         {.caption = fmt::format("contributions of heads to \u201c{}\u201d after {} tokens", display_text(text), t),
-         .remark = fmt::format(
-             "integrated gradients of its log-probability, by layer and head; one colour for positive contributions, "
-             "one for negative; a layer's contributions sum to its effect up to {:.1e}{}",
-             largest_residual,
-             runner.model().options().routes()
-                 ? fmt::format(" and jumps of up to {:.1e}, where the routing changes", largest_jump)
-                 : ""),
+         .remark =
+             fmt::format("integrated gradients of its log-probability, by layer and head; one colour for positive "
+                         "contributions, one for negative; a layer's contributions sum to its effect up to {:.1e}{}",
+                         largest_residual,
+                         runner.model().options().routes()
+                             ? fmt::format(" and jumps of up to {:.1e}, where the routing changes", largest_jump)
+                             : ""),
          .markup = heat_map_of({.title = "contributions of heads", .row_names = names, .column_label = "head"}, all)});
     const auto best = all.argmax().item<std::int64_t>();
     found.summary =
@@ -308,13 +307,12 @@ std::string refuse_without_circuits(const config::ModelOptions& options) {
   return refuse_all_but_language_models(options);
 }
 
-const AnalysisRegistration kCircuits(
-    {.name = "circuits",
-     .order = 8,
-     .about = "The effect of heads on the output: the tokens that a head maps a token to, and "
-              "each head's contribution to the last token of the text.",
-     .refusal = refuse_without_circuits,
-     .make = make_analysis<CircuitsAnalysis>});
+const AnalysisRegistration kCircuits({.name = "circuits",
+                                      .order = 8,
+                                      .about = "The effect of heads on the output: the tokens that a head maps a token "
+                                               "to, and each head's contribution to the last token of the text.",
+                                      .refusal = refuse_without_circuits,
+                                      .make = make_analysis<CircuitsAnalysis>});
 
 }  // namespace
 }  // namespace headroom::analyse

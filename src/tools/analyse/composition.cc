@@ -319,8 +319,7 @@ std::string refuse_without_composition(const config::ModelOptions& options) {
 const AnalysisRegistration kComposition(
     {.name = "composition",
      .order = 6,
-     .about = "How heads are composed: the five terms of composed scores and weights, and "
-              "the maps from head to head.",
+     .about = "How heads are composed: the five terms of composed scores and weights, and the maps from head to head.",
      .refusal = refuse_without_composition,
      .make = make_analysis<CompositionAnalysis>});
 

@@ -199,11 +199,10 @@ class DiversityAnalysis : public Analysis {
       // The mean of the curve is 1 if a single component explains all variance.
       found.metrics["mean"][kNames[which]]["captured_variance"] = mean.mean().item<double>();
     }
-    found.figures.push_back(
-        {.caption = "cumulative captured variance",
-         .remark = "principal components of the concatenated matrices of all heads, mean over layers; a lower curve "
-                   "means more diverse heads",
-         .markup = draw::line_chart(chart)});
+    found.figures.push_back({.caption = "cumulative captured variance",
+                             .remark = "principal components of the concatenated matrices of all heads, mean over "
+                                       "layers; a lower curve means more diverse heads",
+                             .markup = draw::line_chart(chart)});
     found.figures.push_back({.caption = "by layer",
                              .remark = "diversity is 0 if all heads are equal, 1 if they are orthogonal",
                              .markup = table_of(found.metrics.at("layers"))});

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "analyse.h"
@@ -325,13 +324,12 @@ class ExpertsAnalysis : public Analysis {
       markup += fmt::format("<details{}><summary>{}</summary>{}</details>", markup.empty() ? " open" : "", name,
                             html_table({"head.expert", "load", "mean gate", "kind", "words", "tokens"}, rows));
     }
-    found.figures.push_back(
-        {.caption = "tokens and words of each expert",
-         .remark = fmt::format("words by pointwise mutual information, if routed to the expert at least {:.0f} times; "
-                               "tokens by frequency",
-                               kMinCount),
-         .markup = markup,
-         .full_width = true});
+    found.figures.push_back({.caption = "tokens and words of each expert",
+                             .remark = fmt::format("words by pointwise mutual information, if routed to the expert at "
+                                                   "least {:.0f} times; tokens by frequency",
+                                                   kMinCount),
+                             .markup = markup,
+                             .full_width = true});
   }
 
   static std::string main_kind(const Json& expert) {

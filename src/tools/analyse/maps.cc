@@ -2,7 +2,6 @@
 // experts on the left and of value experts below, the maximum over heads, and the heads with vertical stripes. Models
 // with relative positions also show the content and position terms of the scores.
 #include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "analyse.h"
@@ -149,13 +148,12 @@ class MapsAnalysis : public Analysis {
                            .width = kSmallMap},
                           maps_.at(one.layer->name)[one.head], kStripeShades * one.weight);
     }
-    return Figure{
-        .caption = "vertical stripes",
-        .remark =
-            "the heads that give one key, other than the first, the largest mean weight over the "
-            "queries after it, relative to equal weights on all visible keys; shades end at four times this weight",
-        .markup = markup + "</div>",
-        .full_width = true};
+    return Figure{.caption = "vertical stripes",
+                  .remark =
+                      "the heads that give one key, other than the first, the largest mean weight over the queries "
+                      "after it, relative to equal weights on all visible keys; shades end at four times this weight",
+                  .markup = markup + "</div>",
+                  .full_width = true};
   }
 
   std::vector<std::string> row_names_of_small_map(const ModelRunner& runner, const AttentionLayer& layer) const {

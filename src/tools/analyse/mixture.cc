@@ -166,12 +166,13 @@ class MixtureAnalysis : public Analysis {
         draw_one(fmt::format("keys {} of head {}", r + 1, h), keys[r][h], "token");
       }
     }
-    found.figures.push_back({.caption = layer + ": key matrices and keys",
-                             .remark = fmt::format("by component and head; keys of the first {} tokens; one colour "
-                                                   "for positive values, one for negative",
-                                                   kShownKeys),
-                             .markup = markup + "</div>",
-                             .full_width = true});
+    found.figures.push_back(
+        {.caption = layer + ": key matrices and keys",
+         .remark = fmt::format(
+             "by component and head; keys of the first {} tokens; one colour for positive values, one for negative",
+             kShownKeys),
+         .markup = markup + "</div>",
+         .full_width = true});
   }
 
   // The mixing coefficients of Transformer-MGK, Table 7.

@@ -71,9 +71,9 @@ std::string render_page(const std::vector<ModelFindings>& all, const AnalyseRequ
     contents += "</ul></li>\n";
   }
   return fmt::format(
-      "{}<header><p class='brand'>Headroom</p><h1>Analyses</h1><ul class='contents'>{}</ul></header>\n{}"
-      "<h2>About this report</h2><div class='card'><dl><dt>Command</dt><dd>{}</dd><dt>Text</dt><dd>{}</dd>"
-      "<dt>Made by</dt><dd>headroom {}</dd></dl></div></main></body></html>\n",
+      "{}<header><p class='brand'>Headroom</p><h1>Analyses</h1><ul class='contents'>{}</ul></header>\n{}<h2>About this "
+      "report</h2><div class='card'><dl><dt>Command</dt><dd>{}</dd><dt>Text</dt><dd>{}</dd><dt>Made "
+      "by</dt><dd>headroom {}</dd></dl></div></main></body></html>\n",
       draw::page_beginning("Analyses", kAnalysisStyle), contents, body, draw::escape(request.command),
       draw::escape(request.text.name()), HEADROOM_VERSION);
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "process.h"
@@ -46,10 +47,7 @@ struct TimedModel {
 // Returns one row per model; the first model is the reference.
 std::vector<Row> compare_models(const std::vector<TimedModel>& models, const BenchOptions& options) {
   machine_limits(options);  // measured before the models allocate memory
-  std::vector<WorkloadSpec> specs;
-  for (const TimedModel& model : models) {
-    specs.push_back(model.spec);
-  }
+  std::vector<WorkloadSpec> specs = transformed(models, &TimedModel::spec);
   const auto processes = started(specs, options);
   std::vector<Contender> contenders;
   for (std::size_t i = 0; i < models.size(); ++i) {
@@ -166,10 +164,7 @@ std::vector<Row> decoding(const BenchOptions& options) {
       {"SwitchHead 47M H=2", {.recipe = "switchhead/wt103_47m", .work = "decode"}},
       {"dense 262M H=16", {.recipe = "switchhead/wt103_262m_dense_h16", .work = "decode"}},
       {"SwitchHead 262M", {.recipe = "switchhead/wt103_262m", .work = "decode"}}};
-  std::vector<WorkloadSpec> specs;
-  for (const auto& model : models) {
-    specs.push_back(model.second);
-  }
+  std::vector<WorkloadSpec> specs = transformed(models, [&](const auto& model) { return model.second; });
   const std::vector<TokenTimes> times = token_times(specs, options);
   const double width = options.precision == "bf16" ? 2.0 : 4.0;  // bytes per value
   std::vector<Row> rows;

@@ -14,6 +14,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::bench {
@@ -40,10 +41,8 @@ BenchProcess::BenchProcess(const std::vector<std::string>& command, const Enviro
   if (pipe(in) != 0 || pipe(out) != 0) {
     fail("bench: {}: cannot start the program: {}", name_, std::strerror(errno));
   }
-  std::vector<char*> arguments;
-  for (const std::string& part : command) {
-    arguments.push_back(const_cast<char*>(part.c_str()));
-  }
+  std::vector<char*> arguments =
+      transformed(command, [&](const std::string& part) { return const_cast<char*>(part.c_str()); });
   arguments.push_back(nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   pid_ = fork();
@@ -140,11 +139,7 @@ std::vector<Json> BenchRanks::ask(const std::string& line) {
   for (const auto& process : processes_) {
     process->send(line);
   }
-  std::vector<Json> answers;
-  for (const auto& process : processes_) {
-    answers.push_back(process->answer());
-  }
-  return answers;
+  return transformed(processes_, [&](const auto& process) { return process->answer(); });
 }
 
 }  // namespace headroom::bench

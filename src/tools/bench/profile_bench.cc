@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "demand.h"
+#include "foundation/core/transformed.h"
 #include "timing.h"
 #include "workload.h"
 
@@ -270,10 +271,8 @@ std::vector<WorkloadSpec> models_of_papers() {
 
 std::vector<Row> profile(const BenchOptions& options) {
   profiled = at::Device(options.device);
-  std::vector<WorkloadSpec> specs;
-  for (const std::string& name : options.configs) {
-    specs.push_back(training_spec(name, options));
-  }
+  std::vector<WorkloadSpec> specs =
+      transformed(options.configs, [&](const std::string& name) { return training_spec(name, options); });
   if (specs.empty()) {
     specs = models_of_papers();
   }

@@ -5,7 +5,6 @@
 #include <bit>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "data/text/text.h"
 #include "data/tokens/token_file.h"
 #include "foundation/core/random.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/files.h"
 #include "headroom/decode/engine.h"
@@ -108,11 +108,7 @@ class Subject {
   }
 
   std::vector<Answer> serve_one_by_one(const std::vector<decode::Request>& requests) const {
-    std::vector<Answer> answers;
-    for (const decode::Request& request : requests) {
-      answers.push_back(serve({request}, {.max_rows = 1})[0]);
-    }
-    return answers;
+    return transformed(requests, [&](const decode::Request& request) { return serve({request}, {.max_rows = 1})[0]; });
   }
 
   std::vector<double> score(const std::vector<tasks::Sequence>& sequences, std::int64_t batch_size) const {

@@ -17,8 +17,8 @@ namespace headroom::convert {
 
 nn::AttentionPlace place_of(const config::ModelOptions& model, std::int64_t layer);
 
-// Reads batches with the source layer by layer. The inputs of the current layer are kept for all batches, so that each
-// layer continues from the one below: whatever is asked of the layers, in ascending order, the source runs a few times.
+// Reads batches with the source layer by layer. The inputs of the current layer are stored for all batches, so that
+// queries in ascending order of layers continue from the layer below instead of running the whole source each time.
 // The values are those of the model's own forward pass, up to rounding.
 class LayerWalk {
  public:

@@ -53,7 +53,7 @@ SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, cons
     const at::Tensor weights = weight.select(1, pair).clamp_min(1e-12);
     const at::Tensor whitened = at::mm(root, k.select(2, pair));                                     // [d, H]
     const at::Tensor leading = std::get<0>(at::linalg_svd(whitened * weights, false)).select(1, 0);  // [d]
-    const at::Tensor a = at::mv(whitened.t(), leading.conj());  // k_h is about leading a_h
+    const at::Tensor a = at::mv(whitened.t(), leading.conj());  // k_h = a_h leading, approximately
     shared_k.push_back(at::mv(inverse, leading));
     shared_q.push_back(q.select(2, pair) * a.conj());
   }

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
-#include <optional>
 #include <string_view>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -134,10 +134,7 @@ class Layer {
   }
   at::Tensor key_heads_of(const std::vector<std::int64_t>& heads) const {
     const std::int64_t group = from_.n_heads / from_.kv_heads();
-    std::vector<std::int64_t> keys;
-    for (const std::int64_t head : heads) {
-      keys.push_back(head / group);
-    }
+    std::vector<std::int64_t> keys = transformed(heads, [&](const std::int64_t head) { return head / group; });
     return at::tensor(keys, at::kLong);
   }
 

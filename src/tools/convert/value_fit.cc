@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <tuple>
 
 #include "ridge.h"
 #include "shared_keys.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::inspector {
@@ -185,10 +186,8 @@ std::vector<DirectLogits> direct_logits(const Attribution& a, const std::vector<
       const at::Tensor experts = at::zeros({way.size(0), way.size(1), n_experts}, way.options());
       logits.output_experts = experts.scatter_add(2, a.output_expert, way).transpose(0, 1);
     }
-    std::vector<at::Tensor> values;
-    for (const at::Tensor& result : by_expert) {
-      values.push_back((result * whole).sum(-1).t());
-    }
+    std::vector<at::Tensor> values =
+        transformed(by_expert, [&](const at::Tensor& result) { return (result * whole).sum(-1).t(); });
     if (!values.empty()) {
       logits.value_experts = at::stack(values, 2);
     }

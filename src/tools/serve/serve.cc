@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "tools/serve/api/routes.h"
 #include "tools/serve/http/access.h"
@@ -36,10 +37,7 @@ std::string short_name(const std::string& run, std::int64_t parts) {
 }
 
 Models served_models(std::vector<NamedModel> given, std::int64_t max_length) {
-  std::vector<std::string> runs;
-  for (const NamedModel& model : given) {
-    runs.push_back(model.run);
-  }
+  std::vector<std::string> runs = transformed(given, &NamedModel::run);
   const std::vector<std::string> names = names_of(runs);
   Models models;
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -109,10 +107,7 @@ void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::f
         "--api-key-file",
         options.host);
   }
-  std::vector<std::string> names;
-  for (const auto& model : models) {
-    names.push_back(model->name());
-  }
+  std::vector<std::string> names = transformed(models, [&](const auto& model) { return model->name(); });
   // Connections must end before the scheduler and the models are destroyed, even if this function throws.
   const std::shared_ptr<void> end(nullptr, [&](void*) {
     scheduler.end();

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string_view>
 #include <utility>
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/compute.h"
@@ -253,11 +253,7 @@ Succession compare_records(const Record& next, const Record& before) {
                before.runs.size());
   }
   const auto figures = [](const Record& record) {
-    std::vector<double> values;
-    for (const RecordRun& run : record.runs) {
-      values.push_back(figure_of(record, run));
-    }
-    return values;
+    return transformed(record.runs, [&](const RecordRun& run) { return figure_of(record, run); });
   };
   const std::vector<double> now = figures(next), then = figures(before);
   const auto error = [](const std::vector<double>& values) {  // variance of the mean

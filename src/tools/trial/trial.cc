@@ -10,12 +10,12 @@
 #include <limits>
 #include <map>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tools/compare/report/formatting.h"
@@ -206,11 +206,7 @@ void check_request(const TrialRequest& request, const tasks::Task& task) {
 
 std::vector<double> differences_of(const Trial& trial) {
   const double sign = trial.figure.better == tasks::Better::higher ? -1.0 : 1.0;  // negative: the change is better
-  std::vector<double> differences;
-  for (const Pair& pair : trial.pairs) {
-    differences.push_back(sign * (pair.change - pair.base));
-  }
-  return differences;
+  return transformed(trial.pairs, [&](const Pair& pair) { return sign * (pair.change - pair.base); });
 }
 
 compare::Interval interval_of(const Trial& trial, const TestOptions& options) {

@@ -1,6 +1,5 @@
 // Reads multiple-choice questions in the common format of evaluation suites or in the original format of a benchmark.
 #include <algorithm>
-#include <cctype>
 #include <regex>
 
 #include "foundation/core/text/utf8.h"

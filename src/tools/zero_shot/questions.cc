@@ -187,8 +187,8 @@ QuestionSets read_targets(const std::vector<Document>& documents) {
       });
       if (fields == std::end(kFields)) {
         user_error(
-            "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; "
-            "instruction, output)",
+            "{}: must have the fields \"inputs\" and \"targets\" (or input, target; prompt, completion; instruction, "
+            "output)",
             where);
       }
       std::string input = text_in(row, fields->first, where);

@@ -11,6 +11,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 
 namespace headroom::tasks {
 namespace {
@@ -80,11 +81,7 @@ void reduce(const nn::ExpertUsage& mine, nn::ExpertUsage& all, ProcessGroup& gro
 }  // namespace
 
 std::vector<Json> gather(ProcessGroup& group, const Json& mine, std::string_view what) {
-  std::vector<Json> all;
-  for (const std::string& text : group.gather(to_json_line(mine))) {
-    all.push_back(parse_json(text, what));
-  }
-  return all;
+  return transformed(group.gather(to_json_line(mine)), [&](const std::string& text) { return parse_json(text, what); });
 }
 
 Evaluation run_evaluation(const EvaluateOptions& options, const EvaluationLoop& loop) {

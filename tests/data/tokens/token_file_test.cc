@@ -224,8 +224,8 @@ TEST_F(TokenFileTest, AHugeFileIsReadOnDemand) {
     metadata += fmt::format("{}\"{}\":\"{}\"", metadata.empty() ? "" : ",", key, value);
   }
   const std::string header = fmt::format(
-      "{{\"__metadata__\":{{{}}},\"tokenizer\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}},"
-      "\"tokens\":{{\"dtype\":\"U16\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}",
+      "{{\"__metadata__\":{{{}}},\"tokenizer\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}},\"tokens\":{{"
+      "\"dtype\":\"U16\",\"shape\":[{}],\"data_offsets\":[0,{}]}}}}",
       metadata, kTokens, 2 * kTokens);
   std::uint64_t length = header.size();
   std::string front(reinterpret_cast<const char*>(&length), sizeof length);

@@ -54,11 +54,10 @@ inline Models models_of(const config::ModelOptions& model, const std::vector<Cha
 
 // Two SwitchAll layers that are each two layers, with norms of keys, queries and routing alone.
 inline config::ModelOptions moeut(const std::string& more = "") {
-  return changed(three_experts(),
-                 {"moeut", "projection=experts d_head=8 rope_fraction=0.5 expert_entropy_coefficient=0.001",
-                  "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts "
-                  "mlp.activation=relu " +
-                      more});
+  return changed(
+      three_experts(),
+      {"moeut", "projection=experts d_head=8 rope_fraction=0.5 expert_entropy_coefficient=0.001",
+       "n_layers=4 n_groups=2 norm_position=peri scaled_embeddings=true mlp.kind=experts mlp.activation=relu " + more});
 }
 
 // Language models that differ in their decoding state and in where chunks end.

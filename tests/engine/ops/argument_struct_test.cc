@@ -51,8 +51,8 @@ struct Pair {
 
 TEST(ArgumentStruct, SchemaHasTypesNamesAndDefaults) {
   const std::string arguments =
-      "Tensor q, Tensor? b=None, Tensor index, Tensor[]? keys=None, int step, *, "
-      "bool[]? wanted=None, int window=3, float scale=0.5, bool causal=True, str kind=\"plain\"";
+      "Tensor q, Tensor? b=None, Tensor index, Tensor[]? keys=None, int step, *, bool[]? wanted=None, int window=3, "
+      "float scale=0.5, bool causal=True, str kind=\"plain\"";
   EXPECT_EQ((schema_of<Everything, void>("op")), "op(" + arguments + ") -> ()");
   EXPECT_EQ((schema_of<Everything, at::Tensor>("op")), "op(" + arguments + ") -> (Tensor)");
   EXPECT_EQ((schema_of<InPlace, void>("op")), "op(Tensor(a!)[] parameters, Tensor(b!)[] gradients) -> ()");

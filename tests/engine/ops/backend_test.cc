@@ -92,8 +92,8 @@ TEST(Backends, TheRecordNamesTheBackendThatRan) {
   EXPECT_EQ(made.reference, 1);
   EXPECT_EQ(made.backends, (std::map<std::string, std::int64_t>{{"first", 2}, {"second", 1}}));
   EXPECT_EQ(made.refusal,
-            "first: an odd number of elements; also second: an odd number of elements; second: many "
-            "elements; last: many elements");
+            "first: an odd number of elements; also second: an odd number of elements; second: many elements; last: "
+            "many elements");
 }
 
 TEST(Backends, ASecondOfTheSameNameIsRefused) {

@@ -62,10 +62,8 @@ ScaleRows scale_rows_backward_meta(const FusedScaleRows::Backward& back) {
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedScaleRows>(library);
+  implement<FusedScaleRows, scale_rows_meta, scale_rows_backward_meta>(library, c10::DispatchKey::Meta);
   define_public<Call<ScaleRows>, scale_rows_call>(library, "toy_scale_rows");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedScaleRows, scale_rows_meta, scale_rows_backward_meta>(library);
 }
 
 // The CPU backend. The backward pass returns the gradients in an Arguments, undefined where there is none.
@@ -97,8 +95,8 @@ const Registration kScaleRowsOnCpu(scale_rows_backends(),
                                     scale_rows_refusal,
                                     run<FusedScaleRows>});
 
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedScaleRows, scale_rows_cpu, scale_rows_backward_cpu>(library);
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  implement<FusedScaleRows, scale_rows_cpu, scale_rows_backward_cpu>(library, c10::DispatchKey::CPU);
 }
 // The example ends.
 

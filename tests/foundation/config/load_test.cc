@@ -255,9 +255,8 @@ TEST_F(LoadConfig, UnusedKeysAreNamed) {
       "[model.mlp]\ntop_k = 3\n");
   const std::vector<std::string> said = unused_keys(load_config("mine.toml"));
   ASSERT_EQ(said.size(), 2);
-  EXPECT_TRUE(
-      said.back().ends_with("mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\", only with "
-                            "\"experts\""))
+  EXPECT_TRUE(said.back().ends_with(
+      "mine.toml:6: model.mlp.top_k = 3 has no effect with kind = \"dense\", only with \"experts\""))
       << said.back();
   EXPECT_NE(said.front().find("mine.toml:3: model.attention.n_experts = 7 has no effect with projection = \"dense\", "
                               "only with \"experts\", \"gated_heads\" or \"routed_heads\""),

@@ -207,15 +207,13 @@ TEST_F(DemoTest, InterpretsTheResults) {
                                    example_run("switchhead_h2", 7.37, 376)};
   runs[0].config.model.attention.n_heads = 8;
   runs[1].config.model.attention.n_heads = runs[2].config.model.attention.n_heads = 2;
-  EXPECT_EQ(
-      conclude_demo(runs),
-      (Conclusion{
-          "With 2 attention matrices per layer, SwitchHead has a validation perplexity of 7.37.",
-          "That is 2.8% lower than dense_h8 (7.58), which has 8, and 10.0% lower than dense_h2 (8.19), which has 2. "
-          "Among the dense models, the one with fewer heads is 8.0% higher. Each model was trained once: without an "
-          "interval, a difference may be chance.",
-          "switchhead_h2 takes 0.38 times the attention MACs of dense_h8; no difference in attention memory, training "
-          "time, peak memory and parameters."}));
+  EXPECT_EQ(conclude_demo(runs),
+            (Conclusion{"With 2 attention matrices per layer, SwitchHead has a validation perplexity of 7.37.",
+                        "That is 2.8% lower than dense_h8 (7.58), which has 8, and 10.0% lower than dense_h2 (8.19), "
+                        "which has 2. Among the dense models, the one with fewer heads is 8.0% higher. Each model was "
+                        "trained once: without an interval, a difference may be chance.",
+                        "switchhead_h2 takes 0.38 times the attention MACs of dense_h8; no difference in attention "
+                        "memory, training time, peak memory and parameters."}));
   runs[1].trained[0].result.validation.back().figures["perplexity"] = 7.65;
   EXPECT_NE(
       conclude_demo(runs)[1].find("too small to show what fewer heads cost a dense model (7.65 with 2, 7.58 with 8)"),

@@ -100,10 +100,9 @@ TEST(Fairness, ModelsMayDiffer) {
 TEST(Fairness, OtherTokensAreRefused) {
   std::vector<NamedConfig> configs = two();
   configs[1].config.train.evaluate_tokens = 77;
-  EXPECT_EQ(
-      refusal(configs),
-      "compare: train.evaluate_tokens differs, 0 (a) and 77 (b), so the figures cannot be compared; set it to the same "
-      "value in all configs");
+  EXPECT_EQ(refusal(configs),
+            "compare: train.evaluate_tokens differs, 0 (a) and 77 (b), so the figures cannot be compared; set it to "
+            "the same value in all configs");
   configs = two();
   configs[1].config.tokenizer.kind = config::TokenizerKind::bytes;
   EXPECT_TRUE(refusal(configs).starts_with("compare: a and b have different tokenizers (sentencepiece and bytes)"));

@@ -90,9 +90,7 @@ TEST(Executed, Composition) {
   const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token
   const std::int64_t mixing = 2 * (5 * 8 * 4 * 3);
   const std::string dynamic = "attention.composition=dynamic attention.compose_rank=3 ",
-                    query = dynamic +
-                            "attention.compose=[\"pre\"] "
-                            "attention.compose_low_rank=[\"query\"] ",
+                    query = dynamic + "attention.compose=[\"pre\"] attention.compose_low_rank=[\"query\"] ",
                     ungated = query + "attention.compose_gates=[] ";
   expect_added("attention.compose_groups=2",
                {{"attention.composition=static", 2 * fixed},

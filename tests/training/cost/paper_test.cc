@@ -116,8 +116,7 @@ TEST_F(Paper, EveryDerivableFigureAgreesOrSaysWhyNot) {
 TEST(PaperCost, ExpertsInKeysAndQueries) {
   config::ModelOptions m =
       with(small_model(),
-           "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 "
-           "attention.top_k=4");
+           "memory_length=5 attention.n_heads=2 attention.projection=experts attention.n_experts=7 attention.top_k=4");
   // 2CT^2He = 600; a projection dHeT = 300, with experts 4 times that and HkTe = 120; a selection EdTC = 700.
   const auto macs = [&m](std::vector<std::string> experts) {
     m.attention.of<config::ExpertOptions>().experts = std::move(experts);
@@ -177,10 +176,9 @@ TEST(PaperCost, OtherParts) {
 
 // Three heads of two of five tokens, and a dense head.
 TEST(PaperCost, SparseHeads) {
-  const config::ModelOptions m =
-      with(small_model(),
-           "kind=masked_language_model attention.projection=sparse_heads attention.n_heads=3 "
-           "attention.dense_heads=1 attention.sparsity=3");
+  const config::ModelOptions m = with(small_model(),
+                                      "kind=masked_language_model attention.projection=sparse_heads "
+                                      "attention.n_heads=3 attention.dense_heads=1 attention.sparsity=3");
   const std::int64_t tokens = 3 * 2 + 5, pairs = 3 * 2 * 2 + 5 * 5;
   EXPECT_EQ(paper_cost(m).attention_macs, tokens * 4 * 10 * 3 + 5 * 10 * 3 + pairs * 2 * 3);
   EXPECT_EQ(paper_cost(m).attention_memory, tokens * 4 * 3 + 5 * 3 + pairs * 2);

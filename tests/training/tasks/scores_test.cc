@@ -79,11 +79,10 @@ TEST(Bleu, PerfectAndHopelessTranslations) {
 
 TEST(Bleu, TokensOfMteval13a) {
   const auto tokens = [](std::string_view text) { return joined(bleu_tokens(text, BleuTokens::mteval_13a)); };
-  EXPECT_EQ(
-      tokens("a.b,c 1.5 1,000 .5 5. x-y 3-4 4-x $1,000.50 &quot;q&quot; &amp;lt; <skipped>z ... ,, é. .é ü,1 1,ü "
-             "a\u00a0b\u2009c\u3000d a/b@c#d e'f `g`h [i]{j}|~k (l)*+m:n;o<p=q>r?s!t%u^v_w\\x"),
-      "a . b , c 1.5 1,000 . 5 5 . x-y 3 - 4 4 - x $ 1,000.50 \" q \" < z . . . , , é . . é ü , 1 1 , ü a b c d a "
-      "/ b @ c # d e'f ` g ` h [ i ] { j } | ~ k ( l ) * + m : n ; o < p = q > r ? s ! t % u ^ v _ w \\ x");
+  EXPECT_EQ(tokens("a.b,c 1.5 1,000 .5 5. x-y 3-4 4-x $1,000.50 &quot;q&quot; &amp;lt; <skipped>z ... ,, é. .é ü,1 1,ü "
+                   "a\u00a0b\u2009c\u3000d a/b@c#d e'f `g`h [i]{j}|~k (l)*+m:n;o<p=q>r?s!t%u^v_w\\x"),
+            "a . b , c 1.5 1,000 . 5 5 . x-y 3 - 4 4 - x $ 1,000.50 \" q \" < z . . . , , é . . é ü , 1 1 , ü a b c d "
+            "a / b @ c # d e'f ` g ` h [ i ] { j } | ~ k ( l ) * + m : n ; o < p = q > r ? s ! t % u ^ v _ w \\ x");
   EXPECT_EQ(tokens(" lead  and trail \t"), "lead and trail");
   EXPECT_EQ(tokens("1.,2 .,. 5.-6 -7 7--8"), "1 . , 2 . , . 5 . -6 -7 7 - -8");
   EXPECT_EQ(tokens(""), "");

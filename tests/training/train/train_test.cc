@@ -41,7 +41,7 @@ class Train : public ::testing::Test {
     }
     return lines;
   }
-  // A folder with this checkpoint of "whole" alone; returns its name.
+  // Creates a run folder that holds only this checkpoint of the run "whole". Returns its name.
   std::string resumable(std::int64_t step) const {
     const std::string name = fmt::format("from{}", step);
     fs::remove_all(folder_ / name);

@@ -123,7 +123,7 @@ PairSettings read_pair_settings(const fs::path& folder) {
   const SortedJson settings = object_in(settings_file);
   const TokenizerClass& kind = class_of(settings, folder);
   if (settings.value("add_prefix_space", SortedJson()) == true) {
-    user_error("{}: add_prefix_space is true, but a blank put in front of texts is not supported",
+    user_error("{}: add_prefix_space is true, but adding a blank before each text is not supported",
                settings_file.string());
   }
   PairSettings pair{.pattern = kind.pattern, .composes = kind.composes};

@@ -230,7 +230,7 @@ void read_pre_tokenizer(const Setting& part, BpeModel& model) {
   const auto byte_level = [](const Setting& level, bool cuts) {
     level.require_object({"type", "add_prefix_space", "trim_offsets", "use_regex"});
     if (level["add_prefix_space"].flag(true)) {
-      level["add_prefix_space"].refuse("is true, but a blank put in front of texts is not supported");
+      level["add_prefix_space"].refuse("is true, but adding a blank before each text is not supported");
     }
     if (level["use_regex"].flag(true) != cuts) {
       level["use_regex"].refuse(cuts ? "is false, but text that is not cut into words is not supported"

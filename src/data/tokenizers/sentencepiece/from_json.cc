@@ -146,9 +146,9 @@ class JsonModel {
       }
       float& score = result_.pieces[found->second].score;
       if (whole != last && score != 0.0F) {
-        refuse("model.merges", fmt::format("makes the token of merge {} by several ranks, which is not supported with "
-                                           "byte_fallback",
-                                           rank + 1));
+        refuse("model.merges",
+               fmt::format("makes the token of merge {} by several ranks, which is not supported with byte_fallback",
+                           rank + 1));
       }
       score = whole == last ? score : -static_cast<float>(++results_);
       last = whole;
@@ -171,9 +171,9 @@ class JsonModel {
                       : 0;
       }
       if (splits != splits_[id]) {
-        refuse("model.merges", fmt::format("must have all {} ways to make the token of id {}, since byte_fallback is "
-                                           "set, got {}",
-                                           splits, id, splits_[id]));
+        refuse("model.merges",
+               fmt::format("must have all {} ways to make the token of id {}, since byte_fallback is set, got {}",
+                           splits, id, splits_[id]));
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -17,8 +18,7 @@ void check_place(const config::AttentionOptions& o, const AttentionPlace& place)
   if (place.cross && (o.position->has_distances() || place.causal || place.window > 0)) {
     user_error(
         "model.attention: cross-attention has no distances between its two sequences: position must be none, learned "
-        "or "
-        "sinusoidal, without a causal mask or a window");
+        "or sinusoidal, without a causal mask or a window");
   }
   if (place.cross && o.of<config::OutputGateOptions>().exclusive) {
     user_error(
@@ -35,8 +35,7 @@ void check_recurrence(const config::AttentionOptions& o, const AttentionPlace& p
   if (o.score->is_recurrent() && (place.cross || !place.causal || place.memory_length > 0)) {
     user_error(
         "model.attention: score: must not be \"{}\" in cross-attention, without a causal mask or with memory: its "
-        "state "
-        "needs tokens in order",
+        "state needs tokens in order",
         o.score.name());
   }
 }
@@ -125,10 +124,8 @@ void Attention::normalise_and_rotate(Heads& heads, std::span<AttentionCache* con
     return;
   }
   if (!caches.empty()) {
-    std::vector<std::int64_t> first;
-    for (const AttentionCache* cache : caches) {
-      first.push_back(cache->next_position());
-    }
+    std::vector<std::int64_t> first =
+        transformed(caches, [&](const AttentionCache* cache) { return cache->next_position(); });
     heads.q = rotary->rotate_rows(heads.q, first);
     for (at::Tensor& k : heads.keys) {
       k = rotary->rotate_rows(k, first);
@@ -210,10 +207,7 @@ Attention::KeysValues Attention::append_to_cache(KeysValues tokens, AttentionCac
   }
   const std::int64_t end_position = cache.next_position() + n, end_index = cache.first_index() + cache.size() + n;
   const std::vector<at::Tensor*> tensors = tokens.tensors();
-  std::vector<at::Tensor> all;
-  for (const at::Tensor* tensor : tensors) {
-    all.push_back(*tensor);
-  }
+  std::vector<at::Tensor> all = transformed(tensors, [&](const at::Tensor* tensor) { return *tensor; });
   all = cache.append(all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     *tensors[i] = all[i];

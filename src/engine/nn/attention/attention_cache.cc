@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
@@ -57,10 +58,7 @@ AttentionCache::Visible AttentionCache::append_row(const std::vector<at::Tensor>
   });
   const bool replaces_oldest = any_order && sliding_ && size_ == capacity_;
   if (!plain || (start_ + size_ >= capacity_ && !replaces_oldest)) {
-    std::vector<at::Tensor> own_row;
-    for (const at::Tensor& t : fresh) {
-      own_row.push_back(t.narrow(0, row, 1));
-    }
+    std::vector<at::Tensor> own_row = transformed(fresh, [&](const at::Tensor& t) { return t.narrow(0, row, 1); });
     Visible all{.tensors = append(own_row)};
     all.size = all.tensors[0].size(2);
     return all;

@@ -1,7 +1,6 @@
 // Dense, grouped and expert projections: each of q, k, v and o is one matrix per head or a bank of experts per head
 // (SwitchHead Eq. 7-10). Differential heads have several queries and keys and a wider value. Gated heads: dense
 // projections with a routed gate (SwitchHead Eq. 4-6).
-#include <cmath>
 
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/routing_options.h"

@@ -1,6 +1,5 @@
 // Transformer-XL's relative positions: (q_i + v) . p(delta) W_pos is added to the scores, and the content term uses the
 // queries q_i + u (Dai et al., section 3.3; SwitchHead, section 2.2).
-#include <cmath>
 
 #include "engine/nn/linear.h"
 #include "engine/ops/shapes.h"

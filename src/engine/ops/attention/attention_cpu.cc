@@ -325,8 +325,8 @@ const Registration kSequencesOnCpu(attention_sequences_backends(),
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedAttention, attention_cpu, attention_backward_cpu>(library);
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  implement<FusedAttention, attention_cpu, attention_backward_cpu>(library, c10::DispatchKey::CPU);
 }
 
 }  // namespace headroom::ops

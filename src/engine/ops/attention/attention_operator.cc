@@ -1,6 +1,7 @@
 #include "attention_operator.h"
 
 #include "engine/ops/shapes.h"
+#include "foundation/core/transformed.h"
 #include "row_terms.h"
 
 namespace headroom::ops {
@@ -77,11 +78,9 @@ at::Tensor key_terms(const AttentionInputs& in, const std::vector<at::Tensor>& k
     terms =
         own_terms(mixture, factors, in.k, 1.0) - (lengths * factors.length.view({r, 1})).transpose(0, 1).unsqueeze(2);
   } else if (factors.length.defined()) {
-    std::vector<at::Tensor> lengths;
-    for (const at::Tensor& key : keys) {
-      lengths.push_back(
-          row_terms(key, at::empty_symint({key.sym_size(1), 0, key.sym_size(3)}, factors.length.options())));
-    }
+    std::vector<at::Tensor> lengths = transformed(keys, [&](const at::Tensor& key) {
+      return row_terms(key, at::empty_symint({key.sym_size(1), 0, key.sym_size(3)}, factors.length.options()));
+    });
     terms = at::cat(lengths, 2) * -factors.length.view({1, 1, r, 1});
   } else {
     terms =
@@ -161,9 +160,7 @@ FusedAttention::Arguments fused_arguments(const AttentionInputs& in) {
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedAttention>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedAttention, attention_meta, attention_backward_meta>(library);
+  implement<FusedAttention, attention_meta, attention_backward_meta>(library, c10::DispatchKey::Meta);
 }
 
 }  // namespace headroom::ops

@@ -80,12 +80,8 @@ at::Tensor row_terms(const at::Tensor& t, const at::Tensor& directions, Implemen
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<RowTerms>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<RowTerms, row_terms_meta, row_terms_backward_meta>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<RowTerms, row_terms_cpu, row_terms_backward_cpu>(library);
+  implement<RowTerms, row_terms_meta, row_terms_backward_meta>(library, c10::DispatchKey::Meta);
+  implement<RowTerms, row_terms_cpu, row_terms_backward_cpu>(library, c10::DispatchKey::CPU);
 }
 
 }  // namespace headroom::ops

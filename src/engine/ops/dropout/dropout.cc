@@ -179,13 +179,9 @@ at::Tensor dropout(const at::Tensor& x, const DropoutOptions& o, Implementation 
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedDropout>(library);
+  implement<FusedDropout, dropout_meta, dropout_backward_meta>(library, c10::DispatchKey::Meta);
+  implement<FusedDropout, dropout_cpu, dropout_backward_cpu>(library, c10::DispatchKey::CPU);
   define_public<Call<FusedDropout::Arguments>, dropout_call>(library, "dropout");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedDropout, dropout_meta, dropout_backward_meta>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedDropout, dropout_cpu, dropout_backward_cpu>(library);
 }
 
 }  // namespace headroom::ops

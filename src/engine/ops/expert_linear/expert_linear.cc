@@ -42,8 +42,8 @@ void check(const ExpertLinearInputs& in) {
                     bank.sym_size(1) > 0;
   if (!fits) {
     fail(
-        "expert_linear: input must be [N, d_in] or [N, H, d_in], index [N, H, K] and bank [X, d_in, d_out], got {}, {}"
-        " and {}",
+        "expert_linear: input must be [N, d_in] or [N, H, d_in], index [N, H, K] and bank [X, d_in, d_out], got {}, {} "
+        "and {}",
         shape_of(input), shape_of(index), shape_of(bank));
   }
   if (weight && weight->sym_sizes() != index.sym_sizes()) {
@@ -93,10 +93,8 @@ at::Tensor expert_linear(const ExpertLinearInputs& in, Implementation implementa
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedExpertLinear>(library);
+  implement<FusedExpertLinear, expert_linear_meta, expert_linear_backward_meta>(library, c10::DispatchKey::Meta);
   define_public<Call<FusedExpertLinear::Arguments>, expert_linear_call>(library, "expert_linear");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedExpertLinear, expert_linear_meta, expert_linear_backward_meta>(library);
 }
 
 }  // namespace headroom::ops

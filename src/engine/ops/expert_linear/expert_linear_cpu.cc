@@ -321,8 +321,8 @@ at::Tensor expert_matmul_batch_invariant(const ExpertLinearInputs& in) {
   return expert_linear_blocks(compute_inputs(in), /*batch_invariant=*/true).to(in.input.scalar_type());
 }
 
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedExpertLinear, expert_linear_cpu, expert_linear_backward_cpu>(library);
+TORCH_LIBRARY_FRAGMENT(headroom, library) {
+  implement<FusedExpertLinear, expert_linear_cpu, expert_linear_backward_cpu>(library, c10::DispatchKey::CPU);
 }
 
 }  // namespace headroom::ops

@@ -120,12 +120,8 @@ FusedGatedDelta::Arguments gated_delta_backward_meta(const FusedGatedDelta::Back
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedGatedDelta>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedGatedDelta, gated_delta_cpu, gated_delta_backward_cpu>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedGatedDelta, gated_delta_meta, gated_delta_backward_meta>(library);
+  implement<FusedGatedDelta, gated_delta_cpu, gated_delta_backward_cpu>(library, c10::DispatchKey::CPU);
+  implement<FusedGatedDelta, gated_delta_meta, gated_delta_backward_meta>(library, c10::DispatchKey::Meta);
 }
 
 }  // namespace headroom::ops

@@ -15,6 +15,7 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/head_map.h"
 #include "headroom/ops/linear.h"
@@ -207,11 +208,8 @@ class StageFactors {
 at::Tensor fused_factors_cpu(const FactorInputs& in) {
   const FactorSizes z(in.weights);
   const auto by_rows = [](const std::vector<at::Tensor>& weights) {
-    std::vector<at::Tensor> all;
-    for (const at::Tensor& w : weights) {
-      all.push_back(w.contiguous().flatten(std::min<std::int64_t>(w.dim() - 1, 2)));
-    }
-    return all;
+    return transformed(
+        weights, [&](const at::Tensor& w) { return w.contiguous().flatten(std::min<std::int64_t>(w.dim() - 1, 2)); });
   };
   const std::vector<at::Tensor> w1 = by_rows(in.weights.w1), w2 = by_rows(in.weights.w2),
                                 gate = by_rows(in.weights.gate);
@@ -271,13 +269,9 @@ at::Tensor head_map_factors(const at::Tensor& x, const HeadMapWeights& weights, 
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   library.def(schema_of<FactorInputs, at::Tensor>(FusedHeadMapFactors::kName).c_str());
+  implement<FusedHeadMapFactors, fused_factors_meta>(library, c10::DispatchKey::Meta);
+  implement<FusedHeadMapFactors, fused_factors_cpu>(library, c10::DispatchKey::CPU);
   define_public<Call<FactorInputs>, factors_call>(library, "head_map_factors");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  library.impl(FusedHeadMapFactors::kName, kernel<FactorInputs, fused_factors_meta>());
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  library.impl(FusedHeadMapFactors::kName, kernel<FusedHeadMapFactors::Arguments, fused_factors_cpu>());
 }
 
 }  // namespace headroom::ops

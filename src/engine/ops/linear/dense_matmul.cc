@@ -17,6 +17,7 @@
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
+#include "foundation/core/transformed.h"
 #include "tile_matmul.h"
 
 namespace at::native {
@@ -356,10 +357,8 @@ at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b
   if (a.numel() > 0 && suits_gemv(a, b, bias)) {
     return gemv_rows(a, b, bias);
   }
-  std::vector<at::Tensor> rows;
-  for (const at::Tensor& row : a.split(1)) {
-    rows.push_back(dense_matmul(row, b, bias));
-  }
+  std::vector<at::Tensor> rows =
+      transformed(a.split(1), [&](const at::Tensor& row) { return dense_matmul(row, b, bias); });
   return at::cat(rows);
 }
 

@@ -99,13 +99,9 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const std::optional<
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedLinear>(library);
+  implement<FusedLinear, linear_meta, linear_backward_meta>(library, c10::DispatchKey::Meta);
+  implement<FusedLinear, linear_cpu, linear_backward_cpu>(library, c10::DispatchKey::CPU);
   define_public<Call<FusedLinear::Arguments>, linear_call>(library, "linear");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedLinear, linear_meta, linear_backward_meta>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedLinear, linear_cpu, linear_backward_cpu>(library);
 }
 
 }  // namespace headroom::ops

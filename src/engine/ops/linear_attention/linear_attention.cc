@@ -297,15 +297,10 @@ at::Tensor linear_attention(const LinearAttentionInputs& in, Implementation impl
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<PrefixProduct>(library);
+  implement<PrefixProduct, prefix_product_cpu>(library, c10::DispatchKey::CPU);
+  implement<PrefixProduct, prefix_product_meta>(library, c10::DispatchKey::Meta);
   define_public<Call<LinearAttentionArguments>, linear_attention_call>(library, "linear_attention");
   define_public<LinearAttentionStep, linear_attention_step>(library, "linear_attention_step");
-}
-
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  library.impl(PrefixProduct::kName, kernel<PrefixProduct::Arguments, prefix_product_cpu>());
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  library.impl(PrefixProduct::kName, kernel<PrefixProduct::Arguments, prefix_product_meta>());
 }
 
 }  // namespace headroom::ops

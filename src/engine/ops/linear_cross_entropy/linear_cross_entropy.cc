@@ -257,16 +257,13 @@ at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const s
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedLinearCrossEntropy>(library);
+  implement<FusedLinearCrossEntropy, cross_entropy_meta, FusedLinearCrossEntropy::scaled>(library,
+                                                                                          c10::DispatchKey::Meta);
+  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library,
+                                                                                            c10::DispatchKey::CPU);
+  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library,
+                                                                                            c10::DispatchKey::CUDA);
   define_public<CrossEntropyCall, cross_entropy_call>(library, "linear_cross_entropy");
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedLinearCrossEntropy, cross_entropy_meta, FusedLinearCrossEntropy::scaled>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CUDA, library) {
-  implement<FusedLinearCrossEntropy, cross_entropy_blocks, FusedLinearCrossEntropy::scaled>(library);
 }
 
 }  // namespace headroom::ops

@@ -1,3 +1,4 @@
+#include "foundation/core/transformed.h"
 #include "headroom/ops/optimizers.h"
 
 #include <ATen/core/grad_mode.h>
@@ -180,11 +181,9 @@ std::vector<double> square_blocks(const at::Tensor& gradient) {
 
 std::vector<double> square_sums(const std::vector<at::Tensor>& gradients) {
   const at::NoGradGuard no_grad;
-  std::vector<double> squares;
-  for (const at::Tensor& gradient : gradients) {
-    squares.push_back(gradient.defined() ? sum_of(square_blocks(gradient)) : 0.0);
-  }
-  return squares;
+  return transformed(gradients, [&](const at::Tensor& gradient) {
+    return gradient.defined() ? sum_of(square_blocks(gradient)) : 0.0;
+  });
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

@@ -142,12 +142,10 @@ at::Tensor short_convolution(const ShortConvolutionInputs& in, Implementation im
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {
   define<FusedShortConvolution>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, CPU, library) {
-  implement<FusedShortConvolution, short_convolution_cpu, short_convolution_backward_cpu>(library);
-}
-TORCH_LIBRARY_IMPL(headroom, Meta, library) {
-  implement<FusedShortConvolution, short_convolution_meta, short_convolution_backward_meta>(library);
+  implement<FusedShortConvolution, short_convolution_cpu, short_convolution_backward_cpu>(library,
+                                                                                          c10::DispatchKey::CPU);
+  implement<FusedShortConvolution, short_convolution_meta, short_convolution_backward_meta>(library,
+                                                                                            c10::DispatchKey::Meta);
 }
 
 }  // namespace headroom::ops

@@ -270,14 +270,19 @@ void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, co
       mappings.push_back(bias);
     }
   }
-  mappings.push_back({.parameter = ours + "w_o",
-                      .tensor = theirs + "o_proj.weight",
-                      .stored = {d, a.n_heads * e},
-                      .view = {d, a.n_heads, e},
-                      .order = {1, 2, 0}});
+  map_output(mappings, d, a.n_heads, e, ours, theirs + "o_proj.weight");
   if (a.bias) {
     mappings.push_back(same(ours + "b_o", theirs + "o_proj.bias", {d}));
   }
+}
+
+void map_output(std::vector<Mapping>& mappings, std::int64_t d_model, std::int64_t heads, std::int64_t d_head,
+                const std::string& ours, std::string tensor) {
+  mappings.push_back({.parameter = ours + "w_o",
+                      .tensor = std::move(tensor),
+                      .stored = {d_model, heads * d_head},
+                      .view = {d_model, heads, d_head},
+                      .order = {1, 2, 0}});
 }
 
 void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std::string& ours,

@@ -128,7 +128,7 @@ std::string common_obstacle(const config::ModelOptions& options);
 
 // What a config.json that lacks a key means.
 struct DecoderDefaults {
-  std::int64_t vocabulary_size, n_layers, d_model, context_length;
+  std::int64_t vocabulary_size = 0, n_layers = 0, d_model = 0, context_length = 0;
   double norm_epsilon = 1e-6;
   bool tied_embeddings = false;
   std::int64_t n_heads = 0, n_kv_heads = 0, d_head = 0;  // 0: the caller reads the heads
@@ -173,6 +173,9 @@ void map_qk_norms(std::vector<Mapping>& mappings, std::int64_t d_head, const std
 // "gate_proj", "up_proj" and "down_proj". `theirs` ends before these names.
 void map_heads(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                const std::string& theirs);
+// The output projection w_o [heads, d_head, d], stored as [d, heads * d_head].
+void map_output(std::vector<Mapping>& mappings, std::int64_t d_model, std::int64_t heads, std::int64_t d_head,
+                const std::string& ours, std::string tensor);
 void map_gated_mlp(std::vector<Mapping>& mappings, const config::MlpOptions& mlp, std::int64_t d_model,
                    const std::string& ours, const std::string& theirs);
 // The router "gate" and the gated experts "experts.0.", "experts.1.", ... of an expert MLP, without biases.

@@ -210,11 +210,7 @@ class DcFormer : public Architecture {
                             .part = {{0, i}}});
       }
     }
-    mappings.push_back({.parameter = attention + "w_o",
-                        .tensor = theirs + "attention.wo.weight",
-                        .stored = {d, d},
-                        .view = {d, h, e},
-                        .order = {1, 2, 0}});
+    map_output(mappings, d, h, e, attention, theirs + "attention.wo.weight");
     if (a.bias) {
       mappings.push_back(same(attention + "b_o", theirs + "attention.wo.bias", {d}));
     }

@@ -231,11 +231,7 @@ class DeepseekV2 : public Architecture {
                           .range = Range{1, begin, width},
                           .order = {2, 0, 1}});
     }
-    mappings.push_back({.parameter = ours + "w_o",
-                        .tensor = theirs + "o_proj.weight",
-                        .stored = {d, h * w},
-                        .view = {d, h, w},
-                        .order = {1, 2, 0}});
+    map_output(mappings, d, h, w, ours, theirs + "o_proj.weight");
   }
 };
 

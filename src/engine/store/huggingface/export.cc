@@ -2,7 +2,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "architecture.h"
 #include "engine/store/stored_tensors.h"

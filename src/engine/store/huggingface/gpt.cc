@@ -183,10 +183,7 @@ class GptNeox : public Architecture {
     if (o.attention.bias) {
       map_joint(mappings, ours + "attention.b_", {joint + "bias", {3 * d}, {h, 3, e}, 1});
     }
-    Mapping output = same(ours + "attention.w_o", theirs + "attention.dense.weight", {d, d});
-    output.view = {d, h, e};
-    output.order = {1, 2, 0};
-    mappings.push_back(output);
+    map_output(mappings, d, h, e, ours + "attention.", theirs + "attention.dense.weight");
     if (o.attention.bias) {
       mappings.push_back(same(ours + "attention.b_o", theirs + "attention.dense.bias", {d}));
     }

@@ -276,18 +276,8 @@ class Qwen3Next : public Architecture {
     input("w_gate", "q_proj.weight", a.n_heads, 2 * e, e);
     input("w_k", "k_proj.weight", a.kv_heads(), e, 0);
     input("w_v", "v_proj.weight", a.kv_heads(), e, 0);
-    map_output(mappings, o, ours, theirs + "o_proj.weight");
+    map_output(mappings, d, a.n_heads, a.value_width(), ours, theirs + "o_proj.weight");
     map_qk_norms(mappings, e, ours, theirs, kGainOffset);
-  }
-
-  static void map_output(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
-                         std::string tensor) {
-    const std::int64_t d = o.d_model, h = o.attention.n_heads, w = o.attention.value_width();
-    mappings.push_back({.parameter = ours + "w_o",
-                        .tensor = std::move(tensor),
-                        .stored = {d, h * w},
-                        .view = {d, h, w},
-                        .order = {1, 2, 0}});
   }
 
   // in_proj_qkvz holds q, k, and the v and z of its value heads for each key head; in_proj_ba holds beta and decay.
@@ -331,7 +321,7 @@ class Qwen3Next : public Architecture {
     mappings.push_back(same(ours + "a_log", theirs + "A_log", {h}));
     mappings.push_back(same(ours + "dt_bias", theirs + "dt_bias", {h}));
     mappings.push_back(same(ours + "o_norm", theirs + "norm.weight", {w}));
-    map_output(mappings, o, ours, theirs + "out_proj.weight");
+    map_output(mappings, d, h, w, ours, theirs + "out_proj.weight");
   }
 
   static void map_convolution(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,

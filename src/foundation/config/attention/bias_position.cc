@@ -36,10 +36,9 @@ class Forgetting : public BiasPosition {
     auto& own = o.of<PositionOptions>();
     detail::add_strict(fields, "forget", own.forget,
                        "forgetting: gates computed from each token, or one learned gate for each head");
-    detail::add_strict(
-        fields, "forget_times", own.forget_times, at_least(1),
-        "forgetting, forget = head: shortest and longest time in tokens in which a weight initially falls by a "
-        "factor e, spread logarithmically over the heads; []: gates of 1/2");
+    detail::add_strict(fields, "forget_times", own.forget_times, at_least(1),
+                       "forgetting, forget = head: shortest and longest time in tokens in which a weight initially "
+                       "falls by a factor e, spread logarithmically over the heads; []: gates of 1/2");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {

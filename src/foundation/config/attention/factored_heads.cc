@@ -22,17 +22,14 @@ class FactoredHeads : public detail::HeadProjections {
     const std::int64_t highest = std::min(a.n_heads, a.d_head);
     check.require(
         own(a).kv_rank <= highest, "kv_rank",
-        "must be at most {} with {}, the lower one of n_heads and d_head: a token's keys have no higher rank, "
-        "got {}",
+        "must be at most {} with {}, the lower one of n_heads and d_head: a token's keys have no higher rank, got {}",
         highest, projection, own(a).kv_rank);
     check.require(a.n_kv_heads == 0 || a.n_kv_heads == a.n_heads, "n_kv_heads",
                   "must be 0 with {}, where each head has its own keys and values, got {}", projection, a.n_kv_heads);
     check.require(!a.bias, "bias", "must be false with {}, whose factors have no biases", projection);
     check.require(!a.qk_norm, "qk_norm", "must be false with {}, which caches factors instead of keys", projection);
     check.require(a.key_projections() == 1, "keys",
-                  "must be \"shifted\" or \"single\" with {}, which has one key per "
-                  "position",
-                  projection);
+                  "must be \"shifted\" or \"single\" with {}, which has one key per position", projection);
   }
 
   std::vector<Example> examples() const override {

@@ -20,10 +20,9 @@ class LatentHeads : public ProjectionPart {
     detail::add_strict(fields, "d_rotary", own.d_rotary, between(0, 65536),
                        "latent: rotating channels of each head, whose keys all heads share; 0: half of d_head");
     detail::add_strict(fields, "d_value", own.d_value, between(0, 65536), "latent: channels of a value; 0: d_head");
-    detail::add_strict(
-        fields, "latent_groups", own.latent_groups, between(1, 65536),
-        "latent: equal parts of the kv_rank channels, each read by as many neighbouring heads; divides kv_rank and "
-        "n_heads");
+    detail::add_strict(fields, "latent_groups", own.latent_groups, between(1, 65536),
+                       "latent: equal parts of the kv_rank channels, each read by as many neighbouring heads; divides "
+                       "kv_rank and n_heads");
   }
 
   void check(const detail::Checker& check, const ModelOptions& model) const override {
@@ -43,8 +42,7 @@ class LatentHeads : public ProjectionPart {
     check.require(!a.qk_norm, "qk_norm", "must be false with {}, which normalises latents instead of keys", projection);
     check.require(a.score->is_bilinear(), "score",
                   "must be \"dot\" or another score of dot products with {}, which moves the key matrix to the queries "
-                  "when decoding, "
-                  "got \"{}\"",
+                  "when decoding, got \"{}\"",
                   projection, name_of(a.score));
     check.require(a.position->offsets({.queries = 1, .sources = 1}).value() == 0, "position",
                   "must not be \"{}\" with {}, whose queries have the width of the latents when decoding",

@@ -112,11 +112,10 @@ class RotaryPosition : public PositionPart {
                   "rope_low_freq_factor", "must be below rope_high_freq_factor = {}, got {}", own.rope_high_freq_factor,
                   own.rope_low_freq_factor);
     const std::int64_t channels = a.projection->rotary_channels(a);
-    check.require(
-        fits_width(a), "rope_fraction",
-        "d_head = {} with rope_fraction = {} gives {} rotating channel{}; the number must be even: change d_head or "
-        "rope_fraction",
-        a.d_head, a.of<PositionOptions>().rope_fraction, channels, channels == 1 ? "" : "s");
+    check.require(fits_width(a), "rope_fraction",
+                  "d_head = {} with rope_fraction = {} gives {} rotating channel{}; the number must be even: change "
+                  "d_head or rope_fraction",
+                  a.d_head, a.of<PositionOptions>().rope_fraction, channels, channels == 1 ? "" : "s");
   }
 
   std::vector<Example> examples() const override {

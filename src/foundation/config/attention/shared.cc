@@ -53,20 +53,18 @@ void describe_routing(Fields& fields, AttentionOptions& o) {
 }
 
 void describe_top_k(Fields& fields, AttentionOptions& o) {
-  fields.add(
-      "top_k", o.of<RoutingOptions>().top_k, between(1, 1 << 20),
-      "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need not be "
-      "set; gated_heads, "
-      "shared_and_routed: routed heads per token; routed_queries: query heads per token in each group of n_heads / "
-      "n_kv_heads");
+  fields.add("top_k", o.of<RoutingOptions>().top_k, between(1, 1 << 20),
+             "experts: experts per token, head and projection; routed_heads: n_heads, or n_heads / n_kv_heads, need "
+             "not be set; gated_heads, shared_and_routed: routed heads per token; routed_queries: query heads per "
+             "token in each group of n_heads / n_kv_heads");
 }
 
 void describe_gates(Fields& fields, AttentionOptions& o) {
   auto& routing = o.of<RoutingOptions>();
-  fields.add("gate", routing.gate,
-             "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, "
-             "softmax "
-             "over all, or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
+  fields.add(
+      "gate", routing.gate,
+      "weights of the top_k: sigmoid of each score, or softmax over the top_k (experts, routed_heads); sigmoid, "
+      "softmax over all, or softmax over all renormalised to sum to 1 (routed_heads, routed_queries, gated_heads)");
   fields.add("expert_dropout", routing.expert_dropout, at_least_below(0, 1),
              "probability that an expert is excluded from routing in training");
 }
@@ -124,10 +122,9 @@ PaperTerms HeadProjections::paper_positions(const AttentionOptions& a, const Pap
 
 void describe_key_mixture(Fields& fields, AttentionOptions& o) {
   auto& mixture = o.of<MixtureOptions>();
-  add_strict(
-      fields, "keys", mixture.keys,
-      "gaussian_mixture, linear: components have their own projections, are shifted copies of one projection, or "
-      "there is only one");
+  add_strict(fields, "keys", mixture.keys,
+             "gaussian_mixture, linear: components have their own projections, are shifted copies of one projection, "
+             "or there is only one");
   fields.add("n_mixtures", mixture.n_mixtures, between(1, 1024),
              "gaussian_mixture, linear: number of components, keys at each position");
   fields.add("prior", mixture.prior,

@@ -20,9 +20,7 @@ class TiedHeads : public detail::HeadProjections {
                   "must be 1 with {}, where the shared half of the keys rotates", projection);
     check.require(!a.qk_norm, "qk_norm", "must be false with {}, whose keys are parts of the values", projection);
     check.require(a.key_projections() == 1, "keys",
-                  "must be \"shifted\" or \"single\" with {}, which has one key per "
-                  "position",
-                  projection);
+                  "must be \"shifted\" or \"single\" with {}, which has one key per position", projection);
   }
 
   std::vector<Example> examples() const override {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 
@@ -321,10 +322,8 @@ void SafetensorsWriter::insert(std::string name, StoredTensor tensor) {
 
 // Returns tensors by descending element size, then by name, so that each is aligned to its element size.
 std::vector<const std::pair<const std::string, StoredTensor>*> SafetensorsWriter::ordered() const {
-  std::vector<const std::pair<const std::string, StoredTensor>*> order;
-  for (const auto& tensor : tensors_) {
-    order.push_back(&tensor);
-  }
+  std::vector<const std::pair<const std::string, StoredTensor>*> order =
+      transformed(tensors_, [&](const auto& tensor) { return &tensor; });
   std::stable_sort(order.begin(), order.end(),
                    [](const auto* a, const auto* b) { return size_of(a->second.dtype) > size_of(b->second.dtype); });
   return order;

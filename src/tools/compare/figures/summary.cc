@@ -114,12 +114,11 @@ std::string uncertainty_note(const std::vector<ComparedRun>& runs) {
     }
   }
   const std::string uncertain = worst == nullptr ? "" : tasks::uncertainty(worst->result().figures());
-  return uncertain.empty()
-             ? ""
-             : fmt::format(
-                   "The validation data is small: {} ({}). On other text, models with similar losses may rank "
-                   "differently, whatever their seeds.",
-                   uncertain, worst->name);
+  return uncertain.empty() ? ""
+                           : fmt::format(
+                                 "The validation data is small: {} ({}). On other text, models with similar losses may "
+                                 "rank differently, whatever their seeds.",
+                                 uncertain, worst->name);
 }
 
 // Returns one entry per model with a finished run; its seeds end before the first unfinished one.
@@ -215,10 +214,10 @@ std::vector<std::string> notes_on(const CompareResult& result, const std::set<st
   // All runs share the data and the tokenizer.
   const double unknown = result.runs.empty() ? 0.0 : tasks::figure(result.runs[0].result().figures(), "unknown_share");
   if (unknown > 0.0) {
-    sentences.push_back(fmt::format(
-        "{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such a word as "
-        "one token; bits per byte count 8 bits for each of its bytes.",
-        100.0 * unknown));
+    sentences.push_back(
+        fmt::format("{:.2g}% of the validation tokens are words that are not in the vocabulary. Perplexity counts such "
+                    "a word as one token; bits per byte count 8 bits for each of its bytes.",
+                    100.0 * unknown));
   }
   if (std::string uncertain = uncertainty_note(result.runs); !uncertain.empty()) {
     sentences.push_back(std::move(uncertain));

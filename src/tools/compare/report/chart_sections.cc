@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
@@ -56,13 +55,12 @@ std::string difference_chart(const std::vector<ComparedRun>& runs) {
     }
   }
   const tasks::FigureKind& kind = runs.front().headline_kind();
-  return chart.rows.empty()
-             ? ""
-             : figure("Difference from " + draw::escape(runs.front().name),
-                      fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; an interval that "
-                                  "includes zero shows no difference",
-                                  draw::escape(kind.words), better_direction(kind)),
-                      draw::interval_chart(chart));
+  return chart.rows.empty() ? ""
+                            : figure("Difference from " + draw::escape(runs.front().name),
+                                     fmt::format("validation {}, {} is better; mean over the seeds and 95% interval; "
+                                                 "an interval that includes zero shows no difference",
+                                                 draw::escape(kind.words), better_direction(kind)),
+                                     draw::interval_chart(chart));
 }
 
 std::string quality_against_cost(const std::vector<ComparedRun>& runs) {
@@ -255,10 +253,9 @@ std::string scaling_section(const CompareResult& result) {
          improvement_figure(result.scaling) + "</div>\n" + html_of(scaling_table(result.scaling), " narrow") +
          fmt::format(
              "<p class='note'>Last columns: the compute and the training time with which {} reaches the model's loss, "
-             "divided "
-             "by the model's own. Times are measured; that of the first family is read from a power law through its "
-             "models. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: least "
-             "squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
+             "divided by the model's own. Times are measured; that of the first family is read from a power law "
+             "through its models. FLOPs: two for each multiply-accumulate of a training step, times the steps. Lines: "
+             "least squares of the logarithms. Brackets: 95% intervals by Student's t over the seeds.</p>\n",
              first);
 }
 

@@ -61,8 +61,7 @@ ComparedRun load_run(const fs::path& folder) {
   if (!fs::exists(folder / "config.toml")) {
     user_error(
         "report: {}: holds neither a training run (config.toml) nor a comparison (comparison.json); list the runs in "
-        "its "
-        "subfolders with headroom runs",
+        "its subfolders with headroom runs",
         folder.string());
   }
   ComparedRun run;

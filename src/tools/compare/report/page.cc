@@ -92,12 +92,12 @@ std::string html_entry(const char* term, const std::string& text) {
 }
 
 std::string html_command(const char* term, const std::string& command) {
-  return command.empty()
-             ? ""
-             : fmt::format(
-                   "<dt>{}</dt><dd><code>{}</code><button class='copy' type='button' onclick=\"navigator.clipboard"
-                   ".writeText(this.previousSibling.textContent); this.textContent = 'Copied'\">Copy</button></dd>",
-                   term, draw::escape(command));
+  return command.empty() ? ""
+                         : fmt::format(
+                               "<dt>{}</dt><dd><code>{}</code><button class='copy' type='button' "
+                               "onclick=\"navigator.clipboard.writeText(this.previousSibling.textContent); "
+                               "this.textContent = 'Copied'\">Copy</button></dd>",
+                               term, draw::escape(command));
 }
 
 namespace {
@@ -105,8 +105,8 @@ namespace {
 std::string configuration_section(const CompareResult& result) {
   const ComparedRun& first = result.runs.front();
   return fmt::format(
-      "<h2>Configuration{}</h2>{}<div class='card whole'><details><summary>All of {}</summary><pre>{}</pre>"
-      "</details></div>\n",
+      "<h2>Configuration{}</h2>{}<div class='card whole'><details><summary>All of "
+      "{}</summary><pre>{}</pre></details></div>\n",
       result.runs.size() > 1 ? "s" : "", config_differences(result.runs), draw::escape(first.name),
       draw::escape(config::to_toml(first.config)));
 }
@@ -127,11 +127,10 @@ std::string method_section(const CompareResult& result) {
          html_entry("Validation data", data(&train::RunData::validation)) +
          html_entry("Tokenizer", data(&train::RunData::tokenizer)) +
          html_entry("Validation", std::string(runs.front().task().protocol())) +
-         html_entry(
-             "Attention costs",
-             "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, counted "
-             "as in the SwitchHead paper; those of a training step are counted as executed: three times the matrix "
-             "multiplications of the whole model's forward pass") +
+         html_entry("Attention costs",
+                    "multiply-accumulates, and values stored for the backward pass, of one layer and one sequence, "
+                    "counted as in the SwitchHead paper; those of a training step are counted as executed: three times "
+                    "the matrix multiplications of the whole model's forward pass") +
          html_entry(
              "Peak memory",
              "the highest resident memory of the process during the run, including the program and its libraries") +
@@ -155,11 +154,11 @@ std::string continuations(const CompareResult& result) {
     }
     html += "</div>\n";
   }
-  return html.empty() ? html
-                      : fmt::format(
-                            "<h2>Sample text</h2><p class='note'>Every model continues the same prompt (grey): "
-                            "{}.</p>{}",
-                            draw::escape(result.sampling), html);
+  return html.empty()
+             ? html
+             : fmt::format(
+                   "<h2>Sample text</h2><p class='note'>Every model continues the same prompt (grey): {}.</p>{}",
+                   draw::escape(result.sampling), html);
 }
 
 // Shows up to kShown of a run's samples, evenly spaced, including the last.
@@ -185,8 +184,7 @@ std::string samples_during_training(const std::vector<ComparedRun>& runs) {
   }
   return html.empty() ? html
                       : "<h2>Samples from training</h2><p class='note'>Continuations of a prompt (grey) during "
-                        "training.</p><div "
-                        "class='grid samples'>" +
+                        "training.</p><div class='grid samples'>" +
                             html + "</div>\n";
 }
 

@@ -68,10 +68,10 @@ std::string table_note(const CompareResult& result) {
   return fmt::format(
       "<p class='note'>{}{} {} measured on the validation data.{}{}{}</p>", single ? "" : "\u2605 best of its column. ",
       capitalised(enumerated(shown)), shown.size() == 1 ? "is" : "are",
-      runs.front().trained.size() < 2 ? ""
-                                      : " Figures are means over the seeds \u00b1 their standard deviation. Paired "
-                                        "differences from the first model "
-                                        "are taken seed by seed; brackets are their 95% intervals by Student's t.",
+      runs.front().trained.size() < 2
+          ? ""
+          : " Figures are means over the seeds \u00b1 their standard deviation. Paired differences from the first "
+            "model are taken seed by seed; brackets are their 95% intervals by Student's t.",
       result.speedups.basis == EffectiveSpeedups::Basis::none
           ? ""
           : " Effective speedup: training time of the first model for the same loss, divided by the model's.",

@@ -122,9 +122,7 @@ std::string folder_name(Values values) {
   }
   std::string name = plain_name(exact).substr(0, kLongestName);
   if (name != exact) {
-    Sha256 sum;
-    sum.update(exact);
-    name += "-" + sum.hex().substr(0, 8);
+    name += "-" + sha256_of(exact).substr(0, 8);
   }
   return name;
 }

@@ -271,11 +271,12 @@ void add_completion_routes(HttpServer& server, const Models& models, Scheduler& 
   server.add({.method = "POST", .path = "/v1/completions", .handler = [&](HttpRequest call) {
                 return complete(std::move(call), models, scheduler, metrics);
               }});
-  server.add({.method = "POST", .path = "/v1/chat/completions", .handler = [](const HttpRequest&) -> HttpResponse {
-                refuse(404, "not_found", "",
-                       "POST /v1/chat/completions: chat is not supported, the models have no chat template; use "
-                       "/v1/completions");
-              }});
+  server.add(
+      {.method = "POST", .path = "/v1/chat/completions", .handler = [](const HttpRequest&) -> HttpResponse {
+         refuse(
+             404, "not_found", "",
+             "POST /v1/chat/completions: chat is not supported, the models have no chat template; use /v1/completions");
+       }});
 }
 
 }  // namespace headroom::serve

@@ -16,12 +16,6 @@ namespace {
 
 constexpr std::size_t kLongestKey = 1024, kShortestKey = 16;
 
-std::string digest_of(std::string_view text) {
-  Sha256 sum;
-  sum.update(text);
-  return sum.hex();
-}
-
 // The characters of b64token in RFC 6750, which need no escape in a header.
 bool is_key_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
@@ -70,13 +64,13 @@ ApiKey::ApiKey(const std::filesystem::path& file) {
     log_warning("serve: --api-key-file: {}: can be read by other users of this machine; run chmod 600 on it",
                 file.string());
   }
-  digest_ = digest_of(key);
+  digest_ = sha256_of(key);
 }
 
 bool ApiKey::admits(std::string_view authorization) const {
   constexpr std::string_view kBearer = "bearer ";
   const bool bearer = lower_case(authorization.substr(0, kBearer.size())) == kBearer;
-  const std::string given = digest_of(bearer ? authorization.substr(kBearer.size()) : std::string_view());
+  const std::string given = sha256_of(bearer ? authorization.substr(kBearer.size()) : std::string_view());
   unsigned int difference = bearer ? 0 : 1;
   for (std::size_t i = 0; i < digest_.size(); ++i) {
     difference |= static_cast<unsigned char>(digest_[i]) ^ static_cast<unsigned char>(given[i]);

@@ -129,12 +129,12 @@ void add_masked(Figures& figures) {
       continue;
     }
     const ExecutedCost cost = executed_cost(model, 1);
-    figures.push_back(underivable(
-        name, "macs", row.macs,
-        fmt::format("neither the linear layers and routers ({:.2f}G) nor all products (our own accounting) give it, "
-                    "and the paper does not say what else was counted",
-                    static_cast<double>(linear_layer_macs(model).value()) / 1e9),
-        Exact(cost.attention_macs) + cost.mlp_macs + cost.head_macs));
+    figures.push_back(
+        underivable(name, "macs", row.macs,
+                    fmt::format("neither the linear layers and routers ({:.2f}G) nor all products (our own accounting) "
+                                "give it, and the paper does not say what else was counted",
+                                static_cast<double>(linear_layer_macs(model).value()) / 1e9),
+                    Exact(cost.attention_macs) + cost.mlp_macs + cost.head_macs));
   }
 }
 

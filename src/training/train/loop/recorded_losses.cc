@@ -10,7 +10,7 @@
 namespace headroom::train {
 namespace {
 
-constexpr double kAlike = 0.03, kFloor = 0.05;  // differences due to rounding and seeds: of the loss, and in nats
+constexpr double kAlike = 0.03, kFloor = 0.05;  // expected between seeds and CPUs: a share of the loss, nats
 
 // Returns the index of the fraction that history.training[point] is the first point to reach; nullopt if there is none.
 std::optional<std::size_t> share_reached(const History& history, std::size_t point, std::int64_t steps) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "gradient_reducer.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -203,10 +204,8 @@ class OrderedReducer : public GradientReducer {
     message_.squares = squares();
     message_.has_gradient = in_step_;
     message_.stop = interrupted();
-    std::vector<StepMessage> all;
-    for (const std::string& text : group_.gather(to_text(std::exchange(message_, {})))) {
-      all.push_back(from_text(text));
-    }
+    std::vector<StepMessage> all = transformed(group_.gather(to_text(std::exchange(message_, {}))),
+                                               [&](const std::string& text) { return from_text(text); });
     if (const std::optional<int> rank = disagreement(all)) {
       fail("train.verify_every: {} and {} computed different gradients of the same micro-batch; check both machines",
            group_.name_of(*rank), group_.name_of((*rank + 1) % group_.size()));
@@ -219,10 +218,8 @@ class OrderedReducer : public GradientReducer {
   }
 
   std::string hash_of_gradients() const {
-    Sha256 hash;
     const at::Tensor& all = gradients_->elements();
-    hash.update(std::span(static_cast<const std::byte*>(all.const_data_ptr()), all.nbytes()));
-    return hash.hex();
+    return sha256_of(std::span(static_cast<const std::byte*>(all.const_data_ptr()), all.nbytes()));
   }
 
   // Sorts this rank's buckets into the order in which their gradients become ready.

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "foundation/core/transformed.h"
 #include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
@@ -9,10 +10,7 @@ namespace {
 
 void adamw_step(const std::vector<nn::Parameter>& parameters, Moments& moments, const Update& update,
                 const config::TrainOptions& options) {
-  std::vector<at::Tensor> tensors;
-  for (const nn::Parameter& parameter : parameters) {
-    tensors.push_back(parameter.tensor);
-  }
+  std::vector<at::Tensor> tensors = transformed(parameters, &nn::Parameter::tensor);
   ops::adamw_step(tensors, update.gradients, moments.m, moments.v, update.step,
                   {.learning_rate = update.learning_rate,
                    .beta1 = options.betas[0],

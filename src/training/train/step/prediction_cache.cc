@@ -23,17 +23,8 @@ std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-std::string hash_of(std::string_view text) {
-  Sha256 hash;
-  hash.update(text);
-  return hash.hex();
-}
-
 std::string hash_of(const TopPredictions& predictions) {
-  Sha256 hash;
-  hash.update(bytes_of(predictions.index));
-  hash.update(bytes_of(predictions.log_probability));
-  return hash.hex();
+  return sha256_of(bytes_of(predictions.index), bytes_of(predictions.log_probability));
 }
 
 // Fills `stored`, whose tensors have the expected shapes. Returns false if the file is missing or damaged.
@@ -71,10 +62,7 @@ double size_of(const std::filesystem::path& folder) {
 }
 
 std::string name_of(const at::Tensor& tokens) {
-  Sha256 hash;
-  hash.update(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)));
-  hash.update(bytes_of(tokens));
-  return hash.hex().substr(0, 32);
+  return sha256_of(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)), bytes_of(tokens)).substr(0, 32);
 }
 
 }  // namespace
@@ -88,7 +76,7 @@ TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double 
 
 PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k,
                                  double kept_free)
-    : folder_(cache.empty() ? cache : cache / "teacher" / hash_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
+    : folder_(cache.empty() ? cache : cache / "teacher" / sha256_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
       k_(k),
       kept_free_(kept_free) {}
 

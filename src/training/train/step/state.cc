@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"

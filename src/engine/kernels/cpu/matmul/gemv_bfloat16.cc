@@ -1,7 +1,6 @@
 #include "gemv_bfloat16.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <hwy/base.h>
 
