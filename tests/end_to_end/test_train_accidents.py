@@ -76,6 +76,23 @@ def test_a_request_to_stop_writes_a_checkpoint(tmp_path, number, status):
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
 
 
+def test_an_interrupted_run_names_the_step_of_its_figures(tmp_path):
+    config = train_runs.prepare(tmp_path)
+    out = tmp_path / "run"
+    words = train_runs.command(config, out, "--set", "train.steps=1000000", "--set", "train.evaluate_every=50",
+                               "--set", "train.checkpoint_every=0")
+    process = subprocess.Popen([word for word in words if word != "--json"], env=train_runs.environment(tmp_path),
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    train_runs.wait_until(lambda: (out / "metrics.jsonl").exists() and len(train_runs.metrics(out)) >= 60, process)
+    process.send_signal(signal.SIGINT)
+    first = process.communicate(timeout=train_runs.PATIENCE)[0].splitlines()[0]
+    validated = [line["step"] for line in train_runs.metrics(out) if "validation_loss" in line][-1]
+    if train_runs.saved_step(out) == validated:
+        assert "(at step" not in first
+    else:
+        assert first.endswith(f"(at step {validated})"), first
+
+
 def test_a_validation_interrupted_by_ctrl_c_is_repeated(tmp_path):
     config = train_runs.prepare(tmp_path)
     train_runs.write_text(tmp_path / "validation.txt", 40_000, 2)  # takes longer than 25 steps

@@ -11,6 +11,20 @@
 #include "training/tasks/task.h"
 
 namespace headroom::cli {
+namespace {
+
+// The figures of the last validation. An interrupted run has often trained further, or has validated on a part only.
+std::string quality_of(const train::TrainResult& result, const tasks::Task& task) {
+  if (result.validation.empty()) {
+    return "not validated";
+  }
+  const train::ValidationPoint& last = result.validation.back();
+  const std::string part = last.predictions > 0 ? fmt::format(", on {}", counted(last.predictions, "prediction")) : "";
+  return fmt::format("validation {}{}", tasks::describe(result.figures(), task.figures()),
+                     last.step == result.steps ? "" : fmt::format(" (at step {}{})", last.step, part));
+}
+
+}  // namespace
 
 int run(const Train& command, const EngineRequest& request) {
   const std::filesystem::path config(command.config);
@@ -30,10 +44,8 @@ int run(const Train& command, const EngineRequest& request) {
     return result.interrupted ? interrupt_status() : 0;
   }
   const tasks::Task& task = tasks::task_for(job.config, "train");
-  const std::string quality =
-      result.validation.empty() ? "not validated" : "validation " + tasks::describe(result.figures(), task.figures());
   const Output& output = request.output;
-  output.text(fmt::format("{}: {}, {}\n", out.string(), counted(result.steps, "step"), quality));
+  output.text(fmt::format("{}: {}, {}\n", out.string(), counted(result.steps, "step"), quality_of(result, task)));
   output.text(fmt::format("{} parameters, {} tokens per second, {}, peak memory {}\n",
                           format_count(static_cast<double>(result.parameters)), format_count(result.tokens_per_second),
                           format_duration(result.seconds),

@@ -135,6 +135,18 @@ TEST_F(TranslationTest, APartHasShortAndLongPairsOfAFileSortedByLength) {
       << "half of the predictions are in half of the pairs";
 }
 
+// The middle pair, of which a part would otherwise consist, is too long for the model.
+TEST_F(TranslationTest, APartHasOnlyPairsThatFit) {
+  write_text_file(folder_ / "validation.tsv", "eins\tone\n" + std::string(200, 'x') + "\tone\nzwei\ttwo\n");
+  const TaskData data = open();
+  const models::EncoderDecoder model(config_.model, 1);
+  const std::int64_t all = data.validation->evaluate(model, {}).predictions();
+  const std::int64_t part = data.validation->evaluate(model, {.most_tokens = 1}).predictions();
+  EXPECT_GT(part, 0);
+  EXPECT_LT(part, all);
+  EXPECT_EQ(data.validation->rows(config_, all), data.validation->rows(config_, 0)) << "the limit holds all that fit";
+}
+
 TEST_F(TranslationTest, EachSideMayHaveItsOwnVocabulary) {
   config_.model.source_vocabulary_size = 285;
   config_.model.vocabulary_size = config_.tokenizer.vocabulary_size = 278;

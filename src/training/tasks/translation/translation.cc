@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "data/pairs/pair_batches.h"
@@ -148,7 +149,7 @@ class PairEvaluation : public EvaluationData {
     const models::EncoderDecoder& translator = models::as_encoder_decoder(model, kTranslation);
     decode::require_tokenizer_of(model, *tokenizer_, kTranslation);
     const auto start = std::chrono::steady_clock::now();
-    const std::vector<std::int64_t> pairs = part(options.most_tokens);
+    const std::vector<std::int64_t> pairs = part(options.most_tokens, model.options().context_length);
     Evaluation result = measure_loss(model, pairs, options);
     if (result.complete) {
       measure_translations(translator, pairs, options, result);
@@ -156,9 +157,10 @@ class PairEvaluation : public EvaluationData {
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
   }
-  double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
+  double rows(const config::Config& config, std::int64_t most_tokens) const override {
     constexpr double kSearch = 8.0;  // cost of beam search per hypothesis, in forward passes
-    return static_cast<double>(part(most_tokens).size()) * (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
+    return static_cast<double>(part(most_tokens, config.model.context_length).size()) *
+           (1.0 + kSearch * static_cast<double>(decoding_.beam_size));
   }
   std::string identity() const override {
     Sha256 hash;
@@ -169,11 +171,17 @@ class PairEvaluation : public EvaluationData {
   }
 
  private:
-  // Returns the pairs that are read, with at most `most_tokens` predictions in total.
-  std::vector<std::int64_t> part(std::int64_t most_tokens) const {
-    return data::spread_units(std::ssize(targets_), most_tokens, [&](std::int64_t pair) {
-      return std::ssize(targets_[static_cast<std::size_t>(pair)]) + 1;
-    });
+  // Returns the pairs that are read: all, or with a limit that they exceed, some with at most `most_tokens` predictions
+  // in total. Such a part has only pairs that fit the context, so that every part has a loss.
+  std::vector<std::int64_t> part(std::int64_t most_tokens, std::int64_t context_length) const {
+    std::vector<std::int64_t> all(pairs_.size()), fits, chosen;
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    std::ranges::copy_if(all, std::back_inserter(fits), [&](std::int64_t pair) { return fit(pair, context_length); });
+    const auto pair_at = [&](std::int64_t i) { return fits[static_cast<std::size_t>(i)]; };
+    const auto cost = [&](std::int64_t i) { return std::ssize(targets_[static_cast<std::size_t>(pair_at(i))]) + 1; };
+    std::ranges::transform(data::spread_units(std::ssize(fits), most_tokens, cost), std::back_inserter(chosen),
+                           pair_at);
+    return chosen.size() == fits.size() ? all : chosen;
   }
 
   Evaluation measure_loss(const models::Model& model, const std::vector<std::int64_t>& pairs,
@@ -201,7 +209,7 @@ class PairEvaluation : public EvaluationData {
   std::vector<std::int64_t> fitting(const std::vector<std::int64_t>& pairs, std::int64_t context_length) const {
     std::vector<std::int64_t> order;
     std::ranges::copy_if(pairs, std::back_inserter(order),
-                         [&](std::int64_t pair) { return static_cast<std::int64_t>(longer(pair)) < context_length; });
+                         [&](std::int64_t pair) { return fit(pair, context_length); });
     if (order.empty()) {
       user_error("{}: none of {} pairs has at most {} tokens on both sides (model.context_length - 1)", kTranslation,
                  pairs.size(), context_length - 1);
@@ -216,6 +224,9 @@ class PairEvaluation : public EvaluationData {
     return order;
   }
 
+  bool fit(std::int64_t pair, std::int64_t context_length) const {
+    return static_cast<std::int64_t>(longer(pair)) < context_length;
+  }
   // Returns the number of tokens in a pair's longer side.
   std::size_t longer(std::int64_t pair) const {
     const auto i = static_cast<std::size_t>(pair);
