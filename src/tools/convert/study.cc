@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -75,15 +76,12 @@ Conversion convert_once(const StudyRequest& request, const config::Config& sourc
                   .command = request.command});
 }
 
-}  // namespace
-
-Study plan_study(const StudyRequest& request) {
-  const config::Config source =
-      store::read_checkpoint(store::find_checkpoint(request.source), store::Check::shapes).config;
+// Converts the source to each target, unless that has been done before. `losses` receives a sentence for each.
+std::vector<Converted> convert_all(const StudyRequest& request, const config::Config& source,
+                                   std::vector<std::string>& losses) {
   make_folder(request.out / "converted");
   std::vector<Converted> targets;
   std::set<std::string> names = {"dense", "dense-taught"};
-  Study study;
   for (const std::string& to : request.targets) {
     Converted converted{
         .name = fs::path(to).stem().string(), .target = config::load_config(to), .file = {}, .random = {}};
@@ -96,11 +94,49 @@ Study plan_study(const StudyRequest& request) {
       convert_once(request, source, converted, false);
       convert_once(request, source, converted, true);
     }
-    study.before_training.push_back(fmt::format("{} without training: {}; with random parameters instead: {}.",
-                                                converted.name, losses_of(converted.file),
-                                                losses_of(converted.random)));
+    losses.push_back(fmt::format("{} without training: {}; with random parameters instead: {}.", converted.name,
+                                 losses_of(converted.file), losses_of(converted.random)));
     targets.push_back(std::move(converted));
   }
+  return targets;
+}
+
+// The runs of one share of the source's tokens, each of its own family.
+std::vector<StudyRun> runs_of(double share, const config::Config& source, const std::vector<Converted>& targets,
+                              const StudyRequest& request) {
+  const bool trained = share > 0.0;
+  std::vector<StudyRun> runs;
+  const auto add = [&](const std::string& name, config::Config config) {
+    runs.push_back({fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config), name});
+  };
+  const auto add_continued = [&](const std::string& name, const fs::path& start, bool taught) {
+    add(name, continued(source, start, share, taught, request));
+  };
+  add_continued("dense", request.source, false);
+  if (trained) {
+    add_continued("dense-taught", request.source, true);
+  }
+  for (const Converted& to : targets) {
+    add_continued(to.name, to.file, trained);
+    add_continued(to.name + "-random", to.random, trained);
+    if (trained && request.scratch) {
+      config::Config scratch = source;
+      scratch.model = store::read_checkpoint(to.file, store::Check::shapes).config.model;
+      scratch.train.steps += steps_of(source, share);
+      config::change(scratch, request.overrides, "--set");
+      add(to.name + "-scratch", std::move(scratch));
+    }
+  }
+  return runs;
+}
+
+}  // namespace
+
+Study plan_study(const StudyRequest& request) {
+  const config::Config source =
+      store::read_checkpoint(store::find_checkpoint(request.source), store::Check::shapes).config;
+  Study study;
+  const std::vector<Converted> targets = convert_all(request, source, study.before_training);
   // Without training last, because the first run is the baseline of the table.
   std::vector<double> shares = request.shares;
   const auto untrained = std::stable_partition(shares.begin(), shares.end(), [](double share) { return share > 0.0; });
@@ -108,33 +144,11 @@ Study plan_study(const StudyRequest& request) {
   std::for_each(shares.begin(), untrained, [&](double share) { steps.insert(steps_of(source, share)); });
   const bool grouped = steps.size() > 1 && std::ssize(steps) == untrained - shares.begin();
   for (const double share : shares) {
-    const auto add_run = [&](const std::string& name, config::Config config) {
-      study.runs.push_back({fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config),
-                            grouped && share > 0.0 ? name : std::string()});
-    };
-    const auto add = [&](const std::string& name, const fs::path& start, bool taught) {
-      add_run(name, continued(source, start, share, taught, request));
-    };
-    add("dense", request.source, false);
-    if (share == 0.0) {
-      for (const Converted& to : targets) {
-        add(to.name, to.file, false);
-        add(to.name + "-random", to.random, false);
+    for (StudyRun& run : runs_of(share, source, targets, request)) {
+      if (!grouped || share == 0.0) {
+        run.family.clear();
       }
-      continue;
-    }
-    add("dense-taught", request.source, true);
-    for (const Converted& to : targets) {
-      add(to.name, to.file, true);
-      add(to.name + "-random", to.random, true);
-      if (!request.scratch) {
-        continue;
-      }
-      config::Config scratch = source;
-      scratch.model = store::read_checkpoint(to.file, store::Check::shapes).config.model;
-      scratch.train.steps += steps_of(source, share);
-      config::change(scratch, request.overrides, "--set");
-      add_run(to.name + "-scratch", std::move(scratch));
+      study.runs.push_back(std::move(run));
     }
   }
   return study;
