@@ -29,6 +29,9 @@ CONFIGS = {
     "jetmoe": lambda v, context: transformers.JetMoeConfig(
         vocab_size=v, num_hidden_layers=2, hidden_size=32, num_key_value_heads=2, kv_channels=8, intermediate_size=24,
         num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=context),
+    "jetmoe_one_expert": lambda v, context: transformers.JetMoeConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_key_value_heads=2, kv_channels=8, intermediate_size=24,
+        num_local_experts=4, num_experts_per_tok=1, max_position_embeddings=context),
     "qwen3_next": lambda v, context: transformers.Qwen3NextConfig(
         vocab_size=v, num_hidden_layers=4, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
         intermediate_size=48, max_position_embeddings=context, num_experts=0, linear_num_key_heads=2,

@@ -119,13 +119,17 @@ Json to_json(const std::vector<Row>& rows) {
 std::string to_table(const std::vector<Row>& rows) {
   const bool moves = std::ranges::any_of(rows, [](const Row& row) { return row.moved_bytes.has_value(); });
   const auto mib = [](double bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); };
-  std::string text = fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", "ms", "GFLOP/s", "x reference",
+  std::size_t width = 52;
+  for (const Row& row : rows) {
+    width = std::max(width, row.name.size());
+  }
+  std::string text = fmt::format("{:<{}} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", width, "ms", "GFLOP/s", "x reference",
                                  "of limit", moves ? "MiB moved" : "peak MiB");
   for (const Row& row : rows) {
     const auto optional = [](const std::optional<double>& value, const char* format) {
       return value ? fmt::format(fmt::runtime(format), *value) : std::string("-");
     };
-    text += fmt::format("{:<52} {:>10} {:>9} {:>12} {:>9} {:>12}\n", row.name,
+    text += fmt::format("{:<{}} {:>10} {:>9} {:>12} {:>9} {:>12}\n", row.name, width,
                         row.none_here() ? std::string("none here") : fmt::format("{:.2f}", row.seconds * 1e3),
                         row.gflops > 0.0 ? fmt::format("{:.1f}", row.gflops) : "-",
                         optional(row.ratio_to_reference, "{:.2f}"), optional(row.fraction_of_limit, "{:.2f}"),

@@ -95,9 +95,6 @@ class JetMoe : public Architecture {
     a.n_heads = a.n_kv_heads * top_k;
     a.d_head = s.size("kv_channels", 128);
     s.require("num_attention_heads", s.size("num_attention_heads", a.n_heads) == a.n_heads);
-    if (top_k == 1) {
-      s.refuse("num_experts_per_tok", "has no equivalent");
-    }
     auto& routing = a.of<config::RoutingOptions>();
     routing.n_experts = n_experts;
     routing.top_k = top_k;

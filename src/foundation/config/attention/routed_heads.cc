@@ -119,9 +119,10 @@ class RoutedHeads : public RoutedProjection {
   }
 
   std::int64_t heads_per_expert(const AttentionOptions& a) const override { return kv_heads(a); }
-  // G.
+  // G. With as many query heads as keys, experts are groups only if a token uses one of them.
   std::int64_t kv_heads(const AttentionOptions& a) const override {
-    return a.n_kv_heads > 1 && a.n_kv_heads < a.n_heads ? a.n_kv_heads : 1;
+    const bool one_expert = a.of<RoutingOptions>().top_k == 1;
+    return a.n_kv_heads > 1 && (a.n_kv_heads < a.n_heads || one_expert) ? a.n_kv_heads : 1;
   }
   std::int64_t position_heads(const AttentionOptions&) const override { return 1; }
   std::int64_t all_heads(const AttentionOptions& a) const override { return router_width(a) * kv_heads(a); }
