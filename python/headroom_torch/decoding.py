@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Optional
 
@@ -21,7 +22,7 @@ def draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator
     """
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
-    logits = logits.double() / temperature
+    logits = logits.double() / max(temperature, 1e-300)  # without overflow
     if top_k:
         logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
     p, order = logits.softmax(-1).sort(-1, descending=True)
@@ -68,6 +69,18 @@ def _require_one_row(tokens: Tensor, valid: Optional[Tensor]) -> None:
         raise ValueError(f"observe: a decoder must read one row at a time, got {rows}")
 
 
+@contextlib.contextmanager
+def _evaluating(model: torch.nn.Module):
+    """Evaluation mode for all modules, as in Decoder, which has no dropout; restores each module's own mode."""
+    training = [module for module in model.modules() if module.training]
+    try:
+        model.eval()
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
 @dataclasses.dataclass
 class _Chunk:
     """The tokens [n] of a row's current chunk, and the memory before them."""
@@ -86,6 +99,10 @@ class ModuleDecoder:
     @torch.no_grad()
     def read(self, tokens: Tensor, valid: Optional[Tensor] = None) -> Tensor:
         """See Decoder.read()."""
+        with _evaluating(self._model):
+            return self._read(tokens, valid)
+
+    def _read(self, tokens: Tensor, valid: Optional[Tensor]) -> Tensor:
         if tokens.dim() != 2 or tokens.shape[0] != len(self._rows) or tokens.shape[1] < 1 or tokens.dtype != torch.int64:
             raise ValueError(f"decoding: tokens must be int64 [{len(self._rows)}, 1 or more], got {tokens.dtype} "
                              f"{list(tokens.shape)}")

@@ -266,7 +266,7 @@ class LanguageModel(_Model):
         temperature 0: greedy. top_k: sample from the k most likely tokens; 0: all. top_p: sample from the fewest most likely
         tokens that reach this probability.
         """
-        if count < 0 or temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
+        if count < 0 or not temperature >= 0 or top_k < 0 or not 0 < top_p <= 1:
             raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
                              f"{temperature}, {top_k} and {top_p}")
         decoder, pending = self.decoder(tokens.shape[0]), tokens

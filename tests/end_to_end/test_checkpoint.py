@@ -53,6 +53,32 @@ threads = 1
     assert " 2 " in linear and "window" not in linear and " 1 " in local and "1 heads of 8" in local and "window 4" in local
 
 
+def test_a_warning_if_the_validation_data_has_changed(headroom, tmp_path):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.txt").write_text("some letters and digits, 0123456789\n" * 400)
+    config = tmp_path / "mine.toml"
+    config.write_text(TINY_MODEL + '[tokenizer]\nkind = "bytes"\n[data]\ntrain = ["texts/*.txt"]\n[train]\nsteps = 1\n')
+    headroom("train", config, "--out", tmp_path / "run")
+    files = [tmp_path / "run", tmp_path / "run" / "checkpoints" / "step_1.safetensors"]
+    assert not any("changed" in headroom("evaluate", file).stderr for file in files)
+    (texts / "b.txt").write_text("more of them: abcdefgh\n" * 400)
+    identity = json.loads((tmp_path / "run" / "run.json").read_text())["validation_data"]
+    for file in files:
+        assert f"{file}: the validation data has changed since the run, from {identity} to " in headroom("evaluate", file).stderr
+    assert "changed" not in headroom("evaluate", files[0], "--data", texts / "a.txt").stderr
+
+
+def test_a_masked_model_is_not_sent_to_a_class_for_language_models(headroom, tmp_path):
+    (tmp_path / "a.txt").write_text("some letters and digits, 0123456789\n" * 400)
+    config = tmp_path / "mine.toml"
+    config.write_text('[tokenizer]\nkind = "bytes"\n[data]\ntrain = ["a.txt"]\n[train]\nsteps = 1\n' +
+                      TINY_MODEL.replace("[model]\n", '[model]\nkind = "masked_language_model"\n'))
+    headroom("train", config, "--out", tmp_path / "run")
+    message = headroom.refusal("checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out", tmp_path / "hf")
+    assert "model.kind" in message and "HeadroomForCausalLM" not in message
+
+
 def test_damage_is_named(headroom, trained, tmp_path):
     file = tmp_path / "damaged.safetensors"
     data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())

@@ -139,6 +139,14 @@ def test_a_part_can_be_replaced():
     assert model.generate(tokens(1, 3), 2).shape == (1, 5)
 
 
+def test_decoding_with_hooks_has_no_dropout_in_training():
+    model = model_of(dropout=0.5).train()
+    model.layer0.norm_1.eval()
+    other, seen = hooked(model, ["layer0.ffn"])
+    assert torch.equal(other.generate(tokens(), 6, temperature=0), model.generate(tokens(), 6, temperature=0)) and seen
+    assert other.training and other.layer1.training and not other.layer0.norm_1.training
+
+
 @pytest.mark.parametrize("options", [dict(), dict(memory_length=16), dict(n_layers=4, n_groups=2)])
 def test_decoding_with_hooks_equals_the_cache(options):
     model = model_of(dropout=0.0, **options).eval()

@@ -127,6 +127,21 @@ def test_fused_is_near_the_reference(name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_an_empty_batch(name):
+    y, of_x, *others = gradients(layer(name), rand(0, T, D))
+    assert y.shape == of_x.shape == (0, T, D)
+    assert not any(g.any() for g in others if g is not None)
+
+
+def test_an_empty_batch_of_a_model():
+    model = tiny_model(mlp=dict(d_hidden=32))
+    assert model(tokens(0)).shape == (0, T, 50)
+    loss = model.loss(tokens(0), tokens(0))
+    loss.backward()
+    assert loss == 0 and not any(p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_opcheck(name):
     m = layer(name)
     given = [t.detach().clone().requires_grad_(t.requires_grad) for t in m._tensors()]
@@ -291,6 +306,9 @@ def test_generate():
     draw = lambda seed: model.generate(tokens(2, 4), 20, generator=torch.Generator().manual_seed(seed))  # noqa: E731
     assert torch.equal(draw(1), draw(1)) and not torch.equal(draw(1), draw(2))
     assert torch.equal(model.generate(tokens(2, 4), 6, top_k=1), written)
+    assert torch.equal(model.generate(tokens(2, 4), 6, temperature=1e-320), written)
+    with pytest.raises(ValueError, match="temperature"):
+        model.generate(tokens(2, 4), 1, temperature=float("nan"))
     with pytest.raises(ValueError, match=r"top_p in \(0, 1\]"):
         model.generate(tokens(2, 4), 1, top_p=0)
 

@@ -9,6 +9,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/huggingface.h"
+#include "tools/compare/run/run_folder.h"
 #include "tools/zero_shot/zero_shot.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/task.h"
@@ -125,6 +126,19 @@ void refuse_without_task(const Evaluate& command) {
   }
 }
 
+// Warns if the validation data is not what the run was validated on. Files that a pattern of data.train matches now but
+// did not match then change which part of the text is held out.
+void warn_of_changed_data(const std::string& run_or_checkpoint, const std::string& now) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::absolute(run_or_checkpoint);
+  const std::string was =
+      compare::recorded_validation_data(fs::is_directory(path) ? path : path.parent_path().parent_path());
+  if (!was.empty() && was != now) {
+    log_warning("{}: the validation data has changed since the run, from {} to {}; the run may have been trained on it",
+                run_or_checkpoint, was, now);
+  }
+}
+
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -151,6 +165,9 @@ int run(const Evaluate& command, const EngineRequest& request) {
   }
   const auto data =
       task.open_evaluation({.config = checkpoint.config, .tokenizer = checkpoint.tokenizer, .files = files});
+  if (command.data.empty()) {
+    warn_of_changed_data(command.model.run, data->identity());
+  }
 
   tasks::EvaluateOptions options{.batch_size = command.batch_size,
                                  .stride = command.stride,

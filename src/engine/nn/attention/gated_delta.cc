@@ -91,7 +91,7 @@ class GatedDeltaScore : public Score {
     const at::Tensor silu = by_rows(z, context, [&](const auto& part) {
       return ops::elementwise(part(z), [](const at::Tensor& t) { return at::silu(t); });
     });
-    const at::Tensor by_head = silu.view_symint({x.sym_size(0), x.sym_size(1), -1, o.sym_size(3)}).transpose(1, 2);
+    const at::Tensor by_head = silu.unflatten_symint(2, {-1, o.sym_size(3)}).transpose(1, 2);
     const at::Tensor inverse = inverse_root(sums.square().mean(-1, /*keepdim=*/true) + epsilon_);
     return (inverse * o_norm_ * by_head).to(o.scalar_type());
   }

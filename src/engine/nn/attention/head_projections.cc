@@ -173,7 +173,8 @@ class HeadProjections : public Projection {
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
     const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *routing, /*sum_heads=*/false, context)
                                 : linear(x, w, bias, context);
-    return y.view_symint({x.sym_size(0), x.sym_size(1), -1, m.width}).transpose(1, 2);
+    const at::Tensor wide = m.bank ? y.unflatten_symint(0, {x.sym_size(0), x.sym_size(1)}).flatten(2) : y;
+    return wide.unflatten(2, {-1, m.width}).transpose(1, 2);
   }
 
   // `bank` is [H, E, in, out], `out` one axis or two.
@@ -214,7 +215,7 @@ class GatedHeads : public Projection {
       const Routing routed = route_tokens(input.x.flatten(0, 1), select_, routing_, context, "select");
       const at::Tensor gate = at::zeros_like(routed.score).scatter(-1, routed.index, routed.weight);  // [B T, 1, H]
       const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
-      heads.gate = to_compute(gate.view_symint({b, t, -1}).transpose(1, 2).unsqueeze(3), context);
+      heads.gate = to_compute(gate.flatten(1).unflatten_symint(0, {b, t}).transpose(1, 2).unsqueeze(3), context);
     }
     return heads;
   }

@@ -113,7 +113,7 @@ class LatentHeads : public Projection {
     if (groups_ == 1) {
       return normalised(latents, kv_norm_, context);
     }
-    const at::Tensor grouped = latents.view_symint({latents.sym_size(0), latents.sym_size(1), groups_, -1});
+    const at::Tensor grouped = latents.unflatten(2, {groups_, -1});
     const at::Tensor gain = to_compute(kv_norm_, context).view({groups_, -1});
     return (at::rms_norm(grouped, {rank_ / groups_}, {}, epsilon_) * gain).flatten(2);
   }
@@ -134,7 +134,7 @@ class LatentHeads : public Projection {
 
   // Reshapes [B, n, heads * c] to [B, heads, n, c].
   static at::Tensor by_head(const at::Tensor& x, std::int64_t heads) {
-    return x.view_symint({x.sym_size(0), x.sym_size(1), heads, -1}).transpose(1, 2);
+    return x.unflatten(2, {heads, -1}).transpose(1, 2);
   }
 
   // Multiplies each head's rows [B, H, T, i] by its matrix [H, i, j].

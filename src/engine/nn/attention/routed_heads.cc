@@ -139,7 +139,7 @@ class RoutedHeads : public Projection {
       y = y + torch_matmul(to_compute(gate, context), to_compute(b_o_, context), context);
     }
     y = b_out_.defined() ? y + to_compute(b_out_, context) : y;
-    return y.view_symint({o.sym_size(0), o.sym_size(2), -1});
+    return y.unflatten_symint(0, {o.sym_size(0), o.sym_size(2)});
   }
 
  private:
@@ -174,10 +174,9 @@ class RoutedHeads : public Projection {
     if (b_q_.defined()) {
       q = q + joined(to_compute(b_q_, context), 1).index({slots.squeeze(2)});
     }
-    const c10::SymInt b = input.x.sym_size(0), t = input.x.sym_size(1);
-    heads.q = expert_heads_ == 1
-                  ? q.view_symint({b, t, -1, d_head_}).transpose(1, 2)
-                  : q.view_symint({b, t, -1, expert_heads_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
+    q = q.unflatten_symint(0, {input.x.sym_size(0), input.x.sym_size(1)}).flatten(2);
+    heads.q = expert_heads_ == 1 ? q.unflatten(2, {-1, d_head_}).transpose(1, 2)
+                                 : q.unflatten(2, {-1, expert_heads_, d_head_}).permute({0, 3, 2, 1, 4}).flatten(1, 2);
   }
 
   // Projects [B, S, d] to [B, G, S, e].

@@ -61,7 +61,7 @@ class SharedAndRouted : public Projection {
       add_routing_losses(routed, options.valid, b, losses_, context);
     }
     const at::Tensor chosen = at::zeros_like(routed.score).scatter(-1, routed.index, routed.weight);  // [B T, 1, E]
-    const at::Tensor gate = chosen.view_symint({b, t, -1}) * static_cast<double>(routing_.top_k);
+    const at::Tensor gate = chosen.flatten(1).unflatten_symint(0, {b, t}) * static_cast<double>(routing_.top_k);
     if (n_shared_ == 0) {
       return gate;
     }

@@ -67,7 +67,7 @@ class TiedHeads : public Projection {
  private:
   // Reshapes [B, n, heads * e] to [B, heads, n, e].
   static at::Tensor by_head(const at::Tensor& x, std::int64_t heads) {
-    return x.view_symint({x.sym_size(0), x.sym_size(1), heads, -1}).transpose(1, 2);
+    return x.unflatten(2, {heads, -1}).transpose(1, 2);
   }
 
   std::int64_t heads_, groups_, half_;

@@ -18,19 +18,23 @@
 namespace headroom::store {
 namespace {
 
-constexpr const char* kRemedy =
-    "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM";
+const char* remedy(const config::ModelOptions& o) {
+  return o.kind == config::ModelKind::language_model
+             ? "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM"
+             : "";
+}
 
-[[noreturn]] void refuse_unsupported(const std::string& option, const std::string& origin) {
+[[noreturn]] void refuse_unsupported(const std::string& option, const config::ModelOptions& o,
+                                     const std::string& origin) {
   const char* also = option == "head_bias" ? ", or train with model.head_bias = false" : "";
   user_error("{}: model.{}: cannot export, no supported Hugging Face architecture has this setting{}{}", origin, option,
-             kRemedy, also);
+             remedy(o), also);
 }
 
 // Returns the architecture for the options. Throws UserError naming the option that no architecture supports.
 const Architecture& architecture_of(const config::ModelOptions& o, const std::string& origin) {
   if (const std::string obstacle = common_obstacle(o); !obstacle.empty()) {
-    refuse_unsupported(obstacle, origin);
+    refuse_unsupported(obstacle, o, origin);
   }
   std::string tried;
   std::set<std::string> found;
@@ -43,10 +47,10 @@ const Architecture& architecture_of(const config::ModelOptions& o, const std::st
     found.insert(obstacle);
   }
   if (found.size() == 1) {
-    refuse_unsupported(*found.begin(), origin);
+    refuse_unsupported(*found.begin(), o, origin);
   }
   user_error("{}: cannot export, matches no supported Hugging Face architecture: differs from {}{}", origin, tried,
-             kRemedy);
+             remedy(o));
 }
 
 // Returns a layer's options with default sizes (0) made explicit.
@@ -82,7 +86,7 @@ void require_all_written(const config::ModelOptions& o, const Architecture& arch
     for (const std::string& key : config::differing_keys(before, after)) {
       if (!has_no_effect(key, before)) {
         user_error("{}: {}: cannot export as {}, which has no such setting{}", origin, key,
-                   settings.at("model_type").get<std::string>(), kRemedy);
+                   settings.at("model_type").get<std::string>(), remedy(o));
       }
     }
   }

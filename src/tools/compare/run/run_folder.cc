@@ -102,6 +102,10 @@ Origin origin_from(const Json& json) {
   return origin;
 }
 
+Origin origin_of_file(const std::filesystem::path& file) {
+  return origin_from(parse_json(read_text_file(file), file.string()));
+}
+
 std::string describe_machine(const config::TrainOptions& options) {
   const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
   const at::Device device = models::resolve(options.device);
@@ -223,13 +227,18 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
   user_error("{}: is not the result of a finished run; remove it to train this model again", file.string());
 }
 
+std::string recorded_validation_data(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kOriginFile;
+  return std::filesystem::exists(file) ? origin_of_file(file).data.validation : "";
+}
+
 TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task) {
   if (std::filesystem::exists(folder / kResultFile)) {
     return read_finished_run(folder, config, task);
   }
   TrainedRun run{.seed = config.train.seed, .result = {}, .log = read_run_log(folder, task)};
   if (const std::filesystem::path file = folder / kOriginFile; std::filesystem::exists(file)) {
-    run.origin = origin_from(parse_json(read_text_file(file), file.string()));
+    run.origin = origin_of_file(file);
   }
   train::TrainResult& result = run.result;
   result.validation = run.log.validation;
