@@ -8,6 +8,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/attention_part.h"
+#include "headroom/config/field.h"
 #include "headroom/core/error.h"
 #include "layer_groups.h"
 #include "layers.h"
@@ -135,6 +136,9 @@ std::vector<std::string> names_of_all() {
 
 // Returns the reason why the analysis does not apply to a group of layers; empty if it applies.
 std::string refusal(const AnalysisKind& kind, const config::ModelOptions& o) {
+  if (kind.reads_text && !o.reads_tokens()) {
+    return fmt::format("it reads text, but a model of kind {} does not", config::name_of(o.kind));
+  }
   const bool groups = o.attention.projection->heads_per_expert(o.attention) > 1;
   return groups && kind.name != "experts" ? "each of its routed experts is a group of heads" : kind.refusal(o);
 }

@@ -71,6 +71,7 @@ struct AnalysisKind {
   std::unique_ptr<Analysis> (*make)(const ModelRunner& runner, const AnalyseRequest& request);
   // Whether to run the analysis if --what is not given; null: whenever it applies.
   bool (*by_default)(const config::ModelOptions& options) = nullptr;
+  bool reads_text = true;  // false: it reads the parameters alone
 };
 
 template <class T>

@@ -256,7 +256,8 @@ const AnalysisRegistration kDiversity(
      .order = 5,
      .about = "How much the query-key (QK) and value-output (OV) matrices of a layer's heads differ.",
      .refusal = refuse_several_maps,
-     .make = make_analysis<DiversityAnalysis>});
+     .make = make_analysis<DiversityAnalysis>,
+     .reads_text = false});
 
 }  // namespace
 }  // namespace headroom::analyse

@@ -119,7 +119,11 @@ TEST(Analyse, InvalidTextsAreRefused) {
   vision.patch_size = 4;
   vision.context_length = 4;
   vision.attention.position = "learned";
-  expect_refusal(small_model(vision), "maps", "abc", {"small", "kind vision"});
+  const store::OpenedModel images = small_model(vision);
+  expect_refusal(images, "maps", "abc", {"--what: maps", "small", "kind vision"});
+  const ModelFindings all = analyse(images, {.text = {}, .command = "test"});
+  ASSERT_EQ(all.analyses.size(), 1U) << "by default";
+  EXPECT_EQ(all.analyses.front().first->name, "diversity");
 }
 
 // ListOps: the tokenizer is the task's, not the checkpoint's, and long samples are cut.
