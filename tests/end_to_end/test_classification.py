@@ -200,9 +200,9 @@ def test_images_cannot_be_inspected(headroom, tmp_path):
     run = tmp_path / "run"
     headroom("train", write_config("pictures", tmp_path), "--out", run, "--quiet", "--set", "train.steps=2", "--set",
              "train.evaluate_every=0")
-    assert "vision" in headroom.refusal("analyse", run, "--out", tmp_path / "inside")
+    assert "vision" in headroom.refusal("analyse", run, "--what", "maps", "--out", tmp_path / "inside")
     assert "vision" in headroom.refusal("inspect", run, "--out", tmp_path / "page.html")
-    assert "diversity" in headroom.json("analyse", run, "--what", "diversity", "--out", tmp_path / "inside")["analyses"]
+    assert "diversity" in headroom.json("analyse", run, "--out", tmp_path / "inside")["analyses"]
 
 
 def test_compare_judges_listops_by_the_loss(headroom, listops):

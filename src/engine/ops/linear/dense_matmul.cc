@@ -198,8 +198,8 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   }
 }
 
-// Several rows: adds in the same order; each thread reads parts of the matrix from one end to the other. In bfloat16 this
-// is faster than blocks of columns, because blocks of such short rows use few sets of a cache.
+// Several rows: adds in the same order; each thread reads parts of the matrix from one end to the other. In bfloat16
+// this is faster than blocks of columns, because blocks of such short rows use few sets of a cache.
 template <class Input>
 void multiply_rows_by_parts(const Input& x, const Parts<Input>& parts, const kernels::Rows& w, std::int64_t columns,
                             const float* bias, float* y) {

@@ -76,7 +76,8 @@ TopPredictions top_predictions(const at::Tensor& logits, std::int64_t k, double 
 
 PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::string& settings, std::int64_t k,
                                  double kept_free)
-    : folder_(cache.empty() ? cache : cache / "teacher" / sha256_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
+    : folder_(cache.empty() ? cache
+                            : cache / "teacher" / sha256_of(fmt::format("1\n{}\n{}", settings, k)).substr(0, 16)),
       k_(k),
       kept_free_(kept_free) {}
 
