@@ -77,7 +77,7 @@ TEST(ParseConfig, UnknownKeysNameTheNearest) {
 }
 
 TEST(ParseConfig, TheFirstMistakeInTheFileIsTheOneReported) {
-  EXPECT_EQ(subject_of(complaint("[train]\nsteps = 0\nbatch_size = 0")), "train.toml:2: train.steps");
+  EXPECT_EQ(subject_of(complaint("[train]\nsteps = -1\nbatch_size = 0")), "train.toml:2: train.steps");
 }
 
 TEST(ParseConfig, WrongTypesAndRanges) {
