@@ -198,26 +198,6 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   }
 }
 
-// Several rows: adds in the same order; each thread reads parts of the matrix from one end to the other. In bfloat16
-// this is faster than blocks of columns, because blocks of such short rows use few sets of a cache.
-template <class Input>
-void multiply_rows_by_parts(const Input& x, const Parts<Input>& parts, const kernels::Rows& w, std::int64_t columns,
-                            const float* bias, float* y) {
-  const std::int64_t size = x.count * columns;
-  kernels::Buffer sums(parts.count * size);
-  at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
-      parts.add(part, x, w, columns, {sums.data() + part * size, columns});
-    }
-  });
-  for (std::int64_t r = 0; r < x.count; ++r) {
-    begin_with(bias, columns, y + r * columns);
-  }
-  for (std::int64_t part = 0; part < parts.count; ++part) {
-    add(sums.data() + part * size, size, y);
-  }
-}
-
 // Several rows: adds in the same order, in blocks of columns that stay in the CPU cache from row to row.
 template <class Input>
 void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
@@ -229,12 +209,8 @@ void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const 
   // Two column blocks per thread, or as many as fit in L2. The blocks do not affect a column's sum.
   constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
   const Parts<Input> parts(x.n, columns);
-  const std::int64_t threads = at::get_num_threads();
-  if (std::is_same_v<Input, Bfloat16GemvInput> && parts.count % threads == 0 && x.count * columns <= kNear) {
-    return multiply_rows_by_parts(x, parts, w, columns, bias, y);
-  }
   const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
-  const std::int64_t shares = threads > 1 ? 2 * threads : 1;
+  const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
   const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
   at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::Buffer sums(x.count * wide);

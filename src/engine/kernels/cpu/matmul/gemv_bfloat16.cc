@@ -32,7 +32,7 @@ void interleave_pairs(const Bfloat16GemvInput& x, std::uint32_t* pairs) {
 namespace bfloat16_gemv {
 
 constexpr std::int64_t kLanes = 32;  // bfloat16 elements of a vector
-constexpr std::int64_t kDeep = 16;   // matrix rows that all vectors use before the next ones are read
+constexpr std::int64_t kDeep = 32;   // matrix rows that all vectors use before the next ones are read
 constexpr std::int64_t kPairs = kDeep / 2;
 
 HWY_INLINE __m512i load(const BFloat16* from, __mmask32 lanes) {
@@ -154,7 +154,7 @@ constexpr int place_of(int i) {
 template <int R>
 HWY_INLINE void dots(const Bfloat16GemvInput& x, Strided<const BFloat16> w, std::int64_t columns, Strided<float> y) {
   constexpr int kColumns = 16 / R;
-  constexpr std::int64_t kAhead = 16;  // matrix rows
+  constexpr std::int64_t kAhead = 8;  // matrix rows
   const BFloat16* row[kColumns];
   for (int c = 0; c < kColumns; ++c) {
     row[c] = w.data + std::min<std::int64_t>(c, columns - 1) * w.stride;
