@@ -31,24 +31,30 @@ class Operand {
   explicit Operand(const at::Tensor& t)
       : data_(t.const_data_ptr<float>()), stride_(std::max(t.stride(0), t.stride(1))), transposed_(t.stride(1) != 1) {}
 
-  // Rows [i, i + rows) of columns [j, j + columns): in place, or copied into `block` if the matrix is transposed or,
-  // where columns are read (`by_column`), if a column's lines would share a few sets of a cache.
-  kernels::Strided<const float> rows(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
-                                     bool by_column, kernels::Buffer& block) const {
-    constexpr std::int64_t kSharing = 128;  // elements, of the row length's factors of two
+  // Rows [i, i + rows) and columns [j, j + columns): in place, or copied into `block` if the matrix is transposed.
+  kernels::Strided<const float> part(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
+                                     kernels::Buffer& block) const {
+    if (!transposed_) {
+      return {data_ + i * stride_ + j, stride_};
+    }
     const std::int64_t to = spread(columns);
-    if (transposed_) {
-      block.reserve(rows * to);
-      kernels::transpose({data_ + j * stride_ + i, stride_}, columns, rows, {block.data(), to});
-      return {block.data(), to};
+    block.reserve(rows * to);
+    kernels::transpose({data_ + j * stride_ + i, stride_}, columns, rows, {block.data(), to});
+    return {block.data(), to};
+  }
+
+  // The same, for reading by columns: also copied if the lines of a column would share a few sets of a cache.
+  kernels::Strided<const float> part_by_columns(std::int64_t i, std::int64_t rows, std::int64_t j, std::int64_t columns,
+                                                kernels::Buffer& block) const {
+    constexpr std::int64_t kSharing = 128;  // floats; rows of a multiple of this length share sets
+    const kernels::Strided<const float> from = part(i, rows, j, columns, block);
+    if (transposed_ || stride_ % kSharing != 0) {
+      return from;
     }
-    const float* first = data_ + i * stride_ + j;
-    if (!by_column || stride_ % kSharing != 0) {
-      return {first, stride_};
-    }
+    const std::int64_t to = spread(columns);
     block.reserve(rows * to);
     for (std::int64_t r = 0; r < rows; ++r) {
-      std::copy_n(first + r * stride_, columns, block.data() + r * to);
+      std::copy_n(from.data + r * from.stride, columns, block.data() + r * to);
     }
     return {block.data(), to};
   }
@@ -64,8 +70,8 @@ struct Task {
   std::int64_t row, rows, column, columns;
 };
 
-// Two tasks or more for each thread, and equally many unless there are more than four. Tasks of the same columns copy
-// the same blocks of b.
+// At least two tasks for each thread, if there are enough rows. As few row parts as that needs, because tasks of the
+// same columns copy the same blocks of b.
 struct Grid {
   std::int64_t m, n, row_parts, column_parts, rows;
 
@@ -82,8 +88,34 @@ struct Grid {
   }
 };
 
+// A thread's copies of blocks, reused between tasks.
 struct Blocks {
   kernels::Buffer left, right;
+};
+
+// c = a b + bias, with a [m, k]; `bias` may be null.
+struct Product {
+  Operand a, b;
+  std::int64_t k;
+  const float* bias;
+  kernels::Strided<float> c;
+
+  void compute(const Task& task, Blocks& blocks) const {
+    float* corner = c.data + task.row * c.stride + task.column;
+    for (std::int64_t r = 0; bias != nullptr && r < task.rows; ++r) {
+      std::copy_n(bias + task.column, task.columns, corner + r * c.stride);
+    }
+    for (std::int64_t at = 0; at < k; at += kDepth) {
+      const std::int64_t depth = std::min(kDepth, k - at);
+      const kernels::Strided<const float> y = b.part_by_columns(at, depth, task.column, task.columns, blocks.right);
+      for (std::int64_t r = 0; r < task.rows; r += kRows) {
+        const std::int64_t rows = std::min(kRows, task.rows - r);
+        const kernels::Strided<const float> x = a.part(task.row + r, rows, at, depth, blocks.left);
+        kernels::tile_product({rows, task.columns, depth, x.stride, y.stride, c.stride, at > 0 || bias != nullptr},
+                              x.data, y.data, corner + r * c.stride);
+      }
+    }
+  }
 };
 
 }  // namespace
@@ -97,30 +129,18 @@ bool suits_tiles(const at::Tensor& a, const at::Tensor& b) {
 }
 
 at::Tensor tile_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  const std::int64_t k = a.size(1), n = b.size(1);
-  const Operand left(a), right(b);
-  const Grid grid(a.size(0), n);
-  const at::Tensor result = at::empty({a.size(0), n}, a.options());
-  float* c = result.mutable_data_ptr<float>();
+  const Grid grid(a.size(0), b.size(1));
+  const at::Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
   const at::Tensor row = bias ? bias->contiguous() : at::Tensor();
-  const float* first = bias ? row.const_data_ptr<float>() : nullptr;
+  const Product product{.a = Operand(a),
+                        .b = Operand(b),
+                        .k = a.size(1),
+                        .bias = bias ? row.const_data_ptr<float>() : nullptr,
+                        .c = {result.mutable_data_ptr<float>(), b.size(1)}};
   at::parallel_for(0, grid.tasks(), 1, [&](std::int64_t begin, std::int64_t end) {
     Blocks blocks;
     for (std::int64_t i = begin; i < end; ++i) {
-      const Task task = grid[i];
-      for (std::int64_t r = task.row; first != nullptr && r < task.row + task.rows; ++r) {
-        std::copy_n(first + task.column, task.columns, c + r * n + task.column);
-      }
-      for (std::int64_t at = 0; at < k; at += kDepth) {
-        const std::int64_t depth = std::min(kDepth, k - at);
-        const kernels::Strided<const float> y = right.rows(at, depth, task.column, task.columns, true, blocks.right);
-        for (std::int64_t r = task.row; r < task.row + task.rows; r += kRows) {
-          const std::int64_t rows = std::min(kRows, task.row + task.rows - r);
-          const kernels::Strided<const float> x = left.rows(r, rows, at, depth, false, blocks.left);
-          kernels::tile_product({rows, task.columns, depth, x.stride, y.stride, n, at > 0 || first != nullptr}, x.data,
-                                y.data, c + r * n + task.column);
-        }
-      }
+      product.compute(grid[i], blocks);
     }
     kernels::tile_product_done();
   });
