@@ -119,7 +119,8 @@ class RoutedHeads : public RoutedProjection {
   }
 
   std::int64_t heads_per_expert(const AttentionOptions& a) const override { return kv_heads(a); }
-  // G. With as many query heads as keys, experts are groups only if a token uses one of them.
+  // The number of heads in an expert. If n_kv_heads equals n_heads, each expert is a group of heads only when a token
+  // uses a single expert.
   std::int64_t kv_heads(const AttentionOptions& a) const override {
     const bool one_expert = a.of<RoutingOptions>().top_k == 1;
     return a.n_kv_heads > 1 && (a.n_kv_heads < a.n_heads || one_expert) ? a.n_kv_heads : 1;
