@@ -67,41 +67,54 @@ at::ScalarType loss_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-constexpr std::int64_t kBlockLogits = std::int64_t{1} << 24;  // approximate number of logits of a block
-
-std::int64_t rows_in_block(std::int64_t vocabulary) {
-  return std::clamp<std::int64_t>(kBlockLogits / std::max<std::int64_t>(vocabulary, 1), 64, 1024);
+// Rows of a block of logits [rows, V]: on a CPU a block stays in the cache, on other devices it keeps all cores busy.
+std::int64_t rows_in_block(std::int64_t vocabulary, bool on_cpu) {
+  const std::int64_t logits = std::int64_t{1} << (on_cpu ? 24 : 27);
+  return std::clamp<std::int64_t>(logits / std::max<std::int64_t>(vocabulary, 1), 64, on_cpu ? 1024 : 8192);
 }
 
 // Returns a block's losses and replaces its logits [rows, V], given without bias, by `weight` times their gradient.
 at::Tensor losses_and_gradient(const at::Tensor& logits, const at::Tensor& bias, const at::Tensor& target,
                                double weight) {
   const std::int64_t rows = logits.size(0), n = logits.size(1);
-  if (logits.is_cpu() && logits.scalar_type() == at::kFloat) {
-    const at::Tensor losses = at::empty({rows}, logits.options());
-    const at::Tensor wanted = target.contiguous(),
-                     wide = bias.defined() ? bias.to(at::kFloat).contiguous() : at::Tensor();
-    float* row = logits.mutable_data_ptr<float>();
-    float* loss = losses.mutable_data_ptr<float>();
-    const float* b = wide.defined() ? wide.const_data_ptr<float>() : nullptr;
-    const std::int64_t* column = wanted.const_data_ptr<std::int64_t>();
-    at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        loss[i] = kernels::cross_entropy_row(row + i * n, b, n, column[i], static_cast<float>(weight));
-      }
-    });
-    return losses;
+  const at::Tensor losses = at::empty({rows}, logits.options());
+  const at::Tensor wanted = target.contiguous(),
+                   wide = bias.defined() ? bias.to(at::kFloat).contiguous() : at::Tensor();
+  float* row = logits.mutable_data_ptr<float>();
+  float* loss = losses.mutable_data_ptr<float>();
+  const float* b = wide.defined() ? wide.const_data_ptr<float>() : nullptr;
+  const std::int64_t* column = wanted.const_data_ptr<std::int64_t>();
+  at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      loss[i] = kernels::cross_entropy_row(row + i * n, b, n, column[i], static_cast<float>(weight));
+    }
+  });
+  return losses;
+}
+
+struct BlockOfLogits {
+  at::Tensor losses;    // [rows], 0 where the target is negative
+  at::Tensor gradient;  // [rows, V], of the sum of the losses, in the dtype of x; undefined if not wanted
+};
+
+// A block of rows of x in torch's operators, which read and write the logits as few times as possible.
+BlockOfLogits block_by_torch(const CrossEntropyInputs& in, const at::Tensor& x, const at::Tensor& target) {
+  const at::Tensor ignored = target.lt(0).unsqueeze(1), column = target.clamp_min(0).unsqueeze(1);
+  const OptionalTensor bias = in.b ? OptionalTensor(in.b->to(x.scalar_type())) : std::nullopt;
+  const at::Tensor log_p = at::log_softmax(dense_matmul(x, in.w, bias), 1, loss_type(x));
+  const at::Tensor hit = log_p.gather(1, column);
+  BlockOfLogits block{.losses = hit.neg().masked_fill_(ignored, 0).squeeze(1)};
+  if (in.with_gradients) {
+    block.gradient = at::empty(log_p.sizes(), x.options());
+    at::exp_out(block.gradient, log_p);
+    block.gradient.scatter_(1, column, hit.expm1().to(x.scalar_type())).masked_fill_(ignored, 0);
   }
-  if (bias.defined()) {
-    logits.add_(bias);
-  }
-  const at::Tensor ignored = target.lt(0), column = target.clamp_min(0).unsqueeze(1);
-  logits.sub_(logits.amax(1, /*keepdim=*/true));
-  const at::Tensor hit = logits.gather(1, column).squeeze(1);
-  const at::Tensor sums = logits.exp_().sum(1);
-  logits.mul_((weight / sums).masked_fill_(ignored, 0).unsqueeze(1));
-  logits.scatter_add_(1, column, at::full({rows, 1}, -weight, logits.options()).masked_fill_(ignored.unsqueeze(1), 0));
-  return sums.log().sub_(hit).masked_fill_(ignored, 0);
+  return block;
+}
+
+// Whether the kernel for rows on the CPU computes the losses, with float32 logits.
+bool by_rows_kernel(const at::Tensor& x) {
+  return x.is_cpu() && loss_type(x) == at::kFloat;
 }
 
 // Whether w is the transpose of a contiguous matrix, as a tied embedding is.
@@ -115,14 +128,16 @@ at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& d_logits, cons
   return is_transposed(w) ? dense_matmul_transposed(d_logits, x).t() : dense_matmul_transposed(x, d_logits);
 }
 
+// The gradients are those of the mean over `counted` targets. The kernel divides at once; the other way divides at the
+// end, to avoid synchronising with the host.
 FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntropy::Arguments& in) {
   const at::Tensor &x = in.x, bias = in.b.value_or(at::Tensor());
   const at::ScalarType type = loss_type(x);
   const at::TensorOptions wide = x.options().dtype(type);
-  const std::int64_t n = x.size(0), step = rows_in_block(in.w.size(1));
-  // Other devices divide by the count at the end, to avoid synchronising with the host.
+  const bool kernel = by_rows_kernel(x);
+  const std::int64_t n = x.size(0), step = rows_in_block(in.w.size(1), x.is_cpu());
   const at::Tensor counted = in.target.ge(0).sum().clamp_min(1);
-  const double count = x.is_cpu() ? static_cast<double>(counted.item<std::int64_t>()) : 1.0;
+  const double count = kernel ? static_cast<double>(counted.item<std::int64_t>()) : 1.0;
   const at::Tensor loss = at::zeros({}, wide);
   at::Tensor d_x = at::empty({0}, x.options()), d_w = at::empty({0}, x.options()), d_b = at::empty({0}, x.options());
   if (in.with_gradients) {
@@ -132,14 +147,20 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   }
   for (std::int64_t begin = 0; begin < n; begin += step) {
     const std::int64_t rows = std::min(step, n - begin);
-    const at::Tensor block = x.narrow(0, begin, rows);
-    const at::Tensor p = dense_matmul(block, in.w).to(type);
-    loss.add_(losses_and_gradient(p, bias, in.target.narrow(0, begin, rows), 1.0 / count).sum(), 1.0 / count);
+    const at::Tensor block = x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
+    BlockOfLogits logits;
+    if (kernel) {
+      logits.gradient = dense_matmul(block, in.w).to(type);
+      logits.losses = losses_and_gradient(logits.gradient, bias, target, 1.0 / count);
+    } else {
+      logits = block_by_torch(in, block, target);
+    }
+    loss.add_(logits.losses.sum(), 1.0 / count);
     if (in.with_gradients) {
       if (bias.defined()) {
-        d_b.add_(p.sum(0));
+        d_b.add_(logits.gradient.sum(0, /*keepdim=*/false, type));
       }
-      const at::Tensor d_logits = p.to(x.scalar_type());
+      const at::Tensor d_logits = logits.gradient.to(x.scalar_type());
       d_x.narrow(0, begin, rows).copy_(dense_matmul(d_logits, in.w.t()));
       const at::Tensor part = weight_gradient(block, d_logits, in.w);
       d_w = d_w.defined() ? d_w.to(type).add_(part) : part;  // accumulated in the wider type
@@ -148,7 +169,7 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   if (!d_w.defined()) {
     d_w = at::zeros_like(in.w, wide);
   }
-  if (!x.is_cpu()) {
+  if (!kernel) {
     const at::Tensor share = counted.to(type).reciprocal();
     d_w = d_w.to(type);
     for (at::Tensor sum : {loss, d_x, d_w, d_b}) {
@@ -168,15 +189,16 @@ const Registration kCrossEntropyOnCuda(cross_entropy_backends(),
                                        {{"blocks", at::kCUDA, 0, any_type}, never_refuses, cross_entropy_run});
 
 // The loss of each row, 0 where its target is negative, computed in blocks of rows.
-at::Tensor losses_in_blocks(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias,
-                            const at::Tensor& target) {
-  const at::ScalarType type = loss_type(x);
-  const at::Tensor losses = at::empty({x.size(0)}, x.options().dtype(type));
-  const std::int64_t n = x.size(0), step = rows_in_block(w.size(1));
+at::Tensor losses_in_blocks(const CrossEntropyInputs& in) {
+  const at::Tensor losses = at::empty({in.x.size(0)}, in.x.options().dtype(loss_type(in.x)));
+  const std::int64_t n = in.x.size(0), step = rows_in_block(in.w.size(1), in.x.is_cpu());
   for (std::int64_t begin = 0; begin < n; begin += step) {
     const std::int64_t rows = std::min(step, n - begin);
-    const at::Tensor logits = dense_matmul(x.narrow(0, begin, rows), w).to(type);
-    losses.narrow(0, begin, rows).copy_(losses_and_gradient(logits, bias, target.narrow(0, begin, rows), 1.0));
+    const at::Tensor x = in.x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
+    losses.narrow(0, begin, rows)
+        .copy_(by_rows_kernel(x) ? losses_and_gradient(dense_matmul(x, in.w).to(at::kFloat), in.b.value_or(at::Tensor()),
+                                                       target, 1.0)
+                                 : block_by_torch(in, x, target).losses);
   }
   return losses;
 }
@@ -251,7 +273,7 @@ at::Tensor token_cross_entropy(const at::Tensor& x, const at::Tensor& w, const s
   const CrossEntropyInputs in{x, w, target, b, false};
   check(in);
   const bool fused = cross_entropy_backends().choose(implementation, x, in) != nullptr;
-  const at::Tensor losses = fused ? losses_in_blocks(x, w, b.value_or(at::Tensor()), target) : losses_reference(in);
+  const at::Tensor losses = fused ? losses_in_blocks(in) : losses_reference(in);
   return losses.index_select(0, target.ge(0).nonzero().squeeze(1));
 }
 
