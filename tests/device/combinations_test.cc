@@ -1,4 +1,4 @@
-// Every legal combination of attention parts on the emulated device, forward and backward, against the CPU.
+// Every legal combination of attention parts on the device, forward and backward, against the CPU.
 #include "engine/nn/combinations.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "headroom/nn/attention.h"
 #include "one_thread.h"
 
-namespace headroom::emulated_cuda {
+namespace headroom::device {
 namespace combinations_test {
 
 class Layer {
@@ -124,4 +124,4 @@ TEST(Combinations, AllAgreeWithTheCpu) {
 }
 
 }  // namespace combinations_test
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::device

@@ -1,4 +1,4 @@
-// Golden cases and operator benchmarks on the emulated device.
+// Golden cases and operator benchmarks on the device.
 #include "tools/golden/golden.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/timing.h"
 
-namespace headroom::emulated_cuda {
+namespace headroom::device {
 namespace golden_test {
 
 const std::string kCases = std::string(HEADROOM_SOURCE_DIR) + "/tests/tools/golden/cases";
@@ -34,7 +34,7 @@ TEST(Golden, CasesWithoutAFusedBackendAreCounted) {
 INSTANTIATE_TEST_SUITE_P(Device, GoldenCases, ::testing::Values(at::kFloat, at::kDouble),
                          [](const auto& test) { return std::string(at::toString(test.param)); });
 
-// Benchmarks of operators on the emulated device; operators without a fused version there have a line that says so.
+// Benchmarks of operators on the device; operators without a fused version there have a line that says so.
 
 TEST(Bench, MissingSidesHaveNoTime) {
   const std::vector<double> times = bench::medians_in_turn({[] {}, {}}, {.repeats = 3, .device = "cuda:0"});
@@ -46,4 +46,4 @@ TEST(Bench, MissingSidesHaveNoTime) {
 }
 
 }  // namespace golden_test
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::device

@@ -1,4 +1,4 @@
-// Training runs on the emulated device: every task has the CPU's losses; resuming, evaluation and generation work.
+// Training runs on the device: every task has the CPU's losses; resuming, evaluation and generation work.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -12,7 +12,7 @@
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"
 
-namespace headroom::emulated_cuda {
+namespace headroom::device {
 namespace training_test {
 
 namespace fs = std::filesystem;
@@ -186,13 +186,18 @@ TEST_F(Training, Bfloat16MuonAndDropout) {
   expect_the_cpus(2e-3);
 }
 
+// Not to the bit: some of a GPU's kernels add in an order that changes.
 TEST_F(Training, ARunResumes) {
   config_.train.steps = 6;
   config_.train.checkpoint_every = 3;
   const Logged whole = run("whole", "cuda");
   fs::create_directories(folder_ / "part" / "checkpoints");
   fs::copy(folder_ / "whole" / "checkpoints" / "step_3.safetensors", folder_ / "part" / "checkpoints");
-  EXPECT_EQ(run("part", "cuda", /*resume=*/true).result.parameters_sha256, whole.result.parameters_sha256);
+  const Logged part = run("part", "cuda", /*resume=*/true);
+  ASSERT_EQ(part.losses.size(), 3U);
+  for (std::size_t i = 0; i < part.losses.size(); ++i) {
+    EXPECT_NEAR(part.losses[i], whole.losses[3 + i], 1e-5 * whole.losses[3 + i]) << "step " << i + 4;
+  }
 }
 
 TEST_F(Training, ATrainedModelWritesAndIsEvaluatedThere) {
@@ -213,4 +218,4 @@ TEST_F(Training, ATrainedModelWritesAndIsEvaluatedThere) {
 }
 
 }  // namespace training_test
-}  // namespace headroom::emulated_cuda
+}  // namespace headroom::device

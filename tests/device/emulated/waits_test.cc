@@ -76,8 +76,8 @@ TEST(WaitsOfTasks, AreFewWhateverIsTrained) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, Waits,
-                         ::testing::Values(Expected{"dense", 658}, Expected{"switchhead", 1090},
-                                           Expected{"dcmha", 1918}, Expected{"moa", 1213}, Expected{"mgk", 1202}),
+                         ::testing::Values(Expected{"dense", 650}, Expected{"switchhead", 1090},
+                                           Expected{"dcmha", 1910}, Expected{"moa", 1205}, Expected{"mgk", 1194}),
                          [](const auto& test) { return std::string(test.param.recipe); });
 
 }  // namespace waits_test
