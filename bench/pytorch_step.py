@@ -1,7 +1,8 @@
 """A dense model's training step in PyTorch: scaled_dot_product_attention, fused AdamW, eager or compiled; with
 DistributedDataParallel if torchrun's variables are set.
 
-Answers yardstick.py's lines; "memory" is the peak resident memory in bytes minus that before the model was created.
+Answers yardstick.py's lines; "memory" is the peak resident memory in bytes minus that before the model was created, or on
+a GPU the most memory that torch allocated.
 """
 
 import argparse
@@ -90,7 +91,12 @@ def main():
         if options.device.type != "cpu":
             torch.accelerator.synchronize(options.device)
 
-    yardstick.answer(step, memory=lambda: status_bytes("VmHWM") - before)
+    def memory():
+        if options.device.type == "cpu":
+            return status_bytes("VmHWM") - before
+        return torch.accelerator.max_memory_allocated(options.device)
+
+    yardstick.answer(step, memory=memory)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,10 @@ nn::Context make_context(const config::TrainOptions& options, at::Device device)
 // Waits for all work queued on the device.
 void synchronize(at::Device device);
 
+// Returns the most memory in bytes since the last reset: of this process on the CPU, of torch's allocator on a GPU.
+std::int64_t peak_memory_bytes(at::Device device);
+void reset_peak_memory(at::Device device);
+
 // Sets the number of threads of this process; 0: one per core in own_cores().
 void set_threads(std::int64_t threads);
 

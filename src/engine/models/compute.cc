@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -20,6 +21,15 @@ std::string listed(const std::vector<at::Device>& all) {
     text += (text.empty() ? "" : ", ") + device.str();
   }
   return text;
+}
+
+// The allocator that counts the memory of the device, initialised; null for the CPU.
+c10::DeviceAllocator* counting_allocator(at::Device device) {
+  if (device.is_cpu()) {
+    return nullptr;
+  }
+  at::globalContext().lazyInitDevice(device.type());
+  return dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
 }
 
 }  // namespace
@@ -64,6 +74,21 @@ config::Precision resolve(config::Precision precision, at::Device device) {
 void synchronize(at::Device device) {
   if (!device.is_cpu()) {
     c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+  }
+}
+
+std::int64_t peak_memory_bytes(at::Device device) {
+  if (c10::DeviceAllocator* allocator = counting_allocator(device)) {
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
+  }
+  return headroom::peak_memory_bytes();
+}
+
+void reset_peak_memory(at::Device device) {
+  headroom::reset_peak_memory();
+  if (c10::DeviceAllocator* allocator = counting_allocator(device)) {
+    allocator->resetPeakStats(device.index());
   }
 }
 

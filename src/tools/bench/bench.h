@@ -16,7 +16,7 @@ struct BenchOptions {
   std::int64_t repeats = 7;        // timed runs after the warm-up; the median is reported
   std::int64_t threads = 0;        // 0: all physical cores
   std::string precision = "fp32";  // "fp32" or "bf16"; ignored by benchmarks with a single precision
-  std::string device = "cpu";      // an available torch device; memory is reported for the CPU only
+  std::string device = "cpu";      // an available torch device; memory is reported for the CPU, and by `step` for any
   std::string plots;               // folder for charts; empty: none
   // For `profile`, `products`, `generation` and `evaluate`; configs: empty: those of the benchmark.
   std::vector<std::string> configs, set;     // set: "key=value" changes of each config

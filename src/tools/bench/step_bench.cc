@@ -11,6 +11,7 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/config.h"
+#include "headroom/models/compute.h"
 #include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
@@ -29,6 +30,7 @@ constexpr StepSize kStep = {4, 8, 512, 256, 8, 8000};
 constexpr StepSize kOtherSteps[] = {{4, 8, 192, 128, 16, 2000},    // the demo's size
                                     {4, 4, 128, 64, 12, 2000},     // nanoGPT's size for CPUs
                                     {12, 12, 768, 64, 4, 50257}};  // GPT-2 124M, as llm.c's example trains it
+constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};  // GPT-2 124M with batches that fill a GPU
 
 config::ModelOptions model_options(const StepSize& size) {
   config::ModelOptions o;
@@ -67,9 +69,9 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
   const std::unique_ptr<BenchProcess> compiled = start_if_available(
       pytorch_command(size, options, true), "step: torch.compile does not work on this machine; left out");
 
-  reset_peak_memory();
-  const std::int64_t before = resident_memory_bytes();
   const at::Device device(options.device);
+  models::reset_peak_memory(device);
+  const std::int64_t before = device.is_cpu() ? resident_memory_bytes() : 0;
   const config::ModelOptions o = model_options(size);
   TrainingStep ours(o, {.batch = size.batch, .precision = options.precision, .device = device});
   const double flops = 2.0 * static_cast<double>(cost::executed_cost(o, size.batch).step_macs);
@@ -91,7 +93,7 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
   }
   const std::size_t theirs = contenders.size();
   add(
-      "headroom", [&] { ours(); }, [&] { return peak_memory_bytes() - before; });
+      "headroom", [&] { ours(); }, [&] { return models::peak_memory_bytes(device) - before; });
   std::vector<Row> rows = compare(contenders, options);
   double best = rows.front().seconds;
   for (std::size_t i = 0; i < theirs; ++i) {
@@ -99,9 +101,7 @@ std::vector<Row> step_of(const StepSize& size, const BenchOptions& options) {
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     rows[i].ratio_to_reference = best / rows[i].seconds;
-    if (device.is_cpu()) {
-      rows[i].peak_memory_bytes = memory[i]();
-    }
+    rows[i].peak_memory_bytes = memory[i]();
   }
   return rows;
 }
@@ -115,8 +115,12 @@ std::vector<Row> step(const BenchOptions& options) {
 
 std::vector<Row> steps(const BenchOptions& options) {
   machine_limits(options);
+  std::vector<StepSize> sizes(std::begin(kOtherSteps), std::end(kOtherSteps));
+  if (!at::Device(options.device).is_cpu()) {
+    sizes.push_back(kGpuStep);
+  }
   std::vector<Row> rows;
-  for (const StepSize& size : kOtherSteps) {
+  for (const StepSize& size : sizes) {
     const std::vector<Row> part = step_of(size, options);
     rows.insert(rows.end(), part.begin(), part.end());
   }

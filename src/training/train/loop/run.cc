@@ -246,7 +246,7 @@ void Run::log(const StepOutcome& outcome, Writer& writer) {
        .gradient_norm = outcome.gradient_norm,
        .tokens = state_.tokens,
        .tokens_per_second = interval.seconds > 0.0 ? static_cast<double>(interval.tokens) / interval.seconds : 0.0,
-       .peak_memory_bytes = peak_memory_bytes()});
+       .peak_memory_bytes = models::peak_memory_bytes(model_->device())});
   writer.training(history_.training.back());
   if (writer.writes()) {
     if (const std::string found = compare_with_recorded(recorded_losses_, history_, config_.train.steps);
@@ -287,7 +287,7 @@ void Run::validate(Writer& writer) {
        .predictions = options.most_tokens == config_.train.evaluate_tokens ? 0 : evaluation.predictions(),
        .tokens = state_.tokens,
        .experts = balance_of(usage),
-       .peak_memory_bytes = peak_memory_bytes()});
+       .peak_memory_bytes = models::peak_memory_bytes(model_->device())});
   writer.validation(history_.validations.back());
 }
 
@@ -339,13 +339,13 @@ TrainResult Run::result() const {
       elements += shard.count();
     }
     log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes", elements,
-              traffic.sent, traffic.received, steps_here_, peak_memory_bytes());
+              traffic.sent, traffic.received, steps_here_, models::peak_memory_bytes(model_->device()));
   }
   return {.steps = state_.step,
           .train_loss = history_.last_loss(),
           .tokens_per_second = seconds > 0.0 ? tokens / seconds : 0.0,
           .seconds = state_.seconds,
-          .peak_memory_bytes = peak_memory_bytes(),
+          .peak_memory_bytes = models::peak_memory_bytes(model_->device()),
           .parameters = model_->parameters().count(),
           .parameters_sha256 = parameters_sha256(model_->parameters()),
           .interrupted = stops(),

@@ -359,7 +359,7 @@ TrainResult train(const TrainRequest& request) {
     require_same_setup(config, data.training->identity(), group);
   }
   const Speed speed = group.leads() ? speed_of(config, group) : Speed();  // before reset_peak_memory()
-  reset_peak_memory();
+  models::reset_peak_memory(models::resolve(config.train.device));
   if (initial) {
     log_info("{}: starts with the parameters of {} (step {}, {})", request.title, initial->file.string(),
              initial->checkpoint.step, initial->parameters_sha256.substr(0, 16));
