@@ -30,7 +30,7 @@ constexpr StepSize kStep = {4, 8, 512, 256, 8, 8000};
 constexpr StepSize kOtherSteps[] = {{4, 8, 192, 128, 16, 2000},    // the demo's size
                                     {4, 4, 128, 64, 12, 2000},     // nanoGPT's size for CPUs
                                     {12, 12, 768, 64, 4, 50257}};  // GPT-2 124M, as llm.c's example trains it
-constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};  // GPT-2 124M with batches that fill a GPU
+constexpr StepSize kGpuStep = {12, 12, 768, 1024, 16, 50257};      // GPT-2 124M with batches that fill a GPU
 
 config::ModelOptions model_options(const StepSize& size) {
   config::ModelOptions o;

@@ -40,7 +40,8 @@ at::Tensor scaled_dot_product(const AttentionInputs& in) {
       mask = visible;
     }
   }
-  return at::scaled_dot_product_attention(aligned(in.q), aligned(in.k), aligned(in.v), mask, /*dropout_p=*/0.0, plain_causal, in.scale,
+  return at::scaled_dot_product_attention(aligned(in.q), aligned(in.k), aligned(in.v), mask, /*dropout_p=*/0.0,
+                                          plain_causal, in.scale,
                                           /*enable_gqa=*/in.q.size(1) != in.k.size(1));
 }
 

@@ -196,9 +196,9 @@ at::Tensor losses_in_blocks(const CrossEntropyInputs& in) {
     const std::int64_t rows = std::min(step, n - begin);
     const at::Tensor x = in.x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
     losses.narrow(0, begin, rows)
-        .copy_(by_rows_kernel(x) ? losses_and_gradient(dense_matmul(x, in.w).to(at::kFloat), in.b.value_or(at::Tensor()),
-                                                       target, 1.0)
-                                 : block_by_torch(in, x, target).losses);
+        .copy_(by_rows_kernel(x)
+                   ? losses_and_gradient(dense_matmul(x, in.w).to(at::kFloat), in.b.value_or(at::Tensor()), target, 1.0)
+                   : block_by_torch(in, x, target).losses);
   }
   return losses;
 }
