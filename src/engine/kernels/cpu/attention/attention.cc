@@ -8,7 +8,7 @@ namespace headroom::kernels {
 void attention_forward(const AttentionShape& s, const AttentionTensors& in, const AttentionResult& out,
                        std::int64_t begin, std::int64_t end) {
   const std::int64_t most = padded(s.keys);
-  Buffer scores(kBlockRows * most);
+  Buffer scores(kBlockRows * longest_score_stride(s));
   PackedOperands values(s.bf16, 1, most, row_width(s.d_value));  // [S padded, w]
   Buffer positions(in.relative() ? kBlockRows * (most + 2 * kColumnStep) : 0);
   Buffer staging;
@@ -23,13 +23,13 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
       float sums[kBlockRows];
       float* log_sum = out.log_sum + task * s.queries + row;
       for (std::int64_t i = 0; i < e.rows; ++i) {
-        log_sum[i] = exp_row(score_row(s, in, e, b, i, positions.data()), scores.data() + i * e.columns, &sums[i]);
+        log_sum[i] = exp_row(score_row(s, in, e, b, i, positions.data()), scores.data() + i * e.stride(), &sums[i]);
         add_sink(in.sink, h, &log_sum[i], &sums[i]);
       }
       const RowsOut to = out.o.rows(b, h, row);
-      const Strided<float> o = staged_rows(to, e.rows, s.d_value, staging);
-      const Left p = head.scratch.left({scores.data(), e.columns}, e.rows, e.columns);
-      multiply({e.rows, s.d_value, e.columns}, p, values[0].from(e.low, 0), o);
+      const Strided<float> o = staged_wide_rows(to, e.rows, s.d_value, staging);
+      const Left p = head.scratch.left({scores.data(), e.stride()}, e.rows, e.columns);
+      multiply_scores(e, row_width(s.d_value), p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
         float* o_i = o.data + i * o.stride;
         scaled_copy(o_i, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_value, o_i);
@@ -102,7 +102,7 @@ struct AttentionWorkspace {
         keys(s.bf16, 1, key_width, row_width(s.d_head)),
         offsets(s.bf16, relative ? 1 : 0, offset_width + offset_width % 2, row_width(s.d_head)),
         values(s.bf16, 1, s.d_value, key_width) {
-    scores.reserve(kBlockRows * padded(s.keys));
+    scores.reserve(kBlockRows * longest_score_stride(s));
     d_scores.reserve(scores.size());
     d_keys.reserve(s.d_head * key_width);
     d_values.reserve(s.d_value * key_width);
@@ -118,7 +118,7 @@ struct AttentionWorkspace {
   PackedOperands keys, offsets;        // [S padded, e], [C padded, e]
   PackedOperands values;               // [w, S padded]
   Buffer d_keys, d_values, d_offsets;  // [e, w or e, S or C padded]
-  Buffer staging;                      // see staged_rows()
+  Buffer staging;                      // see staged_wide_rows()
 };
 
 void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, std::int64_t h, AttentionWorkspace& w) {
@@ -134,21 +134,16 @@ void pack(const AttentionShape& s, const AttentionTensors& in, std::int64_t b, s
   }
 }
 
-// sum [width, columns] += from^T [width, rows] block [rows, columns].
-void add_transposed(const TileSize& size, const Rows& from, const Right& block, Strided<float> sum,
-                    AttentionWorkspace& w) {
-  multiply(size, w.head.scratch.left_columns(from, size.k, size.m), block, sum, true);
-}
-
 void position_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out,
                        const Extent& e, const OffsetGradients& d, AttentionWorkspace& w) {
   const std::int64_t b = w.head.b, h = w.head.h;
   const RowsOut to = out.d_q_position.rows(b, h, e.row);
-  const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
-  multiply({e.rows, s.d_head, d.n}, d.rows, w.offsets[0].from(d.first, 0), d_q);
+  ScratchOperands& scratch = w.head.scratch;
+  const Strided<float> d_q = staged_wide_rows(to, e.rows, s.d_head, w.staging);
+  multiply({e.rows, row_width(s.d_head), d.n}, d.rows, w.offsets[0].from(d.first, 0), d_q);
   store_rows(d_q, e.rows, s.d_head, to);
-  add_transposed({s.d_head, d.n, e.rows}, in.q_position.rows(b, h, e.row), w.head.scratch.right(d.rows, e.rows, d.n),
-                 {w.d_offsets.data() + d.first, w.offset_width}, w);
+  multiply({s.d_head, d.n, e.rows}, scratch.left_columns(in.q_position.rows(b, h, e.row), e.rows, s.d_head),
+           scratch.right(d.rows, e.rows, d.n), {w.d_offsets.data() + d.first, w.offset_width}, true);
 }
 
 void block_backward(const AttentionShape& s, const AttentionTensors& in, const AttentionGradients& out, const Extent& e,
@@ -160,30 +155,29 @@ void block_backward(const AttentionShape& s, const AttentionTensors& in, const A
   float deltas[kBlockRows];
   row_deltas(s, e, d_o, o, deltas);
   w.head.scores(s, in, e, w.scores.data(), w.positions.data());
-  multiply({e.rows, e.columns, s.d_value}, scratch.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
-           {w.d_scores.data(), e.columns});
+  multiply_to_scores(e, s.d_value, scratch.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low), w.d_scores.data());
   for (std::int64_t i = 0; i < e.rows; ++i) {
     exp_row_backward(score_row(s, in, e, b, i, w.positions.data()), log_sum[i], deltas[i],
-                     w.scores.data() + i * e.columns, w.d_scores.data() + i * e.columns);
+                     w.scores.data() + i * e.stride(), w.d_scores.data() + i * e.stride());
   }
   for (std::int64_t i = 0; out.d_sink != nullptr && i < e.rows; ++i) {
     out.d_sink[b * s.heads + h] -= sink_probability(in.sink, h, log_sum[i]) * deltas[i];
   }
   // Rounded at most once, although several matrix multiplications use it.
-  const Left d = scratch.left({w.d_scores.data(), e.columns}, e.rows, e.columns);
+  const Left d = scratch.left({w.d_scores.data(), e.stride()}, e.rows, e.columns);
   std::optional<OffsetGradients> placed;
   if (in.relative()) {
     placed.emplace(s, e, d, w.positions);
   }
   const RowsOut to = out.d_q.rows(b, h, e.row);
-  const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
-  multiply({e.rows, s.d_head, e.columns}, d, w.keys[0].from(e.low, 0), d_q);
+  const Strided<float> d_q = staged_wide_rows(to, e.rows, s.d_head, w.staging);
+  multiply_scores(e, row_width(s.d_head), d, w.keys[0].from(e.low, 0), d_q);
   store_rows(d_q, e.rows, s.d_head, to);
-  add_transposed({s.d_head, e.columns, e.rows}, in.q.rows(b, h, e.row), scratch.right(d, e.rows, e.columns),
-                 {w.d_keys.data() + e.low, w.key_width}, w);
-  const Strided<const float> p{w.scores.data(), e.columns};
-  add_transposed({s.d_value, e.columns, e.rows}, d_o, scratch.right(p, e.rows, e.columns),
-                 {w.d_values.data() + e.low, w.key_width}, w);
+  add_product_with_scores(e, s.d_head, scratch.left_columns(in.q.rows(b, h, e.row), e.rows, s.d_head),
+                          scratch.right(d, e.rows, e.columns), {w.d_keys.data() + e.low, w.key_width});
+  add_product_with_scores(e, s.d_value, scratch.left_columns(d_o, e.rows, s.d_value),
+                          scratch.right({w.scores.data(), e.stride()}, e.rows, e.columns),
+                          {w.d_values.data() + e.low, w.key_width});
   if (placed) {
     position_backward(s, in, out, e, *placed, w);
   }

@@ -17,14 +17,27 @@ namespace headroom::kernels {
 
 constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of this, to limit the number of shapes
+constexpr std::int64_t kEarlyRows = 32;   // rows of a block that see fewer columns than the others if causal
 
 inline std::int64_t padded(std::int64_t n) {
   return (n + kColumnStep - 1) / kColumnStep * kColumnStep;
 }
 
+// Stride of a block of scores. Rows at multiples of 4 KiB would share the same few sets of the cache.
+inline std::int64_t score_stride(std::int64_t columns) {
+  return columns % 1024 == 0 ? columns + row_width(1) : columns;
+}
+inline std::int64_t longest_score_stride(const AttentionShape& s) {
+  return padded(s.keys) + row_width(1);
+}
+
 // A block of one head: query rows [row, row + rows) against the keys [low, low + columns) visible to any of them.
 struct Extent {
   std::int64_t row, rows, low, columns;  // `columns` is padded and may extend beyond the last key
+  std::int64_t early_columns;            // those visible to the first kEarlyRows rows, padded
+
+  std::int64_t stride() const { return score_stride(columns); }  // of the block's scores
+  std::int64_t late_rows() const { return early_columns < columns ? rows - kEarlyRows : 0; }
   std::int64_t visible_low(const AttentionShape& s, std::int64_t i) const {
     if (!s.causal || s.window == 0) {
       return 0;
@@ -42,19 +55,50 @@ struct Extent {
 };
 
 inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t most_rows = kBlockRows) {
-  Extent e{row, std::min(most_rows, s.queries - row), 0, 0};
+  Extent e{row, std::min(most_rows, s.queries - row), 0, 0, 0};
   const std::int64_t high = s.causal ? s.keys - s.queries + row + e.rows : s.keys;
   if (s.causal && s.window > 0) {
     e.low = std::max<std::int64_t>(0, s.keys - s.queries + row - s.window + 1) / kColumnStep * kColumnStep;
   }
   e.columns = padded(std::max<std::int64_t>(0, high - e.low));
+  e.early_columns = e.columns;
+  if (s.causal && e.rows > kEarlyRows) {
+    const std::int64_t visible = std::max<std::int64_t>(0, s.keys - s.queries + row + kEarlyRows - e.low);
+    e.early_columns = std::min(e.columns, (visible + kEarlyRows - 1) / kEarlyRows * kEarlyRows);
+  }
   return e;
 }
 
-// Stride of packed rows of e elements: a multiple of a cache line.
-inline std::int64_t row_width(std::int64_t e) {
-  constexpr std::int64_t kLine = 16;
-  return (e + kLine - 1) / kLine * kLine;
+// Products with a block of scores [rows, columns]. They leave out the columns after early_columns of the first
+// kEarlyRows rows, which a causal mask hides: scores there are undefined before the softmax and 0 after it.
+
+// scores = a [rows, k] b [k, columns]
+inline void multiply_to_scores(const Extent& e, std::int64_t k, const Left& a, const Right& b, float* scores) {
+  multiply({e.rows, e.early_columns, k}, a, b, {scores, e.stride()});
+  if (const std::int64_t late = e.late_rows(); late > 0) {
+    multiply({late, e.columns - e.early_columns, k}, a.from(kEarlyRows), b.from(0, e.early_columns),
+             {scores + kEarlyRows * e.stride() + e.early_columns, e.stride()});
+  }
+}
+
+// c [rows, n] = scores b [columns, n], or += if `add`
+inline void multiply_scores(const Extent& e, std::int64_t n, const Left& scores, const Right& b, Strided<float> c,
+                            bool add = false) {
+  const std::int64_t late = e.late_rows();
+  multiply({e.rows - late, n, e.early_columns}, scores, b, c, add);
+  if (late > 0) {
+    multiply({late, n, e.columns}, scores.from(kEarlyRows), b, {c.data + kEarlyRows * c.stride, c.stride}, add);
+  }
+}
+
+// sums [m, columns] += a [m, rows] scores
+inline void add_product_with_scores(const Extent& e, std::int64_t m, const Left& a, const Right& scores,
+                                    Strided<float> sums) {
+  multiply({m, e.early_columns, e.rows}, a, scores, sums, true);
+  if (const std::int64_t late = e.late_rows(); late > 0) {
+    multiply({m, e.columns - e.early_columns, late}, a.ahead(kEarlyRows), scores.from(kEarlyRows, e.early_columns),
+             {sums.data + e.early_columns, sums.stride}, true);
+  }
 }
 
 // Columns allocated for packed keys and offsets. A block reads up to its padding beyond the last.
@@ -114,10 +158,10 @@ struct PackedHead {
     }
   }
 
-  // Writes a block's unscaled scores [rows, columns] and position scores [rows, offset_columns].
+  // Writes a block's unscaled scores [rows, stride] and position scores [rows, offset_columns].
   void scores(const AttentionShape& s, const AttentionTensors& in, const Extent& e, float* to, float* positions) {
     const Left q = scratch.left(in.q.rows(b, h, e.row), e.rows, s.d_head);
-    multiply({e.rows, e.columns, s.d_head}, q, k[0].from(0, e.low), {to, e.columns});
+    multiply_to_scores(e, s.d_head, q, k[0].from(0, e.low), to);
     if (in.relative()) {
       const std::int64_t n = e.offset_columns();
       const Left position = scratch.left(in.q_position.rows(b, h, e.row), e.rows, s.d_head);

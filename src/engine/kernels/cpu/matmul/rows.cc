@@ -23,9 +23,23 @@ Strided<float> staged_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Bu
   return {staging.data(), n};
 }
 
+Strided<float> staged_wide_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging) {
+  const std::int64_t width = row_width(n);
+  if (to.bf16 == nullptr && width == n) {
+    return {to.f32, to.stride};
+  }
+  staging.reserve(m * width);
+  return {staging.data(), width};
+}
+
 void store_rows(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to) {
-  for (std::int64_t i = 0; to.bf16 != nullptr && i < m; ++i) {
-    round_to_bfloat16(rows.data + i * rows.stride, n, to.bf16 + i * to.stride);
+  for (std::int64_t i = 0; i < m && rows.data != to.f32; ++i) {
+    const float* row = rows.data + i * rows.stride;
+    if (to.bf16 == nullptr) {
+      std::copy_n(row, n, to.f32 + i * to.stride);
+    } else {
+      round_to_bfloat16(row, n, to.bf16 + i * to.stride);
+    }
   }
 }
 

@@ -25,9 +25,17 @@ using HeadsOut = HeadsOf<RowsOut>;
 // Rows [m, n] as float32: in place, or converted into `staging`.
 Strided<const float> as_float32(const Rows& from, std::int64_t m, std::int64_t n, Buffer& staging);
 
+// Stride of packed rows of e elements: a multiple of a cache line.
+inline std::int64_t row_width(std::int64_t e) {
+  constexpr std::int64_t kLine = 16;
+  return (e + kLine - 1) / kLine * kLine;
+}
+
 // Where to compute float32 rows [m, n] destined for `to`: `to` itself, or `staging` if `to` is bfloat16, from where
-// store_rows() rounds them. store_rows() does nothing for float32.
+// store_rows() rounds or copies them.
 Strided<float> staged_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
+// The same for rows of which row_width(n) columns are computed, because products of whole vectors are faster.
+Strided<float> staged_wide_rows(const RowsOut& to, std::int64_t m, std::int64_t n, Buffer& staging);
 void store_rows(Strided<float> rows, std::int64_t m, std::int64_t n, const RowsOut& to);
 
 // to[c][i] = from[i][c] for i in [0, rows), c in [0, columns), rounded if `to` is bfloat16.

@@ -20,9 +20,9 @@ struct Forward : BlockComposer {
     block(e, inverse.data());
     for (std::int64_t h = 0; h < s.heads; ++h) {
       const RowsOut to = out.o.rows(b, h, e.row);
-      const Strided<float> o = staged_rows(to, e.rows, s.d_value, staging);
+      const Strided<float> o = staged_wide_rows(to, e.rows, s.d_value, staging);
       const Left a = scratch.left({tile.head(e, h), Tile::row_stride(e)}, e.rows, e.columns);
-      multiply({e.rows, s.d_value, e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0), o);
+      multiply({e.rows, row_width(s.d_value), e.columns}, a, values[h / (s.heads / s.kv_heads)].from(e.low, 0), o);
       for (std::int64_t i = 0; !in.post.present && i < e.rows; ++i) {
         scaled_copy(o.data + i * o.stride, inverse.data()[i * s.heads + h], s.d_value, o.data + i * o.stride);
       }

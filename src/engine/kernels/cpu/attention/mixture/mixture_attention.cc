@@ -11,7 +11,7 @@ struct Block {
       : components(static_cast<std::int64_t>(in.factor.size())),
         products(static_cast<std::int64_t>(in.keys.size())),
         width(kernels::key_width(s)),
-        stride(kBlockRows * padded(s.keys)),
+        stride(kBlockRows * longest_score_stride(s)),
         k(s.bf16, products, s.d_head, width),
         scores(products * stride),
         scratch(s.bf16) {}
@@ -36,13 +36,13 @@ struct Block {
   }
 
   MixtureRow mixture(const AttentionShape& s, const MixtureTensors& in, const Extent& e, std::int64_t i) const {
-    return mixture_row(s, in, {b, h, e.row + i, e.low}, {scores.data() + i * e.columns, stride});
+    return mixture_row(s, in, {b, h, e.row + i, e.low}, {scores.data() + i * e.stride(), stride});
   }
 
   void multiply_all(const AttentionShape& s, const MixtureTensors& in, const Extent& e) {
     const Left q = scratch.left(in.q.rows(b, h, e.row), e.rows, s.d_head);
     for (std::int64_t p = 0; p < products; ++p) {
-      multiply({e.rows, e.columns, s.d_head}, q, k[p].from(0, e.low), {scores.data() + p * stride, e.columns});
+      multiply_to_scores(e, s.d_head, q, k[p].from(0, e.low), scores.data() + p * stride);
     }
   }
 };
@@ -51,7 +51,7 @@ struct Block {
 struct MixtureWorkspace {
   MixtureWorkspace(const AttentionShape& s, const MixtureTensors& in)
       : block(s, in),
-        p(kBlockRows * padded(s.keys)),
+        p(kBlockRows * longest_score_stride(s)),
         d_p(p.size()),
         values(s.bf16, 1, s.d_value, block.width),
         keys(s.bf16, block.products, block.width, row_width(s.d_head)),
@@ -62,7 +62,7 @@ struct MixtureWorkspace {
   PackedOperands values;    // [w, width]
   PackedOperands keys;      // [P, width, e padded]
   Buffer d_values, d_keys;  // [w, width], [P, e, width]
-  Buffer staging;           // see staged_rows()
+  Buffer staging;           // see staged_wide_rows()
 
   void pack(const AttentionShape& s, const MixtureTensors& in, std::int64_t task) {
     block.pack(s, in, task);
@@ -78,7 +78,7 @@ struct MixtureWorkspace {
   void add_transposed(std::int64_t width, const Extent& e, const Rows& from, const Rows& tile, float* sum) {
     const Right right = block.scratch.right(tile, e.rows, e.columns);
     const Left turned = block.scratch.left_columns(from, e.rows, width);
-    multiply({width, e.columns, e.rows}, turned, right, {sum + e.low, block.width}, true);
+    add_product_with_scores(e, width, turned, right, {sum + e.low, block.width});
   }
 };
 
@@ -90,32 +90,32 @@ void block_backward(const AttentionShape& s, const MixtureTensors& in, const Att
   float deltas[kBlockRows];
   row_deltas(s, e, d_o, o, deltas);
   block.multiply_all(s, in, e);
-  multiply({e.rows, e.columns, s.d_value}, block.scratch.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
-           {w.d_p.data(), e.columns});
+  multiply_to_scores(e, s.d_value, block.scratch.left(d_o, e.rows, s.d_value), w.values[0].from(0, e.low),
+                     w.d_p.data());
   for (std::int64_t i = 0; i < e.rows; ++i) {
     const MixtureBackwardRow back{.log_sum = out.log_sum[task * s.queries + e.row + i],
                                   .delta = deltas[i],
-                                  .d_p = w.d_p.data() + i * e.columns,
+                                  .d_p = w.d_p.data() + i * e.stride(),
                                   .d_query_term = out.d_query_term + task * block.components * s.queries + e.row + i,
                                   .d_key_term = out.d_key_term + task * block.components * s.keys + e.low,
                                   .key_stride = s.keys};
     mixture_backward_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), back,
-                         block.scores.data() + i * e.columns, w.p.data() + i * e.columns);
+                         block.scores.data() + i * e.stride(), w.p.data() + i * e.stride());
     if (out.d_sink != nullptr) {
       out.d_sink[task] -= sink_probability(in.sink, block.h, back.log_sum) * deltas[i];
     }
   }
   const RowsOut to = out.d_q.rows(block.b, block.h, e.row);
-  const Strided<float> d_q = staged_rows(to, e.rows, s.d_head, w.staging);
+  const Strided<float> d_q = staged_wide_rows(to, e.rows, s.d_head, w.staging);
   const Rows q = in.q.rows(block.b, block.h, e.row);
   for (std::int64_t i = 0; i < block.products; ++i) {
     const float* d_scores = block.scores.data() + i * block.stride;
-    const Left d = block.scratch.left({d_scores, e.columns}, e.rows, e.columns);
-    multiply({e.rows, s.d_head, e.columns}, d, w.keys[i].from(e.low, 0), d_q, i > 0);
+    const Left d = block.scratch.left({d_scores, e.stride()}, e.rows, e.columns);
+    multiply_scores(e, row_width(s.d_head), d, w.keys[i].from(e.low, 0), d_q, i > 0);
     w.add_transposed(s.d_head, e, q, d, w.d_keys.data() + i * size);
   }
   store_rows(d_q, e.rows, s.d_head, to);
-  w.add_transposed(s.d_value, e, d_o, {w.p.data(), e.columns}, w.d_values.data());
+  w.add_transposed(s.d_value, e, d_o, {w.p.data(), e.stride()}, w.d_values.data());
 }
 
 }  // namespace
@@ -135,15 +135,15 @@ void mixture_attention_forward(const AttentionShape& s, const MixtureTensors& in
       for (std::int64_t i = 0; i < e.rows; ++i) {
         float most = 0.0F;
         const float seen = mixture_exp_row(block.visible(s, in, e, i), block.mixture(s, in, e, i), &most,
-                                           block.scores.data() + i * e.columns);
+                                           block.scores.data() + i * e.stride());
         const MixtureSum sum(seen, most, in, block.h);
         inverse[i] = sum.inverse;
         out.log_sum[task * s.queries + row + i] = sum.log_sum;
       }
       const RowsOut to = out.o.rows(block.b, block.h, row);
-      const Strided<float> o = staged_rows(to, e.rows, s.d_value, staging);
-      const Left p = block.scratch.left({block.scores.data(), e.columns}, e.rows, e.columns);
-      multiply({e.rows, s.d_value, e.columns}, p, values[0].from(e.low, 0), o);
+      const Strided<float> o = staged_wide_rows(to, e.rows, s.d_value, staging);
+      const Left p = block.scratch.left({block.scores.data(), e.stride()}, e.rows, e.columns);
+      multiply_scores(e, row_width(s.d_value), p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
         scaled_copy(o.data + i * o.stride, inverse[i], s.d_value, o.data + i * o.stride);
       }
