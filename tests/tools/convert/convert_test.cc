@@ -11,7 +11,6 @@
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "tools/convert/shared_keys.h"
 #include "tools/convert/value_fit.h"
 
 namespace headroom::convert {
