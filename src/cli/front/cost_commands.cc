@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "cost_variation.h"
-#include "foundation/config/base_name.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"

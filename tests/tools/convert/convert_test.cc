@@ -5,8 +5,8 @@
 
 #include "conversion.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/output_gate_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/files.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/model_options.h"
