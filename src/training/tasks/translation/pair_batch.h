@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/pairs/pair_batches.h"
+#include "data/pairs/pairs.h"
 #include "headroom/models/model.h"
 #include "headroom/tokenizers/tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-#include "data/pairs/pair_batches.h"
+#include "data/pairs/pairs.h"
 #include "data/text/token_cache.h"
 #include "data/tokens/spread.h"
 #include "foundation/core/machine/log.h"
