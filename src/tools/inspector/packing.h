@@ -8,6 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "attribution.h"
+#include "headroom/core/json.h"
+
 namespace headroom::inspector {
 
 // Returns the bytes of the tensor, converted to `type`.
@@ -31,5 +34,17 @@ std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = tr
 
 // Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
+
+// Packs the largest contributions to an attention layer's output for the inspector's page.
+
+struct PackedContributions {
+  std::string bytes;  // "contributions.l" as inspector.h describes it, not compressed
+  // "contributions" (their number per token), "splits" ([{"name", "terms"}] of the decompositions), "score_terms" (of
+  // composed scores), "residual" (the largest error of the sum)
+  Json about;
+};
+
+// Keeps the `most` largest contributions per token.
+PackedContributions pack_contributions(const Attribution& a, std::int64_t most);
 
 }  // namespace headroom::inspector
