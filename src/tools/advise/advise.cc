@@ -7,8 +7,6 @@
 #include <cmath>
 #include <utility>
 
-#include "budget.h"
-#include "candidates.h"
 #include "data/text/text.h"
 #include "findings.h"
 #include "fit.h"
