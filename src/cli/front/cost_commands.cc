@@ -15,7 +15,6 @@
 #include "program.h"
 #include "training/cost/match.h"
 #include "training/cost/papers/papers.h"
-#include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
 
 namespace headroom::cli {

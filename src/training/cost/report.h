@@ -10,7 +10,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "match.h"
-#include "recipe_list.h"
+#include "training/cost/papers/papers.h"
 
 namespace headroom::cost {
 

@@ -16,7 +16,7 @@
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
-#include "training/cost/recipe_list.h"
+#include "training/cost/papers/papers.h"
 #include "training/cost/small_model.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"

@@ -13,7 +13,7 @@
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
 #include "recorded_losses.h"
-#include "training/cost/memory.h"
+#include "training/cost/cost.h"
 
 namespace headroom::train {
 namespace {

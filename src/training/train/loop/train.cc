@@ -23,7 +23,6 @@
 #include "start.h"
 #include "step_time.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 #include "training/tasks/task.h"
 #include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
