@@ -12,7 +12,6 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
-#include "pair_batch.h"
 #include "scores.h"
 #include "training/tasks/evaluation_loop.h"
 
