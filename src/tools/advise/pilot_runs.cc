@@ -26,8 +26,8 @@
 #include "tools/compare/run/plan.h"
 #include "training/cost/cost.h"
 #include "training/tasks/task.h"
+#include "training/train/loop/start.h"
 #include "training/train/loop/step_time.h"
-#include "training/train/record/folder.h"
 
 namespace headroom::advise {
 

@@ -8,7 +8,7 @@
 
 #include "headroom/models/language_model.h"
 #include "headroom/ops/optimizers.h"
-#include "training/train/step/prediction_cache.h"
+#include "training/train/step/teacher.h"
 
 namespace headroom::convert {
 namespace {

@@ -12,7 +12,7 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "recorded_losses.h"
+#include "history.h"
 #include "training/cost/cost.h"
 
 namespace headroom::train {

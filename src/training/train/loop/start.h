@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
@@ -12,6 +13,18 @@
 #include "training/tasks/task.h"
 
 namespace headroom::train {
+
+// Identifies the contents of an --out folder: a run, a comparison of runs, or advice.
+
+enum class FolderKind { run, comparison, advice };
+
+// Files that identify a comparison (or sweep) and advice.
+inline constexpr const char* kComparisonFile = "comparison.json";
+inline constexpr const char* kAdviceFile = "advice.json";
+
+// Throws UserError if the folder has contents of another kind than `wanted`. The message mentions `what`, such as "the
+// run".
+void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::string_view what);
 
 struct ResumePoint {
   std::filesystem::path file;

@@ -18,7 +18,6 @@
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
 #include "headroom/store/huggingface.h"
-#include "matmul_rate.h"
 #include "run.h"
 #include "start.h"
 #include "step_time.h"
