@@ -12,7 +12,6 @@
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
-#include "engine/kernels/cpu/matmul/gemv_bfloat16.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/heads_on_cpu.h"
