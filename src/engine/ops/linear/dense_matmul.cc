@@ -17,7 +17,6 @@
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
 #include "foundation/core/transformed.h"
-#include "tile_matmul.h"
 
 namespace at::native {
 
