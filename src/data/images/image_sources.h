@@ -1,4 +1,4 @@
-// The kinds of image sources that open_images() combines.
+// Decodes image files, and reads the kinds of image sources that open_images() combines.
 #pragma once
 
 #include <array>
@@ -14,8 +14,6 @@
 #include "image_dataset.h"
 
 namespace headroom::data {
-
-// Decodes PNG, JPEG and PNM files.
 
 constexpr std::size_t kLargestImage = std::size_t{64} << 20;  // file size in bytes
 

@@ -1,4 +1,4 @@
-// Sentence pairs: read from text files, selected for training and validation, and stored as tokens.
+// Sentence pairs: read from text files, selected for training and validation, stored as tokens, and cut into batches.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The order in which training reads the examples of a data set.
+// The order in which training reads the examples of a data set: permutations, and files read together.
 #pragma once
 
 #include <algorithm>
@@ -13,10 +13,9 @@
 
 namespace headroom::data {
 
-// A pseudo-random permutation of 0..n-1 with random access, in constant memory.
-
-// A Feistel network permutes the 2k-bit integers. Results outside 0..n-1 are permuted again until they fall inside
-// (cycle walking), which yields a permutation of 0..n-1.
+// A pseudo-random permutation of 0..n-1 with random access, in constant memory. A Feistel network permutes the 2k-bit
+// integers. Results outside 0..n-1 are permuted again until they fall inside (cycle walking), which yields a
+// permutation of 0..n-1.
 class Shuffle {
  public:
   Shuffle(std::uint64_t n, std::uint64_t seed)

@@ -1,4 +1,4 @@
-// Shared by the readers of files and of assignments (`--set`).
+// Shared by the readers of files and of assignments (`--set`), and by what writes configs.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,6 @@
 #include "headroom/config/model_options.h"
 
 namespace headroom::config::detail {
-
-// Sets fields from TOML values, with error messages, and writes values as TOML text.
 
 inline constexpr std::string_view kAutomaticWord = "auto";  // the spelling of kAutomatic
 std::string in_quotes(std::string_view text);               // on one line, with escapes

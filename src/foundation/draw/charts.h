@@ -1,5 +1,5 @@
-// Charts as inline SVG without scripts. Colours and line styles come from the page's style sheet (page.h), so that
-// charts follow its light and dark schemes.
+// Charts and heat maps as inline SVG without scripts. Colours and line styles come from the page's style sheet
+// (page.h), so that charts follow its light and dark schemes.
 #pragma once
 
 #include <cstddef>

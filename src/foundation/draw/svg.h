@@ -1,4 +1,4 @@
-// SVG as text: elements and paths, and what all charts share: sizes, axes and labels.
+// SVG as text: elements and paths, and what all charts share: sizes, axes, labels and numbers.
 #pragma once
 
 #include <cmath>
@@ -72,8 +72,6 @@ struct Scale {
     high += room;
   }
 };
-
-// Formats names and numbers for charts and tables.
 
 // Shortens `text` to at most `characters` >= 1 characters by replacing its middle with an ellipsis. Returns valid
 // UTF-8.

@@ -1,5 +1,6 @@
 // Chooses the model size, batch size and vocabulary size that fit a budget, by rules on measured or counted figures.
-// Trains nothing.
+// Trains nothing. Also
+// lists the candidates of each stage.
 #pragma once
 
 #include <cstddef>
@@ -61,8 +62,6 @@ std::vector<std::int64_t> vocabulary_sizes(std::int64_t own, double text_bytes);
 
 // Rounds down to two significant digits: 1234 becomes 1200. Numbers below 100 are rounded down to integers.
 std::int64_t rounded_down(double number);
-
-// The candidates of each stage.
 
 // Returns candidates with the config's learning rate times powers of two, from 1/4 to 16, ascending.
 std::vector<Candidate> learning_rate_candidates(const config::Config& config);

@@ -18,7 +18,6 @@ namespace headroom::advise {
 
 // The request, the measured speeds and the time spent, stored in out/advice.json. The lengths of pilot runs are derived
 // from these, so a repeated request has the same pilot runs.
-
 inline constexpr const char* kPilotFolder = "trials";  // in the request's `out`
 
 class Budget {

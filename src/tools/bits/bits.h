@@ -37,8 +37,7 @@ bool all_equal(const std::vector<Check>& checks);
 std::string render_table(const std::vector<Check>& checks);
 Json to_json(const std::vector<Check>& checks);  // [{"name", "compared", "equal", "different"}]
 
-// Runs a command of the headroom program in a child process.
-
+// A command of the headroom program that runs in a child process.
 struct ChildCommand {
   std::filesystem::path program;
   std::vector<std::string> arguments;

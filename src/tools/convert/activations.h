@@ -1,4 +1,4 @@
-// What the layers of the source compute on text: the training data of a conversion.
+// The training data of a conversion: text, and what the layers of the source compute on it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -75,7 +75,6 @@ HeadSums collect_heads(LayerWalk& walk);
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
 
 // The text on which a conversion computes activations.
-
 struct Batches {
   std::vector<models::Batch> fit, held_out;  // half as many held-out ones
   std::int64_t sequences = 1;                // of a batch

@@ -172,8 +172,8 @@ std::vector<at::Tensor> converted_parameters(const models::Model& model, const L
 }
 
 std::optional<FitErrors> joint_fit(const ConvertRequest& request, const models::Model& source,
-                                     const models::Model& model, const std::vector<at::Tensor>& parameters,
-                                     const Batches& batches) {
+                                   const models::Model& model, const std::vector<at::Tensor>& parameters,
+                                   const Batches& batches) {
   if (request.fit_steps == 0 || request.joint_steps == 0 || parameters.empty() || !has_joint_fit(model.options())) {
     return std::nullopt;
   }

@@ -19,7 +19,6 @@
 namespace headroom::convert {
 
 // Which layers of the source a conversion converts.
-
 using Layers = std::vector<bool>;  // by layer: whether it is converted
 
 // Returns the source's config with the attention and MLP of `all` in the converted layers: `all` itself if these are
@@ -84,7 +83,7 @@ struct Conversion {
   // If all layers were fitted together: KL(source, result) in nats a prediction, over the source's likeliest tokens and
   // all others as one class.
   std::optional<FitErrors> together;
-  std::vector<std::string> notes;              // what differs from the config `to`
+  std::vector<std::string> notes;  // what differs from the config `to`
 };
 
 // Key of a result's metadata: its losses before and after, as text.

@@ -99,7 +99,8 @@ FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& paramete
         activations.select(at::randint(n, {std::min(n, options.sequences)}, random, at::kLong));
     (error_of(output, part) / part.y.square().sum()).backward();
   };
-  return improve(parameters, options, [&] { return relative_error(output, held_out); }, add_gradients);
+  return improve(
+      parameters, options, [&] { return relative_error(output, held_out); }, add_gradients);
 }
 
 namespace {
@@ -220,7 +221,8 @@ FitErrors fit_together(const models::Model& source, const models::Model& model,
       (divergence_of(model, part) * (static_cast<double>(part.n_targets()) / targets)).backward();
     }
   };
-  return improve(parameters, options, [&] { return mean_divergence(model, held_out); }, add_gradients);
+  return improve(
+      parameters, options, [&] { return mean_divergence(model, held_out); }, add_gradients);
 }
 
 }  // namespace headroom::convert

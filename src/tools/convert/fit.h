@@ -38,6 +38,6 @@ bool has_joint_fit(const config::ModelOptions& model);
 // place; gradients of all others are switched off. Returns the divergences on the held-out tokens. Where the divergence
 // has not become smaller, the starting values are restored.
 FitErrors fit_together(const models::Model& source, const models::Model& model,
-                         const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
+                       const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
 
 }  // namespace headroom::convert

@@ -1,4 +1,5 @@
-// Values and outputs of a few heads that together approximate the output of all heads of a layer, in closed form.
+// Values and outputs of a few heads that together approximate the output of all heads of a layer, and keys that several
+// heads share, in closed form.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,5 +1,5 @@
-// Packs tensors for the inspector's page: little-endian arrays in zlib format, which JavaScript reads with
-// DecompressionStream("deflate") and typed arrays.
+// Packs tensors and contributions for the inspector's page: little-endian arrays in zlib format, which JavaScript reads
+// with DecompressionStream("deflate") and typed arrays.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -35,8 +35,6 @@ std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = tr
 // Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
 
-// Packs the largest contributions to an attention layer's output for the inspector's page.
-
 struct PackedContributions {
   std::string bytes;  // "contributions.l" as inspector.h describes it, not compressed
   // "contributions" (their number per token), "splits" ([{"name", "terms"}] of the decompositions), "score_terms" (of
@@ -44,7 +42,7 @@ struct PackedContributions {
   Json about;
 };
 
-// Keeps the `most` largest contributions per token.
+// Packs the `most` largest contributions per token to an attention layer's output.
 PackedContributions pack_contributions(const Attribution& a, std::int64_t most);
 
 }  // namespace headroom::inspector

@@ -1,5 +1,5 @@
-// Computes the cost of a model from its options alone: parameters, and multiply-accumulates (MACs) by two accounting
-// methods.
+// Computes the cost of a model from its config alone: parameters, multiply-accumulates (MACs) by two accounting
+// methods, and the memory of training and decoding.
 //
 // Symbols: T context_length (vision: patches), M memory_length, S = M + T source tokens, d d_model, V vocabulary_size;
 // the symbols of attention parts are defined in config/attention_part.h. Counts are exact integers, defined for every
@@ -79,8 +79,6 @@ ExecutedCost executed_cost(const config::ModelOptions& model, std::int64_t batch
 std::optional<double> step_flops(const config::Config& config);
 std::optional<double> visible_step_flops(const config::Config& config);  // twice visible_macs
 std::optional<double> training_flops(const config::Config& config);
-
-// Computes the memory required for training and decoding from the config alone.
 
 // A lower bound on the memory of a training step, in bytes. Tensors are float32 unless stated otherwise. Not counted:
 // blocks of logits and attention weights, temporary tensors, the program itself (about 150 MiB), parts of the token

@@ -1,4 +1,4 @@
-// The options of multi-head latent attention and of tensor product attention.
+// The options of projections: latent and factored heads, dense heads, sparse heads.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 namespace headroom::config {
 
+// Used by latent and factored.
 struct LatentOptions {
   std::int64_t kv_rank = 64;
   std::int64_t q_rank = 0;         // 0: queries are not compressed
@@ -14,13 +15,10 @@ struct LatentOptions {
   std::int64_t latent_groups = 1;  // latents of a token, each for an equal share of the heads
 };
 
-// The options of dense heads.
-
+// Used by dense.
 struct DenseOptions {
   bool output_bias = true;  // if the other projections have biases
 };
-
-// The options of heads that select their tokens.
 
 // Used by sparse_heads.
 struct SparseHeadOptions {

@@ -1,4 +1,4 @@
-// The contents of a byte-level BPE tokenizer, and the file formats that store it.
+// Byte-level BPE: the pre-tokenizer, the merges, the contents of a tokenizer, and the file formats that store it.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Reads the fields of a JSON request body, checks the type and range of each, and rejects unknown fields by name.
+// Reads the fields of a JSON request body: checks the type and range of each, and rejects unknown fields by name.
+// Errors have the form of OpenAI's API.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +17,6 @@
 #include "headroom/core/json.h"
 
 namespace headroom::serve {
-
-// Errors in the form of OpenAI's API.
 
 // what() is the message for people; `code` is the machine-readable code ("context_length_exceeded"); `param` is the
 // invalid field of the request, or empty.

@@ -1,4 +1,5 @@
-// Access control: admits clients with the API key, and requests whose Host header names this machine.
+// Who can reach the server: the socket on which it listens, clients with the API key, and requests whose Host header
+// names this machine.
 #pragma once
 
 #include <filesystem>
@@ -25,8 +26,6 @@ class ApiKey {
 // that the browser sends its requests here with that domain as their Host. Returns true if the Host header
 // ("localhost:8080", "[::1]:8080") is an IP address, localhost or `own`, the name given as --host.
 bool is_own_name(std::string_view header, std::string_view own);
-
-// Creates a listening TCP socket, with messages that explain why a host or port cannot be used.
 
 struct ListeningSocket {
   int descriptor = -1;  // the caller closes it

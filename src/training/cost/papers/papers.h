@@ -1,5 +1,5 @@
-// Every table, figure and protocol of the five papers, and what reproduces it here: recipes, a command, or the reason
-// why it cannot be reproduced. docs/papers.md is the source; the build embeds it.
+// The shipped recipes, and every table, figure and protocol of the five papers, and what reproduces it here: recipes, a
+// command, or the reason why it cannot be reproduced. docs/papers.md is the source; the build embeds it.
 #pragma once
 
 #include <filesystem>
@@ -11,9 +11,8 @@
 
 namespace headroom::cost {
 
-// Lists the shipped recipes, with the table rows of the papers that they reproduce.
-
-// paper, table, row and about come from the comments at the top of the file ("# paper: ..."); empty if missing.
+// A recipe, with the table row that it reproduces. paper, table, row and about come from the comments at the top of the
+// file ("# paper: ..."); empty if missing.
 struct Recipe {
   std::string name;  // "switchhead/wt103_47m"; accepted wherever a config file is
   std::filesystem::path file;

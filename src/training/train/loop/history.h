@@ -75,9 +75,8 @@ std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t la
 History read_history(const std::filesystem::path& folder, std::int64_t last_step,
                      const std::vector<tasks::FigureKind>& kinds);
 
-// Compares the training losses of a run with those recorded in its recipe, to reveal problems early.
-
-// The fractions of the steps after which losses are recorded, in the order of config::Config::recorded_losses.
+// The training losses recorded in a recipe reveal problems of a run early. The fractions of the steps after which
+// losses are recorded, in the order of config::Config::recorded_losses.
 inline constexpr std::array<double, 5> kRecordedShares = {0.05, 0.1, 0.25, 0.5, 1.0};
 
 // If the last logged step is the first to reach one of these fractions, compares the mean training loss of the last 5%

@@ -1,4 +1,5 @@
-// Where a run starts: from its own last checkpoint (--resume), or from the parameters of another (train.start_from).
+// Where a run starts: in which folder, and from its own last checkpoint (--resume), or from the parameters of another
+// (train.start_from).
 #pragma once
 
 #include <filesystem>
@@ -14,8 +15,7 @@
 
 namespace headroom::train {
 
-// Identifies the contents of an --out folder: a run, a comparison of runs, or advice.
-
+// What an --out folder holds.
 enum class FolderKind { run, comparison, advice };
 
 // Files that identify a comparison (or sweep) and advice.

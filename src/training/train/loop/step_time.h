@@ -1,4 +1,5 @@
-// Measures how long a step takes before a run, and computes the number of steps that fit a given time.
+// Measures the speed of this machine before a run: the rate of matrix multiplication and the time of a step, from which
+// the number of steps follows that fit a given time.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -13,8 +14,6 @@
 #include "training/tasks/task.h"
 
 namespace headroom::train {
-
-// Measures the matrix multiplication rate of this machine.
 
 // Returns the peak matmul rate in this precision on the device, with the current number of threads, in GFLOP/s (two
 // operations per multiply-accumulate): the higher of torch's rate for large matrices and, for fp32 on a CPU, the rate

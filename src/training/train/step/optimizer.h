@@ -1,4 +1,4 @@
-// Updates parameters from their gradients.
+// Learning-rate schedules, and the update of parameters from their gradients.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,8 +11,6 @@
 #include "headroom/nn/parameters.h"
 
 namespace headroom::train {
-
-// The learning-rate schedules.
 
 // Returns the learning rate at `step` (from 0). The list gives each schedule, with f = final_learning_rate and w =
 // warmup_steps, as a multiple of options.learning_rate. Every schedule except one_cycle rises linearly, (step + 1) / w,

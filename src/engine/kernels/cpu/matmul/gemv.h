@@ -36,7 +36,7 @@ inline void gemv_transposed(const float* x, std::int64_t n, const Rows& w, std::
   gemv_transposed({x, 1, n, 0}, w, 0, columns, {y, 0});
 }
 
-// gemv.h for bfloat16 vectors and matrices on CPUs with AVX-512 BF16, whose dot products of pairs take half as many
+// gemv() for bfloat16 vectors and matrices on CPUs with AVX-512 BF16, whose dot products of pairs take half as many
 // instructions as widening to float32. Batch-invariant; the rounding differs from gemv()'s.
 //
 // Sums are float32. Pairs are added in ascending order of i, and one instruction adds both products of a pair.

@@ -1,4 +1,5 @@
-// Vectorised elementwise kernels on one row of a mixture's scores, and on rows of keys and queries.
+// Vectorised elementwise kernels on one row of a mixture's scores, with the dot products and terms that belong to it,
+// and on rows of keys and queries.
 #pragma once
 
 #include <cmath>
@@ -69,8 +70,6 @@ void row_terms(const RowTermsInput& in, float* terms);
 
 // Writes the rows' gradients in their type, and adds the directions' gradients to d_direction [R, e].
 void row_terms_backward(const RowTermsInput& in, const float* d_terms, const RowsOut& d_rows, float* d_direction);
-
-// Shared by the mixture kernels: the dot products and terms that belong to a row of scores.
 
 // One query and the first key that it is compared with.
 struct QueryIndex {
