@@ -14,8 +14,7 @@
 #include "headroom/config/config.h"
 #include "headroom/core/files.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
-#include "training/cost/recipe_list.h"
+#include "training/cost/papers/papers.h"
 
 namespace headroom::cost {
 namespace papers_test {

@@ -118,4 +118,8 @@ std::string help_text(const std::string& name = "");
 // Returns the dotted key that `wrong`, a name without tables, probably means ("lr": train.learning_rate), or "".
 std::string suggest_key(std::string_view wrong);
 
+// Returns the name by which a config file in `folder` can inherit from this file or recipe: a path relative to the
+// folder, so that both can be moved together, or the recipe's name. Without a folder, the path is absolute.
+std::string base_name(const std::string& path_or_recipe, const std::filesystem::path& folder = {});
+
 }  // namespace headroom::config

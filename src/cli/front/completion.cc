@@ -4,7 +4,7 @@
 
 #include "command_tree.h"
 #include "headroom/core/error.h"
-#include "training/cost/recipe_list.h"
+#include "training/cost/papers/papers.h"
 
 namespace headroom::cli {
 

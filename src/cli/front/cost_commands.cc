@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "cost_variation.h"
-#include "foundation/config/base_name.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
@@ -16,7 +15,6 @@
 #include "program.h"
 #include "training/cost/match.h"
 #include "training/cost/papers/papers.h"
-#include "training/cost/recipe_list.h"
 #include "training/cost/report.h"
 
 namespace headroom::cli {

@@ -1,4 +1,4 @@
-#include "image_file.h"
+#include "image_sources.h"
 
 #include <png.h>
 

@@ -10,7 +10,6 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "image_file.h"
 #include "image_sources.h"
 
 namespace headroom::data {

@@ -22,7 +22,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
-#include "image_file.h"
 #include "image_sources.h"
 
 namespace headroom::data {

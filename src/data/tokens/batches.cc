@@ -4,8 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include "example_order.h"
 #include "headroom/core/error.h"
-#include "shuffle.h"
 #include "spread.h"
 
 namespace headroom::data {

@@ -6,7 +6,6 @@
 
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
-#include "shuffle.h"
 
 namespace headroom::data {
 namespace {

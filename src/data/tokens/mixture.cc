@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "batches.h"
+#include "example_order.h"
 #include "headroom/core/error.h"
-#include "shuffle.h"
 
 namespace headroom::data {
 namespace {

@@ -5,9 +5,7 @@
 
 #include "checker.h"
 #include "headroom/config/attention_part.h"
-#include "layers.h"
 #include "parse.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace {

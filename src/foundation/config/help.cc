@@ -6,7 +6,6 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "parse.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace {

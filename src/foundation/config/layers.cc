@@ -1,5 +1,5 @@
 // Layers that differ inside one model: model.layers and its shorthand, window_pattern.
-#include "layers.h"
+#include "parse.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,6 @@
 #include "foundation/core/text/format.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "parse.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace {

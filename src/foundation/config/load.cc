@@ -16,7 +16,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "parse.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace {

@@ -11,7 +11,6 @@
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace detail {

@@ -1,15 +1,32 @@
-// Shared by the readers of files and of assignments (`--set`).
+// Shared by the readers of files and of assignments (`--set`), and by what writes configs.
 #pragma once
 
+#include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
+#include "headroom/config/field.h"
+#include "headroom/config/model_options.h"
 
 namespace headroom::config::detail {
+
+inline constexpr std::string_view kAutomaticWord = "auto";  // the spelling of kAutomatic
+std::string in_quotes(std::string_view text);               // on one line, with escapes
+std::string spelled(double number);       // the shortest text that reads back exactly and is not an integer
+std::string spelled(const Field& field);  // the current value, as TOML
+
+// Formats a value for quotation in messages: TOML on one line, shortened.
+std::string shown(const toml::node& value);
+
+// Sets the field. Throws UserError "<prefix><dotted>: must be ..., got ...". `prefix` is the place: "train.toml:12: ".
+void assign(const Field& field, const toml::node& value, const std::string& prefix, const std::string& dotted);
 
 // Parses TOML. Throws UserError "<origin>:<line>: not valid TOML: ...", also for text that is nested too deeply.
 toml::table parse_toml(std::string_view text, std::string_view origin);
@@ -36,5 +53,27 @@ bool is_option(std::string_view place);
 // number of its patches, and the top_k of an attention part that determines it.
 void resolve(Config& config, const GivenKeys& given);
 void resolve_model(ModelOptions& model, const GivenKeys& given);  // without the vocabulary size
+
+// The entries of model.layers as TOML.
+
+inline std::string entry_name(std::size_t entry) {
+  return fmt::format("model.layers.{}", entry);
+}
+
+// Returns the number of layers after which the pattern repeats.
+std::int64_t period_of(const std::vector<LayerOptions>& entries);
+std::int64_t period_of(const ModelOptions& model);  // of model.layers or window_pattern
+bool is_window_pattern(std::string_view text);      // "local:global"
+
+// Returns the options of a model all of whose layers are like those of the entry.
+ModelOptions of_entry(const ModelOptions& model, std::size_t entry);
+
+// Sets model.layers to a list of tables. Throws UserError "<prefix><dotted>...: ...".
+void assign_layers(std::vector<LayerOptions>& layers, const toml::node& value, const std::string& prefix,
+                   const std::string& dotted);
+// Sets a key of an entry: "repeat", "attention", "attention.window". `dotted` is the entry's name.
+void assign_layer_key(LayerOptions& layer, const std::string& key, const toml::node& value, const std::string& prefix,
+                      const std::string& dotted);
+std::string spelled(const std::vector<LayerOptions>& layers);  // as TOML
 
 }  // namespace headroom::config::detail

@@ -7,9 +7,7 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "layers.h"
 #include "parse.h"
-#include "toml_value.h"
 
 namespace headroom::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "toml_value.h"
+#include "parse.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
-#include "layers.h"
 
 namespace headroom::config::detail {
 namespace {

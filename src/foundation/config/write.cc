@@ -9,11 +9,9 @@
 #include <type_traits>
 #include <variant>
 
-#include "base_name.h"
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
-#include "layers.h"
-#include "toml_value.h"
+#include "parse.h"
 
 namespace headroom::config {
 namespace {

@@ -1,6 +1,6 @@
 // Draws a matrix as a greyscale PNG that masks a rectangle in the page's colour. The map then follows the light and
 // dark schemes, and takes one byte per cell.
-#include "heat_map.h"
+#include "charts.h"
 
 #include <zlib.h>
 
@@ -11,7 +11,6 @@
 
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
-#include "labels.h"
 #include "svg.h"
 
 namespace headroom::draw {

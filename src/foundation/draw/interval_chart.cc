@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "charts.h"
-#include "labels.h"
 #include "svg.h"
 
 namespace headroom::draw {

@@ -9,7 +9,6 @@
 
 #include "charts.h"
 #include "foundation/core/text/utf8.h"
-#include "labels.h"
 #include "svg.h"
 
 namespace headroom::draw {

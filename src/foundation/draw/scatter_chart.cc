@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "charts.h"
-#include "labels.h"
 #include "svg.h"
 
 namespace headroom::draw {

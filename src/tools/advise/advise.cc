@@ -7,8 +7,6 @@
 #include <cmath>
 #include <utility>
 
-#include "budget.h"
-#include "candidates.h"
 #include "data/text/text.h"
 #include "findings.h"
 #include "fit.h"
@@ -23,8 +21,8 @@
 #include "tools/compare/run/run_folder.h"
 #include "training/cost/cost.h"
 #include "training/tasks/task.h"
+#include "training/train/loop/start.h"
 #include "training/train/loop/train.h"
-#include "training/train/record/folder.h"
 
 namespace headroom::advise {
 namespace {

@@ -1,4 +1,4 @@
-#include "candidates.h"
+#include "fit.h"
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "findings.h"
-#include "foundation/config/base_name.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
+#include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"

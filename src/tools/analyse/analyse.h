@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "headroom/config/model_options.h"
 #include "headroom/core/json.h"
 #include "model_runner.h"
 
@@ -113,5 +114,20 @@ Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest&
 // Throws UserError if `out` is a file, or a folder that contains another command's report.html or, unless `force` is
 // set, an analysis.
 void check_output_folder(const std::filesystem::path& out, bool force);
+
+// Groups of layers that an analysis can treat alike, in models whose layers differ (model.layers).
+
+struct LayerGroup {
+  std::vector<std::int64_t> layers;  // their numbers, ascending
+  config::ModelOptions options;      // `attention` is that of the layers, apart from windows and rotary bases
+};
+
+// Returns a single group with the model's own options if the attention layers differ in their windows and rotary bases
+// at most. Otherwise the layers of a group have the same attention and the same kind of MLP.
+std::vector<LayerGroup> layer_groups(const config::ModelOptions& options);
+
+// Joins what an analysis found in each of several groups: metrics by group ("layers 0, 2"), and all tensors and
+// figures.
+Findings joined(std::vector<std::pair<const LayerGroup*, Findings>> groups);
 
 }  // namespace headroom::analyse

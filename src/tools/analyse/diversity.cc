@@ -5,7 +5,7 @@
 
 #include "analyse.h"
 #include "foundation/draw/charts.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
 #include "measures.h"

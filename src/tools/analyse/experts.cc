@@ -8,7 +8,6 @@
 
 #include "analyse.h"
 #include "foundation/draw/charts.h"
-#include "foundation/draw/labels.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"

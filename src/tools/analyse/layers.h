@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "foundation/draw/heat_map.h"
+#include "foundation/draw/charts.h"
 #include "model_runner.h"
 
 namespace headroom::analyse {

@@ -6,7 +6,7 @@
 
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "timing.h"
-#include "training/train/loop/matmul_rate.h"
+#include "training/train/loop/step_time.h"
 
 namespace headroom::bench {
 namespace {

@@ -14,7 +14,6 @@
 #include "process.h"
 #include "timing.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 #include "workload.h"
 
 namespace headroom::bench {

@@ -1,9 +1,12 @@
 // Checks on this machine the results that Headroom promises to be bit-identical (docs/reproducibility.md).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headroom/core/json.h"
@@ -33,5 +36,33 @@ std::vector<Check> check_inference(const BitsRequest& request);
 bool all_equal(const std::vector<Check>& checks);
 std::string render_table(const std::vector<Check>& checks);
 Json to_json(const std::vector<Check>& checks);  // [{"name", "compared", "equal", "different"}]
+
+// A command of the headroom program that runs in a child process.
+struct ChildCommand {
+  std::filesystem::path program;
+  std::vector<std::string> arguments;
+  std::vector<std::pair<std::string, std::string>> environment;  // added to this process's
+  std::filesystem::path output;                                  // stdout is written here, stderr to output + ".log"
+};
+
+class Child {
+ public:
+  explicit Child(ChildCommand command);  // throws Error if the program cannot be started
+  ~Child();                              // kills the process if it still runs
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // Sends SIGKILL. Returns whether the process was still running.
+  bool kill();
+  // Waits for the end. Returns the document that the command printed with --json, null if it printed none. Throws Error
+  // with the last line of stderr if the exit status is not 0.
+  Json result();
+
+ private:
+  int wait();
+
+  ChildCommand command_;
+  pid_t pid_ = -1;
+};
 
 }  // namespace headroom::bits

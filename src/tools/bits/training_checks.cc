@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "bits.h"
-#include "child.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"

@@ -23,7 +23,6 @@
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/execution.h"
 #include "training/train/loop/start.h"
-#include "training/train/record/folder.h"
 
 namespace headroom::compare {
 namespace {

@@ -1,4 +1,4 @@
-// What the layers of the source compute on text: the training data of a conversion.
+// The training data of a conversion: text, and what the layers of the source compute on it.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "convert.h"
 #include "headroom/models/model.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/observer.h"
@@ -72,5 +73,15 @@ HeadSums collect_heads(LayerWalk& walk);
 
 // The cross-entropy of the batches in nats a target.
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
+
+// The text on which a conversion computes activations.
+struct Batches {
+  std::vector<models::Batch> fit, held_out;  // half as many held-out ones
+  std::int64_t sequences = 1;                // of a batch
+  std::string data;                          // identifies the content of the data
+};
+
+// Reads the request's data with the source's tokenizer. Throws UserError naming the option if there is too little text.
+Batches read_batches(const ConvertRequest& request, config::Config source);
 
 }  // namespace headroom::convert

@@ -7,18 +7,80 @@
 #include <memory>
 
 #include "activations.h"
-#include "batches.h"
+#include "fit.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
-#include "joint_fit.h"
 #include "layer_conversion.h"
 #include "target.h"
 
 namespace headroom::convert {
+
+config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted) {
+  if (std::all_of(converted.begin(), converted.end(), [](bool is) { return is; })) {
+    return all;
+  }
+  config::Config mixed = source;
+  config::ModelOptions& model = mixed.model;
+  model.attention.window_pattern = config::AttentionOptions().window_pattern;
+  for (std::size_t i = 0; i < converted.size(); ++i) {
+    const config::ModelOptions of = (converted[i] ? all : source).model.of_layer(static_cast<std::int64_t>(i));
+    config::LayerOptions entry;
+    entry.attention = config::differing_keys(of.attention, model.attention);
+    entry.mlp = config::differing_keys(of.mlp, model.mlp);
+    if (!model.layers.empty() && model.layers.back().attention == entry.attention &&
+        model.layers.back().mlp == entry.mlp) {
+      ++model.layers.back().repeat;
+    } else {
+      model.layers.push_back(std::move(entry));
+    }
+  }
+  if (model.layers.size() == 1 && model.layers.front().attention.empty() && model.layers.front().mlp.empty()) {
+    model.layers.clear();
+  }
+  return mixed;
+}
+
+std::unique_ptr<models::Model> mixed_model(const config::Config& config, const models::Model& source,
+                                           const models::Model& all, const Layers& converted) {
+  const at::NoGradGuard guard;
+  std::unique_ptr<models::Model> model = models::make_model(config.model, 1);
+  for (nn::Parameter parameter : model->parameters().stored()) {
+    bool is_converted = false;
+    for (std::size_t i = 0; i < converted.size(); ++i) {
+      is_converted |= converted[i] && parameter.name.starts_with(fmt::format("layer{}.", i));
+    }
+    parameter.tensor.copy_((is_converted ? all : source).parameters().at(parameter.name));
+  }
+  return model;
+}
+
+Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
+                     std::vector<LayerLoss>& measured) {
+  Layers chosen(static_cast<std::size_t>(n_layers), false);
+  const double before = loss(chosen);
+  for (std::int64_t layer = 0; layer < n_layers; ++layer) {
+    Layers alone(chosen.size(), false);
+    alone[static_cast<std::size_t>(layer)] = true;
+    measured.push_back({.layer = layer, .added = loss(alone) - before});
+  }
+  std::vector<LayerLoss> cheapest = measured;
+  std::stable_sort(cheapest.begin(), cheapest.end(),
+                   [](const LayerLoss& a, const LayerLoss& b) { return a.added < b.added; });
+  for (const LayerLoss& next : cheapest) {
+    Layers more = chosen;
+    more[static_cast<std::size_t>(next.layer)] = true;
+    if (loss(more) - before > budget) {
+      break;
+    }
+    chosen = more;
+  }
+  return chosen;
+}
+
 namespace {
 
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
@@ -109,13 +171,13 @@ std::vector<at::Tensor> converted_parameters(const models::Model& model, const L
   return found;
 }
 
-std::optional<Divergences> joint_fit(const ConvertRequest& request, const models::Model& source,
-                                     const models::Model& model, const std::vector<at::Tensor>& parameters,
-                                     const Batches& batches) {
+std::optional<FitErrors> joint_fit(const ConvertRequest& request, const models::Model& source,
+                                   const models::Model& model, const std::vector<at::Tensor>& parameters,
+                                   const Batches& batches) {
   if (request.fit_steps == 0 || request.joint_steps == 0 || parameters.empty() || !has_joint_fit(model.options())) {
     return std::nullopt;
   }
-  const Divergences divergences =
+  const FitErrors divergences =
       fit_together(source, model, parameters, batches,
                    {.steps = request.joint_steps, .learning_rate = kJointRate, .seed = request.seed});
   log_info("all layers together: divergence from {} {:.4f} before, {:.4f} fitted", request.source, divergences.start,

@@ -7,15 +7,37 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
-#include "layers.h"
+#include "headroom/models/model.h"
 
 namespace headroom::convert {
+
+// Which layers of the source a conversion converts.
+using Layers = std::vector<bool>;  // by layer: whether it is converted
+
+// Returns the source's config with the attention and MLP of `all` in the converted layers: `all` itself if these are
+// all layers, else with an entry of model.layers for each run of equal layers.
+config::Config mixed_config(const config::Config& source, const config::Config& all, const Layers& converted);
+
+// Returns a model of that config: layers of `all` where converted, everything else of the source.
+std::unique_ptr<models::Model> mixed_model(const config::Config& config, const models::Model& source,
+                                           const models::Model& all, const Layers& converted);
+
+struct LayerLoss {
+  std::int64_t layer = 0;
+  double added = 0.0;  // nats that converting this layer alone adds
+};
+// Chooses layers by their measured losses, cheapest first, until the next would raise the loss of all chosen together
+// by more than `budget` nats. `loss`: of a model with these layers converted. `measured` receives every layer's own
+// loss.
+Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
+                     std::vector<LayerLoss>& measured);
 
 struct ConvertRequest {
   std::string source;              // run folder or checkpoint of a model with dense or grouped dot-product attention
@@ -45,11 +67,10 @@ struct LayerError {
   double fitted = 0.0;  // after the fit; not above `start`, because a fit that does not help is discarded
 };
 
-// KL(source, result) on the held-out tokens in nats a prediction, over the source's likeliest tokens and all others as
-// one class.
-struct Divergences {
-  double start = 0.0;   // after the fit of each layer
-  double fitted = 0.0;  // after the fit of all layers together; not above `start`
+// The error of a fit on held-out tokens.
+struct FitErrors {
+  double start = 0.0;   // before the fit
+  double fitted = 0.0;  // not above `start`
 };
 
 struct Conversion {
@@ -59,8 +80,10 @@ struct Conversion {
   double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
-  std::optional<Divergences> together;         // if all layers were fitted together
-  std::vector<std::string> notes;              // what differs from the config `to`
+  // If all layers were fitted together: KL(source, result) in nats a prediction, over the source's likeliest tokens and
+  // all others as one class.
+  std::optional<FitErrors> together;
+  std::vector<std::string> notes;  // what differs from the config `to`
 };
 
 // Key of a result's metadata: its losses before and after, as text.

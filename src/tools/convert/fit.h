@@ -1,10 +1,14 @@
-// Fits one layer to the output of the source's.
+// Fits one layer to the output of the source's, and all layers together to its predictions.
 #pragma once
+
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "activations.h"
+#include "headroom/models/model.h"
 
 namespace headroom::convert {
 
@@ -18,31 +22,22 @@ struct FitOptions {
   std::uint64_t seed = 1;       // order of the sequences
 };
 
-// Runs AdamW on the parameters in place, with gradients clipped to a norm of 1. add_gradients() is called once a step
-// and adds the gradients of the step's loss to the parameters' (by backward()).
-void descend(const std::vector<at::Tensor>& parameters, const FitOptions& options,
-             const std::function<void()>& add_gradients);
-
-// The values of parameters at one moment.
-class SavedValues {
- public:
-  explicit SavedValues(const std::vector<at::Tensor>& parameters);
-  void restore() const;
-
- private:
-  std::vector<at::Tensor> parameters_, values_;
-};
-
-struct FitErrors {
-  double start = 0.0, fitted = 0.0;  // on `held_out`, relative to sum y^2
-};
-
-// Minimises |output(x) - y|^2 / |y|^2 by AdamW over `parameters`, which are changed in place. Where the error on
-// `held_out` has not become smaller, the starting values are restored.
+// Minimises |output(x) - y|^2 / |y|^2 by AdamW over `parameters`, which are changed in place. Returns the errors on
+// `held_out`, relative to sum y^2. Where the error has not become smaller, the starting values are restored.
 FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& parameters, const LayerActivations& activations,
               const LayerActivations& held_out, const FitOptions& options);
 
-// The squared error of the layer on these activations, relative to sum y^2.
-double relative_error(const LayerOutput& output, const LayerActivations& activations);
+// Solves (gram + penalty) w = cross in float64, the penalty 1e-3 of the mean of gram's diagonal. `constant`: the last
+// feature is a constant, which is not penalised.
+at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, bool constant = false);
+
+// Whether fit_together() can fit this model: a language model without memory.
+bool has_joint_fit(const config::ModelOptions& model);
+
+// Minimises the divergence from the source's predictions by AdamW over `parameters` of `model`, which are changed in
+// place; gradients of all others are switched off. Returns the divergences on the held-out tokens. Where the divergence
+// has not become smaller, the starting values are restored.
+FitErrors fit_together(const models::Model& source, const models::Model& model,
+                       const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
 
 }  // namespace headroom::convert

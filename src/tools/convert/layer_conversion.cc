@@ -7,7 +7,6 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
-#include "mlp_start.h"
 #include "start.h"
 #include "target.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "activations.h"
-#include "batches.h"
 #include "convert.h"
 #include "fit.h"
 #include "headroom/models/model.h"

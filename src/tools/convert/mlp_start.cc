@@ -1,4 +1,4 @@
-#include "mlp_start.h"
+#include "start.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/nn/linear.h"
-#include "ridge.h"
+#include "fit.h"
 
 namespace headroom::convert {
 namespace {

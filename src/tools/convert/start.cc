@@ -14,7 +14,6 @@
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
-#include "shared_keys.h"
 #include "value_fit.h"
 
 namespace headroom::convert {

@@ -1,5 +1,8 @@
-// Values and outputs of a few heads that together approximate the output of all heads of a layer, in closed form.
+// Values and outputs of a few heads that together approximate the output of all heads of a layer, and keys that several
+// heads share, in closed form.
 #pragma once
+
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <vector>
@@ -23,5 +26,43 @@ ValueFit fit_values(const HeadSums& sums, const std::vector<std::int64_t>& heads
 
 // Chooses the `count` heads with the least error: every pair for count = 2, greedily otherwise.
 ValueFit choose_heads(const HeadSums& sums, std::int64_t count, std::int64_t rank, bool with_bias);
+
+// Keys and values that several heads share, in closed form: for multi-head latent attention and routed heads.
+//
+// C is the covariance of the source tokens x, E[x^T x] [d, d], and all tensors are float64. "Whitened" means E =
+// identity.
+
+// C^(1/2) and its inverse.
+struct Roots {
+  explicit Roots(const at::Tensor& covariance);
+  at::Tensor root, inverse;
+};
+
+// A matrix [d, n] whose columns are read off r whitened channels of x: matrix is about down up.
+struct LowRank {
+  at::Tensor down;  // [d, r]
+  at::Tensor up;    // [r, n]
+};
+// The same product with orthonormal columns of `down`, for a layer that normalises x down by its root mean square: with
+// tokens of similar length, these are of similar length too. Their mean square over the tokens is returned as its root.
+struct Normalised {
+  LowRank factors;
+  double size = 0.0;
+};
+Normalised with_orthonormal_columns(const LowRank& factors, const Roots& roots);
+
+// The best such factors where an error of column i counts weights[i] times (least squares over the tokens).
+LowRank low_rank(const at::Tensor& matrix, const at::Tensor& weights, std::int64_t rank, const Roots& roots);
+
+// Queries [d, H, c] and the keys [d, c] that all heads share.
+struct SharedKeys {
+  at::Tensor queries, keys;
+};
+// Rotary channels, in pairs (i, i + c/2): for each pair, with queries and keys as complex numbers, k_h is about a_h k
+// for one k, the leading singular vector over the heads, weighted by their queries' size; q_h becomes q_h conj(a_h).
+// Rotations by position commute with this.
+SharedKeys share_rotated(const at::Tensor& queries, const at::Tensor& keys, const Roots& roots);
+// Channels without rotation: the leading `rank` directions of all heads' keys.
+SharedKeys share_plain(const at::Tensor& queries, const at::Tensor& keys, std::int64_t rank, const Roots& roots);
 
 }  // namespace headroom::convert

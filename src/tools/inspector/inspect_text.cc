@@ -9,7 +9,6 @@
 #include <set>
 
 #include "attribution.h"
-#include "contributions.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"

@@ -1,5 +1,5 @@
-// Packs tensors for the inspector's page: little-endian arrays in zlib format, which JavaScript reads with
-// DecompressionStream("deflate") and typed arrays.
+// Packs tensors and contributions for the inspector's page: little-endian arrays in zlib format, which JavaScript reads
+// with DecompressionStream("deflate") and typed arrays.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "attribution.h"
+#include "headroom/core/json.h"
 
 namespace headroom::inspector {
 
@@ -31,5 +34,15 @@ std::string pack_map(const at::Tensor& map, std::int64_t bytes, bool causal = tr
 
 // Returns the largest |value| p in each of side x side squares as uint8: 255 sqrt(p), at most 255.
 at::Tensor thumbnail(const at::Tensor& map, std::int64_t side);
+
+struct PackedContributions {
+  std::string bytes;  // "contributions.l" as inspector.h describes it, not compressed
+  // "contributions" (their number per token), "splits" ([{"name", "terms"}] of the decompositions), "score_terms" (of
+  // composed scores), "residual" (the largest error of the sum)
+  Json about;
+};
+
+// Packs the `most` largest contributions per token to an attention layer's output.
+PackedContributions pack_contributions(const Attribution& a, std::int64_t most);
 
 }  // namespace headroom::inspector

@@ -12,7 +12,6 @@
 #include "headroom/core/error.h"
 #include "tools/serve/api/routes.h"
 #include "tools/serve/http/access.h"
-#include "tools/serve/http/listening_socket.h"
 
 namespace headroom::serve {
 namespace {

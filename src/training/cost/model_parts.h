@@ -48,7 +48,7 @@ struct MlpParts {
   Sizes matrices;
   Sizes others;     // biases, or the router
   Exact macs = 0;   // per token
-  Exact saved = 0;  // elements per token that the backward pass needs (memory.h)
+  Exact saved = 0;  // elements per token that the backward pass needs (step_memory())
 };
 MlpParts mlp_parts(const config::MlpOptions& mlp, Exact d_model);
 

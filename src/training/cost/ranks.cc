@@ -8,7 +8,6 @@
 #include "cost.h"
 #include "headroom/core/error.h"
 #include "headroom/core/exact.h"
-#include "memory.h"
 
 namespace headroom::cost {
 

@@ -6,7 +6,6 @@
 #include "cost.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
-#include "memory.h"
 #include "ranks.h"
 #include "training/cost/papers/figures.h"
 

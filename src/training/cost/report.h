@@ -10,14 +10,14 @@
 #include "headroom/config/config.h"
 #include "headroom/core/json.h"
 #include "match.h"
-#include "recipe_list.h"
+#include "training/cost/papers/papers.h"
 
 namespace headroom::cost {
 
 using NamedConfig = std::pair<std::string, config::Config>;
 
 // {name, parameters, attention_macs, attention_memory, executed: {attention_macs, mlp_macs, head_macs, step_macs},
-// decoding_cache_numbers, step_memory: {parameters, gradients, moments, activations, total} (memory.h)}. Paper
+// decoding_cache_numbers, step_memory: {parameters, gradients, moments, activations, total} (step_memory())}. Paper
 // accounting is per layer and sequence; executed accounting covers the whole model (cost.h), with
 // config.whole_sequences() sequences per step.
 Json cost_json(std::string_view name, const config::Config& config);

@@ -5,7 +5,6 @@
 #include "training/tasks/language/composition_answers.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
-#include "training/tasks/language/synthetic_sequences.h"
 #include "training/tasks/translation/translation.h"
 
 namespace headroom::tasks {

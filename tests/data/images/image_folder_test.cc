@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "data/images/image_file.h"
+#include "data/images/image_sources.h"
 #include "data/text/archives.h"
 #include "data/text/support.h"
 #include "headroom/core/error.h"

@@ -3,7 +3,6 @@
 #include <map>
 #include <set>
 
-#include "data/pairs/pair_batches.h"
 #include "data/text/support.h"
 
 namespace headroom::data {

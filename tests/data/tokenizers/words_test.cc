@@ -1,4 +1,4 @@
-#include "data/tokenizers/bpe/pre_tokenizer.h"
+#include "data/tokenizers/bpe/model.h"
 
 #include <gtest/gtest.h>
 

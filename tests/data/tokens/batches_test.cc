@@ -5,7 +5,7 @@
 #include <set>
 
 #include "data/text/support.h"
-#include "data/tokens/shuffle.h"
+#include "data/tokens/example_order.h"
 #include "headroom/core/safetensors.h"
 #include "token_files.h"
 

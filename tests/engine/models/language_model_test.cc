@@ -1,5 +1,5 @@
 #include "headroom/models/language_model.h"
-#include "training/cost/memory.h"
+#include "training/cost/cost.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@
 #include "one_thread.h"
 #include "small_models.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 
 namespace headroom::models {
 namespace repeated_layers_test {

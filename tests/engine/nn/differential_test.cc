@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/differential_options.h"
+#include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"

@@ -4,8 +4,8 @@
 
 #include "engine/nn/linear.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/nn/attention.h"

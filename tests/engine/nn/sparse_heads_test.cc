@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "engine/ops/gradients.h"
-#include "headroom/config/attention/sparse_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "layer.h"
 #include "one_thread.h"

@@ -1,5 +1,5 @@
 #include "engine/ops/attention/attention_cases.h"
-#include "engine/ops/attention/row_terms.h"
+#include "engine/ops/attention/attention_operator.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"

@@ -1,4 +1,4 @@
-#include "engine/ops/linear/tile_matmul.h"
+#include "engine/ops/linear/dense_matmul.h"
 
 #include <gtest/gtest.h>
 

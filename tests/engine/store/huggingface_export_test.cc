@@ -1,6 +1,6 @@
 // Exports: the kind that is written, what is refused, what is overwritten.
-#include "headroom/config/attention/dense_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "huggingface_folder.h"
 
 namespace headroom::store {

@@ -13,8 +13,6 @@
 
 #include <gtest/gtest.h>
 
-#include "foundation/core/machine/progress.h"
-
 namespace headroom {
 namespace log_test {
 

@@ -1,4 +1,4 @@
-#include "foundation/draw/heat_map.h"
+#include "foundation/draw/charts.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>

@@ -11,7 +11,7 @@
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/advise/candidates.h"
+#include "tools/advise/fit.h"
 #include "training/cost/cost.h"
 
 namespace headroom::advise {

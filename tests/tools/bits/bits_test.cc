@@ -7,7 +7,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "tiny/folder.h"
-#include "tools/bits/child.h"
 
 namespace headroom::bits {
 namespace bits_test {

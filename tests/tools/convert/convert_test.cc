@@ -5,13 +5,12 @@
 
 #include "conversion.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/output_gate_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
-#include "tools/convert/shared_keys.h"
 #include "tools/convert/value_fit.h"
 
 namespace headroom::convert {

@@ -1,5 +1,5 @@
 // MLPs that become experts: exact if all are chosen, through the file.
-#include "tools/convert/mlp_start.h"
+#include "tools/convert/start.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 

@@ -12,7 +12,6 @@
 
 #include "engine/nn/combinations.h"
 #include "headroom/config/attention/composition_options.h"
-#include "headroom/config/attention/differential_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention.h"

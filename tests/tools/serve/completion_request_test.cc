@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_fields.h"
 
 namespace headroom::serve {
 namespace completion_request_test {

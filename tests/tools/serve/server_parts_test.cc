@@ -2,11 +2,10 @@
 #include <unistd.h>
 
 #include "foundation/core/scratch_folder.h"
-#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_fields.h"
 #include "tools/serve/engine/metrics.h"
 #include "tools/serve/http/access.h"
 #include "tools/serve/http/connection.h"
-#include "tools/serve/http/listening_socket.h"
 #include "tools/serve/serve.h"
 
 namespace headroom::serve {

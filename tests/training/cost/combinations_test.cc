@@ -10,7 +10,6 @@
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 
 namespace headroom::cost {
 namespace combinations_test {

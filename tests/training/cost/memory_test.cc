@@ -1,5 +1,5 @@
-#include "training/cost/memory.h"
 #include "tiny/options.h"
+#include "training/cost/cost.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,6 @@
 #include "headroom/config/attention/score_options.h"
 #include "headroom/core/error.h"
 #include "small_model.h"
-#include "training/cost/cost.h"
 
 namespace headroom::cost {
 namespace memory_test {

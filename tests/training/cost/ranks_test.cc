@@ -7,7 +7,6 @@
 #include "headroom/core/error.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 
 namespace headroom::cost {
 namespace ranks_test {

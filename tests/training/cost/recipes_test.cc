@@ -14,7 +14,7 @@
 #include "small_model.h"
 #include "training/cost/cost.h"
 #include "training/cost/papers/figures.h"
-#include "training/cost/recipe_list.h"
+#include "training/cost/papers/papers.h"
 #include "training/cost/report.h"
 
 namespace headroom::cost {

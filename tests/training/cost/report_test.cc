@@ -9,7 +9,6 @@
 #include "folder_test.h"
 #include "small_model.h"
 #include "training/cost/cost.h"
-#include "training/cost/memory.h"
 
 namespace headroom::cost {
 namespace report_test {

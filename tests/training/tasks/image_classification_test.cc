@@ -9,7 +9,6 @@
 #include "small_classes.h"
 #include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/classes/mixup.h"
 
 namespace headroom::tasks {
 namespace picture_classification_test {

@@ -1,4 +1,4 @@
-#include "training/tasks/language/synthetic_sequences.h"
+#include "training/tasks/language/language_modelling.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,6 @@
 #include "headroom/decode/beam_search.h"
 #include "small_classes.h"
 #include "tiny/files.h"
-#include "training/tasks/translation/pair_batch.h"
 #include "training/tasks/translation/scores.h"
 
 namespace headroom::tasks {

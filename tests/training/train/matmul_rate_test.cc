@@ -1,4 +1,4 @@
-#include "training/train/loop/matmul_rate.h"
+#include "training/train/loop/step_time.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Cached predictions are the bits that were computed.
-#include "training/train/step/prediction_cache.h"
+#include "training/train/step/teacher.h"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>

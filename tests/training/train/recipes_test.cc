@@ -9,14 +9,14 @@
 #include <string>
 
 #include "foundation/core/machine/log.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/store/open_model.h"
 #include "tiny/files.h"
-#include "training/cost/recipe_list.h"
+#include "training/cost/papers/papers.h"
 #include "training/cost/small_model.h"
 #include "training/tasks/task.h"
 #include "training/train/loop/train.h"

@@ -1,4 +1,4 @@
-#include "training/train/loop/recorded_losses.h"
+#include "training/train/loop/history.h"
 
 #include <gtest/gtest.h>
 

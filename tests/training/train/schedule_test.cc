@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "training/train/step/schedule.h"
+#include "training/train/step/optimizer.h"
 
 namespace headroom::train {
 namespace schedule_test {

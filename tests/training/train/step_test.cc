@@ -12,7 +12,7 @@
 #include "headroom/ops/choice.h"
 #include "headroom/ops/optimizers.h"
 #include "tiny/files.h"
-#include "training/train/step/prediction_cache.h"
+#include "training/train/step/teacher.h"
 
 namespace headroom::train {
 namespace step_test {

@@ -9,7 +9,6 @@
 #include "headroom/core/error.h"
 #include "tiny/files.h"
 #include "training/train/loop/history.h"
-#include "training/train/record/metrics.h"
 
 namespace headroom::train {
 namespace writer_test {

@@ -1,4 +1,4 @@
-// The options of scores: dot products, mixtures of keys, linear attention.
+// The options of scores: dot products, mixtures of keys, linear attention, the gated delta rule.
 #pragma once
 
 #include <cstdint>
@@ -78,6 +78,16 @@ struct LinearOptions {
   double normaliser_epsilon = 1e-6;
   ScoreScale score_scale = ScoreScale::none;
   OutputScale output_scale = OutputScale::none;
+};
+
+// Tokens per chunk of the fused versions, for memory estimates: ops::kDeltaChunk.
+inline constexpr std::int64_t kDeltaChunk = 64;
+
+// Used by gated_delta.
+struct GatedDeltaOptions {
+  std::int64_t delta_key_heads = 0;  // 0: n_heads
+  std::int64_t delta_d_value = 0;    // 0: d_head
+  std::int64_t delta_conv_width = 4;
 };
 
 }  // namespace headroom::config

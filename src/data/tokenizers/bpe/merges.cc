@@ -1,4 +1,4 @@
-#include "merges.h"
+#include "model.h"
 
 #include <array>
 #include <bit>

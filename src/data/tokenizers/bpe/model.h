@@ -1,17 +1,76 @@
-// The contents of a byte-level BPE tokenizer, and the file formats that store it.
+// Byte-level BPE: the pre-tokenizer, the merges, the contents of a tokenizer, and the file formats that store it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "merges.h"
-#include "pre_tokenizer.h"
-
 namespace headroom::tokenizers {
+
+// The pre-tokenizer of byte-level BPE: splits a text into words. Merges never cross a word boundary.
+
+// All texts passed to the functions below must be valid UTF-8.
+
+// Returns the NFC form: canonical decomposition, then canonical composition.
+std::string to_nfc(std::string_view text);
+
+// Returns GPT-2's character for a byte: the byte itself for printable Latin-1, otherwise a character from U+0100 on.
+std::string character_of_byte(unsigned char byte);
+// The inverse for a whole token: stores its bytes, or returns false if one of its characters stands for no byte.
+bool spelled_bytes(std::string_view token, std::string& bytes);
+
+// The supported patterns, named after the tokenizers that introduced them.
+enum class WordPattern {
+  gpt2,    // contractions; runs of letters, digits or other characters, each with at most one leading space
+  llama3,  // contractions in any case; letters with any one leading character; up to three digits; line ends separate
+  qwen2,   // as llama3, but each digit is a word
+};
+
+struct PatternText {
+  WordPattern pattern;
+  std::string_view regex;  // as spelled in a tokenizer.json
+};
+std::span<const PatternText> pattern_texts();
+
+// Returns the length in bytes of the word that begins at `at` < text.size(). Words follow each other without gaps.
+std::size_t word_length(WordPattern pattern, std::string_view text, std::size_t at);
+
+// Returns whether a word ends at `at` (0 < at < text.size()) in any context, so that both sides can be split
+// separately. True at least between a letter and an ASCII space or line end.
+bool ends_word(WordPattern pattern, std::string_view text, std::size_t at);
+
+// Byte-pair encoding of one word: merges adjacent symbols, earliest-learnt pair first.
+
+struct Merge {
+  std::int32_t left, right, result;  // token ids
+};
+
+class Merges {
+ public:
+  // `merges` must be in the order in which they were learnt. If a pair occurs twice, the last occurrence counts.
+  explicit Merges(const std::vector<Merge>& merges);
+
+  // Merges the symbols of a word in place until no adjacent pair is in the table. Equal pairs merge from left to right.
+  // Takes O(n log n) time.
+  void apply(std::vector<std::int32_t>& symbols) const;
+
+ private:
+  struct Slot {
+    std::int32_t left, right;  // left == -1: empty slot
+    std::int32_t rank, result;
+  };
+  const Slot* find(std::int32_t left, std::int32_t right) const;
+  std::size_t place(std::int32_t left, std::int32_t right) const;
+  void apply_short(std::vector<std::int32_t>& symbols) const;
+  void apply_long(std::vector<std::int32_t>& symbols) const;
+
+  std::vector<Slot> slots_;  // hash table; its size is a power of two, and it is at most half full
+};
 
 struct AddedToken {
   std::int32_t id = 0;

@@ -1,4 +1,4 @@
-#include "pre_tokenizer.h"
+#include "model.h"
 
 #include <utf8proc.h>
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 

@@ -10,7 +10,7 @@
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"
-#include "headroom/config/attention/gated_delta_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
 #include "headroom/ops/gated_delta.h"

@@ -8,7 +8,7 @@
 // latent_groups parts, each normalised separately and read by H / latent_groups neighbouring heads.
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 #include "headroom/nn/attention_parts.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/nn/linear.h"
-#include "headroom/config/attention/sparse_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/nn/attention_parts.h"
 
 namespace headroom::nn {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention_operator.h"
 #include "engine/ops/operator_cases.h"
 #include "headroom/ops/attention.h"
-#include "row_terms.h"
 
 namespace headroom::ops {
 

@@ -12,13 +12,11 @@
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
-#include "engine/kernels/cpu/matmul/gemv_bfloat16.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
 #include "foundation/core/transformed.h"
-#include "tile_matmul.h"
 
 namespace at::native {
 

@@ -37,4 +37,13 @@ at::Tensor dense_matmul_by(MatmulLibrary library, const at::Tensor& a, const at:
                            const std::optional<at::Tensor>& bias = std::nullopt);
 at::Tensor dense_matmul_transposed_by(MatmulLibrary library, const at::Tensor& x, const at::Tensor& y);
 
+// Dense float32 matrix multiplication on the CPU by the kernels' tiles, which read transposed operands block by block.
+// suits_tiles() returns whether tile_matmul() takes the operands: float32 on the CPU, each contiguous along one axis,
+// with enough rows to be worth copying blocks of b.
+bool suits_tiles(const at::Tensor& a, const at::Tensor& b);
+
+// a [m, k] times b [k, n] (+ bias [n]). An element's sum is in the order of k, so that its bits depend neither on the
+// number of threads nor on other rows.
+at::Tensor tile_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias);
+
 }  // namespace headroom::ops

@@ -1,4 +1,4 @@
-#include "tile_matmul.h"
+#include "dense_matmul.h"
 
 #include <ATen/Parallel.h>
 

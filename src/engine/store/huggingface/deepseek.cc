@@ -3,8 +3,8 @@
 #include <tuple>
 
 #include "architecture.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 

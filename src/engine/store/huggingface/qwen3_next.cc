@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "architecture.h"
-#include "headroom/config/attention/gated_delta_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 
 namespace headroom::store {

@@ -1,4 +1,4 @@
-#include "settings.h"
+#include "architecture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/latent_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "shared.h"
 
 namespace headroom::config {

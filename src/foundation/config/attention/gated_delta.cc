@@ -4,7 +4,7 @@
 // Symbols in addition to those of attention_part.h: G = query and key heads, w = width of a value, c = taps of the
 // convolution.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/gated_delta_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "shared.h"
 

@@ -5,8 +5,8 @@
 // Symbols in addition to those of attention_part.h: r = kv_rank, g = latent_groups, q = q_rank, p = rotating channels,
 // n = e - p other channels.
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 #include "shared.h"
 
 namespace headroom::config {

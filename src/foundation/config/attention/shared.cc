@@ -1,8 +1,8 @@
 #include "shared.h"
 
 #include "foundation/config/checker.h"
-#include "headroom/config/attention/latent_options.h"
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/projection_options.h"
 
 namespace headroom::config {
 

@@ -1,12 +1,21 @@
 #include "log.h"
 
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
-#include "progress.h"
+#include "foundation/core/text/format.h"
+#include "foundation/core/text/utf8.h"
 
 namespace headroom {
 namespace {
@@ -153,3 +162,169 @@ void Progress::draw(bool last) {
 }
 
 }  // namespace headroom
+
+namespace headroom::detail {
+namespace {
+
+constexpr std::size_t kWidestBar = 30, kNarrowestBar = 6;
+
+double rate_of(const ProgressState& s) {
+  const auto done = static_cast<double>(s.done - s.started_at);
+  return s.seconds > 0 && done > 0 ? done / s.seconds : 0.0;
+}
+
+// Rounds large counts. Counts of steps stay exact, so that they can be looked up.
+std::string count_of(std::int64_t number, std::int64_t largest) {
+  return largest < 10'000'000 ? fmt::format("{}", number) : format_count(static_cast<double>(number));
+}
+
+std::string amount(const ProgressState& s) {
+  const std::int64_t largest = std::max(s.done, s.total);
+  if (s.unit == "B") {
+    const std::string done = format_bytes(static_cast<double>(s.done));
+    return s.total > 0 ? done + "/" + format_bytes(static_cast<double>(s.total)) : done;
+  }
+  if (s.total > 0) {
+    return fmt::format("{}/{} {}", count_of(s.done, largest), count_of(s.total, largest), s.unit);
+  }
+  return fmt::format("{} {}", count_of(s.done, largest), s.unit);
+}
+
+std::string rate_text(const ProgressState& s) {
+  const double rate = rate_of(s);
+  if (rate == 0.0) {
+    return {};
+  }
+  if (rate < 0.1) {
+    const std::string one = s.unit.ends_with('s') ? s.unit.substr(0, s.unit.size() - 1) : s.unit;
+    return fmt::format("{} a {}", format_duration(1.0 / rate), one);
+  }
+  const double rounded = rate < 1000 ? std::round(rate * 10) / 10 : rate;
+  return s.unit == "B" ? format_bytes(rounded) + "/s" : fmt::format("{} {}/s", format_count(rounded), s.unit);
+}
+
+std::string time_text(const ProgressState& s) {
+  if (s.last) {
+    return format_duration(s.seconds);
+  }
+  const double rate = rate_of(s);
+  if (rate == 0.0 || s.total <= s.done) {
+    return {};
+  }
+  return format_duration(static_cast<double>(s.total - s.done) / rate) + " left";
+}
+
+std::string drawn_bar(const ProgressState& s, std::size_t width, bool blocks) {
+  const double part = std::clamp(static_cast<double>(s.done) / static_cast<double>(s.total), 0.0, 1.0);
+  const auto full = static_cast<std::size_t>(part * static_cast<double>(width));
+  std::string bar;
+  for (std::size_t i = 0; i < width; ++i) {
+    bar += i < full ? (blocks ? "█" : "#") : (blocks ? "░" : "-");
+  }
+  return bar;
+}
+
+void add(std::string& line, std::string_view separator, const std::string& part) {
+  if (!part.empty()) {
+    line += line.empty() ? "" : separator;
+    line += part;
+  }
+}
+
+constexpr std::string_view kBetweenParts = ", ";
+
+std::vector<std::string> parts_of(std::string_view note) {
+  std::vector<std::string> parts;
+  for (std::size_t end = 0; end != std::string_view::npos;) {
+    end = note.find(kBetweenParts);
+    parts.emplace_back(note.substr(0, end));
+    note.remove_prefix(end == std::string_view::npos ? note.size() : end + kBetweenParts.size());
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string progress_bar(const ProgressState& s, std::size_t columns, bool blocks) {
+  std::string tail = amount(s);
+  // Adds parts by importance, and omits those that do not fit.
+  const std::size_t taken = display_width(s.what) + 2;
+  const auto fits = [&](std::string_view separator, const std::string& part) {
+    std::string longer = tail;
+    add(longer, separator, part);
+    const bool fit = taken + display_width(longer) <= columns;
+    if (fit) {
+      tail = std::move(longer);
+    }
+    return fit;
+  };
+  fits("  ", rate_text(s));
+  fits("  ", time_text(s));
+  std::string_view separator = "  ";
+  for (const std::string& part : parts_of(s.note)) {
+    if (!fits(separator, part)) {
+      break;
+    }
+    separator = kBetweenParts;
+  }
+  std::string line = s.what;
+  const std::size_t without = taken + display_width(tail);
+  if (s.total > 0 && without + 2 + kNarrowestBar <= columns) {
+    add(line, "  ", drawn_bar(s, std::min(kWidestBar, columns - without - 2), blocks));
+  }
+  add(line, "  ", tail);
+  return std::string(first_columns(line, columns));
+}
+
+std::string progress_line(const ProgressState& s) {
+  std::string tail = amount(s);
+  if (s.last) {
+    tail += " in " + time_text(s);
+  }
+  add(tail, ", ", rate_text(s));
+  if (!s.last) {
+    add(tail, ", ", time_text(s));
+  }
+  add(tail, ", ", s.note);
+  return s.what + ": " + tail;
+}
+
+bool stderr_is_terminal() {
+  const char* const kind = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
+bool terminal_shows_blocks() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* const value = std::getenv(name);
+    if (value != nullptr && *value != '\0') {
+      const std::string_view locale = value;
+      return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos ||
+             locale.find("UTF8") != locale.npos || locale.find("utf-8") != locale.npos;
+    }
+  }
+  return true;  // containers often set no locale, and terminals show UTF-8
+}
+
+std::size_t terminal_width() {
+  struct winsize size {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  return 80;
+}
+
+std::size_t display_width(std::string_view text) {
+  return count_characters(text);
+}
+
+std::string_view first_columns(std::string_view text, std::size_t columns) {
+  std::size_t end = 0;
+  while (end < text.size() && (continues_character(text[end]) || columns > 0)) {
+    columns -= continues_character(text[end]) ? 0 : 1;
+    ++end;
+  }
+  return text.substr(0, end);
+}
+
+}  // namespace headroom::detail

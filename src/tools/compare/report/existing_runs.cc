@@ -14,7 +14,7 @@
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/comparison_file.h"
 #include "tools/compare/run/run_folder.h"
-#include "training/train/record/folder.h"
+#include "training/train/loop/start.h"
 
 namespace headroom::compare {
 namespace {

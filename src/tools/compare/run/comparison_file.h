@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan.h"
-#include "training/train/record/folder.h"
+#include "training/train/loop/start.h"
 
 namespace headroom::compare {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "api_error.h"
 #include "json_fields.h"
 
 namespace headroom::serve {

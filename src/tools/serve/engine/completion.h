@@ -13,8 +13,8 @@
 
 #include "choice.h"
 #include "served_model.h"
-#include "tools/serve/api/api_error.h"
 #include "tools/serve/api/completion_request.h"
+#include "tools/serve/api/json_fields.h"
 
 namespace headroom::serve {
 

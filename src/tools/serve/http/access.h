@@ -1,4 +1,5 @@
-// Access control: admits clients with the API key, and requests whose Host header names this machine.
+// Who can reach the server: the socket on which it listens, clients with the API key, and requests whose Host header
+// names this machine.
 #pragma once
 
 #include <filesystem>
@@ -25,5 +26,19 @@ class ApiKey {
 // that the browser sends its requests here with that domain as their Host. Returns true if the Host header
 // ("localhost:8080", "[::1]:8080") is an IP address, localhost or `own`, the name given as --host.
 bool is_own_name(std::string_view header, std::string_view own);
+
+struct ListeningSocket {
+  int descriptor = -1;  // the caller closes it
+  int port = 0;
+  bool loopback = false;  // unreachable from other machines
+};
+
+// Listens on `host` and `port`; port 0 means any free port. Throws UserError naming --host or --port. Does not use
+// cpp-httplib's bind_to_port(), which sets SO_REUSEPORT, so that two servers could share a port without an error, and
+// gives no reason for a failure.
+ListeningSocket listen_on(const std::string& host, int port);
+
+// Returns "http://127.0.0.1:8080", "http://[::1]:8080".
+std::string url_of(const std::string& host, int port);
 
 }  // namespace headroom::serve

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "foundation/core/text/utf8.h"
-#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_fields.h"
 
 namespace headroom::serve {
 namespace {

@@ -11,7 +11,6 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
-#include "listening_socket.h"
 
 namespace headroom::serve {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "connection.h"
-#include "tools/serve/api/api_error.h"
+#include "tools/serve/api/json_fields.h"
 
 namespace headroom::serve {
 

@@ -1,15 +1,30 @@
-// Every table, figure and protocol of the five papers, and what reproduces it here: recipes, a command, or the reason
-// why it cannot be reproduced. docs/papers.md is the source; the build embeds it.
+// The shipped recipes, and every table, figure and protocol of the five papers, and what reproduces it here: recipes, a
+// command, or the reason why it cannot be reproduced. docs/papers.md is the source; the build embeds it.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "headroom/core/json.h"
-#include "training/cost/recipe_list.h"
 
 namespace headroom::cost {
+
+// A recipe, with the table row that it reproduces. paper, table, row and about come from the comments at the top of the
+// file ("# paper: ..."); empty if missing.
+struct Recipe {
+  std::string name;  // "switchhead/wt103_47m"; accepted wherever a config file is
+  std::filesystem::path file;
+  std::string paper, table, row, about;
+};
+
+// Returns all *.toml files below `folder`, sorted by name. Throws UserError if the folder is missing or a file is
+// unreadable.
+std::vector<Recipe> list_recipes(const std::filesystem::path& folder);
+
+// Returns the recipes in home_folder()/recipes.
+std::vector<Recipe> list_recipes();
 
 struct PaperItem {
   std::string item;     // "Table 3", "Figure 2", "Section 3.5"; recipes refer to it in "# table:"

@@ -14,6 +14,7 @@
 
 #include "data/text/labelled_text.h"
 #include "data/tokens/example_order.h"
+#include "headroom/models/model.h"
 #include "training/tasks/task.h"
 
 namespace headroom::tasks {
@@ -83,5 +84,15 @@ std::unique_ptr<EvaluationData> evaluate_on(std::shared_ptr<const ClassExamples>
 // Returns a batch with "label" [B] and `tokens` positions per row.
 models::Batch labelled_batch(const std::vector<std::int32_t>& labels, std::span<const std::int64_t> examples,
                              std::int64_t tokens);
+
+// mixup (Zhang et al. 2018): mixes examples and their labels in pairs.
+
+// Returns max(lambda, 1 - lambda) for lambda ~ Beta(alpha, alpha). Mixing is symmetric, so each row keeps the larger
+// weight.
+double mixup_lambda(double alpha, std::uint64_t seed);
+
+// Replaces row b of "images" by lambda * row b + (1 - lambda) * row b - 1; the first row is mixed with the last. Adds
+// "other_label", the labels of the rows mixed in, and "label_share" [B], lambda (models/classifier.h).
+void mix_rows(models::Batch& batch, double lambda, std::size_t threads);
 
 }  // namespace headroom::tasks

@@ -34,4 +34,9 @@ std::string data_identity(const data::TokenFile& tokens);
 // "1234567 tokens, 9c41...", with a hash of all tokens.
 std::string content_identity(const data::TokenFile& tokens);
 
+// Trains on synthetic sequences (data/synthetic/sequences.h). Figures: "loss" of the answers; "accuracy", the fraction
+// of answers that are the likeliest token; "chance", the accuracy of guessing. Validation covers
+// data.generated_validation rows (default 512) that training does not see.
+const Task& synthetic_sequences();
+
 }  // namespace headroom::tasks

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "data/tokens/shuffle.h"
+#include "data/tokens/example_order.h"
 #include "data/tokens/spread.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"

@@ -1,4 +1,4 @@
-#include "synthetic_sequences.h"
+#include "language_modelling.h"
 
 #include <algorithm>
 #include <limits>

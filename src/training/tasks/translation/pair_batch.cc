@@ -1,4 +1,4 @@
-#include "pair_batch.h"
+#include "translation.h"
 
 #include <algorithm>
 

@@ -7,7 +7,6 @@
 #include "headroom/core/error.h"
 #include "headroom/decode/beam_search.h"
 #include "headroom/decode/generate.h"
-#include "pair_batch.h"
 #include "training/tasks/evaluation_loop.h"
 #include "translation.h"
 

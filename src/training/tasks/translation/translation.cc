@@ -6,13 +6,12 @@
 #include <numeric>
 #include <utility>
 
-#include "data/pairs/pair_batches.h"
+#include "data/pairs/pairs.h"
 #include "data/text/token_cache.h"
 #include "data/tokens/spread.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
-#include "pair_batch.h"
 #include "scores.h"
 #include "training/tasks/evaluation_loop.h"
 

@@ -12,8 +12,8 @@
 #include "headroom/models/compute.h"
 #include "headroom/models/language_model.h"
 #include "headroom/store/open_model.h"
-#include "recorded_losses.h"
-#include "training/cost/memory.h"
+#include "history.h"
+#include "training/cost/cost.h"
 
 namespace headroom::train {
 namespace {

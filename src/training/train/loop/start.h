@@ -1,10 +1,12 @@
-// Where a run starts: from its own last checkpoint (--resume), or from the parameters of another (train.start_from).
+// Where a run starts: in which folder, and from its own last checkpoint (--resume), or from the parameters of another
+// (train.start_from).
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "headroom/models/model.h"
 #include "headroom/store/checkpoint.h"
@@ -12,6 +14,17 @@
 #include "training/tasks/task.h"
 
 namespace headroom::train {
+
+// What an --out folder holds.
+enum class FolderKind { run, comparison, advice };
+
+// Files that identify a comparison (or sweep) and advice.
+inline constexpr const char* kComparisonFile = "comparison.json";
+inline constexpr const char* kAdviceFile = "advice.json";
+
+// Throws UserError if the folder has contents of another kind than `wanted`. The message mentions `what`, such as "the
+// run".
+void refuse_others(const std::filesystem::path& folder, FolderKind wanted, std::string_view what);
 
 struct ResumePoint {
   std::filesystem::path file;

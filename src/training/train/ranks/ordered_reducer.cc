@@ -18,7 +18,6 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/ops/optimizers.h"
-#include "receiver.h"
 #include "step_message.h"
 #include "training/parallel/shared_buffer.h"
 

@@ -1,4 +1,4 @@
-#include "receiver.h"
+#include "step_message.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ParallelGuard.h>

@@ -6,7 +6,6 @@
 
 #include "foundation/core/random.h"
 #include "optimizer.h"
-#include "schedule.h"
 
 namespace headroom::train {
 namespace {

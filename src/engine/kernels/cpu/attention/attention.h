@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/kernels/cpu/matmul/rows.h"
+#include "engine/kernels/cpu/matmul/operands.h"
 
 namespace headroom::kernels {
 

@@ -9,7 +9,6 @@
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/operands.h"
-#include "engine/kernels/cpu/matmul/rows.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "softmax_rows.h"
 

@@ -4,7 +4,6 @@
 
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/operands.h"
-#include "engine/kernels/cpu/matmul/rows.h"
 
 namespace headroom::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/kernels/cpu/matmul/rows.h"
+#include "engine/kernels/cpu/matmul/operands.h"
 
 namespace headroom::kernels {
 

@@ -1,4 +1,4 @@
-#include "gemv_bfloat16.h"
+#include "gemv.h"
 
 #include <algorithm>
 

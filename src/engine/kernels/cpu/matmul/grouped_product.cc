@@ -5,7 +5,6 @@
 
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "gemv.h"
-#include "gemv_bfloat16.h"
 #include "tile_product.h"
 
 #undef HWY_TARGET_INCLUDE

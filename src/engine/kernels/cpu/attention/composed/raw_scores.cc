@@ -1,4 +1,4 @@
-#include "raw_scores.h"
+#include "composed_block.h"
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 #include "mixture_attention.h"
 
-#include "mixture_block.h"
+#include "mixture_rows.h"
 
 namespace headroom::kernels {
 namespace {
