@@ -303,6 +303,21 @@ TEST_P(Papers, RecipesHaveWhatTheTablesPrintOrSayWhyNot) {
   }
 }
 
+// "# 243,326,784 parameters" in a recipe's own text.
+TEST(ParameterCounts, StatedByRecipesAreExact) {
+  setenv("HEADROOM_HOME", HEADROOM_SOURCE_DIR, 1);
+  for (const Recipe& recipe : list_recipes()) {
+    const std::string text = read_text_file(kSource + "/recipes/" + recipe.name + ".toml");
+    std::smatch found;
+    if (std::regex_search(text, found, std::regex("\n# ([0-9,]+) parameters"))) {
+      const std::int64_t stated = std::stoll(std::regex_replace(found[1].str(), std::regex(","), ""));
+      EXPECT_EQ(count_parameters(config::load_config(recipe.name).model), stated) << recipe.name;
+    } else {
+      EXPECT_FALSE(recipe.name.starts_with("neighbours/")) << recipe.name << " states no number of parameters";
+    }
+  }
+}
+
 // "A training step needs at least 29 GiB", in the recipe or the nearest base that has such a comment.
 double needed_gibibytes(const std::string& recipe) {
   std::smatch found;
