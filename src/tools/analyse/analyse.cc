@@ -208,8 +208,7 @@ std::string refusal(const AnalysisKind& kind, const config::ModelOptions& o) {
   if (kind.reads_text && !o.reads_tokens()) {
     return fmt::format("it reads text, but a model of kind {} does not", config::name_of(o.kind));
   }
-  const bool groups = o.attention.projection->heads_per_expert(o.attention) > 1;
-  return groups && kind.name != "experts" ? "each of its routed experts is a group of heads" : kind.refusal(o);
+  return kind.refusal(o);
 }
 
 // Returns the same for all groups.

@@ -124,6 +124,11 @@ class LayerCircuits {
     if (which == 'k' && options_.key_projections() > 1) {
       w = w[copy];
     }
+    if (const std::int64_t of_expert = options_.projection->heads_per_expert(options_);
+        of_expert > 1 && (which == 'q' || which == 'o')) {  // [E, d, heads, e], [E, heads, e, d]
+      const std::int64_t experts = n_heads() / of_expert;
+      return {w.select(which == 'q' ? 2 : 1, head / experts)[head % experts]};
+    }
     if (options_.has_experts(which)) {  // [heads, E, in, out]
       return w[shared_by(which, head)].unbind(0);
     }

@@ -82,10 +82,14 @@ RoutedExperts routing_of(const nn::Recorder& recorder, const std::string& layer)
 
 at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, const at::Tensor& o,
                         const RoutedExperts& routing) {
-  const at::Tensor w = runner.parameter(layer + ".w_o").to(o.scalar_type());
+  at::Tensor w = runner.parameter(layer + ".w_o").to(o.scalar_type());
   const std::int64_t b = o.size(0), h = o.size(1), t = o.size(2);
+  const config::AttentionOptions& options = runner.options().attention;
+  if (options.projection->heads_per_expert(options) > 1) {
+    w = w.transpose(0, 1).flatten(0, 1);  // in the order of heads_in_slots()
+  }
   const bool experts = w.dim() == 4;
-  if (!experts && !routes_heads(runner.options().attention)) {
+  if (!experts && !routes_heads(options)) {
     return at::einsum("bhte,hed->bhtd", {o, w});
   }
   if (!routing.index.defined()) {
@@ -95,8 +99,8 @@ at::Tensor head_outputs(const ModelRunner& runner, const std::string& layer, con
   const at::Tensor rows = o.transpose(1, 2).reshape({b * t, h, -1});
   at::Tensor sum;
   if (!experts) {  // slot h holds the h-th routed head
-    const at::Tensor index = heads_in_slots(routing, runner.options().attention),
-                     weight = routing.weight.flatten(1).to(o.scalar_type());  // [N, H]
+    const at::Tensor index = heads_in_slots(routing, options),
+                     weight = routing_of_slots(routing, options).weight.flatten(1).to(o.scalar_type());  // [N, H]
     const at::Tensor all = at::einsum("nhe,xed->nhxd", {rows, w});
     sum = all.gather(2, index.view({b * t, h, 1, 1}).expand({-1, -1, 1, w.size(2)})).squeeze(2) * weight.unsqueeze(2);
   } else {
@@ -121,9 +125,16 @@ bool routes_heads(const config::AttentionOptions& options) {
   return !options.projection->has_fixed_heads();
 }
 
+RoutedExperts routing_of_slots(const RoutedExperts& routing, const config::AttentionOptions& options) {
+  const std::int64_t heads = options.projection->heads_per_expert(options);
+  return heads == 1 ? routing
+                    : RoutedExperts{routing.index.expand({-1, heads, -1}), routing.weight.expand({-1, heads, -1})};
+}
+
 at::Tensor heads_in_slots(const RoutedExperts& routing, const config::AttentionOptions& options) {
-  const at::Tensor group = at::arange(routing.index.size(1), routing.index.options()).view({1, -1, 1});
-  return (routing.index + group * options.projection->router_width(options)).flatten(1);
+  const at::Tensor index = routing_of_slots(routing, options).index;
+  const at::Tensor group = at::arange(index.size(1), index.options()).view({1, -1, 1});
+  return (index + group * options.projection->router_width(options)).flatten(1);
 }
 
 at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts) {

@@ -56,8 +56,11 @@ at::Tensor direct_logit_matrix(const ModelRunner& runner, bool through_norm);
 
 // Whether each token is routed to a subset of the heads. H then counts a token's routed slots.
 bool routes_heads(const config::AttentionOptions& options);
-// Returns the head in each slot, [n, H], of layers for which routes_heads() is true: an index into all heads of all
-// groups.
+// Returns the routing of each key and value head g of layers for which routes_heads() is true, [n, G, K]: slot g K + k
+// of the heads holds the expert that g's queries use in k. Experts that are groups of heads have one head for each g.
+RoutedExperts routing_of_slots(const RoutedExperts& routing, const config::AttentionOptions& options);
+// Returns the head in each slot, [n, H], of these layers: head g E + x belongs to expert x of E and reads key and value
+// head g.
 at::Tensor heads_in_slots(const RoutedExperts& routing, const config::AttentionOptions& options);
 // Scatters gates to [n, H, E], 0 for heads or experts that are not selected. `routing` is [n, H, K].
 at::Tensor dense_gates(const RoutedExperts& routing, std::int64_t n_experts);

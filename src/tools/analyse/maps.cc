@@ -230,7 +230,7 @@ class MapsAnalysis : public Analysis {
 
   // For routed heads, returns the gate of each head of the slot's group in slot h, [T, E].
   at::Tensor slot_weights(const std::string& layer, std::int64_t h) const {
-    const RoutedExperts& routing = routings_.at(layer + ".select");
+    const RoutedExperts routing = routing_of_slots(routings_.at(layer + ".select"), options_.attention);
     const std::int64_t top_k = routing.index.size(2);
     const auto slot = [&](const at::Tensor& t) { return t.narrow(1, h / top_k, 1).narrow(2, h % top_k, 1); };
     return dense_gates({slot(routing.index), slot(routing.weight)}, router_width()).squeeze(1);

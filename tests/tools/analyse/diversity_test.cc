@@ -96,6 +96,30 @@ TEST(Diversity, TakesTheParametersOfALayer) {
   }
 }
 
+// Experts that are groups of heads: each head, with the key and value of its place in the group.
+TEST(Diversity, TakesEveryHeadOfAGroup) {
+  config::ModelOptions o = small::small_options();
+  small::set_groups_of_heads(o.attention);
+  const store::OpenedModel opened = small::small_model(o);
+  const Findings found = small::found(opened, "diversity", "");
+  const auto parameter = [&](const std::string& name) {
+    return ModelRunner(opened).parameter("layer1.attention." + name).to(at::kDouble);
+  };
+  std::vector<at::Tensor> qk, ov;
+  for (std::int64_t g = 0; g < 2; ++g) {
+    for (std::int64_t x = 0; x < parameter("w_q").size(0); ++x) {
+      qk.push_back(parameter("w_q")[x].select(1, g).mm(parameter("w_k").select(1, g).t()));
+      ov.push_back(parameter("w_v").select(1, g).mm(parameter("w_o")[x][g]));
+    }
+  }
+  for (const auto& [name, matrices] : {std::pair("qk", qk), std::pair("ov", ov)}) {
+    const at::Tensor squares = at::linalg_svdvals(at::cat(matrices, 1)).square();
+    EXPECT_TRUE(at::allclose(found.tensors.at(std::string("layer1.attention.") + name),
+                             squares.cumsum(0) / squares.sum(), 1e-8, 1e-8))
+        << name;
+  }
+}
+
 TEST(Diversity, EqualHeadsOfAModel) {
   for (const std::string projection : {"dense", "latent"}) {
     config::ModelOptions o = small::small_options();

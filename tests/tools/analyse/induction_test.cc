@@ -91,6 +91,16 @@ TEST(Induction, AHandMadeInductionHeadScoresOne) {
   EXPECT_NEAR(other.at("prefix_matching").get<double>(), 0.0, 1e-4) << "the head that attends to the previous position";
 }
 
+// Experts 2 and 0 of 4, each a group of two heads: slot g K + k has head g of the expert in k.
+TEST(Induction, SlotsOfGroupsHaveTheirHeads) {
+  config::ModelOptions o = small::small_options();
+  small::set_groups_of_heads(o.attention);
+  o.attention.of<config::RoutingOptions>().n_experts = 4;
+  const RoutedExperts routing = {at::tensor({2, 0}, at::kLong).view({1, 1, 2}), at::tensor({0.7, 0.3}).view({1, 1, 2})};
+  EXPECT_TRUE(heads_in_slots(routing, o.attention).equal(at::tensor({2, 0, 6, 4}, at::kLong).view({1, 4})));
+  EXPECT_TRUE(routing_of_slots(routing, o.attention).weight[0][1].equal(routing.weight[0][0]));
+}
+
 // The outputs of heads sum to the layer's output, for every projection.
 TEST(Induction, HeadsAddUpToTheOutput) {
   for (const std::string& projection : small::kProjections) {

@@ -37,8 +37,21 @@ inline config::ModelOptions two_layers(std::int64_t vocabulary, std::int64_t con
   return o;
 }
 
+// Selects two experts per token, each a group of two heads.
+inline void set_groups_of_heads(config::AttentionOptions& o, bool biases = true) {
+  o.projection = "routed_heads";
+  o.n_heads = 4;
+  o.n_kv_heads = 2;
+  o.bias = biases;
+  o.of<config::RoutedHeadOptions>().output_bias = biases;
+}
+
 // Selects a projection, with as many heads as it needs.
 inline void set_projection(config::AttentionOptions& o, const std::string& projection) {
+  if (projection == "groups of heads") {
+    set_groups_of_heads(o, /*biases=*/false);
+    return;
+  }
   o.projection = projection;
   if (projection == "shared_and_routed") {
     o.n_heads = 4;
@@ -48,19 +61,10 @@ inline void set_projection(config::AttentionOptions& o, const std::string& proje
   }
 }
 
-// Selects two of three experts, each a group of two heads.
-inline void set_groups_of_heads(config::AttentionOptions& o) {
-  o.projection = "routed_heads";
-  o.n_heads = 4;
-  o.n_kv_heads = 2;
-  o.bias = true;
-  o.of<config::RoutedHeadOptions>().output_bias = true;
-}
-
 // All projections.
-inline const std::vector<std::string> kProjections = {"dense",  "experts",        "routed_heads",      "gated_heads",
-                                                      "latent", "routed_queries", "shared_and_routed", "factored",
-                                                      "tied"};
+inline const std::vector<std::string> kProjections = {"dense",       "experts", "routed_heads",   "groups of heads",
+                                                      "gated_heads", "latent",  "routed_queries", "shared_and_routed",
+                                                      "factored",    "tied"};
 
 // Adds noise to all parameters, so that terms initialised to 0 matter.
 inline store::OpenedModel small_model(const config::ModelOptions& options, double noise = 0.3) {

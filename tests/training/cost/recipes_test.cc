@@ -333,6 +333,40 @@ TEST(Recipes, TensorProductAttentionHasItsSize) {
   EXPECT_EQ(50304 * d + 12 * layer + d, 124'361'472);
 }
 
+// RMS norms without biases, SwiGLU, tied embeddings: `attention` of each layer, two norms and an MLP; the last norm.
+std::int64_t llama(std::int64_t vocabulary, std::int64_t n_layers, std::int64_t d, std::int64_t attention,
+                   std::int64_t d_hidden) {
+  return vocabulary * d + n_layers * (attention + 3 * d * d_hidden + 2 * d) + d;
+}
+
+TEST(Recipes, GatedDeltaNetHasItsSize) {
+  constexpr std::int64_t d = 1536, keys = 9 * 128, values = 9 * 256;  // q, k; v, gate, o; beta, decay; taps; norm
+  constexpr std::int64_t layer = 2 * d * keys + 3 * d * values + 2 * 9 * (d + 1) + 4 * (2 * keys + values) + 256;
+  EXPECT_EQ(count_parameters(recipe("neighbours/gated_deltanet_0b4").model), llama(32000, 11, d, layer, 6144));
+}
+
+TEST(Recipes, DifferentialAttentionHasItsSize) {
+  constexpr std::int64_t d = 1536, e = 96;  // 4 vectors of lambda and the gain of the norm of 2e
+  EXPECT_EQ(count_parameters(recipe("neighbours/differential_830m").model),
+            llama(100288, 24, d, 4 * d * d + 6 * e, 4096));
+}
+
+TEST(Recipes, GroupedTiedAndLatentAttentionHaveTheirSizes) {
+  constexpr std::int64_t d = 768, e = 64, r = 256, q = 512, p = 32;
+  constexpr std::int64_t tied = 2 * d * d + 4 * d * e + d * e / 2;
+  constexpr std::int64_t latent = d * q + q * 12 * (e + p) + d * (r + p) + r / 2 * 12 * 2 * e + d * d + q + r;
+  EXPECT_EQ(count_parameters(recipe("neighbours/gta4_183m").model), llama(128256, 12, d, tied, 2462));
+  EXPECT_EQ(count_parameters(recipe("neighbours/gla2_183m").model), llama(128256, 12, d, latent, 2208));
+}
+
+// Tied embeddings; of each layer four matrices of attention, an MLP of 4 d and two norms with biases; the last norm.
+TEST(Recipes, ExclusiveAttentionAndAlibiHaveTheirSizes) {
+  constexpr std::int64_t d = 1536, w = 1024;
+  EXPECT_EQ(count_parameters(recipe("neighbours/exclusive_0b7").model), 50304 * d + 24 * (12 * d * d + 4 * d) + 2 * d);
+  EXPECT_EQ(count_parameters(recipe("neighbours/alibi_books").model),
+            28996 * w + 16 * (12 * w * w + 9 * w + 4 * w) + 2 * w);
+}
+
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
   fs::remove_all(folder);
