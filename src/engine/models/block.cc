@@ -31,8 +31,8 @@ std::optional<nn::NormLayer> make_output_norm(const config::ModelOptions& o, con
 }
 
 // Returns the output, which may be in the compute type, after its norm, if any.
-at::Tensor normed(const std::optional<nn::NormLayer>& norm, const at::Tensor& output, const at::Tensor& stream) {
-  return norm ? (*norm)(output.to(stream.scalar_type())) : output;
+at::Tensor normed(const std::optional<nn::NormLayer>& norm, const at::Tensor& output) {
+  return norm ? (*norm)(output.to(norm->type())) : output;
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ at::Tensor Block::attend(const at::Tensor& x, const at::Tensor& memory, const Bl
   attention.valid_keys = input.valid_keys;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.caches;
-  const at::Tensor output = normed(output_norm_1_, attention_(attention, context.in("attention")), x);
+  const at::Tensor output = normed(output_norm_1_, attention_(attention, context.in("attention")));
   return nn::dropout(output, dropout_, context, "attention");
 }
 
@@ -96,7 +96,7 @@ at::Tensor Block::attend_across(const at::Tensor& h, const BlockInput& input, co
   attention.valid_keys = input.valid_source;
   attention.valid_queries = valid_queries(input);
   attention.caches = input.cross_caches;
-  const at::Tensor output = normed(cross_->output_norm, cross_->attention(attention, context.in("cross")), h);
+  const at::Tensor output = normed(cross_->output_norm, cross_->attention(attention, context.in("cross")));
   return nn::dropout(output, dropout_, context, "cross");
 }
 
@@ -111,23 +111,23 @@ at::Tensor Block::feed_forward(const at::Tensor& x, const nn::Context& context, 
   const nn::Context inner = context.in("ffn");
   inner.show("x", [&] { return rows; });
   const at::Tensor output =
-      normed(output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)), x);
+      normed(output_norm_2_, inner.observe("out", (*mlp_)(rows, hidden_dropout_, inner, router_rows)));
   return nn::dropout(output, dropout_, context, "ffn");
 }
 
 at::Tensor Block::peri_norm(const BlockInput& input, const nn::Context& context) const {
   const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
   const at::Tensor values = after(input.memory, nn::to_compute(input.h, context), context);
-  const at::Tensor h = input.h + attend(norm_1_(input.h), memory, input, context, values);
-  return context.observe("out", h + feed_forward(h, context, norm_2_(h)));
+  const at::Tensor h = nn::add_to_stream(input.h, attend(norm_1_(input.h, context), memory, input, context, values));
+  return context.observe("out", nn::add_to_stream(h, feed_forward(h, context, norm_2_(h, context))));
 }
 
 at::Tensor Block::post_norm(const BlockInput& input, const nn::Context& context) const {
-  at::Tensor h = norm_1_(input.h + attend(input.h, input.memory, input, context));
+  at::Tensor h = norm_1_(nn::add_to_stream(input.h, attend(input.h, input.memory, input, context)));
   if (cross_) {
-    h = cross_->norm(h + attend_across(h, input, context));
+    h = cross_->norm(nn::add_to_stream(h, attend_across(h, input, context)));
   }
-  return context.observe("out", norm_2_(h + feed_forward(h, context)));
+  return context.observe("out", norm_2_(nn::add_to_stream(h, feed_forward(h, context))));
 }
 
 at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context) const {
@@ -139,11 +139,12 @@ at::Tensor Block::operator()(const BlockInput& input, const nn::Context& context
   }
   const bool parallel = arrangement_ == config::Arrangement::parallel;
   const at::Tensor memory = input.memory.defined() ? norm_1_(input.memory) : at::Tensor();
-  at::Tensor h = input.h + attend(norm_1_(input.h), memory, input, context);
+  at::Tensor h = nn::add_to_stream(input.h, attend(norm_1_(input.h, context), memory, input, context));
   if (cross_) {
-    h = h + attend_across(cross_->norm(parallel ? input.h : h), input, context);
+    h = nn::add_to_stream(h, attend_across(cross_->norm(parallel ? input.h : h, context), input, context));
   }
-  return context.observe("out", h + feed_forward(norm_2_(parallel ? input.h : h), context));
+  const at::Tensor output = feed_forward(norm_2_(parallel ? input.h : h, context), context);
+  return context.observe("out", nn::add_to_stream(h, output));
 }
 
 at::Tensor next_memory(const at::Tensor& memory, const at::Tensor& h, std::int64_t keep) {

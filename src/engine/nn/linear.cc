@@ -2,6 +2,8 @@
 
 #include "engine/ops/linear/batch_invariant.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/one_pass.h"
+#include "engine/ops/shapes.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
@@ -10,7 +12,7 @@
 namespace headroom::nn {
 
 at::Tensor to_compute(const at::Tensor& tensor, const Context& context) {
-  return context.compute_dtype ? tensor.to(*context.compute_dtype) : tensor;
+  return context.compute_dtype ? ops::in_type(tensor, *context.compute_dtype) : tensor;
 }
 
 at::Tensor matmul_rows(const at::Tensor& rows, const at::Tensor& matrix, const std::optional<at::Tensor>& bias,
@@ -37,7 +39,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bi
   for (std::int64_t axis = 0; axis < in_axes; ++axis) {
     in *= w.size(axis);
   }
-  const at::Tensor matrix = to_compute(w, context).reshape({in, -1});
+  const at::Tensor given = to_compute(w, context), matrix = given.dim() == 2 ? given : given.reshape({in, -1});
   const at::Tensor rows = to_compute(x, context).reshape({-1, in});
   const std::optional<at::Tensor> b =
       bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
@@ -73,9 +75,8 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation, const Co
   if (activation == config::Activation::relu) {  // exact, so always batch-invariant
     return activate(x, activation);
   }
-  return by_rows(x, context, [&](const auto& part) {
-    return ops::elementwise(part(x), [&](const at::Tensor& some) { return activate(some, activation); });
-  });
+  const auto f = [&](const at::Tensor& some) { return activate(some, activation); };
+  return context.batch_invariant && x.is_cpu() ? ops::elementwise_by_rows(x, f) : ops::elementwise(x, f);
 }
 
 namespace {
@@ -113,10 +114,31 @@ NormLayer::NormLayer(config::Norm kind, double epsilon, std::int64_t width, cons
 }
 
 at::Tensor NormLayer::operator()(const at::Tensor& x) const {
+  return to_type(x, x.scalar_type());
+}
+
+at::Tensor NormLayer::operator()(const at::Tensor& x, const Context& context) const {
+  return to_type(x, context.compute_dtype.value_or(x.scalar_type()));
+}
+
+at::Tensor NormLayer::to_type(const at::Tensor& x, at::ScalarType type) const {
   if (kind_ == config::Norm::layer) {
-    return at::layer_norm(x, scale_.sizes(), scale_, bias_, epsilon_);
+    return ops::in_type(at::layer_norm(x, scale_.sizes(), scale_, bias_, epsilon_), type);
   }
-  return at::rms_norm(x, scale_.sizes(), scale_, epsilon_);
+  const bool is_single = x.scalar_type() == at::kFloat && scale_.scalar_type() == at::kFloat;
+  if (is_single && (type == at::kFloat || type == at::kBFloat16) && ops::suits_one_pass(x) && x.is_contiguous()) {
+    return ops::rms_norm_once(x, scale_, epsilon_, type);
+  }
+  return ops::in_type(at::rms_norm(x, scale_.sizes(), scale_, epsilon_), type);
+}
+
+at::Tensor add_to_stream(const at::Tensor& stream, const at::Tensor& output) {
+  const bool widens = stream.scalar_type() == at::kFloat && output.scalar_type() == at::kBFloat16;
+  const bool is_plain = stream.is_contiguous() && output.is_contiguous() && stream.sizes() == output.sizes();
+  if (widens && ops::suits_one_pass(stream) && ops::suits_one_pass(output) && is_plain) {
+    return ops::add_once(stream, output);
+  }
+  return stream + output;
 }
 
 }  // namespace headroom::nn

@@ -74,14 +74,21 @@ at::Tensor dropout(const at::Tensor& x, double p, const Context& context, std::s
 at::Tensor activate(const at::Tensor& x, config::Activation activation, double p, const Context& context,
                     std::string_view use);
 
+// Adds a sublayer's output, which may be in the compute type, to the residual stream.
+at::Tensor add_to_stream(const at::Tensor& stream, const at::Tensor& output);
+
 // Normalises the last axis. Layer norm: (x - mean) / sqrt(var + eps) * scale + bias. RMS: x / sqrt(mean(x^2) + eps) *
 // scale.
 class NormLayer {
  public:
   NormLayer(config::Norm kind, double epsilon, std::int64_t width, const Builder& build);
-  at::Tensor operator()(const at::Tensor& x) const;
+  at::Tensor operator()(const at::Tensor& x) const;                          // in x's type
+  at::Tensor operator()(const at::Tensor& x, const Context& context) const;  // in the compute type
+  at::ScalarType type() const { return scale_.scalar_type(); }               // of the residual stream
 
  private:
+  at::Tensor to_type(const at::Tensor& x, at::ScalarType type) const;
+
   config::Norm kind_;
   double epsilon_;
   at::Tensor scale_, bias_;

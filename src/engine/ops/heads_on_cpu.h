@@ -19,7 +19,7 @@ inline at::ScalarType type_for_kernels(const at::Tensor& t) {
 
 // Converted to type_for_kernels(), with a contiguous last axis.
 inline at::Tensor prepared(const at::Tensor& given) {
-  const at::Tensor t = given.to(type_for_kernels(given));
+  const at::Tensor t = in_type(given, type_for_kernels(given));
   return t.stride(-1) == 1 || t.size(-1) == 1 ? t : t.contiguous();
 }
 

@@ -41,4 +41,8 @@ at::Tensor with_many_rows(const at::Tensor& rows, const Multiply& multiply) {
 // differently.
 at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
 
+// Applies an elementwise function to x [N, ...]. Each row gets the bits that it would get alone: f gets several rows if
+// they are whole SIMD vectors, otherwise one row.
+at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
+
 }  // namespace headroom::ops

@@ -43,6 +43,11 @@ inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
   return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
 }
 
+// t.to(type), without a call of the operator if `t` has that type.
+inline at::Tensor in_type(const at::Tensor& t, at::ScalarType type) {
+  return t.scalar_type() == type ? t : t.to(type);
+}
+
 // Checks of arguments from Python. They throw Error naming the operator and the argument.
 inline void require_type(const char* op, const char* name, const at::Tensor& t, at::ScalarType type) {
   if (t.scalar_type() != type) {

@@ -36,6 +36,20 @@ TEST(ManyRows, AnElementsResultDoesNotDependOnItsPlace) {
   EXPECT_EQ(elementwise(x.narrow(0, 0, 0), gelu).numel(), 0);
 }
 
+TEST(ManyRows, AnElementwiseFunctionOfRowsGivesEachItsOwnBits) {
+  const c10::InferenceMode no_graph;
+  const auto silu = [](const at::Tensor& x) { return at::silu(x); };
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const std::int64_t width : {5, 64, 100, 1376, 9984, 40000}) {
+      const at::Tensor x = at::randn({7, 1, width}).to(type), all = elementwise_by_rows(x, silu);
+      for (std::int64_t row = 0; row < 7; ++row) {
+        EXPECT_TRUE(all.narrow(0, row, 1).equal(silu(x.narrow(0, row, 1)))) << width << ", " << at::toString(type);
+      }
+    }
+  }
+  EXPECT_EQ(elementwise_by_rows(at::empty({0, 3}), silu).sizes(), at::IntArrayRef({0, 3}));
+}
+
 TEST(ManyRows, ARowsProductsDoNotDependOnTheOtherRows) {
   const at::NoGradGuard no_grad;
   const ManyRows mode;

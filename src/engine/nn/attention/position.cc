@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
@@ -179,12 +180,17 @@ at::Tensor Rotary::operator()(const at::Tensor& x, const c10::SymInt& first) con
 
 at::Tensor Rotary::rotate_rows(const at::Tensor& x, at::IntArrayRef first) const {
   const auto [least, most] = std::minmax_element(first.begin(), first.end());
-  if (*least == *most) {
+  if (*least == *most && !ops::suits_one_pass(x)) {
     return (*this)(x, *least);
   }
   const std::int64_t n = x.size(2), count = *most - *least + n;
   const at::Tensor all =
       rows_of({make_rotations, channels, base, scaling}, *least, count, at_least_single(x), /*traced=*/false);
+  if (ops::suits_one_pass(x)) {
+    std::vector<std::int64_t> rows(first.begin(), first.end());
+    std::transform(rows.begin(), rows.end(), rows.begin(), [&](std::int64_t position) { return position - *least; });
+    return ops::rotate_once(x, all, rows);
+  }
   std::vector<std::int64_t> places;
   for (const std::int64_t position : first) {
     for (std::int64_t i = 0; i < n; ++i) {

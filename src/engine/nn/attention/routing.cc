@@ -1,5 +1,7 @@
 #include "headroom/nn/routing.h"
 
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,6 +10,7 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/shapes.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
@@ -24,7 +27,7 @@ void count_usage(const at::Tensor& bank_index, std::int64_t n, const Context& co
 // depending on its place in the tensor, and one operation per row would be slower. `score` is [N, H, E], `index` [N, H,
 // K].
 at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index, config::Gate gate) {
-  const at::Tensor scores = score.to(at::kFloat).contiguous(), indices = index.contiguous();
+  const at::Tensor scores = ops::in_type(score, at::kFloat).contiguous(), indices = index.contiguous();
   const at::Tensor weights = at::empty(index.sizes(), scores.options());
   const std::int64_t n_experts = score.size(2), top_k = index.size(2);
   const float* x = scores.const_data_ptr<float>();
@@ -52,14 +55,25 @@ at::Tensor gate_weights_by_row(const at::Tensor& score, const at::Tensor& index,
       std::transform(to, to + top_k, to, [&](float p) { return p / all; });
     }
   }
-  return weights.to(score.scalar_type());
+  return ops::in_type(weights, score.scalar_type());
 }
 
 }  // namespace
 
 at::Tensor Routing::bank_index() const {
   const c10::SymInt heads = index.sym_size(1), experts = score.sym_size(2);
-  return heads == 1 ? index : index + (at::arange(heads, index.options()) * at::Scalar(experts)).view({1, -1, 1});
+  if (heads == 1) {
+    return index;
+  }
+  if (c10::InferenceMode::is_enabled() && index.is_cpu() && ops::has_values(index)) {  // as below, in one operator
+    at::Tensor all = index.clone(at::MemoryFormat::Contiguous);
+    auto* to = all.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < all.numel(); ++i) {
+      to[i] += i / all.size(2) % all.size(1) * score.size(2);
+    }
+    return all;
+  }
+  return index + (at::arange(heads, index.options()) * at::Scalar(experts)).view({1, -1, 1});
 }
 
 at::Tensor Routing::slots() const {

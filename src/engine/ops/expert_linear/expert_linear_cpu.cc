@@ -12,6 +12,7 @@
 #include "engine/kernels/cpu/matmul/grouped_product.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/shapes.h"
 #include "expert_linear_operator.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/expert_linear.h"
@@ -26,7 +27,7 @@ struct Routing {
   std::vector<std::int64_t> assignment;  // [begin[X]], sorted; padded to the step with kernels::kNoAssignment
   std::vector<std::int64_t> place;       // [A], position of each assignment in the sorted list
   std::int64_t per_input_row, per_output_row;
-  at::Tensor weight;  // [A] float32; undefined: all 1
+  at::Tensor weight;  // A float32 elements; undefined: all 1
 
   std::int64_t rows() const { return begin.back(); }
   std::int64_t rows_of(std::int64_t matrix) const { return begin[matrix + 1] - begin[matrix]; }
@@ -61,7 +62,7 @@ Routing route(const ExpertLinearInputs& in, std::int64_t step) {
     routing.assignment[routing.place[a]] = a;
   }
   if (in.weight) {
-    routing.weight = in.weight->detach().to(at::kFloat).contiguous().view({-1});
+    routing.weight = in_type(in.weight->detach(), at::kFloat).contiguous();
   }
   return routing;
 }
@@ -318,7 +319,7 @@ const Registration kExpertLinearOnCpu(expert_linear_backends(), {{"kernels", at:
 }  // namespace
 
 at::Tensor expert_matmul_batch_invariant(const ExpertLinearInputs& in) {
-  return expert_linear_blocks(compute_inputs(in), /*batch_invariant=*/true).to(in.input.scalar_type());
+  return in_type(expert_linear_blocks(compute_inputs(in), /*batch_invariant=*/true), in.input.scalar_type());
 }
 
 TORCH_LIBRARY_FRAGMENT(headroom, library) {

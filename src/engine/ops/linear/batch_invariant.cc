@@ -5,6 +5,7 @@
 #include "dense_matmul.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/expert_linear/expert_linear_operator.h"
+#include "engine/ops/shapes.h"
 #include "foundation/core/transformed.h"
 #include "headroom/ops/choice.h"
 
@@ -25,7 +26,7 @@ at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w, cons
     return linear(x, w, b, implementation);
   }
   if (chooses_fused("linear", "products", implementation, x)) {
-    return dense_matmul_batch_invariant(x.to(w.scalar_type()), w, b);
+    return dense_matmul_batch_invariant(in_type(x, w.scalar_type()), w, b);
   }
   std::vector<at::Tensor> rows =
       transformed(x.split(1), [&](const at::Tensor& row) { return linear(row, w, b, Implementation::reference); });

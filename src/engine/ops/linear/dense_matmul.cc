@@ -13,9 +13,11 @@
 #include "engine/kernels/cpu/matmul/bfloat16.h"
 #include "engine/kernels/cpu/matmul/gemv.h"
 #include "engine/kernels/cpu/matmul/matrix.h"
+#include "engine/kernels/cpu/matmul/operands.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/shapes.h"
 #include "foundation/core/transformed.h"
 
 namespace at::native {
@@ -176,13 +178,32 @@ void add(const float* sum, std::int64_t columns, float* y) {
   }
 }
 
+// Columns that are computed before they are rounded, few enough to stay in the CPU cache.
+constexpr std::int64_t kBlockColumns = 1024;
+
 void begin_with(const float* bias, std::int64_t columns, float* y) {
   bias != nullptr ? std::copy_n(bias, columns, y) : std::fill_n(y, columns, 0.0F);
 }
 
+// Calls compute(j, width, y) for blocks of columns of `count` rows; y holds the block's float32 rows, which are rounded
+// if the result is bfloat16.
+template <class Compute>
+void for_blocks(std::int64_t begin, std::int64_t end, std::int64_t wide, std::int64_t count, const kernels::RowsOut& to,
+                const Compute& compute) {
+  kernels::Buffer staging;
+  for (std::int64_t j = begin; j < end; j += wide) {
+    const std::int64_t width = std::min(wide, end - j);
+    const kernels::RowsOut block = to.ahead(j);
+    const kernels::Strided<float> y = kernels::staged_rows(block, count, width, staging);
+    compute(j, width, y);
+    kernels::store_rows(y, count, width, block);
+  }
+}
+
 // One row: one thread reads each part.
 template <class Input>
-void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, const float* bias,
+                  const kernels::RowsOut& to) {
   const Parts<Input> parts(x.n, columns);
   kernels::Buffer sums(parts.count * columns);
   at::parallel_for(0, parts.count, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -190,17 +211,20 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
       parts.add(part, x, w, columns, {sums.data() + part * columns, columns});
     }
   });
-  begin_with(bias, columns, y);
-  for (std::int64_t part = 0; part < parts.count; ++part) {
-    add(sums.data() + part * columns, columns, y);
-  }
+  for_blocks(0, columns, kBlockColumns, 1, to, [&](std::int64_t j, std::int64_t width, kernels::Strided<float> y) {
+    begin_with(bias != nullptr ? bias + j : nullptr, width, y.data);
+    for (std::int64_t part = 0; part < parts.count; ++part) {
+      add(sums.data() + part * columns + j, width, y.data);
+    }
+  });
 }
 
 // Several rows: adds in the same order, in blocks of columns that stay in the CPU cache from row to row.
 template <class Input>
-void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias,
+                   const kernels::RowsOut& to) {
   if (x.count == 1) {
-    return multiply_row(x, w, columns, bias, y);
+    return multiply_row(x, w, columns, bias, to);
   }
   kernels::Buffer transposed;
   interleave(x, transposed);
@@ -212,52 +236,57 @@ void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const 
   const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
   at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::Buffer sums(x.count * wide);
-    for (std::int64_t j = begin * wide; j < std::min(columns, end * wide); j += wide) {
-      const std::int64_t width = std::min(wide, columns - j);
+    const auto compute = [&](std::int64_t j, std::int64_t width, kernels::Strided<float> y) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
         parts.add(part, x, w.ahead(j), width, {sums.data(), wide});
         for (std::int64_t r = 0; r < x.count; ++r) {
-          float* to = y + r * columns + j;
+          float* row = y.data + r * y.stride;
           if (part == 0) {
-            begin_with(bias != nullptr ? bias + j : nullptr, width, to);
+            begin_with(bias != nullptr ? bias + j : nullptr, width, row);
           }
-          add(sums.data() + r * wide, width, to);
+          add(sums.data() + r * wide, width, row);
         }
       }
-    }
+    };
+    for_blocks(begin * wide, std::min(columns, end * wide), wide, x.count, to, compute);
   });
 }
 
 template <class Input>
-void multiply_columns(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias, float* y) {
+void multiply_columns(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias,
+                      const kernels::RowsOut& to) {
   const std::int64_t parts = parts_for(x.n * columns);
-  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
-    multiply_part_transposed(x, w, begin, end, {y, columns});
+  const auto compute = [&](std::int64_t j, std::int64_t width, kernels::Strided<float> y) {
+    multiply_part_transposed(x, w.from(j), 0, width, y);
     for (std::int64_t r = 0; bias != nullptr && r < x.count; ++r) {
-      add(bias + begin, end - begin, y + r * columns + begin);
+      add(bias + j, width, y.data + r * y.stride);
     }
+  };
+  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
+    for_blocks(begin, end, kBlockColumns, x.count, to, compute);
   });
 }
 
 // The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
 at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
   const bool pairs = a.scalar_type() == at::kBFloat16 && kernels::has_bfloat16_gemv();
-  const at::Tensor x = (pairs ? a : a.to(at::kFloat)).contiguous();
-  const at::Tensor y = at::empty({a.size(0), b.size(1)}, x.options().dtype(at::kFloat));
-  const at::Tensor offset = bias ? bias->to(at::kFloat).contiguous() : at::Tensor();
+  const at::Tensor x = (pairs ? a : in_type(a, at::kFloat)).contiguous();
+  at::Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
+  const at::Tensor offset = bias ? bias->contiguous() : at::Tensor();
+  kernels::Buffer wide_offset;
+  const float* first = bias ? kernels::as_float32(matrix_rows(offset), 1, b.size(1), wide_offset).data : nullptr;
   const bool by_rows = b.stride(1) == 1;
   const auto run = [&](const auto& input) {
     (by_rows ? multiply_rows<std::decay_t<decltype(input)>>
              : multiply_columns<std::decay_t<decltype(input)>>)(input, matrix_rows(by_rows ? b : b.t()), b.size(1),
-                                                                bias ? offset.const_data_ptr<float>() : nullptr,
-                                                                y.mutable_data_ptr<float>());
+                                                                first, matrix_rows_out(y));
   };
   if (pairs) {
     run(Bfloat16GemvInput{x.const_data_ptr<at::BFloat16>(), x.size(0), x.size(1), x.size(1)});
   } else {
     run(GemvInput{x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)});
   }
-  return y.to(a.scalar_type());
+  return y;
 }
 
 at::Tensor one_dnn_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {

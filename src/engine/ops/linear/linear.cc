@@ -64,7 +64,7 @@ at::Tensor linear_call(const Call<FusedLinear::Arguments>& c) {
 }
 
 Single linear_cpu(const FusedLinear::Arguments& in) {
-  return {dense_matmul(in.x.to(in.w.scalar_type()), in.w, in.b)};
+  return {dense_matmul(in_type(in.x, in.w.scalar_type()), in.w, in.b)};
 }
 
 FusedLinear::Arguments linear_backward_cpu(const FusedLinear::Backward& back) {
