@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/cpu/matmul/rows.h"
+#include "engine/kernels/cpu/matmul/operands.h"
 #include "heads_on_cpu.h"
 #include "shapes.h"
 
