@@ -8,6 +8,7 @@
 #include "headroom/models/encoder_decoder.h"
 #include "headroom/models/language_model.h"
 #include "headroom/models/masked_language_model.h"
+#include "layers.h"
 #include "training/tasks/classes/classification.h"
 
 namespace headroom::analyse {
@@ -41,8 +42,14 @@ bool ModelRunner::includes(std::int64_t layer) const {
 }
 
 at::Tensor ModelRunner::find_parameter(std::string_view parameter) const {
+  constexpr std::string_view kLayer = "layer";
+  std::string stored(parameter);
+  if (options().n_groups > 0 && parameter.starts_with(kLayer)) {  // repeated layers share parameters
+    stored = fmt::format("{}{}{}", kLayer, layer_index(parameter) % options().n_groups,
+                         parameter.substr(parameter.find('.')));
+  }
   for (const nn::Parameter& made : model().parameters().in_creation_order()) {
-    if (made.name == parameter) {
+    if (made.name == stored) {
       const at::Tensor value = made.tensor.detach();
       return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value;  // of a large model
     }

@@ -109,6 +109,18 @@ TEST(Analyse, LayersMayDiffer) {
   EXPECT_TRUE(names.contains("composition"));
 }
 
+// Layers that repeat have the parameters of the first.
+TEST(Analyse, LayersMayRepeat) {
+  config::ModelOptions o = small_options();
+  o.n_layers = 2;
+  o.n_groups = 1;
+  const store::OpenedModel opened = small_model(o);
+  const ModelFindings all = analyse(opened, {.text = {.text = "the cat sat on the mat"}, .command = "test"});
+  EXPECT_GE(all.analyses.size(), 5U);
+  const Findings heads = small::found(opened, "diversity", "");
+  EXPECT_TRUE(heads.tensors.at("layer1.attention.qk").equal(heads.tensors.at("layer0.attention.qk")));
+}
+
 TEST(Analyse, InvalidTextsAreRefused) {
   const store::OpenedModel pairs = small_model(small_options(config::ModelKind::encoder_decoder));
   expect_refusal(pairs, "maps", "no tab", {"--text: line 1", "tab"});

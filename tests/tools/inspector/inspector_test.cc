@@ -176,6 +176,7 @@ std::vector<std::pair<std::string, config::ModelOptions>> inspected_models() {
     analyse::small::set_projection(o.attention, "routed_queries");
     o.attention.bias = true;
   });
+  add("repeated layers", [](auto& o) { o.n_groups = 1; });
   add("groups of heads", [](auto& o) { analyse::small::set_groups_of_heads(o.attention); });
   add("shared and routed heads", [](auto& o) { analyse::small::set_projection(o.attention, "shared_and_routed"); });
   add("composed", [](auto& o) {
