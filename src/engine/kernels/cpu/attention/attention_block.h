@@ -10,6 +10,7 @@
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/operands.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
+#include "foundation/core/ceil_div.h"
 #include "softmax_rows.h"
 
 namespace headroom::kernels {
@@ -18,7 +19,7 @@ constexpr std::int64_t kBlockRows = 64;
 constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of this, to limit the number of shapes
 
 inline std::int64_t padded(std::int64_t n) {
-  return (n + kColumnStep - 1) / kColumnStep * kColumnStep;
+  return round_up(n, kColumnStep);
 }
 
 // A block of one head: query rows [row, row + rows) against the keys [low, low + columns) visible to any of them.
@@ -53,7 +54,7 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
 // Stride of packed rows of e elements: a multiple of a cache line.
 inline std::int64_t row_width(std::int64_t e) {
   constexpr std::int64_t kLine = 16;
-  return (e + kLine - 1) / kLine * kLine;
+  return round_up(e, kLine);
 }
 
 // Columns allocated for packed keys and offsets. A block reads up to its padding beyond the last.
