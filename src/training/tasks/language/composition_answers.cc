@@ -138,13 +138,7 @@ std::vector<FigureKind> kinds() {
   for (FigureKind& kind : all) {
     kind.shown = kind.name == "perplexity" ? Shown::table : Shown::files;
   }
-  const FigureKind accuracy = {.name = "accuracy",
-                               .metric = "validation_accuracy",
-                               .words = "accuracy of answers",
-                               .unit = "",
-                               .better = Better::higher,
-                               .shown = Shown::headline,
-                               .decimals = 4};
+  const FigureKind accuracy = accuracy_kind(Shown::headline, "accuracy of answers");
   const FigureKind perplexity = {.name = "answer_perplexity",
                                  .metric = "answer_perplexity",
                                  .words = "perplexity of answers",
