@@ -1,4 +1,4 @@
-// The contents of folders, and the room in their file system.
+// The contents of folders, and the room in their file system. Their locks are in headroom/core/files.h.
 #pragma once
 
 #include <filesystem>
