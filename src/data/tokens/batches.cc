@@ -7,7 +7,6 @@
 #include "example_order.h"
 #include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
-#include "spread.h"
 
 namespace headroom::data {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"

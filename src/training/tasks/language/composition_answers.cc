@@ -10,7 +10,7 @@
 
 #include "data/synthetic/composition_task.h"
 #include "data/text/token_cache.h"
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/synthetic/sequences.h"
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
