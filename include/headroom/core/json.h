@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstddef>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,10 @@ Json parse_json(std::string_view text, std::string_view origin, std::size_t max_
 // Like parse_json(), with sorted keys. Use it for large objects: lookups in the ordered type take linear time.
 using SortedJson = nlohmann::json;
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth = 64);
+
+// Reads a file that holds one JSON object. Returns an empty object if there is no such file. Throws UserError naming
+// the file.
+SortedJson read_json_object(const std::filesystem::path& file);
 
 // Writes one line. Replaces invalid UTF-8 by U+FFFD; doubles round-trip exactly; NaN and infinity become null.
 std::string to_json_line(const Json& value);

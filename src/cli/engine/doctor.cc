@@ -1,3 +1,4 @@
+// The commands doctor and bits.
 #include <ATen/Parallel.h>
 #include <stdlib.h>
 #include <torch/version.h>

@@ -1,5 +1,4 @@
-// The commands completion and man.
-
+// The layout of --help, and the commands completion and man.
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -12,8 +11,6 @@
 #include "program.h"
 
 namespace headroom::cli {
-
-// The layout of --help.
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/text/token_cache.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
@@ -28,20 +29,16 @@ struct FolderEntry {
 // and returns what is in them instead. A link has the type of its target.
 std::vector<FolderEntry> entries(const fs::path& folder, bool below) {
   std::vector<FolderEntry> found;
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error); !error && entry != fs::recursive_directory_iterator();
-       entry.increment(error)) {
+  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
     std::error_code ignored;
-    const bool hidden = entry->path().filename().string().starts_with('.');
-    const bool enters = below && !hidden && entry->is_directory(ignored) && !entry->is_symlink(ignored);
-    if (!enters) {
-      entry.disable_recursion_pending();
-    }
+    const bool hidden = entry.path().filename().string().starts_with('.');
+    const bool enters = below && !hidden && entry.is_directory(ignored) && !entry.is_symlink(ignored);
     if (!enters && !hidden) {
-      found.push_back({entry->path().lexically_relative(folder).string(),
-                       entry->is_regular_file(ignored) ? fs::file_type::regular : entry->status(ignored).type()});
+      found.push_back({entry.path().lexically_relative(folder).string(),
+                       entry.is_regular_file(ignored) ? fs::file_type::regular : entry.status(ignored).type()});
     }
-  }
+    return enters;
+  });
   if (error) {
     user_error("{}: cannot be listed: {}", folder.string(), error.message());
   }

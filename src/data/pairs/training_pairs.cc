@@ -1,5 +1,4 @@
-// Selects the pairs that a run trains on and the pairs held out for validation.
-
+// Selects the pairs that a run trains on and the pairs held out for validation, and cuts them into batches.
 #include <algorithm>
 
 #include "data/tokens/example_order.h"

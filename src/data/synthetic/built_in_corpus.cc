@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "data/text/text_file.h"
+#include "foundation/core/files/folders.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -37,13 +38,13 @@ bool is_source(const fs::path& path) {
 // Returns the sorted names of all source files, relative to `folder`.
 std::vector<std::string> source_names(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code error;
-  fs::recursive_directory_iterator walk(folder, fs::directory_options::skip_permission_denied, error);
-  for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
-    if (is_source(walk->path()) && !walk->is_symlink() && walk->is_regular_file()) {
-      names.push_back(walk->path().lexically_relative(folder).generic_string());
+  const auto visit = [&](const fs::directory_entry& entry) {
+    if (is_source(entry.path()) && !entry.is_symlink() && entry.is_regular_file()) {
+      names.push_back(entry.path().lexically_relative(folder).generic_string());
     }
-  }
+    return true;
+  };
+  const std::error_code error = walk_folder(folder, visit, fs::directory_options::skip_permission_denied);
   if (error) {
     fail("the built-in corpus: {}: cannot be listed: {}", folder.string(), error.message());
   }

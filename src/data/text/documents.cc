@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "foundation/core/files/byte_reader.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
@@ -100,18 +101,17 @@ void read_archive(const fs::path& path, const Wanted& wanted, Collection& into) 
 }
 
 void read_folder(const fs::path& folder, const Wanted& wanted, Collection& into) {
-  std::error_code error;
-  fs::recursive_directory_iterator walk(folder, error);
   std::size_t files = 0;
-  for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
+  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
     if (++files > kMostFiles) {
       user_error("{}: holds more than {} files", folder.string(), kMostFiles);
     }
     std::error_code ignored;
-    if (walk->is_regular_file(ignored) && wanted(unpacked(walk->path().filename().string()))) {
-      into.add(walk->path().string(), read_unpacked(walk->path(), kLargestText));
+    if (entry.is_regular_file(ignored) && wanted(unpacked(entry.path().filename().string()))) {
+      into.add(entry.path().string(), read_unpacked(entry.path(), kLargestText));
     }
-  }
+    return true;
+  });
   if (error) {
     user_error("{}: cannot be listed: {}", folder.string(), error.message());
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
@@ -94,7 +95,7 @@ std::optional<TarMember> TarReader::read_header() {
   }
   member.size = *size;
   const bool has_content = member.type < '1' || member.type > '6';
-  at_ = member.begin + (has_content ? (member.size + kTarBlock - 1) / kTarBlock * kTarBlock : 0);
+  at_ = member.begin + (has_content ? round_up(member.size, kTarBlock) : 0);
   return member;
 }
 

@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "example_order.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
-#include "spread.h"
 
 namespace headroom::data {
 namespace {
@@ -66,11 +66,6 @@ class Chunks : public FileBatches {
   std::uint64_t chunks_, seed_;
 };
 
-// Returns the number of chunks of this length, the last of which may be shorter.
-std::int64_t chunks_of(std::int64_t predictions, std::int64_t length) {
-  return predictions / length + (predictions % length > 0 ? 1 : 0);
-}
-
 }  // namespace
 
 void EpochStream::seek(DataPosition position) {
@@ -124,17 +119,17 @@ EvaluationPass::EvaluationPass(std::shared_ptr<const TokenFile> file, Evaluation
   streams_ = limited ? part(predictions, shape) : whole(predictions, shape);
   std::ranges::stable_sort(streams_, std::ranges::greater(), &Stream::size);
   for (std::size_t first = 0; first < streams_.size(); first += group(first).size()) {
-    batches_ += chunks_of(streams_[first].size(), shape.length);
+    batches_ += ceil_div(streams_[first].size(), shape.length);
   }
 }
 
 std::vector<EvaluationPass::Stream> EvaluationPass::whole(std::int64_t predictions, const EvaluationShape& shape) {
   constexpr std::int64_t kShare = 4;  // minimum number of counted chunks per warming chunk
-  const std::int64_t chunks = chunks_of(predictions, shape.length), warming = shape.warming;
+  const std::int64_t chunks = ceil_div(predictions, shape.length), warming = shape.warming;
   const std::int64_t most = warming > 0 ? 1 + chunks / (kShare * warming) : chunks;
   const std::int64_t rows = std::clamp<std::int64_t>(std::min(shape.batch, most), 1, std::max<std::int64_t>(chunks, 1));
   // The first stream needs no warming: it reads `warming` more chunks of its own instead.
-  const std::int64_t steps = chunks_of(chunks + (rows - 1) * warming, rows);
+  const std::int64_t steps = ceil_div(chunks + (rows - 1) * warming, rows);
   std::vector<Stream> streams;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t first = row * (steps - warming);
@@ -150,8 +145,8 @@ std::vector<EvaluationPass::Stream> EvaluationPass::whole(std::int64_t predictio
 
 std::vector<EvaluationPass::Stream> EvaluationPass::part(std::int64_t predictions, const EvaluationShape& shape) {
   constexpr std::int64_t kPieces = 64, kFewest = 8;
-  const std::int64_t chunks = chunks_of(predictions, shape.length), warming = shape.warming;
-  const std::int64_t counted = chunks_of(shape.most_predictions, shape.length);
+  const std::int64_t chunks = ceil_div(predictions, shape.length), warming = shape.warming;
+  const std::int64_t counted = ceil_div(shape.most_predictions, shape.length);
   const std::int64_t pieces = warming > 0 ? std::clamp(counted / warming, kFewest, kPieces) : kPieces;
   std::vector<Stream> streams;
   std::int64_t left = shape.most_predictions;
@@ -168,7 +163,7 @@ std::vector<EvaluationPass::Stream> EvaluationPass::part(std::int64_t prediction
 std::int64_t EvaluationPass::chunks() const {
   return std::accumulate(
       streams_.begin(), streams_.end(), std::int64_t{0},
-      [&](std::int64_t sum, const Stream& stream) { return sum + chunks_of(stream.size(), shape_.length); });
+      [&](std::int64_t sum, const Stream& stream) { return sum + ceil_div(stream.size(), shape_.length); });
 }
 
 std::span<const EvaluationPass::Stream> EvaluationPass::group(std::size_t first) const {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
@@ -65,7 +66,7 @@ namespace {
 uLong crc32_of(const at::Tensor& tensor) {
   constexpr std::int64_t kBlock = std::int64_t{1} << 22;
   const auto* bytes = static_cast<const Bytef*>(tensor.const_data_ptr());
-  const auto size = static_cast<std::int64_t>(tensor.nbytes()), blocks = (size + kBlock - 1) / kBlock;
+  const auto size = static_cast<std::int64_t>(tensor.nbytes()), blocks = ceil_div(size, kBlock);
   std::vector<uLong> sums(static_cast<std::size_t>(blocks));
   const auto length_of = [&](std::int64_t block) { return std::min(kBlock, size - block * kBlock); };
   at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {

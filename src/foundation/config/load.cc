@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
@@ -230,13 +231,12 @@ void shorten_warmup(TrainOptions& train, const GivenKeys& given) {
 std::vector<std::string> recipe_names() {
   const fs::path folder = fs::path(home_folder()) / "recipes";
   std::vector<std::string> names;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (entry->path().extension() == ".toml") {
-      names.push_back(entry->path().lexically_relative(folder).replace_extension().generic_string());
+  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
+    if (entry.path().extension() == ".toml") {
+      names.push_back(entry.path().lexically_relative(folder).replace_extension().generic_string());
     }
-  }
+    return true;
+  });
   if (error) {
     fail("{}: cannot be listed: {}", folder.string(), error.message());
   }

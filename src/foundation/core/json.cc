@@ -1,11 +1,13 @@
 #include "headroom/core/json.h"
 
 #include <algorithm>
+#include <system_error>
 #include <unordered_set>
 #include <vector>
 
 #include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom {
 namespace {
@@ -96,6 +98,18 @@ Json parse_json(std::string_view text, std::string_view origin, std::size_t max_
 
 SortedJson parse_sorted_json(std::string_view text, std::string_view origin, std::size_t max_depth) {
   return parse_json_as<SortedJson>(text, origin, max_depth);
+}
+
+SortedJson read_json_object(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) {
+    return SortedJson::object();
+  }
+  SortedJson document = parse_sorted_json(read_text_file(file), file.string());
+  if (!document.is_object()) {
+    user_error("{}: must be a JSON object, got {}", file.string(), document.type_name());
+  }
+  return document;
 }
 
 std::string to_json_line(const Json& value) {

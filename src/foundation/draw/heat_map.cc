@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "svg.h"
@@ -41,12 +42,11 @@ double panel_width(std::size_t cells, double map_width) {
 
 // Merges neighbouring cells so that neither axis has more than kMostShades.
 Cells merge_neighbours(const Cells& cells) {
-  const std::size_t down = (cells.rows + kMostShades - 1) / kMostShades,
-                    across = (cells.columns + kMostShades - 1) / kMostShades;
+  const std::size_t down = ceil_div(cells.rows, kMostShades), across = ceil_div(cells.columns, kMostShades);
   if (down == 1 && across == 1) {
     return cells;
   }
-  Cells fewer{.rows = (cells.rows + down - 1) / down, .columns = (cells.columns + across - 1) / across, .values = {}};
+  Cells fewer{.rows = ceil_div(cells.rows, down), .columns = ceil_div(cells.columns, across), .values = {}};
   fewer.values.assign(fewer.rows * fewer.columns, 0.0F);
   for (std::size_t row = 0; row < cells.rows; ++row) {
     for (std::size_t column = 0; column < cells.columns; ++column) {

@@ -9,6 +9,7 @@
 
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "training/tasks/task.h"
@@ -261,7 +262,7 @@ std::optional<Batches> read_batches(const ConvertRequest& request, config::Confi
                                                      store::find_checkpoint(request.source), request.cache);
   batches.data = data.training->identity();
   const std::int64_t rows = batches.sequences * length;
-  const std::int64_t wanted = std::max<std::int64_t>(1, (tokens + rows - 1) / rows), held_out = (wanted + 1) / 2;
+  const std::int64_t wanted = std::max<std::int64_t>(1, ceil_div(tokens, rows)), held_out = (wanted + 1) / 2;
   for (std::int64_t i = 0; i < wanted + held_out; ++i) {
     if (data.training->position().epoch > 0) {
       return std::nullopt;

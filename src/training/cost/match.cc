@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cost.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -67,7 +68,7 @@ void widen_heads(ModelOptions& model, std::int64_t target, const char* what, Cou
     step = std::lcm(step, attention.projection->d_head_step());
     least = std::max(least, attention.projection->least_d_head(attention));
   }
-  least = (least + step - 1) / step * step;
+  least = round_up(least, step);
   const auto fits = [&](std::int64_t width) {
     d_head = width;
     return count(model) <= target;

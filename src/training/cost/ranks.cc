@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cost.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
 #include "headroom/core/exact.h"
 
@@ -52,8 +53,8 @@ std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t m
     const std::int64_t elements = tensors[i].elements;
     std::int64_t step = std::max<std::int64_t>(elements, 1);
     if (tensors[i].elementwise && elements > most) {
-      const std::int64_t units = (elements + kShardUnit - 1) / kShardUnit, count = (elements + most - 1) / most;
-      step = (units + count - 1) / count * kShardUnit;
+      const std::int64_t units = ceil_div(elements, kShardUnit), count = ceil_div(elements, most);
+      step = ceil_div(units, count) * kShardUnit;
     }
     for (std::int64_t begin = 0; begin < elements || begin == 0; begin += step) {
       shards.push_back({.tensor = i, .begin = begin, .end = std::min(begin + step, elements)});
@@ -108,7 +109,7 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   }
   const std::int64_t n = ranks;
   RanksCost cost{.accumulators = accumulators_of_step(given.train, n)};
-  cost.rounds = (cost.accumulators + n - 1) / n;
+  cost.rounds = ceil_div(cost.accumulators, n);
   Config config = given;
   if (cost.accumulators > std::max(given.train.gradient_accumulators, given.train.accumulate)) {
     config.train.accumulate = cost.accumulators;

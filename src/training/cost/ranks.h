@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "foundation/core/ceil_div.h"
 #include "headroom/config/config.h"
 
 namespace headroom::cost {
@@ -28,7 +29,7 @@ inline constexpr std::int64_t bucket_elements(std::int64_t ranks) {
 inline constexpr std::int64_t kProgramBytes = std::int64_t{176} << 20;
 
 inline constexpr std::int64_t aligned(std::int64_t elements) {
-  return (elements + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  return round_up(elements, kTensorAlignment);
 }
 
 // Elements [begin, end) of a tensor. The owner reduces their gradients, stores their moments and updates them.

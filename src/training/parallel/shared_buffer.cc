@@ -18,6 +18,7 @@
 #include <string>
 #include <utility>
 
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/json.h"
 
 namespace headroom::parallel {
@@ -27,7 +28,7 @@ constexpr std::size_t kPage = 1 << 16;       // a multiple of every system's pag
 constexpr long kLongestWaitNs = 20'000'000;  // the caller then checks that the other process is running
 
 std::size_t padded_bytes(std::int64_t elements) {
-  return (static_cast<std::size_t>(elements) * sizeof(float) + kPage - 1) / kPage * kPage;
+  return round_up(static_cast<std::size_t>(elements) * sizeof(float), kPage);
 }
 
 // Owns a file descriptor.

@@ -49,6 +49,16 @@ FigureKind perplexity_kind(Shown shown, const std::string& words) {
   return {.name = "perplexity", .metric = "validation_perplexity", .words = words, .unit = "", .shown = shown};
 }
 
+FigureKind accuracy_kind(Shown shown, const std::string& words) {
+  return {.name = "accuracy",
+          .metric = "validation_accuracy",
+          .words = words,
+          .unit = "",
+          .better = Better::higher,
+          .shown = shown,
+          .decimals = 4};
+}
+
 FigureKind loss_error_kind() {
   return {.name = std::string(kLossError),
           .metric = "validation_loss_error",

@@ -61,6 +61,8 @@ struct FigureKind {
 // For tasks that predict tokens: the cross-entropy per `token` ("token", "hidden token"), and its exponential.
 FigureKind loss_kind(const std::string& token);
 FigureKind perplexity_kind(Shown shown, const std::string& words = "perplexity");
+// The fraction of correct predictions.
+FigureKind accuracy_kind(Shown shown, const std::string& words = "accuracy");
 
 // "loss_error", in every task: the standard error of the loss over its predictions. It is a lower bound, because
 // neighbouring tokens are not independent. describe() prints it next to the loss.

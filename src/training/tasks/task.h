@@ -31,7 +31,7 @@ struct EvaluateOptions {
   std::int64_t batch_size = 16;   // affects only speed; models other than language models, and other devices: rounding
   std::int64_t batch_tokens = 0;  // translation: maximum tokens per side, with padding; 0: no limit; affects only speed
   // Evaluate at most this many predictions, but at least one unit (chunk, row, example or pair), on a part spread
-  // evenly over the data (data/tokens/spread.h); 0: all. Must be 0 if `stride` is set.
+  // evenly over the data (data/tokens/example_order.h); 0: all. Must be 0 if `stride` is set.
   std::int64_t most_tokens = 0;
   // Language modelling without memory: sliding windows of context_length tokens that advance by `stride` tokens; all
   // but the first count only their last `stride` predictions. 0: chunks without overlap.

@@ -1,4 +1,4 @@
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 
 #include <gtest/gtest.h>
 

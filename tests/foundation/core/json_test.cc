@@ -82,5 +82,15 @@ TEST(JsonLine, ReplacesNonFiniteNumbersAndInvalidText) {
             "{\"a\":null,\"b\":null,\"c\":\"x\xef\xbf\xbdy\\n\"}");
 }
 
+using JsonObject = ScratchFolder;
+
+TEST_F(JsonObject, IsReadFromAFile) {
+  EXPECT_EQ(read_json_object(folder_ / "missing.json"), SortedJson::object());
+  EXPECT_EQ(read_json_object(put("a.json", "{\"b\": 1}")).at("b"), 1);
+  const std::filesystem::path list = put("list.json", "[1]");
+  EXPECT_EQ(complaint_of([&] { read_json_object(list); }),
+            "user error: " + list.string() + ": must be a JSON object, got array");
+}
+
 }  // namespace json_test
 }  // namespace headroom

@@ -1,10 +1,10 @@
 // Reads the settings in the files next to a vocabulary and its merges, as transformers does: the tokenizer's class
 // determines the pre-tokenizer and the special tokens.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "headroom/core/error.h"
-#include "headroom/core/files.h"
 #include "headroom/core/json.h"
 #include "model.h"
 
@@ -23,19 +23,6 @@ constexpr TokenizerClass kClasses[] = {{"GPT2Tokenizer", "gpt2", WordPattern::gp
                                        {"GPTNeoXTokenizer", "gpt_neox", WordPattern::gpt2, true, "<|padding|>"},
                                        {"Qwen2Tokenizer", "qwen2", WordPattern::qwen2, true, "<|endoftext|>"}};
 
-// Returns an empty object if there is no such file.
-SortedJson object_in(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::exists(path, ignored)) {
-    return SortedJson::object();
-  }
-  SortedJson document = parse_sorted_json(read_text_file(path), path.string());
-  if (!document.is_object()) {
-    user_error("{}: must be a JSON object, got {}", path.string(), document.type_name());
-  }
-  return document;
-}
-
 std::string text_at(const SortedJson& document, const char* key) {
   const auto found = document.find(key);
   return found != document.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -48,7 +35,7 @@ const TokenizerClass& class_of(const SortedJson& settings, const fs::path& folde
     name.resize(name.size() - 4);
   }
   const bool names_none = name.empty() || name == "PreTrainedTokenizer" || name == "TokenizersBackend";
-  const std::string kind = names_none ? text_at(object_in(folder / "config.json"), "model_type") : "";
+  const std::string kind = names_none ? text_at(read_json_object(folder / "config.json"), "model_type") : "";
   if (names_none && kind.empty()) {
     return kClasses[0];
   }
@@ -120,19 +107,19 @@ std::vector<std::string> special_tokens(const TokenizerClass& kind, const Sorted
 
 PairSettings read_pair_settings(const fs::path& folder) {
   const fs::path settings_file = folder / "tokenizer_config.json", added_file = folder / "added_tokens.json";
-  const SortedJson settings = object_in(settings_file);
+  const SortedJson settings = read_json_object(settings_file);
   const TokenizerClass& kind = class_of(settings, folder);
   if (settings.value("add_prefix_space", SortedJson()) == true) {
     user_error("{}: add_prefix_space is true, but adding a blank before each text is not supported",
                settings_file.string());
   }
   PairSettings pair{.pattern = kind.pattern, .composes = kind.composes};
-  pair.special = special_tokens(kind, object_in(folder / "special_tokens_map.json"), settings, folder);
+  pair.special = special_tokens(kind, read_json_object(folder / "special_tokens_map.json"), settings, folder);
   const auto is_special = [&](const std::string& token) {
     return std::find(pair.special.begin(), pair.special.end(), token) != pair.special.end();
   };
   std::map<std::int32_t, AddedToken> added;
-  const SortedJson added_tokens = object_in(added_file);
+  const SortedJson added_tokens = read_json_object(added_file);
   for (const auto& [token, id] : added_tokens.items()) {
     const std::int32_t number = id_of(id, fmt::format("{}: {}", added_file.string(), token));
     added[number] = {.id = number, .content = token, .normalised = !is_special(token), .special = is_special(token)};

@@ -6,6 +6,7 @@
 
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
+#include "foundation/core/ceil_div.h"
 
 namespace headroom::ops {
 namespace {
@@ -14,15 +15,11 @@ namespace {
 constexpr std::int64_t kRows = 64, kColumns = 256, kDepth = 256;
 constexpr std::int64_t kLeastRows = 32;  // of a task
 
-std::int64_t parts(std::int64_t n, std::int64_t size) {
-  return (n + size - 1) / size;
-}
-
 // The length of a row of floats as an odd number of cache lines, so that a column's lines spread over all sets of a
 // cache.
 std::int64_t spread(std::int64_t columns) {
   constexpr std::int64_t kLine = 16;
-  return (parts(columns, kLine) | 1) * kLine;
+  return (ceil_div(columns, kLine) | 1) * kLine;
 }
 
 // A matrix that is contiguous along one axis, by rows or transposed.
@@ -75,11 +72,11 @@ struct Task {
 struct Grid {
   std::int64_t m, n, row_parts, column_parts, rows;
 
-  Grid(std::int64_t m_rows, std::int64_t columns) : m(m_rows), n(columns), column_parts(parts(columns, kColumns)) {
+  Grid(std::int64_t m_rows, std::int64_t columns) : m(m_rows), n(columns), column_parts(ceil_div(columns, kColumns)) {
     const std::int64_t threads = at::get_num_threads();
-    const std::int64_t wanted = column_parts > 4 * threads ? 1 : threads * parts(2, column_parts);
-    rows = std::max(kLeastRows, parts(parts(m, wanted), 16) * 16);
-    row_parts = parts(m, rows);
+    const std::int64_t wanted = column_parts > 4 * threads ? 1 : threads * ceil_div(std::int64_t{2}, column_parts);
+    rows = std::max(kLeastRows, round_up(ceil_div(m, wanted), 16));
+    row_parts = ceil_div(m, rows);
   }
   std::int64_t tasks() const { return row_parts * column_parts; }
   Task operator[](std::int64_t i) const {

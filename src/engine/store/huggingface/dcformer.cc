@@ -4,6 +4,7 @@
 #include <array>
 
 #include "architecture.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/score_options.h"
@@ -152,7 +153,7 @@ class DcFormer : public Architecture {
 
   static void read_mlp(const Settings& s, bool pythia, config::ModelOptions& o) {
     constexpr std::int64_t kMultiple = 256;
-    const std::int64_t usual = pythia ? 4 * o.d_model : (8 * o.d_model / 3 + kMultiple - 1) / kMultiple * kMultiple;
+    const std::int64_t usual = pythia ? 4 * o.d_model : round_up(8 * o.d_model / 3, kMultiple);
     o.mlp.kind = pythia ? config::MlpKind::dense : config::MlpKind::gated;
     o.mlp.d_hidden = s.size("intermediate_size", usual);
     o.mlp.activation = pythia ? config::Activation::gelu : config::Activation::silu;

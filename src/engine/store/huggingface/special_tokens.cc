@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "headroom/core/error.h"
-#include "headroom/core/files.h"
+#include "headroom/core/json.h"
 
 namespace headroom::store {
 namespace {
@@ -13,18 +13,6 @@ constexpr const char* kIds[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
 constexpr const char* kTokens[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 constexpr const char* kFlags[] = {"add_bos_token", "add_eos_token",        "add_prefix_space",
                                   "legacy",        "split_special_tokens", "clean_up_tokenization_spaces"};
-
-SortedJson read_object(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    return SortedJson::object();
-  }
-  SortedJson document = parse_sorted_json(read_text_file(path), path.string());
-  if (!document.is_object()) {
-    user_error("{}: must be a JSON object, got {}", path.string(), document.type_name());
-  }
-  return document;
-}
 
 bool is_id(const SortedJson& value) {
   return value.is_number_unsigned() && value.get<std::uint64_t>() <= INT32_MAX;
@@ -69,7 +57,7 @@ Json tokenizer_settings(const std::filesystem::path& folder) {
   Json settings = Json::object();
   for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the latter takes precedence
     const std::string origin = (folder / name).string();
-    const SortedJson document = read_object(folder / name);
+    const SortedJson document = read_json_object(folder / name);
     for (const char* key : kTokens) {
       if (document.contains(key)) {
         settings[key] = token_of(document.at(key), origin, key);
@@ -103,7 +91,7 @@ bool puts_in_front(const SortedJson& processor) {
 // Like transformers, uses tokenizer.json; without it, tokenizer_config.json.
 bool has_begin_in_front(const std::filesystem::path& folder, const Json& settings,
                         const tokenizers::Tokenizer& tokenizer) {
-  const SortedJson document = read_object(folder / "tokenizer.json");
+  const SortedJson document = read_json_object(folder / "tokenizer.json");
   if (!document.empty()) {
     return puts_in_front(document.value("post_processor", SortedJson()));
   }
@@ -162,7 +150,7 @@ SpecialTokens read_special_tokens(const std::filesystem::path& folder, const Sor
                                   const tokenizers::Tokenizer& tokenizer) {
   const std::filesystem::path generation = folder / "generation_config.json";
   SpecialTokens tokens{.config = ids_of(config, (folder / "config.json").string()),
-                       .generation = ids_of(read_object(generation), generation.string()),
+                       .generation = ids_of(read_json_object(generation), generation.string()),
                        .tokenizer = tokenizer_settings(folder),
                        .model_type = config.value("model_type", "")};
   tokens.in_front = has_begin_in_front(folder, tokens.tokenizer, tokenizer) && tokens.id("bos_token", tokenizer) >= 0;

@@ -4,6 +4,7 @@
 // Symbols in addition to those of attention_part.h: G = query and key heads, w = width of a value, c = taps of the
 // convolution.
 #include "foundation/config/checker.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "shared.h"
@@ -84,7 +85,7 @@ class GatedDelta : public ScorePart {
   // After the convolution and the norm of q and k: 2 (2 G e + H w). The rows written to the state, z and the gate: 3 H
   // w.
   Exact saved_elements(const AttentionOptions& a, const AttentionExtent& extent) const override {
-    const std::int64_t chunks = (extent.queries.value() + kDeltaChunk - 1) / kDeltaChunk;
+    const std::int64_t chunks = ceil_div(extent.queries.value(), kDeltaChunk);
     return extent.queries * (convolved(a) * 2 + Exact(a.n_heads) * width(a) * 3) + state(a) * chunks;
   }
   // No paper counts the layer: the MACs as executed; convolved q, k, v, the gate and the state are stored.

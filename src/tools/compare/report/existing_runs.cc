@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "formatting.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
@@ -127,17 +128,16 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
     }
   };
   add(folder);
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const fs::path& path = entry->path();
-    if (!entry->is_directory(error)) {
-      continue;
-    }
-    if (path.filename() == "checkpoints" || fs::exists(path.parent_path() / train::kAdviceFile, error)) {
-      entry.disable_recursion_pending();  // the pilot runs of advice are not worth a line each
-    } else {
+  walk_folder(folder, [&](const fs::directory_entry& entry) {
+    const fs::path& path = entry.path();
+    // The pilot runs of advice are not worth a line each.
+    const bool wanted = entry.is_directory(error) && path.filename() != "checkpoints" &&
+                        !fs::exists(path.parent_path() / train::kAdviceFile, error);
+    if (wanted) {
       add(path);
     }
-  }
+    return wanted;
+  });
   std::ranges::sort(runs, {}, &ComparedRun::folder);
   return runs;
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "foundation/core/ceil_div.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "sections.h"
@@ -19,7 +20,7 @@ constexpr std::size_t kMostCurves = draw::kStyles;  // per chart; more cannot be
 // Averages neighbouring points if there are too many.
 std::vector<draw::Point> downsampled(const std::vector<draw::Point>& all) {
   std::vector<draw::Point> points;
-  const std::size_t group = (all.size() + kMostPoints - 1) / kMostPoints;
+  const std::size_t group = ceil_div(all.size(), kMostPoints);
   for (std::size_t begin = 0; begin < all.size(); begin += group) {
     const std::size_t end = std::min(begin + group, all.size());
     draw::Point sum;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "formatting.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
@@ -66,14 +67,13 @@ using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_typ
 // Calls visit(entry) for everything in the folder and its subfolders except checkpoints.
 template <class Visit>
 void walk(const fs::path& folder, const Visit& visit) {
-  std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().filename() == "checkpoints") {
-      entry.disable_recursion_pending();
-    } else {
-      visit(*entry);
+  walk_folder(folder, [&](const fs::directory_entry& entry) {
+    const bool wanted = entry.path().filename() != "checkpoints";
+    if (wanted) {
+      visit(entry);
     }
-  }
+    return wanted;
+  });
 }
 
 Stamp stamp_of(const fs::path& folder) {

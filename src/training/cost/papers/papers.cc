@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/system.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -43,17 +44,15 @@ void read_header(std::string_view text, Recipe& recipe) {
 
 std::vector<Recipe> list_recipes(const fs::path& folder) {
   std::vector<Recipe> recipes;
-  std::error_code error;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    if (entry->path().extension() != ".toml" || !entry->is_regular_file()) {
-      continue;
+  const std::error_code error = walk_folder(folder, [&](const fs::directory_entry& entry) {
+    if (entry.path().extension() == ".toml" && entry.is_regular_file()) {
+      Recipe recipe{.name = entry.path().lexically_relative(folder).replace_extension().generic_string(),
+                    .file = entry.path()};
+      read_header(read_text_file(recipe.file), recipe);
+      recipes.push_back(std::move(recipe));
     }
-    Recipe recipe{.name = entry->path().lexically_relative(folder).replace_extension().generic_string(),
-                  .file = entry->path()};
-    read_header(read_text_file(recipe.file), recipe);
-    recipes.push_back(std::move(recipe));
-  }
+    return true;
+  });
   if (error) {
     user_error("recipes: cannot list {}: {}", folder.string(), error.message());
   }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "headroom/models/classifier.h"
@@ -132,13 +132,7 @@ std::vector<FigureKind> class_figures(JudgedBy judged_by) {
            .shown = loss ? Shown::headline : Shown::files,
            .decimals = 4},
           loss_error_kind(),
-          {.name = "accuracy",
-           .metric = "validation_accuracy",
-           .words = "accuracy",
-           .unit = "",
-           .better = Better::higher,
-           .shown = loss ? Shown::table : Shown::headline,
-           .decimals = 4}};
+          accuracy_kind(loss ? Shown::table : Shown::headline)};
 }
 
 Figures ClassTask::figures_of(const Sums& sums) const {

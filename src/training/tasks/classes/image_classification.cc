@@ -10,6 +10,7 @@
 
 #include "classification.h"
 #include "data/images/augmentation.h"
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/random.h"
@@ -146,7 +147,7 @@ class ImageExamples : public ClassExamples {
   // At least kRows rows per thread: starting a thread costs more than processing fewer rows.
   std::size_t threads_for(std::size_t rows) const {
     constexpr std::size_t kRows = 4;
-    return std::min(threads_, (rows + kRows - 1) / kRows);
+    return std::min(threads_, ceil_div(rows, kRows));
   }
   std::int64_t row_size() const { return model_.image_channels * model_.image_size * model_.image_size; }
   at::Tensor empty_images(std::int64_t rows) const {

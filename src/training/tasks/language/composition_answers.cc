@@ -10,7 +10,7 @@
 
 #include "data/synthetic/composition_task.h"
 #include "data/text/token_cache.h"
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"
 
@@ -138,13 +138,7 @@ std::vector<FigureKind> kinds() {
   for (FigureKind& kind : all) {
     kind.shown = kind.name == "perplexity" ? Shown::table : Shown::files;
   }
-  const FigureKind accuracy = {.name = "accuracy",
-                               .metric = "validation_accuracy",
-                               .words = "accuracy of answers",
-                               .unit = "",
-                               .better = Better::higher,
-                               .shown = Shown::headline,
-                               .decimals = 4};
+  const FigureKind accuracy = accuracy_kind(Shown::headline, "accuracy of answers");
   const FigureKind perplexity = {.name = "answer_perplexity",
                                  .metric = "answer_perplexity",
                                  .words = "perplexity of answers",

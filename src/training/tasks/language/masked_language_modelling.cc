@@ -5,7 +5,6 @@
 #include <span>
 
 #include "data/tokens/example_order.h"
-#include "data/tokens/spread.h"
 #include "foundation/core/random.h"
 #include "headroom/core/error.h"
 #include "language_modelling.h"

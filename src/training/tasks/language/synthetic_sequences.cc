@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/synthetic/sequences.h"
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/language_model.h"
@@ -138,13 +138,7 @@ class SyntheticSequences : public Task {
   const std::vector<FigureKind>& figures() const override {
     static const std::vector<FigureKind> kFigures = {loss_kind("answer"),
                                                      loss_error_kind(),
-                                                     {.name = "accuracy",
-                                                      .metric = "validation_accuracy",
-                                                      .words = "accuracy of answers",
-                                                      .unit = "",
-                                                      .better = Better::higher,
-                                                      .shown = Shown::headline,
-                                                      .decimals = 4},
+                                                     accuracy_kind(Shown::headline, "accuracy of answers"),
                                                      {.name = "chance",
                                                       .metric = "chance_accuracy",
                                                       .words = "accuracy of a random choice",

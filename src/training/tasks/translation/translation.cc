@@ -8,7 +8,7 @@
 
 #include "data/pairs/pairs.h"
 #include "data/text/token_cache.h"
-#include "data/tokens/spread.h"
+#include "data/tokens/example_order.h"
 #include "foundation/core/machine/log.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"

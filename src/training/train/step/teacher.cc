@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "engine/store/stored_tensors.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
@@ -29,9 +31,7 @@ namespace {
 
 constexpr double kLeastLog = -100.0;  // of the others' probability, which may be 0 in float32
 
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
+using store::bytes_of;
 
 std::string hash_of(const TopPredictions& predictions) {
   return sha256_of(bytes_of(predictions.index), bytes_of(predictions.log_probability));
@@ -59,18 +59,6 @@ bool read(const std::filesystem::path& file, TopPredictions& stored) {
   }
 }
 
-// Bytes of all files in a folder, which need not exist. Other processes may add and remove files meanwhile.
-double size_of(const std::filesystem::path& folder) {
-  double bytes = 0.0;
-  std::error_code gone;
-  for (std::filesystem::recursive_directory_iterator at(folder, gone), end; !gone && at != end; at.increment(gone)) {
-    std::error_code unknown;
-    const std::uintmax_t size = at->file_size(unknown);  // an error for a folder
-    bytes += unknown ? 0.0 : static_cast<double>(size);
-  }
-  return bytes;
-}
-
 std::string name_of(const at::Tensor& tokens) {
   return sha256_of(fmt::format("{} {}\n", tokens.size(0), tokens.size(1)), bytes_of(tokens)).substr(0, 32);
 }
@@ -92,23 +80,14 @@ PredictionCache::PredictionCache(const std::filesystem::path& cache, const std::
       kept_free_(kept_free) {}
 
 PredictionCache::Room PredictionCache::reserve(double positions) {
-  Room room{.stored = size_of(folder_), .available = available_bytes()};
+  Room room{.stored = folder_bytes(folder_), .available = available()};
   room.needed = std::max(0.0, positions * static_cast<double>(prediction_bytes(k_)) - room.stored);
   stores_ = stores_ && room.is_enough();
   return room;
 }
 
-double PredictionCache::available_bytes() const {
-  std::error_code unknown;
-  for (std::filesystem::path at = folder_; !at.empty(); at = at.parent_path()) {
-    if (const std::filesystem::space_info space = std::filesystem::space(at, unknown); !unknown) {
-      return std::max(0.0, static_cast<double>(space.available) - kept_free_);
-    }
-    if (at == at.parent_path()) {
-      break;
-    }
-  }
-  return std::numeric_limits<double>::infinity();
+double PredictionCache::available() const {
+  return std::max(0.0, available_bytes(folder_) - kept_free_);
 }
 
 TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::function<TopPredictions()>& make) {
@@ -134,7 +113,7 @@ void PredictionCache::store(const std::filesystem::path& file, const TopPredicti
   const TopPredictions made{.index = predictions.index.to(at::kCPU).contiguous(),
                             .log_probability = predictions.log_probability.to(at::kCPU).contiguous()};
   if (const auto bytes = static_cast<double>(made.index.nbytes() + made.log_probability.nbytes());
-      available_bytes() < bytes) {
+      available() < bytes) {
     log_warning(
         "train.teacher: its predictions are no longer stored: the file system of {} has less than {} left, which are "
         "kept free for checkpoints",

@@ -59,7 +59,7 @@ class PredictionCache {
 
  private:
   void store(const std::filesystem::path& file, const TopPredictions& predictions);
-  double available_bytes() const;
+  double available() const;
 
   std::filesystem::path folder_;
   std::int64_t k_;

@@ -10,6 +10,7 @@
 #include "engine/kernels/cpu/matmul/matrix.h"
 #include "engine/kernels/cpu/matmul/operands.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
+#include "foundation/core/ceil_div.h"
 #include "softmax_rows.h"
 
 namespace headroom::kernels {
@@ -19,7 +20,7 @@ constexpr std::int64_t kColumnStep = 64;  // columns are padded to a multiple of
 constexpr std::int64_t kEarlyRows = 32;   // rows of a block that see fewer columns than the others if causal
 
 inline std::int64_t padded(std::int64_t n) {
-  return (n + kColumnStep - 1) / kColumnStep * kColumnStep;
+  return round_up(n, kColumnStep);
 }
 
 // Stride of a block of scores. Rows at multiples of 4 KiB would share the same few sets of the cache.
@@ -63,7 +64,7 @@ inline Extent extent_of(const AttentionShape& s, std::int64_t row, std::int64_t 
   e.early_columns = e.columns;
   if (s.causal && e.rows > kEarlyRows) {
     const std::int64_t visible = std::max<std::int64_t>(0, s.keys - s.queries + row + kEarlyRows - e.low);
-    e.early_columns = std::min(e.columns, (visible + kEarlyRows - 1) / kEarlyRows * kEarlyRows);
+    e.early_columns = std::min(e.columns, round_up(visible, kEarlyRows));
   }
   return e;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/system.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -115,7 +116,7 @@ bool has_fast_bfloat16() {
 
 std::int64_t padded_depth(std::int64_t k) {
   constexpr std::int64_t kTile = 32;
-  return k > kTile && has_amx_bfloat16() ? (k + kTile - 1) / kTile * kTile : even(k);
+  return k > kTile && has_amx_bfloat16() ? round_up(k, kTile) : even(k);
 }
 
 std::int64_t rows_per_call(std::int64_t m) {

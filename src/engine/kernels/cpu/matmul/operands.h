@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "bfloat16.h"
+#include "foundation/core/ceil_div.h"
 
 namespace headroom::kernels {
 
@@ -33,7 +34,7 @@ Strided<const float> as_float32(const Rows& from, std::int64_t m, std::int64_t n
 // Stride of packed rows of e elements: a multiple of a cache line.
 inline std::int64_t row_width(std::int64_t e) {
   constexpr std::int64_t kLine = 16;
-  return (e + kLine - 1) / kLine * kLine;
+  return round_up(e, kLine);
 }
 
 // Where to compute float32 rows [m, n] destined for `to`: `to` itself, or `staging` if `to` is bfloat16, from where

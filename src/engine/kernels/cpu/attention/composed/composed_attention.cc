@@ -1,5 +1,7 @@
 #include "composed_block.h"
 
+#include "foundation/core/ceil_div.h"
+
 namespace headroom::kernels {
 namespace {
 
@@ -35,7 +37,7 @@ struct Forward : BlockComposer {
 
 std::int64_t composed_blocks(const AttentionShape& s) {
   const std::int64_t rows = composed_rows(s);
-  return (s.queries + rows - 1) / rows;
+  return ceil_div(s.queries, rows);
 }
 
 void composed_attention_forward(const AttentionShape& s, const ComposedTensors& in, const AttentionResult& out,
