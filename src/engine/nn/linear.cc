@@ -134,8 +134,9 @@ at::Tensor NormLayer::to_type(const at::Tensor& x, at::ScalarType type) const {
 
 at::Tensor add_to_stream(const at::Tensor& stream, const at::Tensor& output) {
   const bool widens = stream.scalar_type() == at::kFloat && output.scalar_type() == at::kBFloat16;
-  const bool is_plain = stream.is_contiguous() && output.is_contiguous() && stream.sizes() == output.sizes();
-  if (widens && ops::suits_one_pass(stream) && ops::suits_one_pass(output) && is_plain) {
+  // Sizes are read only once both are known to have values: torch.export traces this with symbolic sizes.
+  if (widens && ops::suits_one_pass(stream) && ops::suits_one_pass(output) && stream.is_contiguous() &&
+      output.is_contiguous() && stream.sizes() == output.sizes()) {
     return ops::add_once(stream, output);
   }
   return stream + output;
