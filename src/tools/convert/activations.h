@@ -71,7 +71,7 @@ at::Tensor covariance_of(LayerWalk& walk);
 
 HeadSums collect_heads(LayerWalk& walk);
 
-// The cross-entropy of the batches in nats a target.
+// The cross-entropy of the batches in nats per target.
 double loss_of(const models::Model& model, const std::vector<models::Batch>& batches);
 
 // The text on which a conversion computes activations.

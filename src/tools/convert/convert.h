@@ -80,8 +80,8 @@ struct Conversion {
   double loss_before = 0.0, loss_after = 0.0;  // nats per target, of source and result on the held-out tokens
   bool exact = false;                          // the result computes what the source computes
   std::vector<LayerError> layers;              // empty if exact
-  // If all layers were fitted together: KL(source, result) in nats a prediction, over the source's likeliest tokens and
-  // all others as one class.
+  // If all layers were fitted together: KL(source, result) in nats per prediction, over the source's likeliest tokens
+  // and all others as one class.
   std::optional<FitErrors> together;
   std::vector<std::string> notes;  // what differs from the config `to`
 };

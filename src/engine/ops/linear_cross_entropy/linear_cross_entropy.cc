@@ -94,10 +94,11 @@ at::Tensor losses_and_gradient(const at::Tensor& logits, const at::Tensor& bias,
 
 struct BlockOfLogits {
   at::Tensor losses;    // [rows], 0 where the target is negative
-  at::Tensor gradient;  // [rows, V], of the sum of the losses, in the dtype of x; undefined if not wanted
+  at::Tensor gradient;  // [rows, V]; undefined if not wanted
 };
 
-// A block of rows of x in torch's operators, which read and write the logits as few times as possible.
+// A block of rows of x in torch's operators, which read and write the logits as few times as possible. The gradient is
+// that of the sum of the losses, in the dtype of x.
 BlockOfLogits block_by_torch(const CrossEntropyInputs& in, const at::Tensor& x, const at::Tensor& target) {
   const at::Tensor ignored = target.lt(0).unsqueeze(1), column = target.clamp_min(0).unsqueeze(1);
   const OptionalTensor bias = in.b ? OptionalTensor(in.b->to(x.scalar_type())) : std::nullopt;
