@@ -4,6 +4,8 @@
 """
 
 import argparse
+import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -60,3 +62,6 @@ if __name__ == "__main__":
     parser.add_argument("--save", help="Headroom checkpoint to write")
     arguments = parser.parse_args()
     main(arguments.checkpoint, arguments.steps, arguments.save)
+    # Gloo's threads may still release tensors; in an interpreter that is shutting down, that aborts (PyTorch issue 190489).
+    sys.stdout.flush()
+    os._exit(0)
