@@ -62,6 +62,6 @@ if __name__ == "__main__":
     parser.add_argument("--save", help="Headroom checkpoint to write")
     arguments = parser.parse_args()
     main(arguments.checkpoint, arguments.steps, arguments.save)
-    # Gloo's threads may still release tensors; in an interpreter that is shutting down, that aborts (PyTorch issue 190489).
+    # Gloo's threads may still release tensors, and PyTorch aborts if the interpreter is finalized then (its issue 190489).
     sys.stdout.flush()
     os._exit(0)
