@@ -7,6 +7,7 @@
 #include "engine/kernels/cpu/attention/softmax_rows.h"
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -64,9 +65,9 @@ int run(const Bench& command, const EngineRequest& request) {
   if (names == std::vector<std::string>{"generation"}) {
     bench::check_generation(options);
   }
-  request.output.text(fmt::format("{}, {} threads, {} vectors, tiles by {}\n\n", cpu_name(),
-                                  options.threads > 0 ? options.threads : physical_cores(), kernels::simd_target(),
-                                  kernels::tile_product_target()));
+  request.output.text(fmt::format("{}, {}, {} vectors, tiles by {}\n\n", cpu_name(),
+                                  counted(options.threads > 0 ? options.threads : physical_cores(), "thread"),
+                                  kernels::simd_target(), kernels::tile_product_target()));
   std::vector<bench::Row> all;
   for (const std::string& name : names.empty() ? known : names) {
     const std::vector<bench::Row> rows = bench::run(name, options);
