@@ -1,11 +1,16 @@
-// Benchmarks of single attention layers: gated, sink, factored, tied, latent and routed attention against plain and
-// grouped attention; and a SwitchHead layer called from C++, from headroom_torch, and written in plain PyTorch.
+// Benchmarks of single attention layers: layers with one added part against a plain layer and against their reference
+// implementation; linear attention, the gated delta rule and latent attention; and a SwitchHead layer called from C++,
+// from headroom_torch, and written in plain PyTorch.
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
+#include <utility>
 
+#include "engine/ops/attention/attention_cases.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -106,22 +111,28 @@ void compare_decoding(const std::string& shape, const std::vector<NamedLayer>& l
   }
 }
 
-// Parts that are added to a plain layer. As many heads are computed in all of them.
-std::vector<NamedLayer> added_parts() {
-  return {named("plain", 8, 64),
-          named("sink", 8, 64, {"sink=true"}),
-          named("gate of heads", 8, 64, {"gate_output=head"}),
-          named("gate of channels", 8, 64, {"gate_output=element"}),
-          named("shared and routed", 8, 64, {"projection=shared_and_routed", "top_k=4"}),
-          named("grouped, 4 of 8", 8, 64, {"n_kv_heads=4"}),
-          named("routed queries, 8 of 16 in 4 groups", 16, 64,
-                {"projection=routed_queries", "n_kv_heads=4", "gate=softmax_renormalised"}),
-          named("factored, 2 and 6", 8, 64, {"projection=factored", "kv_rank=2", "q_rank=6"}),
-          named("tied, 2 of 8", 8, 64, {"projection=tied", "n_kv_heads=2"}),
-          named("gate of heads from 12 channels", 8, 64, {"gate_output=head", "gate_channels=12"}),
-          named("exclusive", 8, 64, {"exclusive=true"}),
-          named("linear biases", 8, 64, {"position=alibi"}),
-          named("forget gates", 8, 64, {"position=forgetting"})};
+// A plain layer, and layers with one added part. Most compute as many heads as the plain layer: routed queries select
+// half of twice as many, and version 1 of differential attention halves its heads, as its authors do.
+std::vector<NamedLayer> added_parts(std::int64_t h, std::int64_t e) {
+  const std::int64_t groups = std::max<std::int64_t>(h / 4, 1);
+  const auto key = [](const char* name, std::int64_t value) { return fmt::format("{}={}", name, value); };
+  return {named("plain", h, e),
+          named("sink", h, e, {"sink=true"}),
+          named("gate of heads", h, e, {"gate_output=head"}),
+          named("gate of heads from 12 channels", h, e, {"gate_output=head", "gate_channels=12"}),
+          named("gate of channels", h, e, {"gate_output=element"}),
+          named("exclusive", h, e, {"exclusive=true"}),
+          named("linear biases", h, e, {"position=alibi"}),
+          named("forget gates", h, e, {"position=forgetting"}),
+          named("differential, version 2", h, e, {"composition=differential"}),
+          named("differential, version 1", h / 2, e, {"composition=differential", "differential_version=1"}),
+          named("factored, 2 and 6", h, e, {"projection=factored", "kv_rank=2", "q_rank=6"}),
+          named(fmt::format("tied, {} of {}", groups, h), h, e + e % 2, {"projection=tied", key("n_kv_heads", groups)}),
+          named("shared and routed", h, e,
+                {"projection=shared_and_routed", key("shared_heads", h / 4), key("top_k", h / 2)}),
+          named(fmt::format("grouped, {} of {}", h / 2, h), h, e, {key("n_kv_heads", h / 2)}),
+          named(fmt::format("routed queries, {} of {} in {} groups", h, 2 * h, h / 2), 2 * h, e,
+                {"projection=routed_queries", key("n_kv_heads", h / 2), "top_k=2", "gate=softmax_renormalised"})};
 }
 
 std::vector<NamedLayer> recurrent_layers() {
@@ -141,11 +152,34 @@ std::vector<NamedLayer> small_caches() {
 
 std::vector<Row> neighbours(const BenchOptions& options) {
   std::vector<Row> rows;
-  compare_training("H8 e64", added_parts(), {{8, 256, 512}, {2, 1024, 512}}, options, rows);
+  compare_training("H8 e64", added_parts(8, 64), {{8, 256, 512}, {2, 1024, 512}}, options, rows);
   compare_training("H8 e64", recurrent_layers(), {{8, 256, 512}, {2, 1024, 512}}, options, rows);
   compare_decoding("d512 H8", recurrent_layers(), {512, 8192}, 512, options, rows);
   compare_training("H16", small_caches(), {{4, 512, 1024}, {1, 2048, 1024}}, options, rows);
   compare_decoding("d1024 H16", small_caches(), {512, 2048, 8192}, 1024, options, rows);
+  return rows;
+}
+
+// At the sizes of `attention`: keys beyond the tokens are those of a memory.
+std::vector<Row> layers(const BenchOptions& options) {
+  std::vector<Row> rows;
+  for (const ops::AttentionCase& z : ops::attention_cases(ops::Role::timed)) {
+    if (z.composed || z.mixture || z.relative) {
+      continue;
+    }
+    const InputSize size{.rows = z.b, .tokens = z.t, .d_model = z.h * z.e, .memory = z.s - z.t};
+    std::vector<Contender> contenders;
+    for (const auto& [name, attention] : added_parts(z.h, z.e)) {
+      const std::size_t reference = contenders.size();
+      for (const auto& [how, implementation] :
+           {std::pair("reference", Implementation::reference), std::pair("fused", Implementation::automatic)}) {
+        contenders.push_back({.name = fmt::format("B{} H{} T{} S{} e{}: {}, {}", z.b, z.h, z.t, z.s, z.e, name, how),
+                              .work = layer_training(attention, size, options, implementation),
+                              .reference = reference});
+      }
+    }
+    std::ranges::move(compare(contenders, options), std::back_inserter(rows));
+  }
   return rows;
 }
 

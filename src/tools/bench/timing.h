@@ -59,6 +59,7 @@ std::vector<Row> attention(const BenchOptions& options);
 std::vector<Row> composition(const BenchOptions& options);
 std::vector<Row> mixture(const BenchOptions& options);
 std::vector<Row> linear_attention(const BenchOptions& options);
+std::vector<Row> layers(const BenchOptions& options);
 std::vector<Row> neighbours(const BenchOptions& options);
 std::vector<Row> expert_linear(const BenchOptions& options);
 std::vector<Row> cross_entropy(const BenchOptions& options);

@@ -40,15 +40,17 @@ AttentionLayer::AttentionLayer(const config::AttentionOptions& o, std::int64_t d
 
 Work layer_training(const config::AttentionOptions& o, const InputSize& z, const BenchOptions& options,
                     Implementation implementation) {
-  const auto built = std::make_shared<AttentionLayer>(o, z.d_model, z.tokens, options);
+  const auto built = std::make_shared<AttentionLayer>(o, z.d_model, z.memory + z.tokens, options);
   built->context.implementation = implementation;
   const at::Tensor x = at::randn({z.rows, z.tokens, z.d_model}, type_of(options)).requires_grad_(true);
+  const at::Tensor memory = at::randn({z.rows, z.memory, z.d_model}, type_of(options));
   std::vector<at::Tensor> leaves = {x};
   for (const nn::Parameter& p : built->parameters.all()) {
     leaves.push_back(p.tensor);
   }
   return [=] {
-    const at::Tensor y = built->layer({.x = x}, built->context);
+    const at::Tensor source = memory.size(1) == 0 ? at::Tensor() : at::cat({memory, x}, 1);
+    const at::Tensor y = built->layer({.x = x, .source = source}, built->context);
     torch::autograd::grad({y}, leaves, {at::ones_like(y)}, {}, false, /*allow_unused=*/true);
   };
 }

@@ -33,10 +33,11 @@ struct AttentionLayer {
 
 struct InputSize {
   std::int64_t rows, tokens, d_model;
+  std::int64_t memory = 0;  // keys and values before the tokens
   std::string name() const { return fmt::format("B{} T{} d{}", rows, tokens, d_model); }
 };
 
-// A forward and backward pass of an attention layer, with gradients of the input and all parameters.
+// A forward and backward pass of an attention layer, with gradients of the tokens and all parameters.
 std::function<void()> layer_training(const config::AttentionOptions& o, const InputSize& size,
                                      const BenchOptions& options,
                                      Implementation implementation = Implementation::automatic);
