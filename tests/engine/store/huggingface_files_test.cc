@@ -118,6 +118,25 @@ TEST_F(HuggingfaceFolder, EachExpertIsNeeded) {
   EXPECT_HAS(refusal(), "tensor \"" + last + "\" is missing, but config.json requires it");
 }
 
+TEST_F(HuggingfaceFolder, EachBiasIsNeeded) {
+  copy("llama_biases");
+  rewrite([](auto& tensors) { tensors.erase("model.layers.0.self_attn.o_proj.bias"); });
+  EXPECT_HAS(refusal(), "tensor \"model.layers.0.self_attn.o_proj.bias\" is missing, but config.json requires it");
+}
+
+// Masks, angles and copies of parameters are not read, but their layers must exist.
+TEST_F(HuggingfaceFolder, UnreadTensorsBelongToALayer) {
+  const std::pair<const char*, const char*> all[] = {{"gpt2", "transformer.h.9.attn.bias"},
+                                                     {"llama", "model.layers.9.self_attn.rotary_emb.inv_freq"},
+                                                     {"dcformer_mgate", "layers.9.attention.dyn_w_proj.dw_m"},
+                                                     {"dcformer_mgate", "layers.9.attention.dyn_w_proj.pre_proj.w"}};
+  for (const auto& [model, name] : all) {
+    copy(model);
+    rewrite([&](auto& tensors) { tensors[name] = at::eye(2); });
+    EXPECT_HAS(refusal(), fmt::format("tensor \"{}\" has no equivalent", name));
+  }
+}
+
 TEST_F(HuggingfaceFolder, RefusesFilesThatDoNotFit) {
   copy("gpt2");
   rewrite([](auto& tensors) { tensors["score.weight"] = at::ones({2, 2}); });

@@ -58,7 +58,7 @@ TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
              {"llama", "intermediate_size", "config.json requires [11008, 16]"},
              {"mistral", "intermediate_size", "config.json requires [14336, 16]"},
              {"qwen2", "intermediate_size", "config.json requires [22016, 16]"},
-             {"mistral", "num_key_value_heads", "n_kv_heads"},  // 8, of 4 heads
+             {"mistral", "num_key_value_heads", "must divide num_attention_heads = 4, got 8, the default"},
              {"llama", "num_key_value_heads", "[12, 16], but config.json requires [24, 16]"}};
   for (const auto& one : all) {
     without(one.model, one.key);
@@ -114,7 +114,12 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
       {"llama", "/partial_rotary_factor", "0.5", "partial_rotary_factor has no equivalent, got 0.5"},
       {"llama", "/rope_parameters", R"({"type":"longrope"})", "rope_parameters.type has no equivalent"},
       {"llama", "/sliding_window", "8", "sliding_window has no equivalent"},
-      {"llama", "/num_key_value_heads", "3", "n_kv_heads"},
+      {"llama", "/num_key_value_heads", "3", "num_key_value_heads must divide num_attention_heads = 4, got 3"},
+      {"gpt2", "/num_hidden_layers", "3", "num_hidden_layers must be equal to n_layer, another name of the setting"},
+      {"jetmoe", "/head_dim", "5", "head_dim must be equal to kv_channels"},
+      {"gpt_neox", "/head_dim", "5", "head_dim has no equivalent, got 5"},
+      {"gpt_oss_yarn", "/rope_scaling", R"({"factor":2.5})", "rope_scaling.factor has no equivalent, got 2.5"},
+      {"qwen2", "/layer_types", R"(["sliding_attention"])", "layer_types must be full_attention"},
       {"qwen2", "/use_sliding_window", "true", "use_sliding_window has no equivalent"},
       {"qwen3", "/layer_types", R"(["full_attention"])", "layer_types must have 3 entries, one for each layer"},
       {"qwen3", "/layer_types", R"(["a","b","c"])", "layer_types must be full_attention or sliding_attention"},
@@ -127,6 +132,9 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
       {"qwen3_next_experts", "/mlp_only_layers", "[0.5]", "mlp_only_layers must be a list of whole numbers"},
       {"qwen3_next_experts", "/shared_expert_intermediate_size", "0",
        "shared_expert_intermediate_size must be a whole"},
+      {"qwen3_next_experts", "/linear_num_key_heads", "3", "linear_num_key_heads must divide linear_num_value_heads"},
+      {"qwen3_next_experts", "/num_experts_per_tok", "9",
+       "config.json: cannot be read as a model of Headroom: model.layers.0.mlp.top_k: must be at most n_experts = 5"},
       {"qwen3_next_experts", "/num_experts", "6",
        "mlp.gate.weight\" has the shape [5, 16], but config.json requires [6, 16]"},
       {"gemma3_text", "/query_pre_attn_scalar", "0", "query_pre_attn_scalar must be above 0"},

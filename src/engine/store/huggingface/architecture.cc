@@ -115,6 +115,10 @@ config::ModelOptions Architecture::usual(const Json& keys) const {
   return read(Settings(document, ""));
 }
 
+void check_groups(const Settings& s, const config::AttentionOptions& a) {
+  s.quotient({"num_key_value_heads", a.n_kv_heads}, {"num_attention_heads", a.n_heads});
+}
+
 config::ModelOptions read_decoder(const Settings& s, const DecoderDefaults& usual) {
   config::ModelOptions o;
   o.vocabulary_size = s.size("vocab_size", usual.vocabulary_size);
@@ -129,6 +133,7 @@ config::ModelOptions read_decoder(const Settings& s, const DecoderDefaults& usua
     o.attention.n_heads = s.size("num_attention_heads", usual.n_heads);
     o.attention.n_kv_heads = s.size("num_key_value_heads", usual.n_kv_heads);
     o.attention.d_head = s.size("head_dim", usual.d_head);
+    check_groups(s, o.attention);
   }
   return o;
 }

@@ -38,9 +38,9 @@ class Settings {
   std::int64_t size(const std::string& key) const;  // 1 to 2^24
   std::int64_t size(const std::string& key, std::int64_t otherwise) const;
   std::int64_t size_or_none(const std::string& key, std::int64_t otherwise) const;  // 0 if the key is null
-  // Returns d_model / n_heads. Throws UserError if n_heads does not divide d_model.
+  // Returns `whole` / `divisor`. Throws UserError if that leaves a remainder.
   using Size = std::pair<const char*, std::int64_t>;  // key and value
-  std::int64_t head_share(const Size& n_heads, const Size& d_model) const;
+  std::int64_t quotient(const Size& divisor, const Size& whole) const;
   double number(const std::string& key, double otherwise) const;   // finite
   double epsilon(const std::string& key, double otherwise) const;  // above 0
   bool flag(const std::string& key, bool otherwise) const;
@@ -53,6 +53,8 @@ class Settings {
 
   // Throws UserError "has no equivalent" unless the key is missing, null, or has no effect.
   void require(const std::string& key, bool no_effect) const;
+  // Throws UserError if `alias`, another name of a key, has a value that the key does not have.
+  void require_alias(const std::string& alias, const std::string& key) const;
 
  private:
   const SortedJson& at(const std::string& key) const;
@@ -105,8 +107,8 @@ struct Mapping {
   std::vector<std::int64_t> order = {};  // empty: as viewed
   std::vector<std::int64_t> shape = {};  // the parameter's; empty: that of parameter_of()
   std::optional<Range> place = {};
-  double offset = 0.0;    // parameter = tensor + offset
-  bool optional = false;  // use zeros if the file lacks the tensor
+  double offset = 0.0;     // parameter = tensor + offset
+  bool droppable = false;  // an export may leave the tensor out if all values are 0
 
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
@@ -141,6 +143,8 @@ struct ArchitectureNames {
   std::vector<std::string_view> ignored = {};     // suffixes of tensors in older files that contain no parameters
   double norm_offset = 0.0;                       // of the last norm: gain = weight + norm_offset
   std::vector<std::string_view> identities = {};  // suffixes of tensors that must be identity matrices if present
+  // Other names of keys that transformers accepts in config.json, and the names that are read.
+  std::vector<std::pair<const char*, const char*>> aliases = {};
 };
 
 class Architecture {
@@ -197,6 +201,9 @@ struct DecoderDefaults {
 // without bias. `name`: the class in transformers.
 config::ModelOptions read_decoder(const Settings& settings, const DecoderDefaults& usual);
 Json write_decoder(const config::ModelOptions& options, const char* kind, const char* name);
+
+// Throws UserError unless num_key_value_heads divides num_attention_heads.
+void check_groups(const Settings& settings, const config::AttentionOptions& attention);
 
 // The window of each layer; 0: none.
 std::vector<std::int64_t> windows_of(const config::ModelOptions& options);

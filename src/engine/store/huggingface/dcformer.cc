@@ -104,7 +104,7 @@ class DcFormer : public Architecture {
   static void read_attention(const Settings& s, bool pythia, config::ModelOptions& o) {
     config::AttentionOptions& a = o.attention;
     a.n_heads = s.size("n_head", 32);
-    a.d_head = s.head_share({"n_head", a.n_heads}, {"dim", o.d_model});
+    a.d_head = s.quotient({"n_head", a.n_heads}, {"dim", o.d_model});
     // The files' rank is n_head / (n_head / 2), rounded down both times: 2 for all numbers but 1 and 3.
     if (a.n_heads == 1 || a.n_heads == 3) {
       s.refuse("n_head", "has no equivalent");

@@ -24,7 +24,10 @@ std::int64_t n_dense(const config::ModelOptions& o) {
 
 class DeepseekV2 : public Architecture {
  public:
-  DeepseekV2() : Architecture({.kinds = {"deepseek_v2"}, .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
+  DeepseekV2()
+      : Architecture({.kinds = {"deepseek_v2"},
+                      .ignored = {".self_attn.rotary_emb.inv_freq"},
+                      .aliases = {{"num_experts", "n_routed_experts"}}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o =

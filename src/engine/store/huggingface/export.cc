@@ -121,11 +121,11 @@ Tensors to_tensors(const Checkpoint& checkpoint, const std::vector<Mapping>& map
   return tensors;
 }
 
-// Removes the optional tensors if all of them are zeros. Returns whether they are.
-bool drop_optional_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
+// Removes the droppable tensors if all of them are zeros. Returns whether they are.
+bool drop_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
   std::vector<std::string> names;
   for (const Mapping& mapping : mappings) {
-    if (mapping.optional) {
+    if (mapping.droppable) {
       names.push_back(mapping.tensor);
     }
   }
@@ -167,7 +167,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   Tensors tensors = to_tensors(checkpoint, mappings);
   const std::optional<SpecialTokens> stored = stored_special_tokens(checkpoint);
   std::string kind = stored ? stored->model_type : "";
-  if (kind == "qwen2" && !drop_optional_zeros(mappings, tensors)) {
+  if (kind == "qwen2" && !drop_zeros(mappings, tensors)) {
     kind.clear();  // training has updated biases that qwen2 does not have
   }
 

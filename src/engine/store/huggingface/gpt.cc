@@ -52,7 +52,11 @@ class Gpt2 : public Architecture {
                       .last_norm = "transformer.ln_f",
                       .head = "lm_head",
                       .positions = "transformer.wpe",
-                      .ignored = {".attn.bias", ".attn.masked_bias"}}) {}  // masks
+                      .ignored = {".attn.bias", ".attn.masked_bias"},  // masks
+                      .aliases = {{"hidden_size", "n_embd"},
+                                  {"num_hidden_layers", "n_layer"},
+                                  {"num_attention_heads", "n_head"},
+                                  {"max_position_embeddings", "n_positions"}}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     s.require("scale_attn_weights", s.flag("scale_attn_weights", true));
@@ -68,7 +72,7 @@ class Gpt2 : public Architecture {
     o.tied_embeddings = s.flag("tie_word_embeddings", true);
     o.head_bias = false;
     o.attention.n_heads = s.size("n_head", 12);
-    o.attention.d_head = s.head_share({"n_head", o.attention.n_heads}, {"n_embd", o.d_model});
+    o.attention.d_head = s.quotient({"n_head", o.attention.n_heads}, {"n_embd", o.d_model});
     o.attention.bias = true;
     o.attention.position = "learned";
     o.mlp.kind = config::MlpKind::dense;
@@ -138,7 +142,8 @@ class GptNeox : public Architecture {
     o.tied_embeddings = s.flag("tie_word_embeddings", false);
     o.head_bias = false;
     o.attention.n_heads = s.size("num_attention_heads", 64);
-    o.attention.d_head = s.head_share({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
+    o.attention.d_head = s.quotient({"num_attention_heads", o.attention.n_heads}, {"hidden_size", o.d_model});
+    s.require("head_dim", s.size("head_dim", o.attention.d_head) == o.attention.d_head);
     o.attention.bias = s.flag("attention_bias", true);
     read_rope(s, o.attention, {.fraction = 0.25});
     o.mlp.kind = config::MlpKind::dense;

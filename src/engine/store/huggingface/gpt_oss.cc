@@ -18,7 +18,7 @@ constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::Ro
 
 class GptOss : public Architecture {
  public:
-  GptOss() : Architecture({.kinds = {"gpt_oss"}}) {}
+  GptOss() : Architecture({.kinds = {"gpt_oss"}, .aliases = {{"num_experts", "num_local_experts"}}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o = read_decoder(s, {.vocabulary_size = 201088,

@@ -166,11 +166,8 @@ using Tensors = std::map<std::string, at::Tensor>;
 Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names) {
   Tensors parameters;
   for (const Mapping& mapping : mappings) {
-    const std::string name = names(mapping.tensor);
-    const bool absent = mapping.optional && !folder.contains(name);
     // Always copied, so that the folder's files are not needed later.
-    mapping.read(absent ? at::zeros(mapping.stored) : folder.at(name, mapping.stored),
-                 parameters["model." + mapping.parameter]);
+    mapping.read(folder.at(names(mapping.tensor), mapping.stored), parameters["model." + mapping.parameter]);
   }
   return parameters;
 }
@@ -184,16 +181,22 @@ void require_identity(const ModelFolder& folder, const std::string& name) {
   }
 }
 
-// Throws UserError for a tensor that no parameter uses.
+// Throws UserError for a tensor that no parameter uses. Tensors without parameters may be in the model's layers only.
 void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names,
                       const Architecture& architecture) {
-  std::set<std::string> used;
+  std::set<std::string> used, layers;
+  const std::string prefix = names(architecture.names().layers);
   for (const Mapping& mapping : mappings) {
-    used.insert(names(mapping.tensor));
+    const std::string name = names(mapping.tensor);
+    used.insert(name);
+    if (name.starts_with(prefix)) {
+      layers.insert(name.substr(0, name.find('.', prefix.size())));
+    }
   }
   for (const std::string& name : folder.names()) {
     const auto has_suffix = [&](const std::vector<std::string_view>& suffixes) {
-      return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view end) { return name.ends_with(end); });
+      return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view end) { return name.ends_with(end); }) &&
+             layers.contains(name.substr(0, name.find('.', prefix.size())));
     };
     if (has_suffix(architecture.names().identities)) {
       require_identity(folder, name);
@@ -252,8 +255,11 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
 void read_theirs(const Settings& settings, const ModelFolder& files, Checkpoint& checkpoint) {
   const Architecture& architecture = architecture_of(settings);
   config::ModelOptions& model = checkpoint.config.model;
+  for (const auto& [alias, key] : architecture.names().aliases) {
+    settings.require_alias(alias, key);
+  }
   model = architecture.read(settings);
-  config::check(model, settings.origin());
+  config::check(model, settings.origin() + ": cannot be read as a model of Headroom");
   if (model.n_layers > std::ssize(files.names())) {
     user_error("{}: requires {} layers, but {} has only {} tensors", settings.origin(), model.n_layers, files.origin(),
                files.names().size());

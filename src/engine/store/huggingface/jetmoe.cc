@@ -12,7 +12,7 @@ constexpr double kLayerEpsilon = 1e-6;  // of the layers' norms, regardless of r
 
 class JetMoe : public Architecture {
  public:
-  JetMoe() : Architecture({.kinds = {"jetmoe"}}) {}
+  JetMoe() : Architecture({.kinds = {"jetmoe"}, .aliases = {{"head_dim", "kv_channels"}}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     config::ModelOptions o = read_decoder(s, {.vocabulary_size = 32000,

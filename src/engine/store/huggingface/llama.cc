@@ -40,9 +40,10 @@ class Llama : public Architecture {
     a.n_heads = s.size("num_attention_heads", 32);
     const bool usual_heads = s.lacks("num_key_value_heads") && usual.n_kv_heads > 0;
     a.n_kv_heads = s.size("num_key_value_heads", usual_heads ? usual.n_kv_heads : a.n_heads);
+    check_groups(s, a);
     a.d_head = s.has("head_dim") ? s.size("head_dim")
                : kind == "qwen3" ? 128
-                                 : s.head_share({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
+                                 : s.quotient({"num_attention_heads", a.n_heads}, {"hidden_size", o.d_model});
     a.bias = kind == "qwen2" || s.flag("attention_bias", false);
     a.of<config::DenseOptions>().output_bias = kind != "qwen2";
     read_rope(s, a, {.fraction = 1.0});
@@ -51,7 +52,7 @@ class Llama : public Architecture {
       a.qk_norm_epsilon = o.norm_epsilon;
       read_last_windows(s, usual.window, o);
     } else {
-      read_windows(s, kind, usual.window, a);
+      read_windows(s, kind, usual.window, o);
     }
     o.mlp.kind = config::MlpKind::gated;
     o.mlp.d_hidden = s.size("intermediate_size", usual.d_hidden);
@@ -115,20 +116,21 @@ class Llama : public Architecture {
   static void read_last_windows(const Settings& s, std::int64_t usual, config::ModelOptions& o) {
     const bool uses = s.flag("use_sliding_window", false);
     const std::int64_t window = uses ? s.size_or_none("sliding_window", usual) : 0;
-    const auto first = static_cast<std::int64_t>(s.number("max_window_layers", 28));
+    const double first = s.number("max_window_layers", 28.0);
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
-      windows.push_back(layer >= first ? window : 0);
+      windows.push_back(static_cast<double>(layer) >= first ? window : 0);
     }
     set_windows(o, read_layer_types(s, window, std::move(windows)));
   }
 
-  static void read_windows(const Settings& s, const std::string& kind, std::int64_t usual,
-                           config::AttentionOptions& a) {
+  static void read_windows(const Settings& s, const std::string& kind, std::int64_t usual, config::ModelOptions& o) {
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
     if (kind == "mistral") {
-      a.window = s.size_or_none("sliding_window", usual);
-    } else if (kind == "llama") {
+      o.attention.window = s.size_or_none("sliding_window", usual);
+    } else if (kind == "qwen2") {
+      read_layer_types(s, 0, std::vector<std::int64_t>(static_cast<std::size_t>(o.n_layers), 0));
+    } else {
       s.require("sliding_window", false);
       s.require("layer_types", false);
     }
@@ -143,7 +145,7 @@ class Llama : public Architecture {
     if (a.bias && is_qwen2(o)) {
       mappings.pop_back();  // the bias of the output
     } else if (a.bias) {
-      mappings.back().optional = true;  // it is 0 in a qwen2 that an earlier version imported
+      mappings.back().droppable = true;  // it is 0 in a qwen2 that an earlier version imported
     }
     if (a.qk_norm) {
       map_qk_norms(mappings, a.d_head, ours + "attention.", theirs + "self_attn.", 0.0);

@@ -213,6 +213,8 @@ class Qwen3Next : public Architecture {
 
   static void read_layers(const Settings& s, config::ModelOptions& o) {
     const std::int64_t value_heads = s.size("linear_num_value_heads", 32);
+    const std::int64_t key_heads = s.size("linear_num_key_heads", 16);
+    s.quotient({"linear_num_key_heads", key_heads}, {"linear_num_value_heads", value_heads});
     const config::LayerOptions::Keys delta = {
         {"score", "\"gated_delta\""},
         {"position", "\"none\""},
@@ -221,7 +223,7 @@ class Qwen3Next : public Architecture {
         {"n_heads", fmt::format("{}", value_heads)},
         {"n_kv_heads", "0"},
         {"d_head", fmt::format("{}", s.size("linear_key_head_dim", 128))},
-        {"delta_key_heads", fmt::format("{}", s.size("linear_num_key_heads", 16))},
+        {"delta_key_heads", fmt::format("{}", key_heads)},
         {"delta_d_value", fmt::format("{}", s.size("linear_value_head_dim", 128))},
         {"delta_conv_width", fmt::format("{}", s.size("linear_conv_kernel_dim", 4))}};
     const std::vector<bool> linear = read_kinds(s, o.n_layers), experts = read_expert_layers(s, o.n_layers);

@@ -67,11 +67,12 @@ std::int64_t Settings::size_or_none(const std::string& key, std::int64_t otherwi
   return lacks(key) || has(key) ? size(key, otherwise) : 0;
 }
 
-std::int64_t Settings::head_share(const Size& n_heads, const Size& d_model) const {
-  if (d_model.second % n_heads.second != 0) {
-    refuse(n_heads.first, fmt::format("must divide {} = {}", d_model.first, d_model.second));
+std::int64_t Settings::quotient(const Size& divisor, const Size& whole) const {
+  if (whole.second % divisor.second != 0) {
+    user_error("{}: {} must divide {} = {}, got {}{}", origin_, place(divisor.first), whole.first, whole.second,
+               divisor.second, has(divisor.first) ? "" : ", the default");
   }
-  return d_model.second / n_heads.second;
+  return whole.second / divisor.second;
 }
 
 double Settings::number(const std::string& key, double otherwise) const {
@@ -154,6 +155,12 @@ void Settings::require(const std::string& key, bool no_effect) const {
   }
 }
 
+void Settings::require_alias(const std::string& alias, const std::string& key) const {
+  if (has(alias) && at(alias) != at(key)) {
+    refuse(alias, fmt::format("must be equal to {}, another name of the setting", place(key)));
+  }
+}
+
 namespace {
 
 struct KeyPlace {
@@ -229,6 +236,7 @@ void read_llama3(const Settings& s, config::RopeScalingOptions& o) {
 const Settings& scaling_place(const Settings& rope, const Settings& scaling) {
   const std::string type = type_key(rope), other = type_key(scaling);
   if (!scaling.has(other)) {
+    scaling.require("factor", scaling.number("factor", 1.0) == rope.number("factor", 1.0));
     return rope;
   }
   if (rope.has(type) && rope.text(type, "") != scaling.text(other, "")) {
