@@ -77,7 +77,7 @@ class Look:
 
     @contextlib.contextmanager
     def on(self, wanted: bool = True) -> Iterator[None]:
-        """Collects the values of the calls inside it."""
+        """A context manager that collects the values of the model calls inside it; does nothing unless `wanted`."""
         if not (wanted and self.names):
             yield
             return

@@ -21,17 +21,17 @@ def tokens_or_embeddings(given: Tensor) -> dict[str, Optional[Tensor]]:
 
 
 def gathered(value: Tensor, order: Tensor) -> Tensor:
-    """value [B, T, ...] in the order of `order` [B, T]."""
+    """value [B, T, ...] with axis 1 reordered by `order` [B, T]."""
     return value.gather(1, order.reshape([*order.shape] + [1] * (value.dim() - 2)).expand([*value.shape]))
 
 
 def tokens_first(valid: Tensor) -> Tensor:
-    """[B, T] the indices of each row's tokens, then of its padding."""
+    """Indices [B, T]: those of each row's tokens, then those of its padding."""
     return valid.logical_not().sort(dim=1, stable=True).indices
 
 
 def back(value: Tensor, places: Tensor, axis: int) -> Tensor:
-    """value [B, ...] with `axis` (size T, or T - 1 in a training loss) in the order of places [B, T]."""
+    """value [B, ...] with `axis` reordered by places [B, T]; the axis has size T, or T - 1 in a training loss."""
     places = places[:, :value.shape[axis]].clamp_max(value.shape[axis] - 1)
     shape = [1] * value.dim()
     shape[0], shape[axis] = places.shape

@@ -269,6 +269,8 @@ class LanguageModel(_Model):
         if count < 0 or not temperature >= 0 or top_k < 0 or not 0 < top_p <= 1:
             raise ValueError(f"generate: count, temperature and top_k must be at least 0 and top_p in (0, 1], got {count}, "
                              f"{temperature}, {top_k} and {top_p}")
+        if tokens.dim() == 2 and tokens.shape[0] == 0:
+            return tokens.new_empty(0, tokens.shape[1] + count)
         decoder, pending = self.decoder(tokens.shape[0]), tokens
         for _ in range(count):
             pending = draw(decoder.read(pending), temperature, top_k, top_p, generator)

@@ -16,7 +16,7 @@ __all__ = ["Tokenizer"]
 class Tokenizer:
     """Encodes text as token ids and back: SentencePiece, byte-level BPE, words or bytes, with the same ids as `headroom`.
 
-        Tokenizer("gpt2/")              # a file or folder of `headroom tokenizer` or Hugging Face, or a .model
+        Tokenizer("gpt2/")              # a file or folder of `headroom tokenizer` or Hugging Face, a .model, or a run
         Tokenizer.bytes()               # one id for each byte
         model.tokenizer                 # of a model opened from a checkpoint, or None
     """

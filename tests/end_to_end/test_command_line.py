@@ -254,6 +254,9 @@ def test_train(headroom, tiny, tmp_path):
             "parameters_sha256"} <= result.keys()
     assert result["steps"] == 6
     assert (tmp_path / "run" / "checkpoints" / "latest").read_text().strip() == "step_6.safetensors"
+    ids = headroom.json("tokenizer", "encode", tmp_path / "run", "the room")
+    assert ids == headroom.json("tokenizer", "encode", tmp_path / "run" / "checkpoints", "the room")
+    assert ids == headroom.json("tokenizer", "encode", tmp_path / "run" / "checkpoints" / "step_6.safetensors", "the room")
     assert "--resume" in headroom.refusal("train", tiny, "--out", tmp_path / "run")
 
 

@@ -307,6 +307,7 @@ def test_generate():
     assert torch.equal(draw(1), draw(1)) and not torch.equal(draw(1), draw(2))
     assert torch.equal(model.generate(tokens(2, 4), 6, top_k=1), written)
     assert torch.equal(model.generate(tokens(2, 4), 6, temperature=1e-320), written)
+    assert model.generate(tokens(2, 4)[:0], 6).shape == (0, 10)
     with pytest.raises(ValueError, match="temperature"):
         model.generate(tokens(2, 4), 1, temperature=float("nan"))
     with pytest.raises(ValueError, match=r"top_p in \(0, 1\]"):

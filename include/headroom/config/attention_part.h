@@ -152,7 +152,7 @@ class ScorePart : public AttentionPart {
   static constexpr std::string_view kKey = "score";  // the key of model.attention that selects the part
   using Kind = ScorePart;
   virtual std::int64_t key_components(const AttentionOptions& options) const = 0;   // R
-  virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // projected keys, of the R
+  virtual std::int64_t key_projections(const AttentionOptions& options) const = 0;  // key projections, at most R
   // Returns whether every pair of query and key has a score; relative positions, windows and composition require it.
   virtual bool has_scores() const = 0;
   // Returns whether scores are dot products, so that a matrix can be moved from the keys to the queries.

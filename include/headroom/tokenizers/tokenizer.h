@@ -137,10 +137,11 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
                                              std::string_view origin);
 // Loads a tokenizer. A file may be written by save_tokenizer(), a SentencePiece .model, a word list (.txt, one word per
 // line), a tokenizer.json, or a vocab.json (encoder.json) in the same folder as merges.txt (vocab.bpe). A folder must
-// hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom. JSON and merges may be
-// gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids. Throws UserError.
+// hold a tokenizer.json, such a pair, a tokenizer.model, or headroom_torch's tokenizer.headroom, or be a run folder.
+// JSON and merges may be gzip. A vocabulary in JSON below `min_size`, the model's vocabulary size, gets spare ids.
+// Throws UserError.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size = 0);
-// Returns whether a folder has any of these files.
+// Returns whether a folder has any of these files; false for a run folder.
 bool holds_tokenizer(const std::filesystem::path& folder);
 // Like load_tokenizer(), but a SentencePiece model encodes line by line, as in earlier versions. Use it to resume their
 // runs.

@@ -25,7 +25,7 @@ constexpr const char* kTrainExample = "headroom tokenizer train book.txt --vocab
 constexpr const char* kPrepareExample = "headroom data prepare book.txt --tokenizer book.tokenizer --out book.tokens";
 constexpr const char* kTokenizerFile =
     "file written by `tokenizer train`, SentencePiece model, tokenizer.json, vocab.json beside merges.txt, or their "
-    "folder; or a checkpoint's file";
+    "folder; or a run folder or checkpoint";
 
 // Allows overwriting a file if it is empty or `open` can read it as a file of the same kind.
 template <class Open>

@@ -38,7 +38,7 @@ void add_analyse(Program& program) {
            "model)");
   command
       .add_option("--samples", options->samples,
-                  "sample texts of the analyses that average over samples (default: 8 of rank, 4 of composition and "
+                  "sample texts for the analyses that average over samples (default: 8 for rank, 4 for composition and "
                   "mixture)")
       ->check(whole_number(1))
       ->type_name("N");

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "data/tokenizers/sentencepiece/sentencepiece_model.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
@@ -114,6 +115,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
       // Other programs write tokens that were added to the model later to tokenizer.json only.
       if (tokenizer->vocabulary_size() >= min_size || !std::filesystem::exists(path / "tokenizer.json", ignored)) {
         return tokenizer;
+      }
+    }
+    for (const std::filesystem::path& folder : {path / "checkpoints", path}) {
+      if (const std::filesystem::path checkpoint = latest_file(folder); !checkpoint.empty()) {
+        return load_tokenizer(checkpoint);
       }
     }
     if (!is_sentencepiece_file(pieces)) {

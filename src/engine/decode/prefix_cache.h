@@ -51,7 +51,7 @@ struct CachedPrompt {
 struct CachedPrefix {
   std::int64_t tokens = 0;  // length; 0: nothing found
   models::DecodeState state;
-  std::vector<TokenScore> scores;  // if requested: of the `tokens` tokens after the first
+  std::vector<TokenScore> scores;  // if requested: of tokens 2 to `tokens`, which have a predecessor
 };
 
 class PrefixCache {

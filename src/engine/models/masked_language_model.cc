@@ -1,6 +1,7 @@
 #include "headroom/models/masked_language_model.h"
 
 #include "block.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
 #include "model_base.h"
 #include "vocabulary_layers.h"
@@ -45,7 +46,7 @@ Batch MaskedLanguageModel::example(std::int64_t rows, std::uint64_t seed) const 
   Batch batch;
   batch.tensors["hidden"] = tokens.masked_fill(shown, -1).to(device());
   batch.tensors["tokens"] = tokens.masked_fill(shown.logical_not(), 0).to(device());
-  batch.targets.assign(static_cast<std::size_t>(rows), (o.context_length + kEvery - 1) / kEvery);
+  batch.targets.assign(static_cast<std::size_t>(rows), ceil_div(o.context_length, kEvery));
   batch.tokens = rows * o.context_length;
   return batch;
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "foundation/core/ceil_div.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -35,7 +37,7 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   const at::Tensor from = x.contiguous().view({-1}), to = at::empty_like(from);
   const std::int64_t n = from.numel(), whole = n / kVectors * kVectors;
   const bool inference = c10::InferenceMode::is_enabled();  // of this thread, to be set in the other threads
-  at::parallel_for(0, (whole + kBlock - 1) / kBlock, 1, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, ceil_div(whole, kBlock), 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode mode(inference);
     const at::NoGradGuard no_grad;
     for (std::int64_t block = begin; block < end; ++block) {

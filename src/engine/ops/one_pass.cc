@@ -29,8 +29,12 @@ kernels::RowsOut rows_out(const at::Tensor& t, std::int64_t n) {
 
 }  // namespace
 
+bool suits_loop(const at::Tensor& t) {
+  return c10::InferenceMode::is_enabled() && t.is_cpu() && has_values(t);
+}
+
 bool suits_one_pass(const at::Tensor& t) {
-  return c10::InferenceMode::is_enabled() && t.is_cpu() && has_values(t) && t.dim() > 1 && t.numel() > 0 &&
+  return suits_loop(t) && t.dim() > 1 && t.numel() > 0 &&
          (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16) && t.stride(-1) == 1;
 }
 

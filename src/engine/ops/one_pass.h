@@ -9,7 +9,9 @@
 
 namespace headroom::ops {
 
-// Whether the functions below may read `t`: in inference mode, on the CPU, float32 or bfloat16, contiguous rows.
+// Whether one loop may replace tensor operations on `t`: in inference mode, on the CPU, with values (has_values()).
+bool suits_loop(const at::Tensor& t);
+// Whether the functions below may read `t`: suits_loop(), float32 or bfloat16, contiguous rows.
 bool suits_one_pass(const at::Tensor& t);
 
 // x / sqrt(mean(x^2) + epsilon) * scale over the last axis, rounded to `type`. `x` and `scale` must be float32, `x`

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint_reader.h"
+#include "foundation/core/files/folders.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
@@ -50,17 +51,6 @@ fs::path folder_of_checkpoints(const fs::path& run_or_folder) {
   std::error_code error;
   const fs::path inside = run_or_folder / "checkpoints";
   return fs::is_directory(inside, error) ? inside : run_or_folder;
-}
-
-// Returns the file name in `latest`; empty if it cannot be read.
-std::string read_latest(const fs::path& folder) {
-  try {
-    std::string name = read_text_file(folder / "latest", 4096);
-    name.erase(name.find_last_not_of(" \r\n\t") + 1);
-    return name;
-  } catch (const UserError&) {
-    return {};
-  }
 }
 
 void remove_old(const fs::path& folder, const fs::path& newest, std::int64_t keep) {
@@ -116,7 +106,7 @@ std::vector<fs::path> candidates_of(const fs::path& run_or_checkpoint) {
     }
     user_error("{}: holds no checkpoint", run_or_checkpoint.string());
   }
-  const auto named = std::find(candidates.begin(), candidates.end(), folder / read_latest(folder));
+  const auto named = std::find(candidates.begin(), candidates.end(), latest_file(folder));
   if (named != candidates.end()) {
     std::rotate(candidates.begin(), named, named + 1);
   } else {

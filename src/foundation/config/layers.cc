@@ -187,7 +187,7 @@ void assign_layers(std::vector<LayerOptions>& layers, const toml::node& value, c
     user_error("{}{}: must be a list of tables, got {}", prefix, dotted, shown(value));
   }
   if (list->size() > kMostEntries) {
-    user_error("{}{}: must be at most {} tables, got {}", prefix, dotted, kMostEntries, list->size());
+    user_error("{}{}: must have at most {} tables, got {}", prefix, dotted, kMostEntries, list->size());
   }
   for (const toml::node& entry : *list) {
     const std::string name = fmt::format("{}.{}", dotted, entries.size());

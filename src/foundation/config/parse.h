@@ -52,7 +52,7 @@ bool is_option(std::string_view place);
 // Derives keys that are not set: one vocabulary size from the other, the context length of a vision model from the
 // number of its patches, and the top_k of an attention part that determines it.
 void resolve(Config& config, const GivenKeys& given);
-void resolve_model(ModelOptions& model, const GivenKeys& given);  // without the vocabulary size
+void resolve_model(ModelOptions& model, const GivenKeys& given);  // all of these but the vocabulary size
 
 // The entries of model.layers as TOML.
 

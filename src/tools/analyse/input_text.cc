@@ -3,6 +3,7 @@
 
 #include "data/text/documents.h"
 #include "data/text/text.h"
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -31,7 +32,7 @@ class TokenStream : public InputText {
         chunk_(runner.options().context_length),
         size_(limit > 0 ? std::min(file_->size(), limit) : file_->size()) {}
 
-  std::int64_t samples() const override { return (size_ + chunk_ - 1) / chunk_; }
+  std::int64_t samples() const override { return ceil_div(size_, chunk_); }
 
   std::int64_t tokens() const override { return size_; }
 

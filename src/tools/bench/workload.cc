@@ -261,7 +261,7 @@ int serve(const std::string& line) {
       }
       std::cout << seconds.dump() << std::endl;
     } else {
-      fail("bench: '{}' is not a request that a workload answers", request);
+      fail("bench: unknown request '{}' to a workload", request);
     }
   }
   return 0;

@@ -171,7 +171,7 @@ LayerActivations collect_attention(LayerWalk& walk) {
   bool same = true;  // without memory, the layer reads its own inputs
   walk.run({"attention.x", "attention.source", "attention.out"}, [&](const nn::Recorder& values) {
     if (!source.empty() && values.at(place + "source").size(1) != source.front().size(1)) {
-      x.clear(), source.clear(), y.clear();  // the first batches of a model with memory have less of it
+      x.clear(), source.clear(), y.clear();  // a model's first batches have shorter memory; skip them
     }
     x.push_back(wide(values.at(place + "x")));
     source.push_back(wide(values.at(place + "source")));

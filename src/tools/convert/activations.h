@@ -27,7 +27,7 @@ class LayerWalk {
   LayerWalk(const models::Model& model, std::vector<models::Batch> batches)
       : model_(model), batches_(std::move(batches)) {}
 
-  // Goes up to a layer. Throws Error for one below the current layer.
+  // Advances to a layer. Throws Error for one below the current layer.
   void go_to(std::int64_t layer);
   // Runs the current layer and calls visit(values) after each batch, with the values named `names` ("attention.x").
   void run(const std::vector<std::string>& names, const std::function<void(const nn::Recorder&)>& visit);
@@ -38,7 +38,7 @@ class LayerWalk {
   const models::Model& model_;
   std::vector<models::Batch> batches_;
   std::int64_t layer_ = -1;           // -1: before the embedding
-  std::vector<at::Tensor> in_, out_;  // of the layer, [B, T, d] a batch; `out_` is empty until the layer has run
+  std::vector<at::Tensor> in_, out_;  // the layer's inputs and outputs, [B, T, d] per batch; out_: empty before it runs
 };
 
 // Inputs and output of one attention layer or MLP: n sequences of T queries and S keys (MLP: `source` is `x`).

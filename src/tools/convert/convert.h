@@ -34,8 +34,8 @@ struct LayerLoss {
   double added = 0.0;  // nats that converting this layer alone adds
 };
 // Chooses layers by their measured losses, cheapest first, until the next would raise the loss of all chosen together
-// by more than `budget` nats. `loss`: of a model with these layers converted. `measured` receives every layer's own
-// loss.
+// by more than `budget` nats. loss(layers) is the loss with these layers converted. `measured` receives the loss that
+// each layer adds alone.
 Layers choose_layers(std::int64_t n_layers, double budget, const std::function<double(const Layers&)>& loss,
                      std::vector<LayerLoss>& measured);
 
@@ -45,14 +45,14 @@ struct ConvertRequest {
   config::Config target;           // read from `to`
   std::vector<std::string> data;   // files as in data.train; empty: the source's training data
   std::int64_t tokens = 0;         // training tokens whose activations are used; 0: up to 32,768, as many as there are
-  std::int64_t fit_steps = 300;    // of the fit of each layer; 0: closed form only
-  std::int64_t joint_steps = 100;  // of the fit of all converted layers together to the source's predictions
+  std::int64_t fit_steps = 300;    // steps of fitting each layer; 0: closed form only
+  std::int64_t joint_steps = 100;  // steps of fitting all converted layers together to the source's predictions
   // The layers to convert, from 0; empty: all. `choose_layers`: those whose conversion adds least to the loss, until
   // the added loss would exceed `budget` nats.
   std::vector<std::int64_t> layers;
   bool choose_layers = false;
   double budget = 0.05;
-  bool random_attention = false;  // what is converted starts from random parameters, for comparisons
+  bool random_attention = false;  // converted parts start from random parameters, for comparisons
   std::int64_t threads = 0;       // 0: the source's number of threads
   std::uint64_t seed = 1;         // of the new parameters and the order of the fit's batches
   std::filesystem::path out;      // checkpoint to write; replaced only if it was written by convert

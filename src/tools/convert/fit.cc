@@ -33,7 +33,7 @@ double rate_at(std::int64_t step, const FitOptions& options) {
   return options.learning_rate * std::min(1.0, (s + 1.0) / kWarmupSteps) * (n - s) / n;
 }
 
-// Runs AdamW on the parameters in place, with gradients clipped to a norm of 1. add_gradients() is called once a step
+// Runs AdamW on the parameters in place, with gradients clipped to a norm of 1. add_gradients() is called once per step
 // and adds the gradients of the step's loss to the parameters' (by backward()).
 void descend(const std::vector<at::Tensor>& parameters, const FitOptions& options,
              const std::function<void()>& add_gradients) {

@@ -19,13 +19,13 @@ class LayerConversion {
   LayerConversion(const ConvertRequest& request, const models::Model& source, const models::Model& target,
                   const Batches& batches);
 
-  // Converts the attention of a layer and, if splits_mlp(), its MLP, in closed form and then by fit_steps of fitting;
-  // the layers in ascending order. Returns whether the layer computes what the source's does; otherwise `errors`
-  // receives its errors, if it is fitted.
+  // Converts the attention of a layer and, if splits_mlp(), its MLP: in closed form, then by fit_steps steps of
+  // fitting. Call it for the layers in ascending order. Returns whether the layer computes the same as the source's. If
+  // it does not and is fitted, its errors are appended to `errors`.
   bool convert(std::int64_t layer, std::vector<LayerError>& errors);
 
  private:
-  // The part of the target that make(builder) makes of the target's parameters, which `parameters` receives.
+  // Returns make(builder), a part of the target built from the target's parameters, which are appended to `parameters`.
   template <class Make>
   auto part(const std::string& place, std::vector<at::Tensor>& parameters, const Make& make) const;
   LayerError fit_attention(std::int64_t layer);

@@ -13,8 +13,8 @@
 namespace headroom::convert {
 namespace {
 
-constexpr double kRouterDeviation = 0.3;       // of the scores: gates then start near their mean
-constexpr std::int64_t kClusterTokens = 2048;  // whose activations group the units
+constexpr double kRouterDeviation = 0.3;       // deviation of the scores; gates start near their mean
+constexpr std::int64_t kClusterTokens = 2048;  // tokens whose activations group the units
 constexpr int kRounds = 10;
 
 class ExpertStart {
@@ -57,7 +57,7 @@ class ExpertStart {
     }
   }
 
-  // A matrix [d, h] that reads the tokens, and its bias, by expert.
+  // Writes a matrix [d, h] of hidden units, and its bias, divided into experts.
   void write_units(const std::string& which, const at::Tensor& units) const {
     const at::Tensor w = source("w_" + which).index_select(1, units);
     write("w_" + which, w.view({w.size(0), experts_, -1}).transpose(0, 1));

@@ -20,8 +20,8 @@ namespace headroom::convert {
 namespace {
 
 constexpr char kMatrices[] = {'q', 'k', 'v', 'o'};
-constexpr double kRouterScale = 0.3;  // of a router's normal initialisation: gates then start near their mean
-constexpr double kKeyNoise = 0.1;     // of the deviation of a key matrix, between the keys of a mixture
+constexpr double kRouterScale = 0.3;  // relative to a router's usual initialisation; gates start near their mean
+constexpr double kKeyNoise = 0.1;     // noise between a mixture's keys, relative to the key matrix's deviation
 constexpr double kSink = -10.0;       // a weight of about exp(-10): small, but its gradient is not lost
 
 class Layer {
@@ -276,7 +276,8 @@ class Layer {
     write("w_k_rotary", shared.keys);
     const at::Tensor slow_q = q.index_select(2, kept), slow_k = k.index_select(2, kept);
     write_queries(at::cat({shared.queries, slow_q}, 2), roots);
-    // Keys and values weigh by what reads them, and together alike.
+    // Each column's error is weighted by the norm of the queries or outputs that multiply it; keys and values then have
+    // equal total weight.
     const auto energy = [&](const at::Tensor& w, const at::Tensor& weights) {
       return (at::mm(roots.root, w.flatten(1)) * weights).square().sum().sqrt().clamp_min(1e-12);
     };
@@ -302,7 +303,7 @@ class Layer {
     target("w_o").narrow(1, 0, from_.d_head).copy_(wide("w_o"));
   }
 
-  // Queries [d, H, c], read off a whitened low-rank vector if the target compresses them.
+  // Writes queries [d, H, c], through a whitened low-rank vector if the target compresses them.
   void write_queries(const at::Tensor& queries, const Roots& roots) const {
     if (const at::Tensor down = target("w_q_down"); down.defined()) {
       const at::Tensor flat = queries.flatten(1);
@@ -331,7 +332,7 @@ class Layer {
         share_plain(q.narrow(2, rotated, e - rotated), k.narrow(2, rotated, e - rotated), to_.d_head - rotated, roots);
     write_first("w_k", at::cat({turning.keys, still.keys}, 1), true);
     write_first("w_q", at::cat({turning.queries, still.queries}, 2).transpose(0, 1), false);
-    // The products of values and outputs, [d, H d], read off one value head.
+    // The products of value and output matrices, [d, H d], factored through one value head.
     const at::Tensor products = at::einsum("dhe,hef->dhf", {v, wide("w_o")});
     const LowRank shared = low_rank(products.flatten(1), at::ones({1}, at::kDouble), to_.d_head, roots);
     write_first("w_v", shared.down, false);

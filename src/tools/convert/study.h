@@ -14,7 +14,7 @@ struct StudyRequest {
   std::vector<std::string> targets;     // configs, as ConvertRequest::to
   std::vector<std::string> overrides;   // "key=value" for the continued runs
   std::vector<double> shares = {0.05};  // tokens of each continued run, as a share of the source's; 0: no training
-  bool scratch = true;                  // with the runs NAME-scratch
+  bool scratch = true;                  // also train the runs NAME-scratch
   std::filesystem::path out, cache;     // converted checkpoints: out/converted/NAME.safetensors
   std::string command;
 };

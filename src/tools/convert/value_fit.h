@@ -38,7 +38,7 @@ struct Roots {
   at::Tensor root, inverse;
 };
 
-// A matrix [d, n] whose columns are read off r whitened channels of x: matrix is about down up.
+// The approximation of a matrix [d, n] by down up, where the r channels x down are whitened.
 struct LowRank {
   at::Tensor down;  // [d, r]
   at::Tensor up;    // [r, n]

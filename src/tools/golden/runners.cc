@@ -331,7 +331,7 @@ std::vector<CaseResult> run_classifier(const Case& c, const nn::Context& context
   require_among(c.options, "features", {"single", "pair"});
   require_among(c.options, "pooling", {"mean_over_length"});
   require_causal(c.options.at("attention"), false);
-  require_among(c.options.at("attention"), "position", {"none"});  // they have param.position
+  require_among(c.options.at("attention"), "position", {"none"});  // the case has param.position instead
   if (!masks_keys(c.options.at("attention"))) {
     user_error("options.attention.padding: must mask keys for a classifier");
   }

@@ -130,7 +130,7 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
   const bool local = n == 1 && (cost.accumulators == 1 || cost.accumulators == config.train.accumulate);
   for (std::int64_t rank = 0; rank < n; ++rank) {
     const RankLoad& load = loads[static_cast<std::size_t>(rank)];
-    RankCost one{.elements = load.elements, .accumulators = (cost.accumulators - rank + n - 1) / n};
+    RankCost one{.elements = load.elements, .accumulators = ceil_div(cost.accumulators - rank, n)};
     one.parameters = memory.parameters;
     one.gradients = memory.gradients;
     one.moments = load.moments * kFloatBytes;

@@ -169,7 +169,7 @@ TEST(Gemv, EqualsTheLibraryProductAndIsBatchInvariant) {
   });
 }
 
-// Expects errors within the bound of sums of n exact products with two roundings a pair: |error| is at most
+// Expects errors within the bound of sums of n exact products with two roundings per pair: |error| is at most
 // (n + 5) 2^-24 sum_i |x_i w_i|, since adding the 16 lanes takes four more.
 void expect_bfloat16_sums(const at::Tensor& got, const at::Tensor& x, const at::Tensor& w, const std::string& what) {
   const at::Tensor wide_x = x.to(at::kDouble), wide_w = w.to(at::kDouble);
@@ -224,7 +224,7 @@ TEST(Gemv, OfBfloat16PairsIsExactToRoundingAndBatchInvariant) {
   }
 }
 
-// Seven assignments of four rows, two a row, one of them padding.
+// Seven assignments of four rows, two per row, one of them padding.
 template <class T>
 void expect_grouped(std::int64_t k, std::int64_t n) {
   const std::vector<std::int64_t> list = {0, 3, kNoAssignment, 7, 1, 4, 6};

@@ -52,7 +52,7 @@ TEST(OperatorsPage, SaysWhatIsFusedWhere) {
   }
   table += "\n" + rule + "\n";
   for (const BackendList* list : backend_lists()) {
-    if (list->op().starts_with("toy")) {  // of other tests
+    if (list->op().starts_with("toy")) {  // registered by other tests
       continue;
     }
     for (const BackendTraits& backend : list->traits()) {

@@ -37,7 +37,7 @@ TEST(Registration, EveryOperatorHasItsDispatchKeys) {
       continue;
     }
     const std::string own = name.name.substr(std::string("headroom::").size());
-    if (own.starts_with("toy")) {  // of other tests
+    if (own.starts_with("toy")) {  // registered by other tests
       continue;
     }
     found.insert(own);

@@ -85,7 +85,7 @@ void shrink(config::TrainOptions& t) {
   at_most(t.batch_tokens, 200);
   t.threads = 1;
   t.precision = config::Precision::fp32;
-  t.checkpoint_every = t.evaluate_every = 0;  // at the end
+  t.checkpoint_every = t.evaluate_every = 0;  // only at the end
 }
 
 // Small files in every format that recipes read.

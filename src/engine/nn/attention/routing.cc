@@ -1,7 +1,5 @@
 #include "headroom/nn/routing.h"
 
-#include <c10/core/InferenceMode.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +8,7 @@
 #include "engine/nn/linear.h"
 #include "engine/nn/random.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
@@ -65,7 +64,7 @@ at::Tensor Routing::bank_index() const {
   if (heads == 1) {
     return index;
   }
-  if (c10::InferenceMode::is_enabled() && index.is_cpu() && ops::has_values(index)) {  // as below, in one operator
+  if (ops::suits_loop(index)) {  // as below, in one operator
     at::Tensor all = index.clone(at::MemoryFormat::Contiguous);
     auto* to = all.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < all.numel(); ++i) {

@@ -14,6 +14,7 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"
 #include "expert_linear_operator.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/expert_linear.h"
 
@@ -52,7 +53,7 @@ Routing route(const ExpertLinearInputs& in, std::int64_t step) {
   routing.begin.push_back(0);
   for (std::int64_t& count : next) {
     const std::int64_t begin = routing.begin.back();
-    routing.begin.push_back(begin + (count + step - 1) / step * step);
+    routing.begin.push_back(begin + round_up(count, step));
     count = begin;
   }
   routing.assignment.assign(static_cast<std::size_t>(routing.rows()), kernels::kNoAssignment);
@@ -196,7 +197,7 @@ at::Tensor bank_gradient(const at::Tensor& rows, const at::Tensor& grad, const a
                          const Routing& routing) {
   const std::int64_t d_in = bank.size(1), d_out = bank.size(2);
   const bool transposed = d_in > d_out;  // then the output gradient is on the left, and the sum is stored transposed
-  const std::int64_t wide = std::max(d_in, d_out), tiles = (wide + kOuterColumns - 1) / kOuterColumns;
+  const std::int64_t wide = std::max(d_in, d_out), tiles = ceil_div(wide, kOuterColumns);
   const kernels::RoutedRows<T> from = routed_rows<T>(rows, routing.per_input_row),
                                to = routed_rows<T>(grad, routing.per_output_row);
   at::Tensor result = at::empty(bank.sizes(), single(bank));

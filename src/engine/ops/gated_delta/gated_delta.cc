@@ -12,6 +12,7 @@
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
+#include "foundation/core/ceil_div.h"
 #include "headroom/core/error.h"
 
 namespace headroom::ops {
@@ -230,7 +231,7 @@ void for_value_heads(const at::Tensor& v, const Body& body) {
 FusedGatedDelta::Results gated_delta_cpu(const FusedGatedDelta::Arguments& given) {
   const PreparedDelta in(given);
   const kernels::DeltaShape s = in.shape();
-  const std::int64_t b = in.v.size(0), h = in.v.size(1), chunks = (s.tokens + kDeltaChunk - 1) / kDeltaChunk;
+  const std::int64_t b = in.v.size(0), h = in.v.size(1), chunks = ceil_div(s.tokens, kDeltaChunk);
   const at::TensorOptions options = in.v.options();
   const at::Tensor before = given.state ? given.state->to(at::kFloat).contiguous() : at::Tensor();
   FusedGatedDelta::Results out{empty_by_token(in.v), at::empty({b, h, s.d_key, s.d_value}, options),

@@ -18,6 +18,7 @@
 #include "engine/ops/heads_on_cpu.h"
 #include "engine/ops/many_rows.h"
 #include "engine/ops/shapes.h"
+#include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
 
 namespace at::native {
@@ -161,7 +162,7 @@ template <class Input>
 struct Parts {
   std::int64_t n, count, rows;
   Parts(std::int64_t n_rows, std::int64_t columns)
-      : n(n_rows), count(parts_for(n_rows * columns)), rows((n_rows + count - 1) / count) {
+      : n(n_rows), count(parts_for(n_rows * columns)), rows(ceil_div(n_rows, count)) {
     rows = std::is_same_v<Input, Bfloat16GemvInput> ? kernels::even(rows) : rows;
   }
   std::int64_t begin(std::int64_t part) const { return std::min(n, part * rows); }
@@ -233,8 +234,8 @@ void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const 
   const Parts<Input> parts(x.n, columns);
   const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
   const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
-  const std::int64_t wide = std::clamp((columns / shares + kLeast - 1) / kLeast * kLeast, kLeast, most);
-  at::parallel_for(0, (columns + wide - 1) / wide, 1, [&](std::int64_t begin, std::int64_t end) {
+  const std::int64_t wide = std::clamp(round_up(columns / shares, kLeast), kLeast, most);
+  at::parallel_for(0, ceil_div(columns, wide), 1, [&](std::int64_t begin, std::int64_t end) {
     kernels::Buffer sums(x.count * wide);
     const auto compute = [&](std::int64_t j, std::int64_t width, kernels::Strided<float> y) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
@@ -262,7 +263,7 @@ void multiply_columns(Input x, const kernels::Rows& w, std::int64_t columns, con
       add(bias + j, width, y.data + r * y.stride);
     }
   };
-  at::parallel_for(0, columns, (columns + parts - 1) / parts, [&](std::int64_t begin, std::int64_t end) {
+  at::parallel_for(0, columns, ceil_div(columns, parts), [&](std::int64_t begin, std::int64_t end) {
     for_blocks(begin, end, kBlockColumns, x.count, to, compute);
   });
 }
@@ -309,11 +310,11 @@ at::Tensor torch_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
   return bias ? at::addmm(*bias, left, right) : left.mm(right);
 }
 
-// x^T y without a copy of x^T. oneDNN sums long columns in parts, one a thread. Parts of at most kDepth rows are too
+// x^T y without a copy of x^T. oneDNN sums long columns in parts, one per thread. Parts of at most kDepth rows are too
 // short for that, so the bits do not depend on the number of threads.
 at::Tensor one_dnn_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {
   constexpr std::int64_t kDepth = 1024;
-  const std::int64_t n = x.size(0), parts = (n + kDepth - 1) / kDepth, depth = (n + parts - 1) / parts;
+  const std::int64_t n = x.size(0), parts = ceil_div(n, kDepth), depth = ceil_div(n, parts);
   at::Tensor result = at::empty({x.size(1), y.size(1)}, x.options());
   for (std::int64_t i = 0; i < n; i += depth) {
     const std::int64_t rows = std::min(depth, n - i);

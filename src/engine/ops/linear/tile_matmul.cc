@@ -13,7 +13,7 @@ namespace {
 
 // A block of b, kDepth x kColumns, stays in the second-level cache while a thread multiplies its rows by it.
 constexpr std::int64_t kRows = 64, kColumns = 256, kDepth = 256;
-constexpr std::int64_t kLeastRows = 32;  // of a task
+constexpr std::int64_t kLeastRows = 32;  // per task
 
 // The length of a row of floats as an odd number of cache lines, so that a column's lines spread over all sets of a
 // cache.

@@ -129,6 +129,24 @@ at::Tensor weight_gradient(const at::Tensor& x, const at::Tensor& d_logits, cons
   return is_transposed(w) ? dense_matmul_transposed(d_logits, x).t() : dense_matmul_transposed(x, d_logits);
 }
 
+// Calls use(first row, block of x, its logits) for blocks of rows. `weight` multiplies the kernel's gradients.
+template <class Use>
+void for_blocks_of_logits(const CrossEntropyInputs& in, double weight, const Use& use) {
+  const std::int64_t n = in.x.size(0), step = rows_in_block(in.w.size(1), in.x.is_cpu());
+  for (std::int64_t begin = 0; begin < n; begin += step) {
+    const std::int64_t rows = std::min(step, n - begin);
+    const at::Tensor x = in.x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
+    BlockOfLogits logits;
+    if (by_rows_kernel(x)) {
+      logits.gradient = dense_matmul(x, in.w).to(loss_type(x));
+      logits.losses = losses_and_gradient(logits.gradient, in.b.value_or(at::Tensor()), target, weight);
+    } else {
+      logits = block_by_torch(in, x, target);
+    }
+    use(begin, x, logits);
+  }
+}
+
 // The gradients are those of the mean over `counted` targets. The kernel divides at once; the other way divides at the
 // end, to avoid synchronising with the host.
 FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntropy::Arguments& in) {
@@ -136,7 +154,6 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
   const at::ScalarType type = loss_type(x);
   const at::TensorOptions wide = x.options().dtype(type);
   const bool kernel = by_rows_kernel(x);
-  const std::int64_t n = x.size(0), step = rows_in_block(in.w.size(1), x.is_cpu());
   const at::Tensor counted = in.target.ge(0).sum().clamp_min(1);
   const double count = kernel ? static_cast<double>(counted.item<std::int64_t>()) : 1.0;
   const at::Tensor loss = at::zeros({}, wide);
@@ -146,27 +163,18 @@ FusedLinearCrossEntropy::Results cross_entropy_blocks(const FusedLinearCrossEntr
     d_w = at::Tensor();
     d_b = bias.defined() ? at::zeros(bias.sizes(), wide) : d_b;
   }
-  for (std::int64_t begin = 0; begin < n; begin += step) {
-    const std::int64_t rows = std::min(step, n - begin);
-    const at::Tensor block = x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
-    BlockOfLogits logits;
-    if (kernel) {
-      logits.gradient = dense_matmul(block, in.w).to(type);
-      logits.losses = losses_and_gradient(logits.gradient, bias, target, 1.0 / count);
-    } else {
-      logits = block_by_torch(in, block, target);
-    }
+  for_blocks_of_logits(in, 1.0 / count, [&](std::int64_t begin, const at::Tensor& block, const BlockOfLogits& logits) {
     loss.add_(logits.losses.sum(), 1.0 / count);
     if (in.with_gradients) {
       if (bias.defined()) {
         d_b.add_(logits.gradient.sum(0, /*keepdim=*/false, type));
       }
       const at::Tensor d_logits = logits.gradient.to(x.scalar_type());
-      d_x.narrow(0, begin, rows).copy_(dense_matmul(d_logits, in.w.t()));
+      d_x.narrow(0, begin, block.size(0)).copy_(dense_matmul(d_logits, in.w.t()));
       const at::Tensor part = weight_gradient(block, d_logits, in.w);
       d_w = d_w.defined() ? d_w.to(type).add_(part) : part;  // accumulated in the wider type
     }
-  }
+  });
   if (!d_w.defined()) {
     d_w = at::zeros_like(in.w, wide);
   }
@@ -192,15 +200,9 @@ const Registration kCrossEntropyOnCuda(cross_entropy_backends(),
 // The loss of each row, 0 where its target is negative, computed in blocks of rows.
 at::Tensor losses_in_blocks(const CrossEntropyInputs& in) {
   const at::Tensor losses = at::empty({in.x.size(0)}, in.x.options().dtype(loss_type(in.x)));
-  const std::int64_t n = in.x.size(0), step = rows_in_block(in.w.size(1), in.x.is_cpu());
-  for (std::int64_t begin = 0; begin < n; begin += step) {
-    const std::int64_t rows = std::min(step, n - begin);
-    const at::Tensor x = in.x.narrow(0, begin, rows), target = in.target.narrow(0, begin, rows);
-    losses.narrow(0, begin, rows)
-        .copy_(by_rows_kernel(x)
-                   ? losses_and_gradient(dense_matmul(x, in.w).to(at::kFloat), in.b.value_or(at::Tensor()), target, 1.0)
-                   : block_by_torch(in, x, target).losses);
-  }
+  for_blocks_of_logits(in, 1.0, [&](std::int64_t begin, const at::Tensor& x, const BlockOfLogits& logits) {
+    losses.narrow(0, begin, x.size(0)).copy_(logits.losses);
+  });
   return losses;
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <thread>
 
 #include "headroom/core/error.h"
@@ -36,11 +37,22 @@ double folder_bytes(const fs::path& folder) {
   double bytes = 0.0;
   walk_folder(folder, [&](const fs::directory_entry& entry) {
     std::error_code unknown;
-    const std::uintmax_t size = entry.file_size(unknown);  // an error for a folder
+    const std::uintmax_t size = entry.file_size(unknown);  // fails for a folder
     bytes += unknown ? 0.0 : static_cast<double>(size);
     return true;
   });
   return bytes;
+}
+
+fs::path latest_file(const fs::path& folder) {
+  try {
+    constexpr std::size_t kLongest = 4096;
+    std::string name = read_text_file(folder / "latest", kLongest);
+    name.erase(name.find_last_not_of(" \r\n\t") + 1);
+    return folder / name;
+  } catch (const UserError&) {
+    return {};
+  }
 }
 
 double available_bytes(const fs::path& path) {

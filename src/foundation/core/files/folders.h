@@ -16,6 +16,9 @@ std::error_code walk_folder(const std::filesystem::path& folder,
 // Returns the size of all files in a folder, which need not exist. Other processes may add and remove files meanwhile.
 double folder_bytes(const std::filesystem::path& folder);
 
+// Returns the file in `folder` that the text file `latest` there names; empty if there is no readable `latest`.
+std::filesystem::path latest_file(const std::filesystem::path& folder);
+
 // Returns the number of bytes available in the file system of `path`, which need not exist; infinity if unknown.
 double available_bytes(const std::filesystem::path& path);
 

@@ -277,7 +277,8 @@ void check_overwrite(const ComparisonRecord& next, const fs::path& out) {
   }
   if (const std::string lost = describe_loss(*there, next); !lost.empty()) {
     user_error(
-        "{}: --out: {} holds a {}, {}, and its record and page would be lost; ask for that too, or choose another "
+        "{}: --out: {} holds a {}, {}, and its record and page would be lost; include that in the command, or choose "
+        "another "
         "folder (`headroom report` writes its page again)",
         next.plan.command, out.string(), next.kind == Kind::sweep ? "sweep" : "comparison", lost);
   }

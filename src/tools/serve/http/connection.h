@@ -48,7 +48,7 @@ class Connection final : public httplib::Stream {
   // Waits for a request and reads its head. Returns false if there is none because the client closed the connection or
   // was too slow, or because the server is stopping. Throws ApiError for an invalid head.
   bool await_request();
-  void begin_answer();  // the request has been read
+  void begin_answer();  // call once the request has been read
   // Closes the connection after the current response, without reading the rest of the request.
   void close_after_answer() { last_ = true; }
   bool closes_after_answer() const { return last_; }

@@ -96,7 +96,8 @@ TopPredictions PredictionCache::get(const at::Tensor& tokens, const std::functio
   }
   const at::Tensor key = tokens.to(at::kCPU).contiguous();
   const std::string name = name_of(key);
-  const std::filesystem::path file = folder_ / name.substr(0, 2) / name;  // few files a folder, quick to list
+  const std::filesystem::path file =
+      folder_ / name.substr(0, 2) / name;  // few files per folder, so that listing is quick
   TopPredictions stored{.index = at::empty({key.size(0), key.size(1), k_}, at::kInt),
                         .log_probability = at::empty({key.size(0), key.size(1), k_ + 1}, at::kFloat)};
   if (read(file, stored)) {
