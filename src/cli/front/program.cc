@@ -16,6 +16,7 @@
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -209,10 +210,8 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
 
 int Program::dispatch(int argc, const char* const* argv) {
   if (argc > 1 && argv[1] == kComplete) {
-    std::vector<std::string> keys;
-    for (const auto& [key, value] : config::flatten(config::Config())) {
-      keys.push_back(key);
-    }
+    const std::vector<std::string> keys =
+        transformed(config::flatten(config::Config()), [](const auto& entry) { return entry.first; });
     Output(false).text(completions(command_tree(app_), keys, {argv + 2, argv + argc}));
     return kDone;
   }

@@ -130,11 +130,7 @@ class ConcatenatedText : public tokenizers::TextSource {
 
  private:
   std::int64_t sum(std::int64_t (tokenizers::TextSource::*part)() const) const {
-    std::int64_t all = 0;
-    for (const tokenizers::TextSource* text : texts_) {
-      all += (text->*part)();
-    }
-    return all;
+    return sum_over(texts_, [&](const tokenizers::TextSource* text) { return (text->*part)(); });
   }
 
   std::vector<tokenizers::TextSource*> texts_;
@@ -246,11 +242,8 @@ PreparedPart prepare_together(std::vector<PartInput>& inputs, const tokenizers::
 std::shared_ptr<const tokenizers::Tokenizer> tokenizer_of_texts(const config::TokenizerOptions& options,
                                                                 const std::vector<PartInput>& train,
                                                                 const fs::path& cache_folder) {
-  std::vector<tokenizers::TextSource*> texts;
-  texts.reserve(train.size());
-  for (const PartInput& input : train) {
-    texts.push_back(input.text.get());
-  }
+  std::vector<tokenizers::TextSource*> texts =
+      transformed(train, [](const PartInput& input) { return input.text.get(); });
   ConcatenatedText all(std::move(texts));
   return trained_tokenizer(options, all, cache_folder);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "foundation/core/random.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::nn {
@@ -105,11 +106,7 @@ at::Tensor Parameters::at(std::string_view name) const {
 }
 
 std::int64_t Parameters::count() const {
-  std::int64_t total = 0;
-  for (const Parameter& parameter : all_) {
-    total += parameter.tensor.numel();
-  }
-  return total;
+  return sum_over(all_, [](const Parameter& parameter) { return parameter.tensor.numel(); });
 }
 
 void Parameters::zero_grad() {

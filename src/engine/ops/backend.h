@@ -12,6 +12,7 @@
 #include <tuple>
 #include <vector>
 
+#include "foundation/core/transformed.h"
 #include "headroom/ops/choice.h"
 
 namespace headroom::ops {
@@ -96,13 +97,7 @@ class Backends final : public BackendList {
     return wanted == Implementation::reference ? nullptr : find(by, in).backend;
   }
 
-  std::vector<BackendTraits> traits() const override {
-    std::vector<BackendTraits> all;
-    for (const Entry& entry : entries_) {
-      all.push_back(entry.traits);
-    }
-    return all;
-  }
+  std::vector<BackendTraits> traits() const override { return transformed(entries_, &Entry::traits); }
 
  private:
   struct Found {

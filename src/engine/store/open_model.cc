@@ -1,6 +1,7 @@
 #include "headroom/store/open_model.h"
 
 #include "checkpoint_reader.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/models/compute.h"
 
@@ -19,10 +20,9 @@ std::unique_ptr<models::Model> build_for_inference(const Checkpoint& checkpoint,
 
 // Returns the bytes of a float32 copy of the parameters that are stored in half precision.
 std::int64_t float_copy_bytes(const Checkpoint& checkpoint) {
-  std::int64_t elements = 0;
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    elements += at::isReducedFloatingType(tensor.scalar_type()) ? tensor.numel() : 0;
-  }
+  const std::int64_t elements = sum_over(checkpoint.tensors | std::views::values, [](const at::Tensor& tensor) {
+    return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.numel() : 0;
+  });
   return elements * static_cast<std::int64_t>(sizeof(float));
 }
 

@@ -9,6 +9,7 @@
 
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/json.h"
 #include "headroom/core/process_group.h"
@@ -108,11 +109,9 @@ struct Sum {
 }  // namespace
 
 std::string checksums_of(const std::vector<OwnedBytes>& owned) {
-  Json sums = Json::array();
-  for (const OwnedBytes& one : owned) {
-    sums.push_back({one.name, one.begin, one.values.nbytes(), crc32_of(one.values)});
-  }
-  return to_json_line(sums);
+  return to_json_line(transformed(owned, [](const OwnedBytes& one) -> Json {
+    return {one.name, one.begin, one.values.nbytes(), crc32_of(one.values)};
+  }));
 }
 
 std::string join_checksums(const std::vector<std::string>& parts, const std::map<std::string, std::size_t>& sizes) {

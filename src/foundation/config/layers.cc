@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 
@@ -140,11 +141,7 @@ std::string table_text(const LayerOptions::Keys& keys) {
 namespace detail {
 
 std::int64_t period_of(const std::vector<LayerOptions>& entries) {
-  std::int64_t period = 0;
-  for (const LayerOptions& entry : entries) {
-    period += entry.repeat;
-  }
-  return period;
+  return sum_over(entries, &LayerOptions::repeat);
 }
 
 std::int64_t period_of(const ModelOptions& model) {

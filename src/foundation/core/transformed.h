@@ -1,6 +1,7 @@
-// Makes a vector of the results of a function.
+// The results of a function over a range: as a vector, and their sum or maximum.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <ranges>
 #include <type_traits>
@@ -18,6 +19,25 @@ auto transformed(const Range& range, Function&& function) {
     results.push_back(std::invoke(function, element));
   }
   return results;
+}
+
+// Returns the sum of function(element), which is at least 0, over `range`, in order; `function` as for transformed().
+template <class Range, class Function>
+auto sum_over(const Range& range, Function&& function) {
+  std::decay_t<std::invoke_result_t<Function&, std::ranges::range_reference_t<const Range&>>> sum = 0;
+  for (const auto& element : range) {
+    sum += std::invoke(function, element);
+  }
+  return sum;
+}
+
+// Returns the maximum of `least` and function(element) over `range`; `function` as for transformed().
+template <class Range, class Function, class Value>
+Value max_over(const Range& range, Function&& function, Value least) {
+  for (const auto& element : range) {
+    least = std::max<Value>(least, std::invoke(function, element));
+  }
+  return least;
 }
 
 }  // namespace headroom

@@ -8,6 +8,7 @@
 #include "findings.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
@@ -27,11 +28,8 @@ namespace headroom::advise {
 namespace {
 
 std::size_t rounds_of(const Stage& stage) {
-  std::size_t most = 0;
-  for (const Candidate& candidate : stage.candidates) {
-    most = std::max(most, candidate.rounds.size());
-  }
-  return most;
+  return max_over(
+      stage.candidates, [](const Candidate& candidate) { return candidate.rounds.size(); }, std::size_t{0});
 }
 
 // Returns "15 steps", or "13 to 15 steps": candidates of a round are trained for equal time, not for equal steps.

@@ -7,6 +7,7 @@
 
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/config/config.h"
 #include "headroom/config/field.h"
@@ -196,11 +197,7 @@ void run_all_text(std::vector<RunningAnalysis>& all, const ModelRunner& runner, 
 }
 
 std::vector<std::string> names_of_all() {
-  std::vector<std::string> names;
-  for (const auto& [name, kind] : analysis_kinds()) {
-    names.emplace_back(name);
-  }
-  return names;
+  return transformed(analysis_kinds(), [](const auto& entry) { return std::string(entry.first); });
 }
 
 // Returns the reason why the analysis does not apply to a group of layers; empty if it applies.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "analyse.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "headroom/config/attention/routing_options.h"
@@ -67,11 +68,9 @@ struct RankedText {
 };
 
 Json to_json(const std::vector<RankedText>& all, const char* text, const char* value) {
-  Json list = Json::array();
-  for (const RankedText& one : all) {
-    list.push_back({{text, one.text}, {value, one.value}, {"count", one.count}});
-  }
-  return list;
+  return transformed(all, [&](const RankedText& one) -> Json {
+    return {{text, one.text}, {value, one.value}, {"count", one.count}};
+  });
 }
 
 class ExpertsAnalysis : public Analysis {
@@ -346,10 +345,8 @@ class ExpertsAnalysis : public Analysis {
   }
 
   static std::string listed(const Json& list, const char* key) {
-    std::vector<std::string> texts;
-    for (const Json& one : list) {
-      texts.push_back(draw::escape(display_text(one.at(key).get<std::string>())));
-    }
+    const std::vector<std::string> texts =
+        transformed(list, [&](const Json& one) { return draw::escape(display_text(one.at(key).get<std::string>())); });
     return fmt::format("{}", fmt::join(texts, " \u00b7 "));
   }
 

@@ -7,6 +7,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "model_runner.h"
 #include "training/tasks/classes/classification.h"
@@ -102,11 +103,8 @@ class ExampleList : public InputText {
 
   std::int64_t samples() const override { return std::ssize(all_); }
   std::int64_t tokens() const override {
-    std::int64_t sum = 0;
-    for (const TextExample& example : all_) {
-      sum += std::ssize(example.tokens) + std::ssize(example.target);
-    }
-    return sum;
+    return sum_over(all_,
+                    [](const TextExample& example) { return std::ssize(example.tokens) + std::ssize(example.target); });
   }
   InputBatch sample(std::int64_t i, models::Memory& /*memory*/) const override {
     InputBatch input = example(i);

@@ -5,6 +5,7 @@
 
 #include "analyse.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/page.h"
 #include "foundation/draw/svg.h"
 #include "headroom/core/error.h"
@@ -128,12 +129,10 @@ Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest&
   make_folder(out);
   Json document = Json::object();
   document["analyses"] = metrics_of(all.front());
-  Json runs = Json::array();
-  for (const ModelFindings& one : all) {
-    runs.push_back({{"checkpoint", one.name}, {"step", one.step}, {"analyses", metrics_of(one)}});
-  }
   document["command"] = request.command;
-  document["runs"] = std::move(runs);
+  document["runs"] = transformed(all, [](const ModelFindings& one) -> Json {
+    return {{"checkpoint", one.name}, {"step", one.step}, {"analyses", metrics_of(one)}};
+  });
   write_tensors(all, out / kTensors);
   write_text_file(out / kReport, render_page(all, request));
   write_text_file(out / kDocument, document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "bench_names.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "timing.h"
 
@@ -60,11 +61,7 @@ std::vector<double> medians_in_turn(const std::vector<Work>& work, const BenchOp
 }
 
 std::vector<Row> compare(const std::vector<Contender>& contenders, const BenchOptions& options) {
-  std::vector<Work> work;
-  for (const Contender& contender : contenders) {
-    work.push_back(contender.work);
-  }
-  const std::vector<double> times = medians_in_turn(work, options);
+  const std::vector<double> times = medians_in_turn(transformed(contenders, &Contender::work), options);
   std::vector<Row> rows;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     const Contender& contender = contenders[i];
@@ -119,10 +116,8 @@ Json to_json(const std::vector<Row>& rows) {
 std::string to_table(const std::vector<Row>& rows) {
   const bool moves = std::ranges::any_of(rows, [](const Row& row) { return row.moved_bytes.has_value(); });
   const auto mib = [](double bytes) { return fmt::format("{:.1f}", bytes / 1048576.0); };
-  std::size_t width = 52;
-  for (const Row& row : rows) {
-    width = std::max(width, row.name.size());
-  }
+  const std::size_t width = max_over(
+      rows, [](const Row& row) { return row.name.size(); }, std::size_t{52});
   std::string text = fmt::format("{:<{}} {:>10} {:>9} {:>12} {:>9} {:>12}\n", "", width, "ms", "GFLOP/s", "x reference",
                                  "of limit", moves ? "MiB moved" : "peak MiB");
   for (const Row& row : rows) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/ops/attention/attention_cases.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
@@ -80,10 +81,9 @@ Work decoding_steps(const AttentionOptions& o, std::int64_t cached, std::int64_t
 template <class Make>
 void compare_layers(const std::string& what, const std::vector<NamedLayer>& layers, double share, const Make& make,
                     const BenchOptions& options, std::vector<Row>& rows) {
-  std::vector<Contender> contenders;
-  for (const NamedLayer& layer : layers) {
-    contenders.push_back({.name = fmt::format("{}: {}", what, layer.name), .work = make(layer.attention)});
-  }
+  const std::vector<Contender> contenders = transformed(layers, [&](const NamedLayer& layer) {
+    return Contender{.name = fmt::format("{}: {}", what, layer.name), .work = make(layer.attention)};
+  });
   for (Row& row : compare(contenders, options)) {
     row.seconds *= share;
     rows.push_back(std::move(row));

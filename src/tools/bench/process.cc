@@ -128,11 +128,8 @@ void BenchRanks::run() {
 }
 
 std::int64_t BenchRanks::memory() {
-  std::int64_t most = 0;
-  for (const Json& bytes : ask("memory")) {
-    most = std::max(most, bytes.get<std::int64_t>());
-  }
-  return most;
+  return max_over(
+      ask("memory"), [](const Json& bytes) { return bytes.get<std::int64_t>(); }, std::int64_t{0});
 }
 
 std::vector<Json> BenchRanks::ask(const std::string& line) {

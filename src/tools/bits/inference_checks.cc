@@ -237,10 +237,9 @@ std::filesystem::path write_tokens(const std::filesystem::path& folder) {
 std::vector<Check> check_inference(const BitsRequest& request) {
   const at::NoGradGuard no_grad;
   const std::filesystem::path tokens = write_tokens(request.folder);
-  std::vector<Check> checks;
-  for (const Promise& promise : promises()) {
-    checks.push_back({.name = promise.name, .compared = promise.compared, .equal = true, .different = {}});
-  }
+  std::vector<Check> checks = transformed(promises(), [](const Promise& promise) {
+    return Check{.name = promise.name, .compared = promise.compared, .equal = true, .different = {}};
+  });
   for (const Kind& kind : kinds()) {
     for (const config::Precision precision : {config::Precision::fp32, config::Precision::bf16}) {
       const Subject subject(kind, precision, tokens);

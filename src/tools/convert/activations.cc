@@ -10,6 +10,7 @@
 #include "engine/models/block.h"
 #include "engine/models/vocabulary_layers.h"
 #include "foundation/core/ceil_div.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/store/checkpoint.h"
 #include "training/tasks/task.h"
@@ -127,10 +128,7 @@ void LayerWalk::run(const std::vector<std::string>& names, const std::function<v
   const at::NoGradGuard guard;
   const models::Block block = block_of(model_, layer_);
   const std::int64_t keep = is_causal(model_.options()) ? model_.options().memory_length : 0;
-  std::vector<std::string> full;
-  for (const std::string& name : names) {
-    full.push_back(prefix() + name);
-  }
+  const std::vector<std::string> full = transformed(names, [&](const std::string& name) { return prefix() + name; });
   std::vector<at::Tensor> out;
   at::Tensor memory;
   for (std::size_t i = 0; i < batches_.size(); ++i) {
@@ -225,10 +223,8 @@ HeadSums collect_heads(LayerWalk& walk) {
 }
 
 at::Tensor HeadSums::rows_of(const std::vector<std::int64_t>& heads) const {
-  std::vector<at::Tensor> rows;
-  for (const std::int64_t head : heads) {
-    rows.push_back(at::arange(head * width, (head + 1) * width, at::kLong));
-  }
+  std::vector<at::Tensor> rows =
+      transformed(heads, [&](std::int64_t head) { return at::arange(head * width, (head + 1) * width, at::kLong); });
   rows.push_back(at::full({1}, n_heads * width, at::kLong));
   return at::cat(rows);
 }

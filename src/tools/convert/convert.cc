@@ -15,7 +15,6 @@
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "layer_conversion.h"
-#include "target.h"
 
 namespace headroom::convert {
 

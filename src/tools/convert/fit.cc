@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "foundation/core/transformed.h"
 #include "headroom/models/language_model.h"
 #include "headroom/ops/optimizers.h"
 #include "training/train/step/teacher.h"
@@ -70,10 +71,8 @@ void descend(const std::vector<at::Tensor>& parameters, const FitOptions& option
 FitErrors improve(const std::vector<at::Tensor>& parameters, const FitOptions& options,
                   const std::function<double()>& error, const std::function<void()>& add_gradients) {
   FitErrors errors{.start = error()};
-  std::vector<at::Tensor> start;
-  for (const at::Tensor& parameter : parameters) {
-    start.push_back(parameter.detach().clone());
-  }
+  const std::vector<at::Tensor> start =
+      transformed(parameters, [](const at::Tensor& parameter) { return parameter.detach().clone(); });
   descend(parameters, options, add_gradients);
   errors.fitted = error();
   if (errors.fitted < errors.start) {
@@ -176,11 +175,7 @@ at::Tensor divergence_of(const models::Model& model, const models::Batch& part) 
 }
 
 std::int64_t targets_of(const std::vector<models::Batch>& parts) {
-  std::int64_t sum = 0;
-  for (const models::Batch& part : parts) {
-    sum += part.n_targets();
-  }
-  return sum;
+  return sum_over(parts, &models::Batch::n_targets);
 }
 
 double mean_divergence(const models::Model& model, TaughtBatches& batches) {

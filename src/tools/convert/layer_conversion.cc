@@ -8,7 +8,6 @@
 #include "headroom/nn/attention.h"
 #include "headroom/nn/mlp.h"
 #include "start.h"
-#include "target.h"
 
 namespace headroom::convert {
 namespace {

@@ -1,4 +1,4 @@
-#include "target.h"
+#include "layer_conversion.h"
 
 #include <fmt/format.h>
 

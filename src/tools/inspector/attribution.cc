@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/composition_options.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/routing_options.h"
@@ -308,10 +309,8 @@ at::Tensor apply_all(const std::optional<CompositionTerms>& terms, const at::Ten
 }
 
 at::Tensor apply_each(const CompositionTerms& terms, const at::Tensor& pairs, std::int64_t begin) {
-  std::vector<at::Tensor> results;
-  for (const at::Tensor& map : terms.maps) {
-    results.push_back(apply_term(map, pairs, begin));
-  }
+  std::vector<at::Tensor> results =
+      transformed(terms.maps, [&](const at::Tensor& map) { return apply_term(map, pairs, begin); });
   return at::stack(results);
 }
 

@@ -150,17 +150,16 @@ Json to_json(const Record& record) {
     }
   }
   for (const RecordRun& run : record.runs) {
-    Json log = Json::array();
-    for (const LogPoint& point : run.log) {
-      log.push_back({{"step", point.step}, {"seconds", point.seconds}, {"loss", point.loss}});
-    }
+    const std::vector<Json> log = transformed(run.log, [](const LogPoint& point) -> Json {
+      return {{"step", point.step}, {"seconds", point.seconds}, {"loss", point.loss}};
+    });
     json["runs"].push_back({{"seed", run.seed},
                             {"steps", run.steps},
                             {"tokens", run.tokens},
                             {"seconds", run.seconds},
                             {"bits_per_byte", run.bits_per_byte},
                             {"parameters_sha256", run.parameters_sha256},
-                            {"log", std::move(log)}});
+                            {"log", log}});
   }
   return json;
 }

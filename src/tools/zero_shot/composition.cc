@@ -8,7 +8,7 @@
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "questions.h"
-#include "training/tasks/language/composition_answers.h"
+#include "training/tasks/language/language_modelling.h"
 #include "zero_shot.h"
 
 namespace headroom::zero_shot {

@@ -4,6 +4,7 @@
 
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "zero_shot.h"
 
 namespace headroom::zero_shot {
@@ -104,21 +105,15 @@ double ZeroShotResult::accuracy() const {
   if (!mean_of_subsets) {
     return whole().accuracy();
   }
-  double sum = 0.0;
-  for (const auto& [name, tally] : subsets) {
-    sum += tally.accuracy();
-  }
-  return sum / static_cast<double>(subsets.size());
+  return sum_over(subsets | std::views::values, &Tally::accuracy) / static_cast<double>(subsets.size());
 }
 
 double ZeroShotResult::accuracy_error() const {
   if (!mean_of_subsets) {
     return std::sqrt(squared_error(accuracy(), whole().questions));
   }
-  double sum = 0.0;
-  for (const auto& [name, tally] : subsets) {
-    sum += squared_error(tally.accuracy(), tally.questions);
-  }
+  const double sum = sum_over(subsets | std::views::values,
+                              [](const Tally& tally) { return squared_error(tally.accuracy(), tally.questions); });
   return std::sqrt(sum) / static_cast<double>(subsets.size());
 }
 
@@ -184,10 +179,8 @@ Json to_json(const ZeroShotResult& result) {
 
 std::string to_text(const ZeroShotResult& result) {
   std::string text;
-  std::size_t width = 0;
-  for (const auto& [subset, tally] : result.subsets) {
-    width = std::max(width, subset.size());
-  }
+  const std::size_t width = max_over(
+      result.subsets, [](const auto& subset) { return subset.first.size(); }, std::size_t{0});
   for (const auto& [subset, tally] : result.subsets) {
     const std::string normalised =
         result.normalised ? fmt::format(", per character {:.4f}", tally.accuracy_normalised()) : std::string();

@@ -10,6 +10,7 @@
 #include "foundation/core/random.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "questions.h"
 
@@ -232,10 +233,8 @@ ZeroShotResult evaluate_questions(const models::LanguageModel& model, const toke
 }  // namespace
 
 std::vector<std::string> zero_shot_tasks() {
-  std::vector<std::string> names;
-  for (const Benchmark& benchmark : benchmarks()) {
-    names.emplace_back(benchmark.name);
-  }
+  std::vector<std::string> names =
+      transformed(benchmarks(), [](const Benchmark& benchmark) { return std::string(benchmark.name); });
   names.emplace_back(kComposition);
   return names;
 }

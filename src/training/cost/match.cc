@@ -6,6 +6,7 @@
 
 #include "cost.h"
 #include "foundation/core/ceil_div.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
@@ -40,11 +41,8 @@ void require_fit(std::int64_t count, std::int64_t target, const char* key, std::
 
 // The attention options of every kind of layer.
 std::vector<AttentionOptions> attentions_of(const ModelOptions& model) {
-  std::vector<AttentionOptions> all;
-  for (const auto& [layer, count] : model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers()))) {
-    all.push_back(layer.attention);
-  }
-  return all;
+  return transformed(model.kinds_of_layers(std::max(model.n_layers, model.decoder_layers())),
+                     [](const auto& entry) { return entry.first.attention; });
 }
 
 // Throws UserError if every entry of model.layers sets `key`, so that the value in the model's own table has no effect.

@@ -7,6 +7,7 @@
 
 #include "cost.h"
 #include "foundation/core/ceil_div.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/exact.h"
 
@@ -28,11 +29,9 @@ struct RankLoad {
 };
 
 std::vector<RankLoad> loads_of(const std::vector<ParameterTensor>& tensors, std::int64_t ranks, Optimizer optimizer) {
-  std::vector<ShardedTensor> sharded;
-  sharded.reserve(tensors.size());
-  for (const ParameterTensor& tensor : tensors) {
-    sharded.push_back({.elements = tensor.elements, .elementwise = is_elementwise(optimizer, tensor.hidden)});
-  }
+  const std::vector<ShardedTensor> sharded = transformed(tensors, [&](const ParameterTensor& tensor) {
+    return ShardedTensor{.elements = tensor.elements, .elementwise = is_elementwise(optimizer, tensor.hidden)};
+  });
   std::vector<RankLoad> loads(static_cast<std::size_t>(ranks));
   for (const Shard& shard : assign_shards(sharded, static_cast<int>(ranks))) {
     RankLoad& load = loads[static_cast<std::size_t>(shard.owner)];
@@ -77,10 +76,7 @@ std::int64_t accumulators_of_step(const TrainOptions& train, std::int64_t ranks)
 
 std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks) {
   constexpr std::int64_t kShardsOfARank = 32;
-  std::int64_t all = 0;
-  for (const ShardedTensor& tensor : tensors) {
-    all += tensor.elements;
-  }
+  const std::int64_t all = sum_over(tensors, &ShardedTensor::elements);
   const std::int64_t most = all / ranks / kShardsOfARank / kShardUnit * kShardUnit;
   std::vector<Shard> shards = cut(tensors, ranks > 1 ? std::max(most, kShardUnit) : all);
   std::vector<Shard*> order;

@@ -24,7 +24,6 @@
 #include "engine/ops/linear_attention/linear_attention_cases.h"
 #include "engine/ops/linear_cross_entropy/linear_cross_entropy_cases.h"
 #include "engine/ops/optimizers/optimizer_cases.h"
-#include "engine/ops/short_convolution/short_convolution_cases.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 #include "one_thread.h"

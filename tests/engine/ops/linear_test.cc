@@ -7,8 +7,8 @@
 #include <set>
 #include <thread>
 
-#include "engine/ops/linear/batch_invariant.h"
 #include "engine/ops/linear/linear_cases.h"
+#include "engine/ops/many_rows.h"
 #include "gradients.h"
 #include "headroom/core/error.h"
 

@@ -56,8 +56,8 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   CompareRequest fewer = r;
   fewer.configs.pop_back();
   EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
-                                " holds a comparison, which also has two, and its record and page would be lost; ask "
-                                "for that too, or choose another folder (`headroom report` writes its page again)");
+                                " holds a comparison, which also has two, and its record and page would be lost; "
+                                "include that in the command, or choose another folder (`headroom report` writes its page again)");
   fewer = r;
   fewer.seeds = 1;
   EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");

@@ -1,4 +1,3 @@
-#include "training/tasks/language/composition_answers.h"
 
 #include <gtest/gtest.h>
 

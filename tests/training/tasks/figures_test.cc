@@ -9,7 +9,6 @@
 #include "small_classes.h"
 #include "tiny/files.h"
 #include "training/tasks/classes/classification.h"
-#include "training/tasks/language/composition_answers.h"
 #include "training/tasks/language/language_modelling.h"
 #include "training/tasks/language/masked_language_modelling.h"
 #include "training/tasks/translation/translation.h"

@@ -153,11 +153,7 @@ double global_norm(const std::vector<at::Tensor>& gradients) {
   if (std::any_of(gradients.begin(), gradients.end(), elsewhere)) {
     return norm_of_norms(gradients);
   }
-  double sum = 0.0;
-  for (const double square : square_sums(gradients)) {
-    sum += square;
-  }
-  return std::sqrt(sum);
+  return std::sqrt(sum_of(square_sums(gradients)));
 }
 
 // One thread sums a block in one go, so that the order of summation does not depend on the number of threads.

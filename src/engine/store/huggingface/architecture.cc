@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 
+#include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
@@ -179,11 +180,7 @@ std::vector<std::int64_t> read_layer_types(const Settings& s, std::int64_t windo
 }
 
 Json layer_types(const std::vector<std::int64_t>& windows) {
-  Json types = Json::array();
-  for (const std::int64_t window : windows) {
-    types.push_back(window > 0 ? kSlidingAttention : kFullAttention);
-  }
-  return types;
+  return transformed(windows, [](std::int64_t window) { return window > 0 ? kSlidingAttention : kFullAttention; });
 }
 
 void set_layers(config::ModelOptions& o, const std::vector<config::LayerOptions>& keys) {
@@ -217,10 +214,9 @@ void set_windows(config::ModelOptions& o, const std::vector<std::int64_t>& windo
     o.attention.window = windows.front();
     return;
   }
-  std::vector<config::LayerOptions> keys;
-  for (const std::int64_t window : windows) {
-    keys.push_back({.repeat = 1, .attention = {{"window", fmt::format("{}", window)}}, .mlp = {}});
-  }
+  std::vector<config::LayerOptions> keys = transformed(windows, [](std::int64_t window) {
+    return config::LayerOptions{.repeat = 1, .attention = {{"window", fmt::format("{}", window)}}, .mlp = {}};
+  });
   set_layers(o, keys);
 }
 

@@ -7,6 +7,7 @@
 #include "architecture.h"
 #include "engine/store/stored_tensors.h"
 #include "foundation/core/machine/log.h"
+#include "foundation/core/transformed.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
@@ -89,10 +90,7 @@ void ModelFolder::open_shards(const std::filesystem::path& index) {
 }
 
 std::vector<std::string> ModelFolder::names() const {
-  std::vector<std::string> all;
-  for (const auto& [name, file] : files_) {
-    all.push_back(name);
-  }
+  std::vector<std::string> all = transformed(files_, [](const auto& entry) { return entry.first; });
   return all;
 }
 

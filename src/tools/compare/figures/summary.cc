@@ -55,11 +55,8 @@ void ComparedRun::count_costs() {
 }
 
 double ComparedRun::peak_memory_bytes() const {
-  std::int64_t most = 0;
-  for (const TrainedRun& run : trained) {
-    most = std::max(most, run.result.peak_memory_bytes);
-  }
-  return static_cast<double>(most);
+  return static_cast<double>(max_over(
+      trained, [](const TrainedRun& run) { return run.result.peak_memory_bytes; }, std::int64_t{0}));
 }
 
 namespace {

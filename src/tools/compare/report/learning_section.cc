@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "foundation/core/ceil_div.h"
+#include "foundation/core/transformed.h"
 #include "foundation/draw/charts.h"
 #include "foundation/draw/svg.h"
 #include "sections.h"
@@ -65,10 +66,9 @@ draw::Line training_loss_of(const ComparedRun& run) {
       steps[point.step].values.push_back(point.loss);
     }
   }
-  std::vector<draw::Point> points;
-  for (const auto& [step, at] : of_all_seeds(std::move(steps), run)) {
-    points.push_back({static_cast<double>(step), mean(at.values)});
-  }
+  const std::vector<draw::Point> points = transformed(of_all_seeds(std::move(steps), run), [](const auto& entry) {
+    return draw::Point{static_cast<double>(entry.first), mean(entry.second.values)};
+  });
   draw::Line line;
   line.points = downsampled(points);
   line.faint = true;
@@ -89,10 +89,8 @@ draw::Line validation_loss_of(const ComparedRun& run) {
 draw::Line expert_use_of(const ComparedRun& run) {
   draw::Line line;
   for (const train::ValidationPoint& point : run.trained.front().log.validation) {
-    std::vector<double> evenness;
-    for (const auto& [bank, balance] : point.experts) {
-      evenness.push_back(balance.entropy);
-    }
+    const std::vector<double> evenness =
+        transformed(point.experts | std::views::values, &train::ExpertBalance::entropy);
     if (!evenness.empty()) {
       const auto [least, most] = std::ranges::minmax_element(evenness);
       const auto step = static_cast<double>(point.step);

@@ -39,12 +39,10 @@ Kind kind_of(const std::string& name) {
 Json models_json(const Plan& plan, const fs::path& out) {
   Json models = Json::array();
   for (const PlannedModel& model : plan.models) {
-    Json choices = Json::array();
-    for (const PlannedRun& choice : model.choices) {
-      choices.push_back(
-          {{"values", choice.values}, {"folder", choice.folder.lexically_relative(out).generic_string()}});
-    }
-    Json& json = models.emplace_back(Json{{"name", model.name}, {"choices", std::move(choices)}});
+    const std::vector<Json> choices = transformed(model.choices, [&](const PlannedRun& choice) -> Json {
+      return {{"values", choice.values}, {"folder", choice.folder.lexically_relative(out).generic_string()}};
+    });
+    Json& json = models.emplace_back(Json{{"name", model.name}, {"choices", choices}});
     if (!model.family.empty()) {
       json["family"] = model.family;
     }

@@ -60,10 +60,8 @@ PlannedRun with_values(const NamedConfig& model, const std::filesystem::path& fo
                        const std::string& option) {
   PlannedRun run{.values = values, .config = model.config, .folder = folder};
   if (!values.empty()) {
-    std::vector<std::string> assignments;
-    for (const auto& [key, value] : values) {
-      assignments.push_back(key + "=" + value);
-    }
+    const std::vector<std::string> assignments =
+        transformed(values, [](const auto& entry) { return entry.first + "=" + entry.second; });
     config::change(run.config, assignments, option);
     config::check(run.config, fmt::format("{} with {}", model.name, describe(values)));
     run.folder /= folder_name(values);

@@ -10,6 +10,7 @@
 
 #include "foundation/core/files/folders.h"
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -162,13 +163,9 @@ Json papers_json(const std::vector<Paper>& papers, const std::vector<Recipe>& re
   for (const Paper& paper : papers) {
     Json items = Json::array();
     for (const PaperItem& item : paper.items) {
-      Json names = Json::array();
-      for (const Recipe* recipe : recipes_of(item, recipes)) {
-        names.push_back(recipe->name);
-      }
       items.push_back({{"item", item.item},
                        {"shows", item.shows},
-                       {"recipes", std::move(names)},
+                       {"recipes", transformed(recipes_of(item, recipes), &Recipe::name)},
                        {"how", item.how},
                        {"commands", commands_of(item)}});
     }

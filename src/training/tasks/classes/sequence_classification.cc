@@ -3,6 +3,7 @@
 #include "classification.h"
 #include "data/synthetic/listops.h"
 #include "data/text/labelled_text.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks {
@@ -31,10 +32,8 @@ class SequenceExamples : public ClassExamples {
 
  private:
   static at::Tensor padded(const data::Sequences& sequences, std::span<const std::int64_t> examples) {
-    std::int64_t longest = 1;
-    for (const std::int64_t i : examples) {
-      longest = std::max(longest, sequences.length(i));
-    }
+    const std::int64_t longest = max_over(
+        examples, [&](std::int64_t i) { return sequences.length(i); }, std::int64_t{1});
     const at::Tensor tokens = at::zeros({std::ssize(examples), longest}, at::kLong);
     std::int64_t* row = tokens.data_ptr<std::int64_t>();
     for (const std::int64_t i : examples) {

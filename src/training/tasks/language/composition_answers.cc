@@ -1,4 +1,4 @@
-#include "composition_answers.h"
+#include "language_modelling.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +11,8 @@
 #include "data/synthetic/composition_task.h"
 #include "data/text/token_cache.h"
 #include "data/tokens/example_order.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
-#include "language_modelling.h"
 
 namespace headroom::tasks {
 namespace {
@@ -118,10 +118,8 @@ class AnswerEvaluation : public EvaluationData {
     return result;
   }
   double rows(const config::Config& config, std::int64_t most_tokens) const override {
-    std::int64_t tokens = 0;
-    for (const Sequence& sequence : rows_.within(most_tokens)) {
-      tokens += std::ssize(sequence.tokens);
-    }
+    const std::int64_t tokens =
+        sum_over(rows_.within(most_tokens), [](const Sequence& sequence) { return std::ssize(sequence.tokens); });
     return text_->rows(config, most_tokens) +
            static_cast<double>(tokens) / static_cast<double>(config.model.context_length);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::tasks {
@@ -12,10 +13,8 @@ constexpr std::int64_t kNoTarget = -1;  // ignored by the loss
 
 // Returns one row per sentence: token `before`, the sentence, token `after` (negative: omitted), padded with `fill`.
 at::Tensor rows_of(const std::vector<Tokens>& sentences, std::int64_t before, std::int64_t after, std::int64_t fill) {
-  std::size_t longest = 0;
-  for (const Tokens& sentence : sentences) {
-    longest = std::max(longest, sentence.size());
-  }
+  const std::size_t longest = max_over(
+      sentences, [](const Tokens& sentence) { return sentence.size(); }, std::size_t{0});
   const at::Tensor rows = at::full({std::ssize(sentences), static_cast<std::int64_t>(longest) + 1}, fill, at::kLong);
   for (std::size_t i = 0; i < sentences.size(); ++i) {
     std::int64_t* out = rows.data_ptr<std::int64_t>() + i * (longest + 1);

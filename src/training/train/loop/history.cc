@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 
 namespace headroom::train {
@@ -93,14 +94,8 @@ std::map<std::string, ExpertBalance> balance_of(const nn::ExpertUsage& usage) {
 }
 
 std::int64_t History::peak_memory_bytes() const {
-  std::int64_t most = 0;
-  for (const TrainingPoint& point : training) {
-    most = std::max(most, point.peak_memory_bytes);
-  }
-  for (const ValidationPoint& point : validations) {
-    most = std::max(most, point.peak_memory_bytes);
-  }
-  return most;
+  return max_over(validations, &ValidationPoint::peak_memory_bytes,
+                  max_over(training, &TrainingPoint::peak_memory_bytes, std::int64_t{0}));
 }
 
 Json to_json(const TrainingPoint& point) {

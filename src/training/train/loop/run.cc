@@ -7,6 +7,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
 #include "headroom/models/compute.h"
@@ -334,12 +335,9 @@ TrainResult Run::result() const {
   const auto tokens = static_cast<double>(steady ? state_.steady_tokens : state_.tokens);
   const double seconds = steady ? state_.steady_seconds : state_.seconds;
   if (const parallel::GlooGroup::Traffic traffic = group_.traffic(); group_.size() > 1) {
-    std::int64_t elements = 0;
-    for (const Shard& shard : reducer_->owned()) {
-      elements += shard.count();
-    }
-    log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes", elements,
-              traffic.sent, traffic.received, steps_here_, models::peak_memory_bytes(model_->device()));
+    log_debug("{} elements owned; {} bytes sent and {} received in {} steps; peak memory {} bytes",
+              sum_over(reducer_->owned(), &Shard::count), traffic.sent, traffic.received, steps_here_,
+              models::peak_memory_bytes(model_->device()));
   }
   return {.steps = state_.step,
           .train_loss = history_.last_loss(),

@@ -1,6 +1,7 @@
 #include "gradient_reducer.h"
 
 #include "foundation/core/machine/system.h"
+#include "foundation/core/transformed.h"
 #include "headroom/ops/optimizers.h"
 
 namespace headroom::train {
@@ -94,11 +95,7 @@ void scatter_rows(const at::Tensor& all, const at::Tensor& own, const std::vecto
 }
 
 std::int64_t micro_batches_in(const std::vector<MicroBatchRange>& ranges) {
-  std::int64_t count = 0;
-  for (const MicroBatchRange& range : ranges) {
-    count += range.end - range.first;
-  }
-  return count;
+  return sum_over(ranges, [](const MicroBatchRange& range) { return range.end - range.first; });
 }
 
 }  // namespace

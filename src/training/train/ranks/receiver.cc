@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "foundation/core/transformed.h"
+
 namespace headroom::train {
 namespace {
 
@@ -17,10 +19,8 @@ class Receiver::State {
  public:
   State(parallel::GlooGroup& group, Work work)
       : group_(group), work_(std::move(work)), ready_(work_.buckets.size(), false) {
-    std::int64_t widest = 0;
-    for (const Bucket& bucket : work_.buckets) {
-      widest = std::max(widest, bucket.range.count());
-    }
+    const std::int64_t widest = max_over(
+        work_.buckets, [](const Bucket& bucket) { return bucket.range.count(); }, std::int64_t{0});
     for (auto& set : staging_) {
       for (int peer = 0; peer < group_.size(); ++peer) {
         const bool needed = peer != group_.rank() && !work_.gradients->reads_memory_of(peer);

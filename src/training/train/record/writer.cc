@@ -18,6 +18,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/text/message.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
@@ -242,10 +243,9 @@ class Writer::Files {
         collect(value, std::string(group) + "/" + key, named);
       }
     }
-    std::vector<Scalar> scalars;
-    for (const auto& [tag, value] : named) {
-      scalars.push_back({tag, value});
-    }
+    const std::vector<Scalar> scalars = transformed(named, [](const auto& entry) {
+      return Scalar{entry.first, entry.second};
+    });
     events.write(step, scalars);
     metrics.append(line);
   }

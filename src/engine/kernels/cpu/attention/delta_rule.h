@@ -1,7 +1,7 @@
-// The gated delta rule of one head, in chunks of kDeltaChunk tokens (equations in headroom/ops/gated_delta.h). All
-// matrices are row-major float32.
+// The gated delta rule of one head, in chunks of kDeltaChunk tokens, and the short convolution in front of it
+// (equations in headroom/ops/gated_delta.h and short_convolution.h). All matrices are row-major float32.
 //
-// Letters: T tokens, e channels of queries and keys, w of values, N = ceil(T / kDeltaChunk).
+// Letters: T tokens, e channels of queries and keys, w of values, c taps, N = ceil(T / kDeltaChunk).
 #pragma once
 
 #include <cstdint>
@@ -36,5 +36,16 @@ void delta_rule(const DeltaShape& shape, const DeltaHead& head, const float* bef
 // Computes the gradients for the gradient d_o [T, w].
 void delta_rule_backward(const DeltaShape& shape, const DeltaHead& head, const DeltaSaved<const float>& saved,
                          Strided<const float> d_o, const DeltaGradients& d);
+
+struct ConvolutionInput {
+  std::int64_t tokens, channels, taps;
+  Strided<const float> x;     // [T, e]
+  Strided<const float> past;  // [c - 1, e] before the first token; null: 0
+  const float* w;             // [c, e]
+};
+
+void short_convolution(const ConvolutionInput& in, Strided<float> y);
+// Computes the gradients of x [T, e] and w [c, e] for the gradient d_y [T, e].
+void short_convolution_backward(const ConvolutionInput& in, Strided<const float> d_y, Strided<float> d_x, float* d_w);
 
 }  // namespace headroom::kernels

@@ -1,4 +1,4 @@
-#include "short_convolution.h"
+#include "delta_rule.h"
 
 #include <algorithm>
 

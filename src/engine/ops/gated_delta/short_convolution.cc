@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-#include "engine/kernels/cpu/attention/short_convolution.h"
+#include "engine/kernels/cpu/attention/delta_rule.h"
 #include "engine/ops/backend.h"
 #include "engine/ops/operator.h"
 #include "engine/ops/shapes.h"
