@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "views.h"
+
 namespace headroom::ops {
 namespace {
 
@@ -50,16 +52,31 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   return to.view(x.sizes());
 }
 
-at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f) {
+// The rows of x with a gap between them, so that torch's loops cannot treat them as one long row.
+at::Tensor with_gaps(const at::Tensor& x, std::int64_t elements) {
+  constexpr std::int64_t kGap = 1;
+  const std::int64_t n = x.size(0);
+  const at::Tensor to = narrowed(at::empty({n, elements + kGap}, x.options()), 1, 0, elements);
+  return to.copy_(reshaped(x, {n, elements}));
+}
+
+at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f,
+                               bool takes_gaps) {
   const std::int64_t n = x.size(0), elements = x.numel() / std::max<std::int64_t>(1, n);
-  const bool whole = x.is_contiguous() && elements > 0 && elements % kVectors == 0;
-  const std::int64_t most = whole ? std::max<std::int64_t>(1, kBlock / elements) : 1;
+  const bool several = x.is_contiguous() && elements > 0 && (takes_gaps || elements % kVectors == 0);
+  const std::int64_t most = several ? std::max<std::int64_t>(1, kBlock / elements) : 1;
+  const auto of = [&](const at::Tensor& some) {
+    if (some.size(0) == 1 || elements % kVectors == 0) {
+      return f(some);
+    }
+    return reshaped(f(with_gaps(some, elements)).contiguous(), some.sym_sizes());
+  };
   if (n <= most) {
-    return f(x);
+    return of(x);
   }
   std::vector<at::Tensor> parts;
   for (std::int64_t row = 0; row < n; row += most) {
-    parts.push_back(f(x.narrow(0, row, std::min(most, n - row))));
+    parts.push_back(of(narrowed(x, 0, row, std::min(most, n - row))));
   }
   return at::cat(parts);
 }

@@ -42,7 +42,9 @@ at::Tensor with_many_rows(const at::Tensor& rows, const Multiply& multiply) {
 at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
 
 // Applies an elementwise function to x [N, ...]. Each row gets the bits that it would get alone: f gets several rows if
-// they are whole SIMD vectors, otherwise one row.
-at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
+// they are whole SIMD vectors, otherwise one row. With `takes_gaps`, f gets several rows of any length with gaps
+// between them: torch's vectorised loops take such rows one by one. (Exact GELU is computed by oneDNN instead.)
+at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f,
+                               bool takes_gaps = false);
 
 }  // namespace headroom::ops

@@ -1,5 +1,6 @@
 #include "batch_invariant.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "dense_matmul.h"
@@ -31,6 +32,19 @@ at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w, cons
   std::vector<at::Tensor> rows =
       transformed(x.split(1), [&](const at::Tensor& row) { return linear(row, w, b, Implementation::reference); });
   return at::cat(rows);
+}
+
+std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
+                                                       Implementation implementation) {
+  const bool alike = std::all_of(matrices.begin(), matrices.end(), [&](const MatrixAndBias& m) {
+    return m.matrix.is_cpu() && m.matrix.scalar_type() == matrices[0].matrix.scalar_type();
+  });
+  const auto fused = [&](const MatrixAndBias&) { return chooses_fused("linear", "products", implementation, x); };
+  if (alike && x.size(0) > 1 && std::all_of(matrices.begin(), matrices.end(), fused)) {
+    return dense_matmuls_batch_invariant(in_type(x, matrices[0].matrix.scalar_type()), matrices);
+  }
+  return transformed(matrices,
+                     [&](const auto& m) { return linear_batch_invariant(x, m.matrix, m.bias, implementation); });
 }
 
 at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& in, Implementation implementation) {

@@ -3,6 +3,9 @@
 // the number of rows. Not differentiable.
 #pragma once
 
+#include <vector>
+
+#include "dense_matmul.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
@@ -12,6 +15,9 @@ namespace headroom::ops {
 at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w,
                                   const std::optional<at::Tensor>& b = std::nullopt,
                                   Implementation implementation = Implementation::automatic);
+// linear_batch_invariant() of the same rows with each matrix and bias.
+std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
+                                                       Implementation implementation = Implementation::automatic);
 at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& inputs,
                                          Implementation implementation = Implementation::automatic);
 
