@@ -2,7 +2,8 @@
 // of them.
 //
 // The result of a request does not depend on the other requests, bit for bit on the CPU: one-token rows are
-// batch-invariant, every prompt is split into the same chunks, and the prefix cache stores states at chunk boundaries.
+// batch-invariant, every prompt is split into the same chunks, which are computed alike alone and together, and the
+// prefix cache stores states at chunk boundaries.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,7 @@ struct Ending {
 
 struct EngineOptions {
   std::int64_t max_rows = 8;             // requests served at the same time
-  std::int64_t prompt_chunk = 128;       // maximum number of prompt tokens read at once
+  std::int64_t prompt_chunk = 128;       // maximum number of prompt tokens read at once, of all requests together
   double prompt_share = 2.0;             // time a step spends on prompts, relative to decoding; 0: one chunk
   std::int64_t prefix_cache_tokens = 0;  // size of the prefix cache; 0: none
   nn::Context context;
@@ -104,8 +105,9 @@ class Engine {
   // Ends the request immediately, or at the end of the step if called from a callback. Ignored for finished requests.
   void cancel(Handle handle);
   // Decodes one token for each request whose prompt has been read, then reads chunks of prompts in the order of
-  // arrival: one chunk if nothing was decoded, otherwise for prompt_share times the decoding time. At the default 2.0,
-  // other requests slow the reading of a prompt by at most half. Returns false if there was nothing to do.
+  // arrival: one chunk if nothing was decoded, otherwise for prompt_share times the decoding time. Chunks of one length
+  // are read in one pass, up to prompt_chunk tokens. At the default 2.0, the decoding of other requests slows the
+  // reading of a prompt by at most half. Returns false if there was nothing to do.
   bool step();
 
   EngineCounts counts() const;

@@ -2,7 +2,8 @@
 //
 // A row is a sequence with its own length, position and chunk; rows may be added, removed, reordered and copied between
 // calls. Rows that read one token are computed together, and each gets, bit for bit on the CPU, the logits that it gets
-// alone, unless the context asks for `batched`. A row that reads more tokens is computed on its own.
+// alone, unless the context asks for `batched`. Rows that read the same number of tokens are computed together too if
+// the context is `split_invariant`. Any other row that reads several tokens is computed on its own.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -49,11 +50,13 @@ std::vector<DecodeState> gather_states(std::vector<DecodeState> states, std::spa
 // Returns `context` for rows that are computed together: batch-invariant unless it is `batched`.
 nn::Context decode_context(const nn::Context& context);
 
-// A model's forward pass for rows; returns [N, 1, d] after the last token of each.
+// A model's forward pass for rows of n tokens; returns [N, n, d], or [N, 1, d] after the last token of each.
 using ReadRows = std::function<at::Tensor(std::span<const DecodeRow> rows, const nn::Context& context)>;
 
 // Returns [N, 1, d]. One-token rows are computed by one call of `together`, except those for which `alone` is true; all
-// others by one call of `by_itself` each. Throws Error for no rows, a row without tokens, or a repeated state.
+// others by one call of `by_itself` each. In a split-invariant context, rows of one length are computed by one call of
+// `together` if `alone` is false for all of them; otherwise each by itself. Throws Error for no rows, a row without
+// tokens, or a repeated state.
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context);
 

@@ -53,7 +53,8 @@ class LanguageModel : public Model {
   // decode()'s.
   at::Tensor decode_each(const DecodeRow& row, const nn::Context& context) const;
   // decode() without the logits.
-  void read(const DecodeRow& row, const nn::Context& context) const;
+  void read(std::span<const DecodeRow> rows, const nn::Context& context) const;
+  void read(const DecodeRow& row, const nn::Context& context) const { read(std::span(&row, 1), context); }
 
  private:
   struct Layers;

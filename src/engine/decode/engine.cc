@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "prefix_cache.h"
 #include "row.h"
@@ -90,8 +91,12 @@ struct Engine::Parts {
   double continue_rows();
   void read_prompts(double seconds);
   void begin(Row& row);
-  void read_chunk(Row& row);
-  at::Tensor read_tokens(Row& row, std::span<const std::int64_t> tokens);
+  std::span<const std::int64_t> next_chunk(const Row& row) const;
+  bool may_find(const Row& row, std::span<Row* const> before) const;
+  std::vector<Row*> rows_to_read(std::size_t first);
+  void read_chunks(std::span<Row* const> rows);
+  at::Tensor read_tokens(std::span<Row* const> rows, std::span<const models::DecodeRow> parts);
+  void add_chunk(Row& row, std::int64_t n, const at::Tensor& logits);
   void emit_prompt(Row& row) const;
   void finish_prompt(Row& row);
   void add_tokens(std::span<Row* const> rows);
@@ -136,9 +141,9 @@ double Engine::Parts::continue_rows() {
 void Engine::Parts::read_prompts(double seconds) {
   const Clock::time_point start = Clock::now();
   for (std::size_t i = 0; i < running.size(); ++i) {
-    Row& row = *running[i];
+    const Row& row = *running[i];
     while (row.reads_prompt() && !row.ending) {
-      read_chunk(row);
+      read_chunks(rows_to_read(i));
       if (std::chrono::duration<double>(Clock::now() - start).count() >= options.prompt_share * seconds) {
         return;
       }
@@ -162,42 +167,88 @@ void Engine::Parts::begin(Row& row) {
   }
 }
 
-// Reads the next n prompt tokens. Returns the logits after each token, [n, V], if the prompt is scored; after the last
-// token, [1, V], if the prompt ends there; otherwise an undefined tensor.
-at::Tensor Engine::Parts::read_tokens(Row& row, std::span<const std::int64_t> tokens) {
-  const auto n = std::ssize(tokens);
-  const bool ends = row.read + n == std::ssize(row.request.prompt);
+std::span<const std::int64_t> Engine::Parts::next_chunk(const Row& row) const {
+  const std::span<const std::int64_t> prompt(row.request.prompt);
+  const std::int64_t n = std::min(chunks.end_after(row.read), std::ssize(prompt)) - row.read;
+  return prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n));
+}
+
+// Whether a new row's prompt begins as one of `before`, so that the prefix cache may have its first chunk soon.
+bool Engine::Parts::may_find(const Row& row, std::span<Row* const> before) const {
+  return options.prefix_cache_tokens > 0 && !row.begun &&
+         std::any_of(before.begin(), before.end(),
+                     [&](const Row* one) { return std::ranges::equal(next_chunk(row), next_chunk(*one)); });
+}
+
+// Returns running row `first` and those after it whose next chunks have as many tokens, together at most a whole chunk.
+std::vector<Row*> Engine::Parts::rows_to_read(std::size_t first) {
+  std::vector<Row*> rows = {running[first].get()};
+  if (!rows[0]->begun) {
+    begin(*rows[0]);
+  }
+  const auto n = std::ssize(next_chunk(*rows[0]));
+  const auto reads_alone = [](const Row& row) { return row.scores_prompt() || row.routes_prompt(); };
+  for (std::size_t i = first + 1; i < running.size() && !reads_alone(*rows[0]); ++i) {
+    Row& row = *running[i];
+    if ((std::ssize(rows) + 1) * n > options.prompt_chunk) {
+      break;
+    }
+    if (!row.reads_prompt() || row.ending || reads_alone(row) || std::ssize(next_chunk(row)) != n ||
+        may_find(row, rows)) {
+      continue;
+    }
+    if (!row.begun) {
+      begin(row);
+    }
+    if (std::ssize(next_chunk(row)) == n) {
+      rows.push_back(&row);
+    }
+  }
+  return rows;
+}
+
+// Reads the rows' next prompt tokens. Returns the logits after each token, [n, V], if the prompt is scored (of one
+// row); after the last token of each row, [N, V], if a prompt ends there; otherwise an undefined tensor.
+at::Tensor Engine::Parts::read_tokens(std::span<Row* const> rows, std::span<const models::DecodeRow> parts) {
+  const bool adds = std::any_of(rows.begin(), rows.end(), [&](const Row* row) {
+    return row->request.max_tokens > 0 && row->read + std::ssize(parts[0].tokens) == std::ssize(row->request.prompt);
+  });
   RouteRecorder recorder;
   nn::Context context = options.context;
   context.split_invariant = true;
-  if (row.routes_prompt()) {
+  if (rows[0]->routes_prompt()) {
     context.observer = &recorder;
   }
-  const models::DecodeRow part{&row.state, tokens};
   at::Tensor logits;
-  if (row.scores_prompt()) {
-    logits = to_float(model.decode_each(part, context));
-  } else if (ends && row.request.max_tokens > 0) {
-    logits = to_float(model.decode({&part, 1}, context));
+  if (rows[0]->scores_prompt()) {
+    logits = to_float(model.decode_each(parts[0], context));
+  } else if (adds) {
+    logits = to_float(model.decode(parts, context));
   } else {
-    model.read(part, context);
+    model.read(parts, context);
   }
-  if (row.routes_prompt()) {
-    for (std::vector<TokenRoute>& routes : recorder.of_last(n)) {
-      row.routes.push_back(std::move(routes));
+  if (rows[0]->routes_prompt()) {
+    for (std::vector<TokenRoute>& routes : recorder.of_last(std::ssize(parts[0].tokens))) {
+      rows[0]->routes.push_back(std::move(routes));
     }
   }
   return logits;
 }
 
-void Engine::Parts::read_chunk(Row& row) {
-  if (!row.begun) {
-    begin(row);
+void Engine::Parts::read_chunks(std::span<Row* const> rows) {
+  const std::vector<models::DecodeRow> parts = transformed(rows, [&](Row* row) {
+    return models::DecodeRow{&row->state, next_chunk(*row)};
+  });
+  const at::Tensor logits = read_tokens(rows, parts);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const bool each = rows[i]->scores_prompt() || !logits.defined();
+    add_chunk(*rows[i], std::ssize(parts[i].tokens), each ? logits : logits.narrow(0, static_cast<std::int64_t>(i), 1));
   }
+}
+
+// Adds n prompt tokens, and their logits from read_tokens(), to those that the row has read.
+void Engine::Parts::add_chunk(Row& row, std::int64_t n, const at::Tensor& logits) {
   const std::span<const std::int64_t> prompt(row.request.prompt);
-  const std::int64_t n = std::min(chunks.end_after(row.read), std::ssize(prompt)) - row.read;
-  const at::Tensor logits =
-      read_tokens(row, prompt.subspan(static_cast<std::size_t>(row.read), static_cast<std::size_t>(n)));
   if (row.scores_prompt()) {
     const at::Tensor log_p = logits.log_softmax(1);
     for (std::int64_t i = 0; i < n && row.read + i + 1 < std::ssize(prompt); ++i) {

@@ -90,6 +90,13 @@ nn::Context decode_context(const nn::Context& context) {
 at::Tensor read_rows(std::span<const DecodeRow> rows, const std::function<bool(const DecodeRow&)>& alone,
                      const ReadRows& together, const ReadRows& by_itself, const nn::Context& context) {
   check_rows(rows);
+  const bool of_one_length = std::all_of(rows.begin(), rows.end(), [&](const DecodeRow& row) {
+    return row.tokens.size() == rows[0].tokens.size() && !alone(row);
+  });
+  if (context.split_invariant && rows.size() > 1 && of_one_length) {
+    const at::Tensor h = together(rows, decode_context(context));
+    return h.narrow(1, h.size(1) - 1, 1);
+  }
   std::vector<DecodeRow> single;
   std::vector<at::Tensor> last(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {

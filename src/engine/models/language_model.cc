@@ -159,7 +159,11 @@ struct LanguageModel::Layers : Parts {
   // Returns [N, 1, d] after the last token of each row, before the final norm.
   at::Tensor last_of(std::span<const DecodeRow> rows, const nn::Context& context) const {
     return read_rows(
-        rows, [&](const DecodeRow& row) { return slides(*row.state); },
+        rows,
+        [&](const DecodeRow& row) {
+          const std::int64_t room = options.context_length - row.state->position % options.context_length;
+          return slides(*row.state) || std::ssize(row.tokens) > room;
+        },
         [&](std::span<const DecodeRow> all, const nn::Context& inner) { return read(all, inner); },
         [&](std::span<const DecodeRow> one, const nn::Context& inner) {
           return read_on(one[0], /*each=*/false, inner);
@@ -289,10 +293,10 @@ at::Tensor LanguageModel::decode_each(const DecodeRow& row, const nn::Context& c
   return at::cat({logits, p.next_logits(h.narrow(1, before, 1), context)});
 }
 
-void LanguageModel::read(const DecodeRow& row, const nn::Context& context) const {
+void LanguageModel::read(std::span<const DecodeRow> rows, const nn::Context& context) const {
   const ops::ManyRows mode(context.split_invariant);
   const c10::InferenceMode no_graph;
-  layers().last_of({&row, 1}, context);
+  layers().last_of(rows, context);
 }
 
 const LanguageModel& as_language_model(const Model& model, std::string_view what) {

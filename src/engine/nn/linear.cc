@@ -3,6 +3,8 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
+#include "engine/ops/views.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/ops/dropout.h"
 #include "headroom/ops/linear.h"
@@ -32,20 +34,45 @@ at::Tensor torch_matmul(const at::Tensor& rows, const at::Tensor& matrix, const 
   return by_rows(rows, context, [&](const auto& part) { return part(rows).mm(matrix); });
 }
 
+namespace {
+
+// The first axes of w, `in` elements together, are flattened to the rows of a matrix and the others to its columns.
+ops::MatrixAndBias as_matrix(const at::Tensor& w, const at::Tensor& bias, std::int64_t in, const Context& context) {
+  const at::Tensor given = to_compute(w, context);
+  return {given.dim() == 2 ? given : ops::reshaped(given, {in, -1}),
+          bias.defined() ? std::optional(ops::reshaped(to_compute(bias, context), {-1})) : std::nullopt};
+}
+
+// The rows y [N, o] with the leading axes of x.
+at::Tensor as_shaped(const at::Tensor& y, const at::Tensor& x) {
+  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
+  shape.back() = y.sym_size(1);
+  return ops::reshaped(y, shape);
+}
+
+}  // namespace
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& bias, const Context& context,
                   std::int64_t in_axes) {
   std::int64_t in = 1;
   for (std::int64_t axis = 0; axis < in_axes; ++axis) {
     in *= w.size(axis);
   }
-  const at::Tensor given = to_compute(w, context), matrix = given.dim() == 2 ? given : given.reshape({in, -1});
-  const at::Tensor rows = to_compute(x, context).reshape({-1, in});
-  const std::optional<at::Tensor> b =
-      bias.defined() ? std::optional(to_compute(bias, context).reshape({-1})) : std::nullopt;
-  const at::Tensor y = matmul_rows(rows, matrix, b, context);
-  std::vector<c10::SymInt> shape = x.sym_sizes().vec();
-  shape.back() = matrix.size(1);
-  return y.view_symint(shape);
+  const ops::MatrixAndBias weights = as_matrix(w, bias, in, context);
+  const at::Tensor rows = ops::reshaped(to_compute(x, context), {-1, in});
+  return as_shaped(matmul_rows(rows, weights.matrix, weights.bias, context), x);
+}
+
+std::vector<at::Tensor> linear_of_each(const at::Tensor& x, const std::vector<Weights>& all, const Context& context) {
+  if (!context.batch_invariant) {
+    return transformed(all, [&](const Weights& one) { return linear(x, one.w, one.b, context); });
+  }
+  const std::int64_t in = x.size(-1);
+  const at::Tensor rows = ops::reshaped(to_compute(x, context), {-1, in});
+  const std::vector<at::Tensor> results = ops::linear_batch_invariant_of_each(
+      rows, transformed(all, [&](const Weights& one) { return as_matrix(one.w, one.b, in, context); }),
+      context.implementation);
+  return transformed(results, [&](const at::Tensor& y) { return as_shaped(y, x); });
 }
 
 Linear::Linear(std::string_view suffix, const Options& o, const Builder& build)
@@ -75,7 +102,8 @@ at::Tensor activate(const at::Tensor& x, config::Activation activation, const Co
     return activate(x, activation);
   }
   const auto f = [&](const at::Tensor& some) { return activate(some, activation); };
-  return context.batch_invariant && x.is_cpu() ? ops::elementwise_by_rows(x, f) : ops::elementwise(x, f);
+  const bool takes_gaps = activation != config::Activation::gelu;
+  return context.batch_invariant && x.is_cpu() ? ops::elementwise_by_rows(x, f, takes_gaps) : ops::elementwise(x, f);
 }
 
 namespace {

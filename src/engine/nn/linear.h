@@ -63,6 +63,12 @@ struct Linear {
   at::Tensor w, b;
 };
 
+// linear() of the same x with each matrix [i, ...] and bias, in one parallel region if the context is batch-invariant.
+struct Weights {
+  at::Tensor w, b;
+};
+std::vector<at::Tensor> linear_of_each(const at::Tensor& x, const std::vector<Weights>& all, const Context& context);
+
 at::Tensor activate(const at::Tensor& x, config::Activation activation);
 at::Tensor activate(const at::Tensor& x, config::Activation activation, const Context& context);
 

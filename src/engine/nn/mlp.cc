@@ -1,6 +1,7 @@
 #include "headroom/nn/mlp.h"
 
 #include <optional>
+#include <vector>
 
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/nn/routing.h"
@@ -36,15 +37,14 @@ class DenseMlp : public Mlp {
 
   at::Tensor operator()(const at::Tensor& x, double hidden_dropout, const Context& context,
                         const at::Tensor& /*routed_by*/) const override {
-    at::Tensor hidden = up_(x, context);
     if (gate_.defined()) {
-      hidden = activate(gate_(x, context), activation_, context) * hidden;
+      const std::vector<at::Tensor> both = linear_of_each(x, {{up_.w, up_.b}, {gate_.w, gate_.b}}, context);
+      at::Tensor hidden = activate(both[1], activation_, context) * both[0];
       hidden =
           dropout(groups_.defined() ? gated_groups(hidden, x, context) : hidden, hidden_dropout, context, "hidden");
-    } else {
-      hidden = activate(hidden, activation_, hidden_dropout, context, "hidden");
+      return down_(hidden, context);
     }
-    return down_(hidden, context);
+    return down_(activate(up_(x, context), activation_, hidden_dropout, context, "hidden"), context);
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "engine/ops/expert_linear/expert_linear_operator.h"
 #include "engine/ops/linear/dense_matmul.h"
 #include "engine/ops/shapes.h"
+#include "engine/ops/views.h"
 #include "foundation/core/ceil_div.h"
 #include "foundation/core/transformed.h"
 #include "headroom/ops/choice.h"
@@ -43,6 +44,19 @@ at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w, cons
   std::vector<at::Tensor> rows =
       transformed(x.split(1), [&](const at::Tensor& row) { return linear(row, w, b, Implementation::reference); });
   return at::cat(rows);
+}
+
+std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
+                                                       Implementation implementation) {
+  const bool alike = std::all_of(matrices.begin(), matrices.end(), [&](const MatrixAndBias& m) {
+    return m.matrix.is_cpu() && m.matrix.scalar_type() == matrices[0].matrix.scalar_type();
+  });
+  const auto fused = [&](const MatrixAndBias&) { return chooses_fused("linear", "products", implementation, x); };
+  if (alike && x.size(0) > 1 && std::all_of(matrices.begin(), matrices.end(), fused)) {
+    return dense_matmuls_batch_invariant(in_type(x, matrices[0].matrix.scalar_type()), matrices);
+  }
+  return transformed(matrices,
+                     [&](const auto& m) { return linear_batch_invariant(x, m.matrix, m.bias, implementation); });
 }
 
 at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& in, Implementation implementation) {
@@ -97,16 +111,31 @@ at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const
   return to.view(x.sizes());
 }
 
-at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f) {
+// The rows of x with a gap between them, so that torch's loops cannot treat them as one long row.
+at::Tensor with_gaps(const at::Tensor& x, std::int64_t elements) {
+  constexpr std::int64_t kGap = 1;
+  const std::int64_t n = x.size(0);
+  const at::Tensor to = narrowed(at::empty({n, elements + kGap}, x.options()), 1, 0, elements);
+  return to.copy_(reshaped(x, {n, elements}));
+}
+
+at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f,
+                               bool takes_gaps) {
   const std::int64_t n = x.size(0), elements = x.numel() / std::max<std::int64_t>(1, n);
-  const bool whole = x.is_contiguous() && elements > 0 && elements % kVectors == 0;
-  const std::int64_t most = whole ? std::max<std::int64_t>(1, kBlock / elements) : 1;
+  const bool several = x.is_contiguous() && elements > 0 && (takes_gaps || elements % kVectors == 0);
+  const std::int64_t most = several ? std::max<std::int64_t>(1, kBlock / elements) : 1;
+  const auto of = [&](const at::Tensor& some) {
+    if (some.size(0) == 1 || elements % kVectors == 0) {
+      return f(some);
+    }
+    return reshaped(f(with_gaps(some, elements)).contiguous(), some.sym_sizes());
+  };
   if (n <= most) {
-    return f(x);
+    return of(x);
   }
   std::vector<at::Tensor> parts;
   for (std::int64_t row = 0; row < n; row += most) {
-    parts.push_back(f(x.narrow(0, row, std::min(most, n - row))));
+    parts.push_back(of(narrowed(x, 0, row, std::min(most, n - row))));
   }
   return at::cat(parts);
 }

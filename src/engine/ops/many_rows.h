@@ -9,7 +9,9 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
+#include "engine/ops/linear/dense_matmul.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
@@ -20,6 +22,9 @@ namespace headroom::ops {
 at::Tensor linear_batch_invariant(const at::Tensor& x, const at::Tensor& w,
                                   const std::optional<at::Tensor>& b = std::nullopt,
                                   Implementation implementation = Implementation::automatic);
+// linear_batch_invariant() of the same rows with each matrix and bias.
+std::vector<at::Tensor> linear_batch_invariant_of_each(const at::Tensor& x, const std::vector<MatrixAndBias>& matrices,
+                                                       Implementation implementation = Implementation::automatic);
 at::Tensor expert_linear_batch_invariant(const ExpertLinearInputs& inputs,
                                          Implementation implementation = Implementation::automatic);
 
@@ -55,7 +60,9 @@ at::Tensor with_many_rows(const at::Tensor& rows, const Multiply& multiply) {
 at::Tensor elementwise(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
 
 // Applies an elementwise function to x [N, ...]. Each row gets the bits that it would get alone: f gets several rows if
-// they are whole SIMD vectors, otherwise one row.
-at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f);
+// they are whole SIMD vectors, otherwise one row. With `takes_gaps`, f gets several rows of any length with gaps
+// between them: torch's vectorised loops take such rows one by one. (Exact GELU is computed by oneDNN instead.)
+at::Tensor elementwise_by_rows(const at::Tensor& x, const std::function<at::Tensor(const at::Tensor&)>& f,
+                               bool takes_gaps = false);
 
 }  // namespace headroom::ops

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "headroom/core/error.h"
+#include "views.h"
 
 namespace headroom::ops {
 
@@ -34,13 +35,13 @@ inline at::Tensor dense_like(const at::Tensor& t) {
 
 // Uninitialised [B, H, T, e] stored as [B, T, H, e], the layout that the output projection reads.
 inline at::Tensor empty_by_token(const at::Tensor& like) {
-  return at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options())
-      .transpose(1, 2);
+  return transposed(
+      at::empty_symint({like.sym_size(0), like.sym_size(2), like.sym_size(1), like.sym_size(3)}, like.options()), 1, 2);
 }
 
 // The same with the width of v, for head outputs.
 inline at::Tensor results_by_token(const at::Tensor& q, const at::Tensor& v) {
-  return at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()).transpose(1, 2);
+  return transposed(at::empty_symint({q.sym_size(0), q.sym_size(2), q.sym_size(1), v.sym_size(3)}, q.options()), 1, 2);
 }
 
 // t.to(type), without a call of the operator if `t` has that type.

@@ -129,6 +129,36 @@ TEST(Engine, ARequestEqualsItsResultAloneBitForBit) {
   }
 }
 
+// Prompts of one length are read in one pass, so that fewer steps read them, with the same results.
+TEST(Engine, PromptsOfOneLengthAreReadTogether) {
+  for (const auto& [name, options] : testing::language_models()) {
+    const models::LanguageModel model(options, 3);
+    std::vector<Request> requests;
+    for (std::int64_t i = 0; i < 6; ++i) {
+      Request r{.prompt = random_tokens(i == 2 ? 9 : 13, options.vocabulary_size, static_cast<std::uint64_t>(i)),
+                .max_tokens = 4 + i,
+                .temperature = 0.0};
+      r.logprobs = 1;
+      requests.push_back(std::move(r));
+    }
+    requests[4].echo = true;  // scored, so read alone
+    for (const std::int64_t prefix : {0, 100}) {
+      const EngineOptions wide{.max_rows = 6, .prompt_chunk = 64, .prompt_share = 0.0, .prefix_cache_tokens = prefix};
+      const std::vector<Heard> together = serve(model, requests, wide);
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        expect_same(together[i], serve(model, {requests[i]}, wide)[0], fmt::format("{}, request {}", name, i));
+      }
+      Engine engine(model, wide);
+      std::vector<Heard> heard(requests.size());
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        add(engine, requests[i], heard[i]);
+      }
+      engine.step();  // requests 0, 1, 3 and 5
+      EXPECT_EQ(engine.counts().prompt_tokens, 4 * 13) << name;
+    }
+  }
+}
+
 config::ModelOptions small_model() {
   config::ModelOptions o = testing::language_models()[0].second;
   o.context_length = 40;

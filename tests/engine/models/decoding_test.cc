@@ -124,6 +124,45 @@ TEST(Decoding, ASequenceEqualsItsResultAloneBitForBit) {
   }
 }
 
+// In a split-invariant context, rows of one length are read together; the others by themselves.
+TEST(Decoding, TextsReadTogetherEqualTheirResultAloneBitForBit) {
+  for (auto [name, options] : testing::language_models()) {
+    options = wider(options);
+    const LanguageModel model(options, 3);
+    for (const bool half : {false, true}) {
+      nn::Context context{.split_invariant = true};
+      if (half) {
+        context.compute_dtype = at::kBFloat16;
+      }
+      constexpr std::size_t kRows = 5;
+      std::vector<Tokens> texts;
+      std::vector<DecodeState> together(kRows, model.start_decoding()), alone = together;
+      std::vector<std::size_t> read;
+      for (std::size_t i = 0; i < kRows; ++i) {
+        texts.push_back(random_tokens(40, options.vocabulary_size));
+        read.push_back(i % 2);
+        if (i % 2 == 1) {  // so that positions differ
+          model.read(DecodeRow{&together[i], std::span(texts[i]).first(1)}, context);
+          model.read(DecodeRow{&alone[i], std::span(texts[i]).first(1)}, context);
+        }
+      }
+      for (const std::size_t n : {7U, 7U, 1U, 11U}) {  // past the end of a chunk
+        std::vector<DecodeRow> rows;
+        for (std::size_t i = 0; i < kRows; ++i) {
+          rows.push_back({&together[i], std::span(texts[i]).subspan(read[i], n)});
+          read[i] += n;
+        }
+        std::vector<at::Tensor> expected;
+        for (std::size_t i = 0; i < kRows; ++i) {
+          const DecodeRow row{&alone[i], rows[i].tokens};
+          expected.push_back(model.decode({&row, 1}, context));
+        }
+        EXPECT_TRUE(model.decode(rows, context).equal(at::cat(expected))) << name << ", " << n << " tokens";
+      }
+    }
+  }
+}
+
 // rewind() restores the state after shorter pieces or changes nothing; decode_each() equals decode() token by token;
 // read() equals decode().
 TEST(Decoding, TruncationUndoesReading) {

@@ -119,6 +119,28 @@ TEST(BatchInvariant, ALinearRowEqualsItsResultAlone) {
   }
 }
 
+TEST(BatchInvariant, SeveralMatricesGiveWhatEachGives) {
+  at::manual_seed(3);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    const std::vector<MatrixAndBias> matrices = {{at::randn({133, 512}, type), at::randn({512}, type)},
+                                                 {at::randn({133, 7}, type), std::nullopt},
+                                                 {at::randn({133, 1376}, type), std::nullopt}};
+    std::vector<MatrixAndBias> turned = matrices;
+    turned[1].matrix = at::randn({40, 133}, type).t();
+    for (const std::vector<MatrixAndBias>& all : {matrices, turned}) {
+      for (const std::int64_t n : {1, 2, 8, 19}) {
+        const at::Tensor x = at::randn({n, 133}, type);
+        const std::vector<at::Tensor> y = linear_batch_invariant_of_each(x, all);
+        ASSERT_EQ(y.size(), all.size());
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          EXPECT_TRUE(y[i].equal(linear_batch_invariant(x, all[i].matrix, all[i].bias)))
+              << n << " " << i << " " << type;
+        }
+      }
+    }
+  }
+}
+
 TEST(BatchInvariant, AnExpertRowEqualsItsResultAlone) {
   at::manual_seed(2);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {

@@ -5,11 +5,15 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/linear.h"
 
 namespace headroom::ops {
 namespace many_rows_test {
+
+using Elementwise = std::function<at::Tensor(const at::Tensor&)>;
 
 TEST(ManyRows, ModesNest) {
   EXPECT_FALSE(ManyRows::active());
@@ -38,12 +42,22 @@ TEST(ManyRows, AnElementsResultDoesNotDependOnItsPlace) {
 
 TEST(ManyRows, AnElementwiseFunctionOfRowsGivesEachItsOwnBits) {
   const c10::InferenceMode no_graph;
-  const auto silu = [](const at::Tensor& x) { return at::silu(x); };
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const std::int64_t width : {5, 64, 100, 1376, 9984, 40000}) {
-      const at::Tensor x = at::randn({7, 1, width}).to(type), all = elementwise_by_rows(x, silu);
-      for (std::int64_t row = 0; row < 7; ++row) {
-        EXPECT_TRUE(all.narrow(0, row, 1).equal(silu(x.narrow(0, row, 1)))) << width << ", " << at::toString(type);
+  const Elementwise silu = [](const at::Tensor& x) { return at::silu(x); };
+  const Elementwise gelu = [](const at::Tensor& x) { return at::gelu(x); };
+  const Elementwise gelu_tanh = [](const at::Tensor& x) { return at::gelu(x, "tanh"); };
+  struct Function {
+    Elementwise f;
+    bool takes_gaps;
+  };
+  for (const Function& one : {Function{silu, false}, {silu, true}, {gelu_tanh, true}, {gelu, false}}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      for (const std::int64_t width : {1, 5, 31, 64, 100, 131, 275, 1376, 2730, 9984, 40000}) {
+        const at::Tensor x = at::randn({7, 1, width}).to(type);
+        const at::Tensor all = elementwise_by_rows(x, one.f, one.takes_gaps);
+        EXPECT_TRUE(all.is_contiguous());
+        for (std::int64_t row = 0; row < 7; ++row) {
+          EXPECT_TRUE(all.narrow(0, row, 1).equal(one.f(x.narrow(0, row, 1)))) << width << ", " << at::toString(type);
+        }
       }
     }
   }

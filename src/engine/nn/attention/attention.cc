@@ -5,6 +5,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/many_rows.h"
+#include "engine/ops/views.h"
 #include "foundation/core/transformed.h"
 #include "headroom/config/attention/output_gate_options.h"
 #include "headroom/config/attention_part.h"
@@ -255,7 +256,7 @@ at::Tensor Attention::attend(const Queries& queries, KeysValues tokens, const Co
 at::Tensor Attention::attend_by_row(const AttentionInput& input, const Heads& heads, const Context& context) const {
   std::vector<at::Tensor> rows;
   for (std::int64_t row = 0; row < input.x.size(0); ++row) {
-    const auto part = [&](const at::Tensor& t) { return input.x.size(0) == 1 ? t : t.narrow(0, row, 1); };
+    const auto part = [&](const at::Tensor& t) { return input.x.size(0) == 1 ? t : ops::narrowed(t, 0, row, 1); };
     AttentionCache& cache = *input.caches[static_cast<std::size_t>(row)];
     const Queries queries{.x = part(input.x),
                           .q = part(heads.q),
@@ -303,8 +304,8 @@ at::Tensor Attention::attend_batched(const AttentionInput& input, const Heads& h
     offsets = offsets.defined() ? offsets : cache.offsets();
   }
   const ops::SequenceKeys& longest = in.sequences[longest_row];
-  in.k = longest.k.narrow(2, longest.begin, longest.size);
-  in.v = longest.v.narrow(2, longest.begin, longest.size);
+  in.k = ops::narrowed(longest.k, 2, longest.begin, longest.size);
+  in.v = ops::narrowed(longest.v, 2, longest.begin, longest.size);
   input.caches[longest_row]->offsets() = offsets;
   position_->add_to(in, {}, input.caches[longest_row], context);
   for (AttentionCache* cache : input.caches) {

@@ -3,6 +3,7 @@
 // projections with a routed gate (SwitchHead Eq. 4-6).
 
 #include "engine/nn/linear.h"
+#include "engine/ops/views.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -42,27 +43,35 @@ class HeadProjections : public Projection {
     const std::optional<Routing> on_source = reads_source ? route_source(input.source, context) : std::nullopt;
     if (input.x.defined()) {
       heads.query_routing = route_queries(input, on_source, context);
-      heads.q = apply(q_, 0, input.x, heads.query_routing, context);
+    }
+    const std::vector<at::Tensor> dense = dense_together(input, context);
+    const auto result = [&](std::size_t place, const Matrix& m, std::int64_t copy, const at::Tensor& x,
+                            const std::optional<Routing>& routing) {
+      return place < dense.size() && dense[place].defined() ? split(dense[place], m)
+                                                            : apply(m, copy, x, routing, context);
+    };
+    if (input.x.defined()) {
+      heads.q = result(0, q_, 0, input.x, heads.query_routing);
     }
     if (!reads_source) {
       return heads;
     }
     for (std::int64_t r = 0; r < options_.key_projections(); ++r) {
-      heads.keys.push_back(apply(k_, r, input.source, on_source, context));
+      heads.keys.push_back(result(static_cast<std::size_t>(r) + 1, k_, r, input.source, on_source));
     }
-    heads.v = apply(v_, 0, input.source_value, on_source, context);
+    heads.v = result(heads.keys.size() + 1, v_, 0, input.source_value, on_source);
     return heads;
   }
 
   at::Tensor combine(const at::Tensor& o, const Heads& heads, const Context& context) const override {
-    const at::Tensor by_token = o.transpose(1, 2);  // [B, T, H, e]
+    const at::Tensor by_token = ops::transposed(o, 1, 2);  // [B, T, H, e]
     const c10::SymInt b = by_token.sym_size(0), t = by_token.sym_size(1);
     if (!o_.bank) {
-      return linear(by_token.flatten(2), o_.w, o_.bias, context, /*in_axes=*/2);
+      return linear(ops::reshaped(by_token, {b, t, -1}), o_.w, o_.bias, context, /*in_axes=*/2);
     }
-    const at::Tensor rows = by_token.reshape({-1, options_.n_heads, options_.value_width()});
-    return grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context)
-        .view_symint({b, t, d_model_});
+    const at::Tensor rows = ops::reshaped(by_token, {-1, options_.n_heads, options_.value_width()});
+    return ops::reshaped(grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context),
+                         {b, t, d_model_});
   }
 
  private:
@@ -133,8 +142,44 @@ class HeadProjections : public Projection {
     return m;
   }
 
+  // While decoding in batches: the results of q, all k, and v, of those that are dense matrices of the tokens x, which
+  // are multiplied together. Undefined for the others.
+  std::vector<at::Tensor> dense_together(const ProjectionInput& input, const Context& context) const {
+    if (!context.batch_invariant || !input.x.defined()) {
+      return {};
+    }
+    std::vector<std::size_t> places;
+    std::vector<Weights> all;
+    const auto add = [&](std::size_t place, const Matrix& m, std::int64_t copy, const at::Tensor& x) {
+      if (!m.bank && x.is_same(input.x)) {
+        places.push_back(place);
+        all.push_back({m.weight(copy), m.bias_of(copy)});
+      }
+    };
+    const auto n_keys = static_cast<std::size_t>(options_.key_projections());
+    add(0, q_, 0, input.x);
+    for (std::size_t r = 0; r < n_keys; ++r) {
+      add(r + 1, k_, static_cast<std::int64_t>(r), input.source);
+    }
+    add(n_keys + 1, v_, 0, input.source_value);
+    if (all.size() < 2) {
+      return {};
+    }
+    std::vector<at::Tensor> results(n_keys + 2);
+    const std::vector<at::Tensor> products = linear_of_each(input.x, all, context);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      results[places[i]] = products[i];
+    }
+    return results;
+  }
+
+  // [B, T, n width] to [B, n, T, width].
+  static at::Tensor split(const at::Tensor& y, const Matrix& m) {
+    return ops::transposed(ops::reshaped(y, {y.sym_size(0), y.sym_size(1), -1, m.width}), 1, 2);
+  }
+
   Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
-    Routing routing = route_tokens(x.reshape({-1, d_model_}), w, routing_, context, name);
+    Routing routing = route_tokens(ops::reshaped(x, {-1, d_model_}), w, routing_, context, name);
     if (has_loss_ && context.losses != nullptr) {
       std::vector<at::Tensor> of_heads;
       for (std::int64_t h = 0; h < routing_.n_heads; ++h) {
@@ -171,17 +216,22 @@ class HeadProjections : public Projection {
   at::Tensor apply(const Matrix& m, std::int64_t copy, const at::Tensor& x, const std::optional<Routing>& routing,
                    const Context& context) const {
     const at::Tensor w = m.weight(copy), bias = m.bias_of(copy);
-    const at::Tensor y = m.bank ? grouped(w, bias, x.reshape({-1, d_model_}), *routing, /*sum_heads=*/false, context)
-                                : linear(x, w, bias, context);
-    const at::Tensor wide = m.bank ? y.unflatten_symint(0, {x.sym_size(0), x.sym_size(1)}).flatten(2) : y;
-    return wide.unflatten(2, {-1, m.width}).transpose(1, 2);
+    if (!m.bank) {
+      return split(linear(x, w, bias, context), m);
+    }
+    const at::Tensor rows = ops::reshaped(x, {-1, d_model_});
+    const at::Tensor y = grouped(w, bias, rows, *routing, /*sum_heads=*/false, context);
+    return split(ops::reshaped(y, {x.sym_size(0), x.sym_size(1), -1}), m);
   }
 
-  // `bank` is [H, E, in, out], `out` one axis or two.
+  // [H, E, in, out], `out` one axis or two, to [H E, in, out].
+  static at::Tensor as_bank(const at::Tensor& w) { return ops::reshaped(w, {w.size(0) * w.size(1), w.size(2), -1}); }
+
+  // `bank` is as for as_bank().
   static at::Tensor grouped(const at::Tensor& bank, const at::Tensor& bias, const at::Tensor& rows,
                             const Routing& routing, bool sum_heads, const Context& context) {
     at::Tensor y = expert_matmul({.input = to_compute(rows, context),
-                                  .bank = to_compute(bank, context).flatten(3).flatten(0, 1),
+                                  .bank = as_bank(to_compute(bank, context)),
                                   .index = routing.bank_index(),
                                   .weight = routing.weight,
                                   .sum_heads = sum_heads},

@@ -3,6 +3,7 @@
 
 #include "engine/nn/linear.h"
 #include "engine/ops/shapes.h"
+#include "engine/ops/views.h"
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/nn/attention_parts.h"
@@ -48,7 +49,7 @@ class RelativePosition : public Position {
       if (n <= capacity && !cached.defined()) {
         cached = offsets(capacity, capacity, context);
       }
-      in.r = n <= capacity ? cached.narrow(1, capacity - n, n) : offsets(n, n, context);
+      in.r = n <= capacity ? ops::narrowed(cached, 1, capacity - n, n) : offsets(n, n, context);
     }
     const std::int64_t heads = in.q.sym_size(1).guard_int(__FILE__, __LINE__);
     in.r = per_head(*in.r, heads).expand_symint({heads, -1, -1});

@@ -10,6 +10,7 @@
 #include "engine/ops/many_rows.h"
 #include "engine/ops/one_pass.h"
 #include "engine/ops/shapes.h"
+#include "engine/ops/views.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/core/error.h"
 
@@ -65,10 +66,12 @@ at::Tensor Routing::bank_index() const {
     return index;
   }
   if (ops::suits_loop(index)) {  // as below, in one operator
-    at::Tensor all = index.clone(at::MemoryFormat::Contiguous);
+    const at::Tensor own = index.contiguous();
+    at::Tensor all = at::empty(own.sizes(), own.options());
+    const auto* from = own.const_data_ptr<std::int64_t>();
     auto* to = all.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < all.numel(); ++i) {
-      to[i] += i / all.size(2) % all.size(1) * score.size(2);
+      to[i] = from[i] + i / all.size(2) % all.size(1) * score.size(2);
     }
     return all;
   }
@@ -121,15 +124,15 @@ at::Tensor gate_weights(const at::Tensor& score, const at::Tensor& index, config
 
 Routing route_tokens(const at::Tensor& x, const at::Tensor& w, const RoutingOptions& options, const Context& context,
                      const std::string& name) {
-  const at::Tensor score = matmul_rows(x, w.reshape({w.size(0), -1}), {}, context);
-  return route_scores(score.view({-1, options.n_heads, options.n_experts}), options, context, name);
+  const at::Tensor score = matmul_rows(x, ops::reshaped(w, {w.size(0), -1}), {}, context);
+  return route_scores(ops::reshaped(score, {-1, options.n_heads, options.n_experts}), options, context, name);
 }
 
 Routing route_scores(const at::Tensor& score, const RoutingOptions& options, const Context& context,
                      const std::string& name) {
   Routing routing;
   routing.score = context.observe(name + ".score", score);
-  at::Tensor ranked = routing.score.detach(), dropped;
+  at::Tensor ranked = routing.score.requires_grad() ? routing.score.detach() : routing.score, dropped;
   if (context.training && options.expert_dropout > 0.0) {
     dropped = uniform(ranked, context, name + ".dropout").lt(options.expert_dropout);
     ranked = ranked.masked_fill(dropped, -std::numeric_limits<double>::infinity());

@@ -98,7 +98,7 @@ std::vector<Block> blocks_of(const Routing& routing) {
 }
 
 at::Tensor as_rows(const at::Tensor& t) {
-  return t.reshape({-1, t.size(-1)}).contiguous();
+  return reshaped(t, {-1, t.size(-1)}).contiguous();
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <string_view>
 #include <type_traits>
@@ -220,36 +221,67 @@ void multiply_row(const Input& x, const kernels::Rows& w, std::int64_t columns, 
   });
 }
 
-// Several rows: adds in the same order, in blocks of columns that stay in the CPU cache from row to row.
+// The product of several rows and a matrix, with sums in the same order, in blocks of columns that stay in the CPU
+// cache from row to row. The blocks do not affect a column's sum.
 template <class Input>
-void multiply_rows(Input x, const kernels::Rows& w, std::int64_t columns, const float* bias,
-                   const kernels::RowsOut& to) {
-  if (x.count == 1) {
-    return multiply_row(x, w, columns, bias, to);
+class RowsProduct {
+ public:
+  RowsProduct(const Input& x, const kernels::Rows& w, std::int64_t columns, const float* bias,
+              const kernels::RowsOut& to)
+      : x_(x), w_(w), columns_(columns), bias_(bias), to_(to), parts_(x.n, columns) {
+    // Two column blocks per thread, or as many as fit in L2.
+    constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
+    const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
+    const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
+    wide_ = std::clamp(round_up(columns / shares, kLeast), kLeast, most);
   }
-  kernels::Buffer transposed;
-  interleave(x, transposed);
-  // Two column blocks per thread, or as many as fit in L2. The blocks do not affect a column's sum.
-  constexpr std::int64_t kLeast = 64, kNear = 1 << 16;
-  const Parts<Input> parts(x.n, columns);
-  const std::int64_t most = std::max(kLeast, kNear / x.count / kLeast * kLeast);
-  const std::int64_t threads = at::get_num_threads(), shares = threads > 1 ? 2 * threads : 1;
-  const std::int64_t wide = std::clamp(round_up(columns / shares, kLeast), kLeast, most);
-  at::parallel_for(0, ceil_div(columns, wide), 1, [&](std::int64_t begin, std::int64_t end) {
-    kernels::Buffer sums(x.count * wide);
+
+  std::int64_t blocks() const { return ceil_div(columns_, wide_); }
+
+  // Computes blocks [begin, end).
+  void run(std::int64_t begin, std::int64_t end) const {
+    kernels::Buffer sums(x_.count * wide_);
     const auto compute = [&](std::int64_t j, std::int64_t width, kernels::Strided<float> y) {
-      for (std::int64_t part = 0; part < parts.count; ++part) {
-        parts.add(part, x, w.ahead(j), width, {sums.data(), wide});
-        for (std::int64_t r = 0; r < x.count; ++r) {
+      for (std::int64_t part = 0; part < parts_.count; ++part) {
+        parts_.add(part, x_, w_.ahead(j), width, {sums.data(), wide_});
+        for (std::int64_t r = 0; r < x_.count; ++r) {
           float* row = y.data + r * y.stride;
           if (part == 0) {
-            begin_with(bias != nullptr ? bias + j : nullptr, width, row);
+            begin_with(bias_ != nullptr ? bias_ + j : nullptr, width, row);
           }
-          add(sums.data() + r * wide, width, row);
+          add(sums.data() + r * wide_, width, row);
         }
       }
     };
-    for_blocks(begin * wide, std::min(columns, end * wide), wide, x.count, to, compute);
+    for_blocks(begin * wide_, std::min(columns_, end * wide_), wide_, x_.count, to_, compute);
+  }
+
+ private:
+  Input x_;
+  kernels::Rows w_;
+  std::int64_t columns_;
+  const float* bias_;
+  kernels::RowsOut to_;
+  Parts<Input> parts_;
+  std::int64_t wide_ = 0;
+};
+
+// All blocks of all products in one parallel region.
+template <class Input>
+void run_products(const std::vector<RowsProduct<Input>>& products) {
+  std::int64_t all = 0;
+  for (const RowsProduct<Input>& product : products) {
+    all += product.blocks();
+  }
+  at::parallel_for(0, all, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (const RowsProduct<Input>& product : products) {
+      const std::int64_t blocks = product.blocks();
+      if (begin < blocks && end > 0) {
+        product.run(std::max<std::int64_t>(0, begin), std::min(blocks, end));
+      }
+      begin -= blocks;
+      end -= blocks;
+    }
   });
 }
 
@@ -268,26 +300,69 @@ void multiply_columns(Input x, const kernels::Rows& w, std::int64_t columns, con
   });
 }
 
-// The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
-at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
-  const bool pairs = a.scalar_type() == at::kBFloat16 && kernels::has_bfloat16_gemv();
-  const at::Tensor x = (pairs ? a : in_type(a, at::kFloat)).contiguous();
-  at::Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
-  const at::Tensor offset = bias ? bias->contiguous() : at::Tensor();
-  kernels::Buffer wide_offset;
-  const float* first = bias ? kernels::as_float32(matrix_rows(offset), 1, b.size(1), wide_offset).data : nullptr;
-  const bool by_rows = b.stride(1) == 1;
-  const auto run = [&](const auto& input) {
-    (by_rows ? multiply_rows<std::decay_t<decltype(input)>>
-             : multiply_columns<std::decay_t<decltype(input)>>)(input, matrix_rows(by_rows ? b : b.t()), b.size(1),
-                                                                first, matrix_rows_out(y));
-  };
+// A bias as float32. Owns its memory.
+struct WideBias {
+  at::Tensor dense;
+  kernels::Buffer wide;
+  const float* data = nullptr;
+
+  explicit WideBias(const std::optional<at::Tensor>& bias) {
+    if (bias) {
+      dense = bias->contiguous();
+      data = kernels::as_float32(matrix_rows(dense), 1, bias->numel(), wide).data;
+    }
+  }
+};
+
+// Calls run(input) with the rows as the kernels for them read them.
+template <class Run>
+void with_input(const at::Tensor& rows, const Run& run) {
+  const bool pairs = rows.scalar_type() == at::kBFloat16 && kernels::has_bfloat16_gemv();
+  const at::Tensor x = (pairs ? rows : in_type(rows, at::kFloat)).contiguous();
   if (pairs) {
     run(Bfloat16GemvInput{x.const_data_ptr<at::BFloat16>(), x.size(0), x.size(1), x.size(1)});
   } else {
     run(GemvInput{x.const_data_ptr<float>(), x.size(0), x.size(1), x.size(1)});
   }
+}
+
+// The decode path: each weight is read once. Sums and bias are float32, the result is rounded once.
+at::Tensor gemv_rows(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
+  at::Tensor y = at::empty({a.size(0), b.size(1)}, a.options());
+  const WideBias first(bias);
+  const std::int64_t columns = b.size(1);
+  with_input(a, [&](auto x) {
+    if (b.stride(1) != 1) {
+      multiply_columns(x, matrix_rows(b.t()), columns, first.data, matrix_rows_out(y));
+    } else if (x.count == 1) {
+      multiply_row(x, matrix_rows(b), columns, first.data, matrix_rows_out(y));
+    } else {
+      kernels::Buffer interleaved;
+      interleave(x, interleaved);
+      run_products(std::vector{RowsProduct(x, matrix_rows(b), columns, first.data, matrix_rows_out(y))});
+    }
+  });
   return y;
+}
+
+// gemv_rows() of several matrices, whose rows must be contiguous, and at least two rows.
+std::vector<at::Tensor> gemv_rows_of_each(const at::Tensor& a, const std::vector<MatrixAndBias>& matrices) {
+  const std::vector<at::Tensor> results = transformed(matrices, [&](const auto& m) {
+    return at::empty({a.size(0), m.matrix.size(1)}, a.options());
+  });
+  std::deque<WideBias> biases;
+  with_input(a, [&](auto x) {
+    kernels::Buffer interleaved;
+    interleave(x, interleaved);
+    std::vector<RowsProduct<decltype(x)>> products;
+    for (std::size_t i = 0; i < matrices.size(); ++i) {
+      const auto& [matrix, bias] = matrices[i];
+      products.emplace_back(x, matrix_rows(matrix), matrix.size(1), biases.emplace_back(bias).data,
+                            matrix_rows_out(results[i]));
+    }
+    run_products(products);
+  });
+  return results;
 }
 
 at::Tensor one_dnn_matmul(const at::Tensor& a, const at::Tensor& b, const std::optional<at::Tensor>& bias) {
@@ -364,6 +439,16 @@ at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b
   std::vector<at::Tensor> rows =
       transformed(a.split(1), [&](const at::Tensor& row) { return dense_matmul(row, b, bias); });
   return at::cat(rows);
+}
+
+std::vector<at::Tensor> dense_matmuls_batch_invariant(const at::Tensor& a, const std::vector<MatrixAndBias>& matrices) {
+  const bool together = a.size(0) > 1 && a.numel() > 0 && std::all_of(matrices.begin(), matrices.end(), [&](auto& m) {
+                          return suits_gemv(a, m.matrix, m.bias) && m.matrix.stride(1) == 1;
+                        });
+  if (together) {
+    return gemv_rows_of_each(a, matrices);
+  }
+  return transformed(matrices, [&](const auto& m) { return dense_matmul_batch_invariant(a, m.matrix, m.bias); });
 }
 
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y) {

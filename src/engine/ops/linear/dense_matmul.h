@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace headroom::ops {
 
@@ -14,6 +15,14 @@ at::Tensor dense_matmul(const at::Tensor& a, const at::Tensor& b, const std::opt
 // The same, batch-invariant: each row has the bits that dense_matmul() gives it alone.
 at::Tensor dense_matmul_batch_invariant(const at::Tensor& a, const at::Tensor& b,
                                         const std::optional<at::Tensor>& bias = std::nullopt);
+
+// The product of a with each of several matrices, as dense_matmul_batch_invariant() gives it. Several rows are
+// multiplied by all matrices in one parallel region.
+struct MatrixAndBias {
+  at::Tensor matrix;  // [k, n]
+  std::optional<at::Tensor> bias;
+};
+std::vector<at::Tensor> dense_matmuls_batch_invariant(const at::Tensor& a, const std::vector<MatrixAndBias>& matrices);
 
 // x^T y [k, m] of x [n, k] and y [n, m]: the gradient of a weight matrix.
 at::Tensor dense_matmul_transposed(const at::Tensor& x, const at::Tensor& y);
