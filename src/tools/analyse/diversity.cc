@@ -130,18 +130,18 @@ class LayerCircuits {
       return {w.select(which == 'q' ? 2 : 1, head / experts)[head % experts]};
     }
     if (options_.has_experts(which)) {  // [heads, E, in, out]
-      return w[shared_by(which, head)].unbind(0);
+      return shared_by(w, 0, head).unbind(0);
     }
     if (w.dim() == 2) {
       return {w};  // shared by all heads
     }
     const bool first = which == 'o' || (which == 'q' && routes_heads(options_));  // whether dimension 0 is the head
-    return {w.select(first ? 0 : 1, shared_by(which, head))};
+    return {shared_by(w, first ? 0 : 1, head)};
   }
 
-  std::int64_t shared_by(char which, std::int64_t head) const {
-    const bool keys = which == 'k' || which == 'v';
-    return keys ? head / (n_heads() / options_.computed_kv_heads()) : head;
+  // Returns what a head reads along `axis`, of which neighbouring heads may share an element.
+  at::Tensor shared_by(const at::Tensor& w, std::int64_t axis, std::int64_t head) const {
+    return w.select(axis, head / (n_heads() / w.size(axis)));
   }
 
   // Returns the projection through the latent. Includes the scale of the latent's norm but not its division by the RMS.

@@ -22,7 +22,7 @@ class MixtureAnalysis : public Analysis {
   bool wants(std::string_view name, const InputBatch& input) const override {
     const std::string_view value = value_of(name);
     return (has_shares() && (value == "responsibilities" || value == "probs")) ||
-           (input.sample_index == 0 && component_of(value) >= 0);
+           (input.sample_index == 0 && component_of(value) >= 0 && component_of(value) < options_.key_projections());
   }
   void observe_value(std::string_view name, const at::Tensor& value, const InputBatch& /*input*/) override {
     const std::string layer = layer_of(name);
@@ -146,6 +146,7 @@ class MixtureAnalysis : public Analysis {
       return {};
     }
     w = o.key_projections() > 1 ? w[r] : w;
+    w = w.dim() == 4 ? w.flatten(1, 2) : w;  // the two keys of a differential head
     return w.dim() == 2 ? w.unsqueeze(0) : w.transpose(0, 1);
   }
 

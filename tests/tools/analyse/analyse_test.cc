@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/nn/combinations.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/files.h"
 #include "headroom/core/safetensors.h"
@@ -72,6 +73,32 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
       EXPECT_GE(names.size(), has_diversity ? 3U : 2U);
     }
   }
+}
+
+// Every analysis runs on every part that it does not refuse.
+TEST(Analyse, EveryPartIsAnalysedOrRefused) {
+  std::int64_t n_run = 0;
+  for (const auto& choices : {testing::projections(), testing::scores(), testing::compositions(), testing::positions(),
+                              testing::output_gates()}) {
+    for (const testing::Choice& choice : choices) {
+      config::ModelOptions o = testing::small_model();
+      o.vocabulary_size = 260;
+      o.context_length = 12;
+      choice.set(o);
+      if (!testing::refusal(o).empty()) {  // in language models
+        continue;
+      }
+      const store::OpenedModel opened = small_model(o);
+      for (const auto& [name, kind] : analysis_kinds()) {
+        SCOPED_TRACE(choice.name + ", " + std::string(name));
+        if (kind.refusal(o).empty()) {
+          EXPECT_FALSE(small::found(opened, std::string(name), "the cat sat!").summary.empty());
+          ++n_run;
+        }
+      }
+    }
+  }
+  EXPECT_GT(n_run, 150);
 }
 
 // Layers that differ in their windows, rotary bases and MLPs are analysed together, those of other kinds separately.
