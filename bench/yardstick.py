@@ -1,8 +1,11 @@
 """The yardsticks' side of `headroom bench`, which runs them as child processes."""
 
 import json
+import signal
 import sys
 import time
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the program without a traceback
 
 
 def answer(run, **others):

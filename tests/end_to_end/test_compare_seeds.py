@@ -84,3 +84,12 @@ def test_continues_after_a_kill_at_any_moment(headroom, configs, tmp_path):
         assert [s["parameters_sha256"] for s in run["seeds"]] == [s["parameters_sha256"] for s in undisturbed["seeds"]]
         assert run["validation_loss_mean"] == undisturbed["validation_loss_mean"]
     assert not list(out.glob("**/*.tmp-*"))
+
+
+def test_the_table_shows_the_heads_of_layers_that_differ(headroom, configs, tmp_path):
+    dense, _ = configs
+    layers = tmp_path / "layers.toml"
+    layers.write_text(dense.read_text() + "\n[[model.layers]]\nattention = {}\n[[model.layers]]\nattention = {n_heads = 4}\n")
+    table = headroom("compare", dense, layers, "--out", tmp_path / "out", "--sample-tokens", 1, "--set", "train.steps=1",
+                     "--set", "train.warmup_steps=0").stdout
+    assert re.search(r"^dense +2  ", table, re.MULTILINE) and re.search(r"^layers +2, 4  ", table, re.MULTILINE), table

@@ -124,6 +124,9 @@ def test_lambada_agrees_with_pytorch(headroom, dense, tmp_path):
     assert document["accuracy"] == right / 40
     assert document["results"]["lambada"]["acc,none"] == right / 40
     assert document["results"]["lambada"]["perplexity,none"] == pytest.approx(math.exp(-sums / 40), rel=1e-4)
+    headroom("evaluate", dense, "--task", "lambada", "--data", file, "--items", tmp_path / "items")
+    items = [json.loads(line) for line in (tmp_path / "items").read_text().splitlines()]
+    assert sum(item["right"] for item in items) == sum(item["right_normalised"] for item in items) == right
     for batch_size in (1, 7):
         again = headroom.json("evaluate", dense, "--task", "lambada", "--data", file, "--batch-size", batch_size)
         assert again["accuracy"] == document["accuracy"]

@@ -62,6 +62,9 @@ enum class Check { shapes, contents };
 // into memory. Throws UserError naming the file and the problem.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
 
+// Throws UserError naming the file (`origin`) and the parameter if a parameter has a NaN or infinite value.
+void require_finite(const Checkpoint& checkpoint, const std::string& origin);
+
 // Returns the step of a checkpoint file without reading its tensors; nullopt if the file or its step is missing.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 

@@ -171,6 +171,7 @@ int run(const CheckpointInfo& command, const EngineRequest& request) {
 int run(const CheckpointExport& command, const EngineRequest& request) {
   std::string name, kind = "headroom";
   store::Checkpoint checkpoint = open_checkpoint(command.run, name);
+  store::require_finite(checkpoint, name);
   if (command.format == "huggingface") {
     if (std::filesystem::exists(std::filesystem::path(command.out) / "config.json")) {
       require_force(command.force, command.out, "checkpoint export");
@@ -195,6 +196,7 @@ int run(const Import& command, const EngineRequest& request) {
     user_error("import: --out: {} is in the folder to import; choose another folder", printable(command.out));
   }
   const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
+  store::require_finite(imported.checkpoint, command.folder);
   store::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);
   request.output.text(fmt::format("{}: {} with {} parameters, {}\n", command.out, imported.kind, parameters,

@@ -35,15 +35,6 @@ void check_applies(const GivenOption& option, config::ModelKind kind) {
   }
 }
 
-void check_finite(const store::OpenedModel& opened) {
-  for (const auto& [name, tensor] : opened.checkpoint.tensors) {
-    if (name.starts_with("model.") && !tensor.isfinite().all().item<bool>()) {
-      fail("{}: parameter {} has NaN or infinite values; use an earlier checkpoint", opened.name,
-           name.substr(std::string_view("model.").size()));
-    }
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> overrides(const std::vector<std::string>& set, const EngineRequest& request) {
@@ -76,7 +67,7 @@ store::OpenedModel open_model(const Opening& opening, const EngineRequest& reque
                                      .threads = request.threads,
                                      .precision = config::value_named<config::Precision>(choice.precision),
                                      .writes = opening.writes});
-  check_finite(opened);
+  store::require_finite(opened.checkpoint, opened.name);
   const config::ModelKind kind = opened.config().model.kind;
   constexpr config::ModelKind kTranslates = config::ModelKind::encoder_decoder;
   check_applies({"--beam", choice.decoding.beam.has_value(), kTranslates}, kind);

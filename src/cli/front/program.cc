@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "command_tree.h"
 #include "foundation/core/machine/log.h"
@@ -295,6 +297,11 @@ int Program::run(int argc, const char* const* argv) {
     return report_error(error.what(), kUserError);
   } catch (const InterruptedError& error) {
     return report_error(error.what(), interrupt_status());
+  } catch (const std::filesystem::filesystem_error& error) {
+    const bool of_user = error.code() == std::errc::filename_too_long || error.code() == std::errc::permission_denied ||
+                         error.code() == std::errc::too_many_symbolic_link_levels;
+    return report_error(fmt::format("{}: {}", error.path1().string(), error.code().message()),
+                        of_user ? kUserError : kFailed);
   } catch (const std::bad_alloc&) {
     return report_error("out of memory", kFailed);
   } catch (const std::exception& error) {

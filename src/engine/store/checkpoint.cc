@@ -280,6 +280,16 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
   return checkpoint;
 }
 
+void require_finite(const Checkpoint& checkpoint, const std::string& origin) {
+  constexpr std::string_view kModel = "model.";
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (name.starts_with(kModel) && !tensor.isfinite().all().item<bool>()) {
+      user_error("{}: parameter {} has NaN or infinite values; use an earlier checkpoint", origin,
+                 name.substr(kModel.size()));
+    }
+  }
+}
+
 std::optional<std::int64_t> step_in(const fs::path& file) {
   try {
     return whole_number(open_checkpoint(file).metadata_at("step"));

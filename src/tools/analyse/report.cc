@@ -1,6 +1,7 @@
 // The report of `headroom analyse`: analysis.json, analysis.safetensors and report.html.
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <system_error>
 
 #include "analyse.h"
@@ -120,9 +121,14 @@ void check_output_folder(const fs::path& out, bool force) {
         "analyse: --out: {} holds the report of another command, which would be overwritten; choose another folder",
         printable(out.string()));
   }
-  if (fs::exists(out, ignored) && !fs::is_directory(out, ignored)) {
-    user_error("analyse: --out: {} is a file; expected a folder", printable(out.string()));
+  fs::path there = out;  // the folder, or the nearest one above it that exists
+  while (there.has_relative_path() && !fs::exists(there, ignored)) {
+    there = there.parent_path();
   }
+  if (!there.empty() && !fs::is_directory(there, ignored)) {
+    user_error("analyse: --out: {} is a file; expected a folder", printable(there.string()));
+  }
+  require_writable(there / kDocument, "analyse: --out");
 }
 
 Json write_analyses(const std::vector<ModelFindings>& all, const AnalyseRequest& request, const fs::path& out) {

@@ -84,16 +84,6 @@ namespace {
 
 constexpr double kJointRate = 1e-3;  // learning rate of the joint fit
 
-void require_finite(const nn::Parameters& parameters, const std::string& name) {
-  for (const nn::Parameter& parameter : parameters.stored()) {
-    if (!at::isfinite(parameter.tensor).all().item<bool>()) {
-      user_error(
-          "convert: {}: parameter {} has a NaN or infinite value; convert a checkpoint from before the run diverged",
-          name, parameter.name);
-    }
-  }
-}
-
 // Copies every parameter outside of the converted layers' attention and, if it is split, MLP; the configs have them in
 // the same shapes.
 void copy_rest(const models::Model& source, const models::Model& target) {
@@ -206,7 +196,7 @@ Conversion convert(const ConvertRequest& request) {
       store::open_model(request.source, {.threads = request.threads, .precision = config::Precision::fp32});
   check_source(request, opened.config().model);
   check_layers(request, opened.config().model.n_layers);
-  require_finite(opened.model->parameters(), request.source);
+  store::require_finite(opened.checkpoint, fmt::format("convert: {}", opened.name));
   Conversion conversion;
   const config::Config config = result_config(request, opened.config(), conversion.notes);
   const Batches batches = read_batches(request, opened.config());

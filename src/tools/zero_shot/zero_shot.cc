@@ -106,8 +106,10 @@ Judgement judge(const Question& question, const std::vector<tasks::SpanScore>& c
     per_character.push_back(choices[i].log_probability / characters_of(question.choices[i].continuation));
   }
   const bool greedy = scoring == Scoring::greedy || scoring == Scoring::target;
-  return {.right = greedy ? choices.front().likeliest : wins(sums, question.gold),
-          .right_normalised = wins(per_character, question.gold)};
+  if (greedy) {
+    return {.right = choices.front().likeliest, .right_normalised = choices.front().likeliest};
+  }
+  return {.right = wins(sums, question.gold), .right_normalised = wins(per_character, question.gold)};
 }
 
 Json item_of(const Question& question, const std::vector<tasks::SpanScore>& scores, const Judgement& verdict) {

@@ -1,10 +1,13 @@
 // Tables as text and HTML, and the columns of a comparison's table.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "formatting.h"
 #include "foundation/core/machine/log.h"
@@ -85,8 +88,14 @@ void TableBuilder::add_names() {
     });
   }
   add({.above = "", .name = "heads", .words = true, .about = About::model}, [](const ComparedRun& run) {
-    const config::AttentionOptions& attention = run.config.model.attention;
-    return Cell{.text = attention.projection->heads_text(attention)};
+    std::vector<std::string> texts;  // of the layers that differ
+    for (const auto& [layer, count] : run.config.model.kinds_of_layers(run.config.model.n_layers)) {
+      const std::string text = layer.attention.projection->heads_text(layer.attention);
+      if (std::ranges::find(texts, text) == texts.end()) {
+        texts.push_back(text);
+      }
+    }
+    return Cell{.text = fmt::format("{}", fmt::join(texts, ", "))};
   });
   add({.above = "", .name = "parameters", .about = About::model}, [](const ComparedRun& run) {
     const auto count = static_cast<double>(run.result().parameters);

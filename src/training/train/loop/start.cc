@@ -65,7 +65,9 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
     return std::nullopt;
   }
   const fs::path file = store::find_checkpoint(request.out);
-  return ResumePoint{file, store::read_checkpoint(file)};
+  ResumePoint point{file, store::read_checkpoint(file)};
+  store::require_finite(point.checkpoint, file.string());
+  return point;
 }
 
 void check_resumable(const ResumePoint& resumed, const config::Config& config) {
@@ -189,6 +191,7 @@ std::optional<InitialParameters> open_initial_parameters(const config::Config& c
   InitialParameters initial;
   initial.file = store::find_checkpoint(config.train.start_from);
   initial.checkpoint = store::read_checkpoint(initial.file);
+  store::require_finite(initial.checkpoint, initial.file.string());
   initial.parameters_sha256 = parameters_sha256(store::build_model(initial.checkpoint)->parameters());
   return initial;
 }

@@ -147,7 +147,10 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
   }
   const store::Checkpoint checkpoint = [&] {
     try {
-      return store::read_checkpoint(store::find_checkpoint(name));
+      const std::filesystem::path file = store::find_checkpoint(name);
+      store::Checkpoint found = store::read_checkpoint(file);
+      store::require_finite(found, file.string());
+      return found;
     } catch (const UserError& error) {
       user_error("train.teacher: {}", error.what());
     }
