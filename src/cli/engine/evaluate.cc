@@ -139,6 +139,26 @@ void warn_of_changed_data(const std::string& run_or_checkpoint, const std::strin
   }
 }
 
+// Prints the figures of an evaluation of the data that `read` names.
+void print(const tasks::Evaluation& result, const tasks::Task& task, const std::string& read,
+           const store::OpenedModel& opened, const Output& output) {
+  const tasks::Figures figures = task.figures_of(result.sums);
+  output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
+                          tasks::describe(figures, task.figures()), result.predictions(), printable(read),
+                          format_duration(result.seconds)));
+  if (const std::string uncertain = tasks::uncertainty(figures); !uncertain.empty()) {
+    log_info("{}", uncertain);
+  }
+  Json document = figures;
+  document["data"] = read;
+  document["tokens"] = result.predictions();
+  document["seconds"] = result.seconds;
+  document["checkpoint"] = opened.name;
+  document["step"] = opened.checkpoint.step;
+  add_computation(document, opened);
+  output.document(document);
+}
+
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -183,23 +203,9 @@ int run(const Evaluate& command, const EngineRequest& request) {
   if (!parallel::default_group().leads()) {
     return 0;
   }
-  const tasks::Figures figures = task.figures_of(result.sums);
   const std::string read =
       files.empty() ? data::corpus_name(checkpoint.config.data, data::Split::validation) : data::named_together(files);
-  request.output.text(fmt::format("{}: {} over {} predictions of {}, {}\n", opened.name,
-                                  tasks::describe(figures, task.figures()), result.predictions(), printable(read),
-                                  format_duration(result.seconds)));
-  if (const std::string uncertain = tasks::uncertainty(figures); !uncertain.empty()) {
-    log_info("{}", uncertain);
-  }
-  Json document = figures;
-  document["data"] = read;
-  document["tokens"] = result.predictions();
-  document["seconds"] = result.seconds;
-  document["checkpoint"] = opened.name;
-  document["step"] = checkpoint.step;
-  add_computation(document, opened);
-  request.output.document(document);
+  print(result, task, read, opened, request.output);
   return 0;
 }
 

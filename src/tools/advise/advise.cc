@@ -236,9 +236,8 @@ double Adviser::validation_tokens(const config::Config& config, double unit) {
 // Returns the seconds that a pilot run of kFewestSteps takes, in a first round of `unit` seconds.
 double Adviser::shortest_pilot(const config::Config& config, double unit) {
   const train::StepTime speed = budget_.measure(config, measuring());
-  constexpr double kForward = 1.0 / 3.0;  // share of a training step's time
   return speed.start_seconds + static_cast<double>(kFewestSteps) * speed.step_seconds +
-         kForward * validation_tokens(config, unit) / rate(config);
+         kForwardShare * validation_tokens(config, unit) / rate(config);
 }
 
 // Returns the smallest budget whose first-round pilot runs, of which all pilot runs take `units`, leave room for the

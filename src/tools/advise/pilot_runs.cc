@@ -266,12 +266,11 @@ std::int64_t PilotRuns::validation_tokens(const Candidate& candidate) {
 }
 
 double PilotRuns::overhead(const Candidate& candidate) {
-  constexpr double kForward = 1.0 / 3.0;  // share of a training step's time
   const config::Config& config = candidate.config;
   const auto tokens = static_cast<double>(config.train.batch_size * config.model.context_length);
   const double token_seconds = candidate.step_seconds / tokens;
   return budget_.measure(config, options_.measuring).start_seconds +
-         kForward * token_seconds * static_cast<double>(validation_tokens(candidate));
+         kForwardShare * token_seconds * static_cast<double>(validation_tokens(candidate));
 }
 
 void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t seed_index) {

@@ -79,7 +79,8 @@ struct DataSize {
 };
 DataSize data_size(const config::Config& config, const std::filesystem::path& cache);
 
-inline constexpr double kWarmupShare = 0.1;  // of the steps, for a config without warm-up
+inline constexpr double kForwardShare = 1.0 / 3.0;  // time of a forward pass, as a share of a training step's
+inline constexpr double kWarmupShare = 0.1;         // of the steps, for a config without warm-up
 
 class PilotRuns {
  public:

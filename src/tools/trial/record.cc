@@ -5,7 +5,6 @@
 #include <torch/version.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -26,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "headroom.record.1";
-constexpr std::array<std::pair<Track, const char*>, 2> kTracks = {{{Track::time, "time"}, {Track::tokens, "tokens"}}};
 constexpr std::size_t kLogPoints = 20;
 
 // Returns what the bits of trained parameters depend on besides the config: vector instructions, threads and torch.
@@ -144,11 +142,7 @@ Json to_json(const Record& record) {
                {"program", record.program},
                {"finished", record.finished},
                {"runs", Json::array()}};
-  for (const auto& [track, name] : kTracks) {
-    if (track == record.track) {
-      json["track"] = name;
-    }
-  }
+  json["track"] = config::name_of(record.track);
   for (const RecordRun& run : record.runs) {
     const std::vector<Json> log = transformed(run.log, [](const LogPoint& point) -> Json {
       return {{"step", point.step}, {"seconds", point.seconds}, {"loss", point.loss}};
@@ -168,12 +162,11 @@ namespace {
 
 Record record_from(const Json& json) {
   Record record;
-  const std::string track = json.at("track").get<std::string>();
-  const auto known = std::ranges::find_if(kTracks, [&](const auto& entry) { return track == entry.second; });
-  if (json.at("format") != kFormat || known == kTracks.end() || json.at("runs").empty()) {
+  const auto track = config::value_named<Track>(json.at("track").get<std::string>());
+  if (json.at("format") != kFormat || !track || json.at("runs").empty()) {
     throw Json::other_error::create(501, "format", nullptr);
   }
-  record.track = known->first;
+  record.track = *track;
   record.target = record.track == Track::time ? json.at("target").get<double>() : 0.0;
   for (const auto& [key, text] :
        {std::pair("name", &record.name), std::pair("config", &record.config), std::pair("machine", &record.machine),

@@ -17,6 +17,16 @@ enum class Track {
   time,   // shortest training time to a given number of bits per byte on the built-in corpus's validation text
   tokens  // the lowest bits per byte after at most kMostTokens training tokens
 };
+
+}  // namespace headroom::trial
+
+namespace headroom::config {
+template <>
+inline constexpr EnumNames kEnumNames<trial::Track> = {"time", "tokens"};
+}  // namespace headroom::config
+
+namespace headroom::trial {
+
 inline constexpr std::int64_t kMostTokens = 10'000'000;
 
 struct LogPoint {

@@ -6,17 +6,6 @@
 
 namespace headroom::trial {
 
-std::string_view name_of(Decision decision) {
-  switch (decision) {
-    case Decision::keep:
-      return "keep";
-    case Decision::discard:
-      return "discard";
-    default:
-      return "undecided";
-  }
-}
-
 double level_after(int n, const TestOptions& options) {
   if (n < 2) {
     return 0.0;

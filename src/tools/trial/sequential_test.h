@@ -2,15 +2,23 @@
 // so that a trial can stop early. docs/try.md states its error rates.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
+#include "headroom/config/field.h"
 #include "tools/compare/figures/statistics.h"
 
 namespace headroom::trial {
 
 enum class Decision { keep, discard, undecided };
-std::string_view name_of(Decision decision);
+
+}  // namespace headroom::trial
+
+namespace headroom::config {
+template <>
+inline constexpr EnumNames kEnumNames<trial::Decision> = {"keep", "discard", "undecided"};
+}  // namespace headroom::config
+
+namespace headroom::trial {
 
 struct TestOptions {
   int pairs = 8;                  // maximum number of pairs, at least 2

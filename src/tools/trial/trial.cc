@@ -354,7 +354,7 @@ std::string render_table(const Trial& trial) {
 
 Json to_json(const Trial& trial) {
   const auto known = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  Json json = {{"decision", name_of(trial.decision)},
+  Json json = {{"decision", config::name_of(trial.decision)},
                {"sentence", trial.sentence},
                {"base", trial.base},
                {"change", trial.change},

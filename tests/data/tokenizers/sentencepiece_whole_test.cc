@@ -245,7 +245,7 @@ TEST_F(SentencePieceFiles, AreFoundInFolders) {
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
   write("tokenizer.json", "{}");  // of the same tokenizer, for other programs
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
-  write("tokenizer.model", "IQ== 0\nIg== 1\n");  // another format of that name
+  write("tokenizer.model", "IQ== 0\nIg== 1\n");  // a file of this name in another program's format
   EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
 }
 

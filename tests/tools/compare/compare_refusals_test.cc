@@ -55,9 +55,10 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   const std::string record = read_text_file(r.out / "comparison.json"), page = read_text_file(r.out / "report.html");
   CompareRequest fewer = r;
   fewer.configs.pop_back();
-  EXPECT_EQ(refusal(fewer), "compare: --out: " + r.out.string() +
-                                " holds a comparison, which also has two, and its record and page would be lost; "
-                                "include that in the command, or choose another folder (`headroom report` writes its page again)");
+  EXPECT_EQ(refusal(fewer),
+            "compare: --out: " + r.out.string() +
+                " holds a comparison, which also has two, and its record and page would be lost; "
+                "include that in the command, or choose another folder (`headroom report` writes its page again)");
   fewer = r;
   fewer.seeds = 1;
   EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");

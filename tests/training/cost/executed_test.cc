@@ -87,7 +87,7 @@ TEST(Executed, OnlyTrainingIsNoisy) {
 
 TEST(Executed, Composition) {
   const std::int64_t hidden = 2 * 3 * 2, fixed = 2 * (5 * 8 * 2 * 2);                   // [T,S,m] x [m,m] in 2 groups
-  const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // of a token
+  const std::int64_t low_rank = 2 * (10 * hidden + hidden * 2 * 3 * 2), gate = 10 * 4;  // per token
   const std::int64_t mixing = 2 * (5 * 8 * 4 * 3);
   const std::string dynamic = "attention.composition=dynamic attention.compose_rank=3 ",
                     query = dynamic + "attention.compose=[\"pre\"] attention.compose_low_rank=[\"query\"] ",

@@ -282,7 +282,7 @@ std::string_view json_steps_of(std::string_view serialised) {
       steps = fields.bytes();
     }
   }
-  // Steps in any other place than between the model and its marker were not written by with_json_steps().
+  // with_json_steps() writes the steps between the model and its marker; ignores steps anywhere else.
   return serialised.ends_with(std::string(steps) + marker()) ? steps : std::string_view();
 }
 

@@ -100,6 +100,15 @@ enum class Kind {
   run,         // a single training run
 };
 
+}  // namespace headroom::compare
+
+namespace headroom::config {
+template <>
+inline constexpr EnumNames kEnumNames<compare::Kind> = {"comparison", "demo", "sweep", "run"};
+}  // namespace headroom::config
+
+namespace headroom::compare {
+
 struct CompareResult {
   Kind kind = Kind::comparison;
   std::string title, about, command;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -21,20 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "headroom.comparison.1";
-constexpr std::array<std::pair<Kind, const char*>, 3> kKinds = {
-    {{Kind::comparison, "comparison"}, {Kind::demo, "demo"}, {Kind::sweep, "sweep"}}};
 
 // Thrown for invalid content; the caller names the file.
 struct InvalidRecord {};
-
-Kind kind_of(const std::string& name) {
-  for (const auto& [kind, known] : kKinds) {
-    if (name == known) {
-      return kind;
-    }
-  }
-  throw InvalidRecord();
-}
 
 Json models_json(const Plan& plan, const fs::path& out) {
   Json models = Json::array();
@@ -105,7 +93,8 @@ ComparisonRecord read(const Json& json, const fs::path& out) {
     throw InvalidRecord();
   }
   ComparisonRecord record;
-  record.kind = kind_of(json.at("kind").get<std::string>());
+  const auto kind = config::value_named<Kind>(json.at("kind").get<std::string>());
+  record.kind = kind && *kind != Kind::run ? *kind : throw InvalidRecord();
   record.title = json.at("title").get<std::string>();
   record.about = json.at("about").get<std::string>();
   record.command = json.at("command").get<std::string>();
@@ -131,12 +120,7 @@ ComparisonRecord read(const Json& json, const fs::path& out) {
 }  // namespace
 
 void write_record(const ComparisonRecord& record, const fs::path& out) {
-  Json json = {{"format", kFormat}};
-  for (const auto& [kind, name] : kKinds) {
-    if (record.kind == kind) {
-      json["kind"] = name;
-    }
-  }
+  Json json = {{"format", kFormat}, {"kind", config::name_of(record.kind)}};
   json["title"] = record.title;
   json["about"] = record.about;
   json["command"] = record.command;

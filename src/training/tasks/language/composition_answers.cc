@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <span>
 #include <string_view>
 
@@ -56,9 +55,7 @@ class AnswerRows {
   std::vector<Sequence> within(std::int64_t most_tokens) const {
     const auto tokens_of = [&](std::int64_t row) {
       const std::vector<Sequence>& all = rows_[static_cast<std::size_t>(row)];
-      return std::accumulate(all.begin(), all.end(), std::int64_t{0}, [](std::int64_t sum, const Sequence& sequence) {
-        return sum + std::ssize(sequence.tokens);
-      });
+      return sum_over(all, [](const Sequence& sequence) { return std::ssize(sequence.tokens); });
     };
     std::vector<Sequence> chosen;
     for (const std::int64_t i : data::spread_units(std::ssize(rows_), most_tokens, tokens_of)) {
