@@ -26,6 +26,16 @@ def test_a_sweep_puts_the_best_first_and_continues(headroom, tmp_path):
     assert (tmp_path / "out" / "report.html").read_text() == page
 
 
+def test_a_sweep_varies_an_entry_of_the_layers(headroom, tmp_path):
+    config = train_runs.prepare(tmp_path)
+    key = "model.layers.0.attention.window"
+    made = headroom.json("sweep", config, "--vary", f"{key}=3,5", "--out", tmp_path / "out", "--set",
+                         "model.layers=[{attention={window=2}}, {}]", "--set", "train.steps=4")
+    assert sorted(run["values"][key] for run in made["runs"]) == [3, 5]
+    for window in (3, 5):
+        assert f"window = {window}" in next((tmp_path / "out").rglob(f"*window*{window}*/**/config.toml")).read_text()
+
+
 def test_report_of_comparison_and_run(headroom, tmp_path):
     config = train_runs.prepare(tmp_path)
     dense = tmp_path / "dense.toml"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/models/block.h"
+#include "engine/nn/combinations.h"
 #include "engine/nn/linear.h"
 #include "engine/ops/gradients.h"
 #include "headroom/core/error.h"
@@ -72,6 +73,27 @@ TEST(RepeatedLayers, AreTheLayersWrittenOutWithAllGradients) {
       EXPECT_LE(relative_error(p.tensor.grad(), sums.at(p.name)), 1e-12) << p.name;
     }
   }
+}
+
+// Values are projected from another input than keys; what cannot do that is refused when a config is read.
+TEST(RepeatedLayers, HaveAnyProjectionThatIsNotRefused) {
+  std::int64_t n_run = 0;
+  for (const testing::Choice& projection : testing::projections()) {
+    config::ModelOptions o = testing::small_model();
+    o.norm_position = config::NormPosition::peri;
+    o.mlp.kind = config::MlpKind::experts;
+    o.mlp.n_experts = 3;
+    o.mlp.top_k = 2;
+    projection.set(o);
+    if (testing::refusal(o).empty()) {
+      const LanguageModel model(o, 1);
+      Memory memory;
+      const at::Tensor tokens = at::arange(o.context_length + 1).unsqueeze(0);
+      EXPECT_TRUE(at::isfinite(model.loss(tokens, memory, {}).total()).item<bool>()) << projection.name;
+      ++n_run;
+    }
+  }
+  EXPECT_GT(n_run, 8);
 }
 
 TEST(RepeatedLayers, HaveParametersOfGroupsAndCachesOfLayers) {

@@ -127,6 +127,8 @@ TEST(Check, RepeatedLayers) {
   EXPECT_EQ(key("norm_position = \"peri\"\nkind = \"encoder_decoder\"", experts), "norm_position");
   EXPECT_EQ(key("norm_position = \"peri\"", experts + "[model.attention]\nprojection = \"latent\"\nkv_rank = 8"),
             "norm_position");
+  EXPECT_EQ(key("norm_position = \"peri\"", experts + "[model.attention]\nprojection = \"tied\""),
+            "attention.projection");
 }
 
 TEST(Check, DropoutInsideTheMlp) {

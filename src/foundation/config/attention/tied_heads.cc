@@ -14,6 +14,9 @@ class TiedHeads : public detail::HeadProjections {
     const AttentionOptions& a = model.attention;
     const std::string projection = detail::setting("projection", a.projection);
     detail::check_groups(check, a);
+    check.require(
+        model.norm_position != NormPosition::peri, "projection",
+        "must not be \"tied\" with norm_position = \"peri\", which computes keys and values from different inputs");
     check.require(a.d_head % 2 == 0, "d_head", "must be even with {}, whose keys have two halves, got {}", projection,
                   a.d_head);
     check.require(a.of<PositionOptions>().rope_fraction == 1.0, "rope_fraction",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
@@ -13,8 +14,29 @@ namespace {
 
 constexpr std::size_t kLongestName = 120;  // of a folder name, bytes
 
+// Returns the value of a key of an entry of model.layers, "model.layers.0.attention.window"; empty if it is not set.
+std::string entry_value(const std::vector<config::LayerOptions>& layers, const std::string& key) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string entry = fmt::format("model.layers.{}.", i);
+    if (key == entry + "repeat") {
+      return fmt::format("{}", layers[i].repeat);
+    }
+    for (const auto& [table, keys] : {std::pair("attention", &layers[i].attention), std::pair("mlp", &layers[i].mlp)}) {
+      for (const auto& [name, value] : *keys) {
+        if (key == fmt::format("{}{}.{}", entry, table, name)) {
+          return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
+        }
+      }
+    }
+  }
+  return {};
+}
+
 // Formats the value as the config does: 0.0003 for 3e-4.
 std::string spelled(const config::Config& config, const std::string& key) {
+  if (const std::string value = entry_value(config.model.layers, key); !value.empty()) {
+    return value;
+  }
   for (auto& [name, value] : config::flatten(config)) {
     if (name == key) {
       return value;
