@@ -87,7 +87,7 @@ def test_damage_is_named(headroom, trained, tmp_path):
     assert str(file) in headroom.refusal("checkpoint", "info", file)
 
 
-def test_parameters_that_are_not_finite_are_a_failure(headroom, trained, tmp_path):
+def test_parameters_that_are_not_finite_are_a_user_error(headroom, trained, tmp_path):
     data = bytearray(next((trained / "checkpoints").glob("*.safetensors")).read_bytes())
     (size,) = struct.unpack_from("<Q", data)
     about = json.loads(data[8:8 + size])
@@ -96,7 +96,7 @@ def test_parameters_that_are_not_finite_are_a_failure(headroom, trained, tmp_pat
     file = tmp_path / "nan.safetensors"
     file.write_bytes(data[:8] + json.dumps(about).encode().ljust(size) + data[8 + size:])
     for command in (["evaluate", file], ["analyse", file, "--out", tmp_path / "inside"], ["inspect", file, "--out", tmp_path / "p.html"]):
-        done = headroom(*command, status=1)
+        done = headroom(*command, status=2)
         assert "embed" in done.stderr and done.stdout == ""
 
 
