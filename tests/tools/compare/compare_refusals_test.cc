@@ -64,7 +64,7 @@ TEST_F(CompareRefusals, NeverReplacesALargerStudy) {
   EXPECT_HAS(refusal(fewer), "which has 2 seeds of each, not 1");
   CompareRequest other = r;
   other.variations = {{"train.learning_rate", {"0.001", "0.01"}}};
-  EXPECT_HAS(refusal(other), "where no key was tuned, not train.learning_rate");
+  EXPECT_HAS(refusal(other), "where no key was tuned (here: train.learning_rate)");
   EXPECT_EQ(read_text_file(r.out / "comparison.json"), record);
   EXPECT_EQ(read_text_file(r.out / "report.html"), page);
 
@@ -78,7 +78,7 @@ TEST_F(CompareRefusals, NeverReplacesAnotherSweep) {
   sweep(r);
   CompareRequest other = r;
   other.variations = {{"train.clip_norm", {"1", "2"}}};
-  EXPECT_HAS(refusal(other), "where train.learning_rate was varied, not train.clip_norm");
+  EXPECT_HAS(refusal(other), "where train.learning_rate was varied (here: train.clip_norm)");
   other.variations = {{"train.learning_rate", {"0.01"}}};
   EXPECT_HAS(refusal(other), "which also has train.learning_rate = 0.001");
   other.variations = {{"train.learning_rate", {"0.1", "0.01", "0.001"}}};

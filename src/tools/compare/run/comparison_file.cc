@@ -226,7 +226,7 @@ std::string missing_values(const Plan& there, const Plan& here) {
 std::string describe_loss(const ComparisonRecord& there, const ComparisonRecord& next) {
   const bool sweep = next.kind == Kind::sweep;
   if (!same_keys(there.plan, next.plan)) {
-    return fmt::format("where {} {} {}, not {}", named_keys(keys_of(there.plan.variations)),
+    return fmt::format("where {} {} {} (here: {})", named_keys(keys_of(there.plan.variations)),
                        there.plan.variations.size() > 1 ? "were" : "was", sweep ? "varied" : "tuned",
                        named_keys(keys_of(next.plan.variations)));
   }
