@@ -181,6 +181,9 @@ void add_tokenizer(SafetensorsWriter& writer, const Tokenizer& tokenizer) {
 
 std::unique_ptr<Tokenizer> read_tokenizer(const SafetensorsFile& file) {
   const std::string origin = file.path().string();
+  if (!file.metadata().contains("tokenizer_kind")) {
+    user_error("{}: holds no tokenizer (no metadata tokenizer_kind); models that read no text have none", origin);
+  }
   const config::TokenizerKind kind = kind_named(file.metadata_at("tokenizer_kind"), origin);
   const StoredTensor& stored = file.at("tokenizer");
   if (stored.dtype != DType::u8 || stored.shape.size() != 1) {
