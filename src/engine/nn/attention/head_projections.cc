@@ -67,7 +67,8 @@ class HeadProjections : public Projection {
     const at::Tensor by_token = ops::transposed(o, 1, 2);  // [B, T, H, e]
     const c10::SymInt b = by_token.sym_size(0), t = by_token.sym_size(1);
     if (!o_.bank) {
-      return linear(ops::reshaped(by_token, {b, t, -1}), o_.w, o_.bias, context, /*in_axes=*/2);
+      const at::Tensor rows = ops::reshaped(by_token, {b, t, by_token.sym_size(2) * by_token.sym_size(3)});
+      return linear(rows, o_.w, o_.bias, context, /*in_axes=*/2);
     }
     const at::Tensor rows = ops::reshaped(by_token, {-1, options_.n_heads, options_.value_width()});
     return ops::reshaped(grouped(o_.w, o_.bias, rows, *heads.query_routing, /*sum_heads=*/true, context),
@@ -175,7 +176,7 @@ class HeadProjections : public Projection {
 
   // [B, T, n width] to [B, n, T, width].
   static at::Tensor split(const at::Tensor& y, const Matrix& m) {
-    return ops::transposed(ops::reshaped(y, {y.sym_size(0), y.sym_size(1), -1, m.width}), 1, 2);
+    return ops::transposed(ops::reshaped(y, {y.sym_size(0), y.sym_size(1), y.sym_size(2) / m.width, m.width}), 1, 2);
   }
 
   Routing route(const at::Tensor& x, const at::Tensor& w, const Context& context, const std::string& name) const {
@@ -221,7 +222,7 @@ class HeadProjections : public Projection {
     }
     const at::Tensor rows = ops::reshaped(x, {-1, d_model_});
     const at::Tensor y = grouped(w, bias, rows, *routing, /*sum_heads=*/false, context);
-    return split(ops::reshaped(y, {x.sym_size(0), x.sym_size(1), -1}), m);
+    return split(ops::reshaped(y, {x.sym_size(0), x.sym_size(1), y.sym_size(1) * y.sym_size(2)}), m);
   }
 
   // [H, E, in, out], `out` one axis or two, to [H E, in, out].
