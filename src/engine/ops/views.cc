@@ -1,6 +1,5 @@
 #include "views.h"
 
-#include <c10/core/InferenceMode.h>
 #include <c10/core/TensorImpl.h>
 #include <c10/util/DimVector.h>
 
@@ -8,13 +7,14 @@
 #include <utility>
 
 #include "headroom/core/error.h"
+#include "one_pass.h"
 #include "shapes.h"
 
 namespace headroom::ops {
 namespace {
 
 bool suits_direct_view(const at::Tensor& t) {
-  return c10::InferenceMode::is_enabled() && t.is_cpu() && has_values(t) && t.layout() == at::kStrided;
+  return suits_loop(t) && t.layout() == at::kStrided;
 }
 
 // A tensor with t's memory and type.

@@ -143,8 +143,8 @@ class HeadProjections : public Projection {
     return m;
   }
 
-  // While decoding in batches: the results of q, all k, and v, of those that are dense matrices of the tokens x, which
-  // are multiplied together. Undefined for the others.
+  // While decoding in batches, the products of the tokens x with the matrices of q, each k, and v, computed together;
+  // otherwise empty. Undefined where the matrix is a bank or multiplies other tokens.
   std::vector<at::Tensor> dense_together(const ProjectionInput& input, const Context& context) const {
     if (!context.batch_invariant || !input.x.defined()) {
       return {};

@@ -53,7 +53,7 @@ class Settings {
 
   // Throws UserError "has no equivalent" unless the key is missing, null, or has no effect.
   void require(const std::string& key, bool no_effect) const;
-  // Throws UserError if `alias`, another name of a key, has a value that the key does not have.
+  // Throws UserError if `alias`, another name for `key`, is set to a different value.
   void require_alias(const std::string& alias, const std::string& key) const;
 
  private:
@@ -143,7 +143,7 @@ struct ArchitectureNames {
   std::vector<std::string_view> ignored = {};     // suffixes of tensors in older files that contain no parameters
   double norm_offset = 0.0;                       // of the last norm: gain = weight + norm_offset
   std::vector<std::string_view> identities = {};  // suffixes of tensors that must be identity matrices if present
-  // Other names of keys that transformers accepts in config.json, and the names that are read.
+  // Aliases that transformers accepts for keys of config.json, each with the key that is read instead.
   std::vector<std::pair<const char*, const char*>> aliases = {};
 };
 
