@@ -144,9 +144,10 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     assert [run["steps"] for run in table["runs"]] == [2, 2, 2, 2, 22]
     assert all(run["validation_loss"] > 0 for run in table["runs"])
     # Several shares: the models are families, whose losses the page draws against their compute.
-    table = headroom.json("compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
-                          "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
-                          "--no-scratch", "--out", dense / "shares")
+    shares = ["compare", "--convert", dense / "base", "--to", dense / "experts.toml", "--set", "train.evaluate_every=0",
+              "--tokens", "0%,10%,20%", "--sample-tokens", 0, "--threads", 1, "--set", "train.teacher_top_k=8",
+              "--no-scratch", "--out", dense / "shares"]
+    table = headroom.json(*shares)
     assert len(table["runs"]) == 11 and len(table["scaling"]) == 4
     page = (dense / "shares" / "report.html").read_text()
     assert "dense-taught" in page and "without training" in page
@@ -157,5 +158,10 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     for name, model in [("dense-0%", dense / "base"), ("experts-0%", dense / "shares" / "converted" / "experts.safetensors")]:
         loss = headroom.json("evaluate", model, "--precision", "fp32")["loss"]
         assert untrained[name]["validation_loss"] == pytest.approx(loss, abs=1e-4)
+    # Repeated, the command trains only what is missing, also with a teacher.
+    kept = (dense / "shares" / "dense-taught-10%" / "result.json").stat().st_mtime_ns
+    shutil.rmtree(dense / "shares" / "experts-20%")
+    assert [run["parameters_sha256"] for run in headroom.json(*shares)["runs"]] == [run["parameters_sha256"] for run in table["runs"]]
+    assert (dense / "shares" / "dense-taught-10%" / "result.json").stat().st_mtime_ns == kept
     assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
     assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")

@@ -109,8 +109,13 @@ std::vector<StudyRun> runs_of(double share, const config::Config& source, const 
   const auto add = [&](const std::string& name, config::Config config) {
     runs.push_back({fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config), name});
   };
+  const std::string teacher = fs::absolute(request.source).string();
   const auto add_continued = [&](const std::string& name, const fs::path& start, bool taught) {
-    add(name, continued(source, start, share, taught, request));
+    config::Config config = continued(source, start, share, taught, request);
+    if (config.train.teacher == teacher) {
+      config.train.teacher_sha256 = runs.front().config.train.start_sha256;  // the dense model starts from the source
+    }
+    add(name, std::move(config));
   };
   add_continued("dense", request.source, false);
   if (trained) {

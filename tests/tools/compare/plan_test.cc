@@ -157,7 +157,11 @@ TEST(FirstDifference, IgnoresValuesThatARunSets) {
   there.train.precision = config::Precision::bf16;
   there.train.threads = 2;
   there.train.checkpoint_every = 10;
+  there.train.teacher_sha256 = "12ab";
   EXPECT_EQ(first_difference(there, here), "");
+  here.train.teacher_sha256 = "34cd";
+  EXPECT_EQ(first_difference(there, here), "train.teacher_sha256 is 12ab there, 34cd here");
+  here.train.teacher_sha256.clear();
   here.train.precision = config::Precision::fp32;
   EXPECT_EQ(first_difference(there, here), "train.precision is bf16 there, fp32 here");
   here = {};

@@ -107,6 +107,7 @@ std::string first_difference(const config::Config& there, const config::Config& 
     const auto& [key, value] = new_keys[i];
     const bool filled_in = (key == "train.precision" && here.train.precision == config::Precision::automatic) ||
                            (key == "train.threads" && here.train.threads == 0) ||
+                           (key == "train.teacher_sha256" && here.train.teacher_sha256.empty()) ||
                            ((key == "train.steps" || key == "train.warmup_steps") && here.train.seconds > 0.0);
     if (!filled_in && !is_bookkeeping(key) && old_keys[i].second != value) {
       return fmt::format("{} is {} there, {} here", key, old_keys[i].second, value);

@@ -18,8 +18,8 @@ namespace headroom::compare {
 bool is_bookkeeping(const std::string& key);
 
 // Describes the first key in which a run folder's config differs from the requested one: "train.steps is 1000 there,
-// 200 here"; empty if none does. Ignores keys that a run sets by itself (precision "auto", threads 0) and keys that
-// only control how often something is written.
+// 200 here"; empty if none does. Ignores keys that a run sets by itself (precision "auto", threads 0, the
+// teacher's hash) and keys that only control how often something is written.
 std::string first_difference(const config::Config& there, const config::Config& here);
 
 // Throws UserError unless the names are unique and can name folders in a comparison's folder.
