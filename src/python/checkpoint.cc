@@ -113,7 +113,9 @@ using MaybeTokenizer = std::optional<Handle>;
 using Opened = std::tuple<std::string, std::string, Tensors, std::string, std::int64_t, MaybeTokenizer, std::string>;
 
 Opened read_checkpoint(const std::string& run_or_checkpoint) {
-  const store::Checkpoint checkpoint = store::read_checkpoint(store::find_checkpoint(run_or_checkpoint));
+  const fs::path file = store::find_checkpoint(run_or_checkpoint);
+  const store::Checkpoint checkpoint = store::read_checkpoint(file);
+  store::require_finite(checkpoint, file.string());
   const auto model = store::build_model(checkpoint);
   Tensors values;
   for (const nn::Parameter& parameter : model->parameters().in_creation_order()) {
@@ -203,7 +205,9 @@ std::string convert(const std::string& source, const std::string& target, const 
     user_error("convert: tokenizer: can be given only for a folder with a config.json, but {} has none", source);
   }
   const fs::path file = store::find_checkpoint(source);
-  return store::export_huggingface(store::read_checkpoint(file), target, file.string());
+  const store::Checkpoint checkpoint = store::read_checkpoint(file);
+  store::require_finite(checkpoint, file.string());
+  return store::export_huggingface(checkpoint, target, file.string());
 }
 
 void export_tokenizer(const Handle& tokenizer, std::int64_t context_length, const std::string& folder,

@@ -22,6 +22,10 @@ CONFIGS = {
         vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
         intermediate_size=24, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=context,
         sliding_window=7),
+    "gpt_oss_without_windows": lambda v, context: transformers.GptOssConfig(
+        vocab_size=v, num_hidden_layers=2, hidden_size=32, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        intermediate_size=24, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=context,
+        layer_types=["full_attention"] * 2),
     "deepseek_v2": lambda v, context: transformers.DeepseekV2Config(
         vocab_size=v, num_hidden_layers=3, hidden_size=32, num_attention_heads=4, intermediate_size=48,
         moe_intermediate_size=16, first_k_dense_replace=1, n_routed_experts=4, num_experts_per_tok=2, kv_lora_rank=12,

@@ -1,8 +1,10 @@
 """Models trained by the program are opened in Python, and the reverse."""
 
 import copy
+import json
 import math
 import pickle
+import struct
 
 import pytest
 import torch
@@ -216,6 +218,19 @@ def test_copies_keep_the_tokenizer(tmp_path):
         assert (tmp_path / f"{number}.safetensors").read_bytes() == (tmp_path / "made.safetensors").read_bytes()
 
 
+def with_value(path, out, name, value):
+    """Writes the checkpoint with another first value of a tensor, and without checksums."""
+    whole = bytearray(path.read_bytes())
+    begin = 8 + struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8:begin])
+    del header["__metadata__"]["checksums"]
+    first = begin + header[name]["data_offsets"][0]
+    whole[first:first + 4] = struct.pack("<f", value)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    out.write_bytes(struct.pack("<Q", len(text)) + text + whole[begin:])
+
+
 def test_refusals(tmp_path):
     model = ht.LanguageModel(vocabulary_size=50, **COMMON)
     out = tmp_path / "model.safetensors"
@@ -231,6 +246,15 @@ def test_refusals(tmp_path):
     assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "damaged.safetensors"), "damaged.safetensors")
     (tmp_path / "short.safetensors").write_bytes(damaged[:200])
     assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "short.safetensors"), "short.safetensors")
+    for value in (1.5, math.nan, math.inf):
+        with_value(out, tmp_path / "value.safetensors", "model.norm_f.scale", value)
+        if math.isfinite(value):
+            assert ht.LanguageModel.from_checkpoint(tmp_path / "value.safetensors").norm_f.scale[0] == value
+        else:
+            assert_refused(lambda: ht.LanguageModel.from_checkpoint(tmp_path / "value.safetensors"),
+                           "value.safetensors: parameter norm_f.scale")
+            assert_refused(lambda: ht.convert(tmp_path / "value.safetensors", tmp_path / "folder"),
+                           "value.safetensors: parameter norm_f.scale")
     with torch.no_grad():
         model.head.w.fill_(float("nan"))
     before = out.read_bytes()

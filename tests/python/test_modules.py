@@ -141,6 +141,27 @@ def test_an_empty_batch_of_a_model():
     assert loss == 0 and not any(p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
+def hessian_product(m, x, v, **options):
+    x = x.clone().requires_grad_(True)
+    gradient, = torch.autograd.grad(m(x, **options).sin().sum(), x, create_graph=True)
+    return torch.autograd.grad((gradient * v).sum(), x)[0]
+
+
+@pytest.mark.parametrize("name", ["dense", "switchhead", "dcmha", "mgk", "gated delta", "gated", "block"])
+def test_second_derivatives_need_the_reference(name):
+    m, x, v = layer(name), rand(B, T, D), rand(B, T, D, seed=1)
+    with pytest.raises(RuntimeError, match="derivative for headroom::.* is not implemented"):
+        hessian_product(m, x, v)
+    m, x, v = m.double(), x.double(), v.double()
+
+    def gradient(x):
+        x = x.clone().requires_grad_(True)
+        return torch.autograd.grad(m(x).sin().sum(), x)[0]
+
+    second = hessian_product(m, x, v, implementation="reference")
+    torch.testing.assert_close(second, (gradient(x + 1e-5 * v) - gradient(x - 1e-5 * v)) / 2e-5, atol=1e-6, rtol=1e-5)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_opcheck(name):
     m = layer(name)

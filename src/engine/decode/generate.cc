@@ -111,7 +111,10 @@ std::string TextStream::push(std::int32_t id) {
   if (settled < text.size() || text.empty()) {
     returned_ = std::max(returned_, settled);
   } else {
-    ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
+    // Context without text, such as a single space, would not tell the tokenizer that the text has begun.
+    if (!tokenizer_.decode(std::span<const std::int32_t>(ids_).subspan(released_)).empty()) {
+      ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(released_));
+    }
     released_ = ids_.size();
     returned_ = 0;
   }

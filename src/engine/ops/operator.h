@@ -12,6 +12,7 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -170,12 +171,16 @@ typename Op::Results differentiable(const typename Op::Arguments& arguments) {
   return take_results<typename Op::Results>({all.begin(), all.end()});
 }
 
-// Defines the schemas of the operator and its backward operator, and registers the derivative.
+// Defines the schemas of the operator and its backward operator, and registers the derivative. Second derivatives
+// throw.
 template <class Op>
 void define(torch::Library& library) {
   library.def(schema_of<typename Op::Arguments, typename Op::Results>(Op::kName).c_str());
   if constexpr (!requires(typename Op::Backward back) { Op::gradients(back); }) {
     library.def(schema_of<typename Op::Backward, typename Op::Arguments>(backward_name<Op>()).c_str());
+    // There is no second derivative. Without this kernel torch would warn and compute with 0 instead.
+    library.impl(backward_name<Op>().c_str(),
+                 torch::dispatch(c10::DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
   }
   library.impl(Op::kName,
                torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));

@@ -174,6 +174,29 @@ TEST(TextStream, SpellsSubwordsAsTheWholeTextDoes) {
   }
 }
 
+// A tokenizer that collapses spaces drops all of them in front of a text, but none after its first token.
+TEST(TextStream, SpellsRepeatedSpacesAsTheWholeTextDoes) {
+  const tiny::Folder folder;
+  write_text_file(folder / "text.txt", tiny::text(20000));
+  const auto source = data::open_text({(folder / "text.txt").string()}, {});
+  const auto tokenizer =
+      tokenizers::train_tokenizer({.kind = config::TokenizerKind::sentencepiece, .vocabulary_size = 300}, *source);
+  const std::int32_t space = tokenizer->id_of("\u2581"), word = tokenizer->encode("the").front();
+  ASSERT_GE(space, 0);
+  ASSERT_TRUE(
+      tokenizer->decode(std::vector<std::int32_t>{word, word}).starts_with(tokenizer->decode({&word, 1}) + " "));
+  for (const std::vector<std::int32_t>& before : {std::vector<std::int32_t>{word}, {space}, {}}) {
+    std::vector<std::int32_t> all = before;
+    TextStream stream(*tokenizer, before);
+    std::string out = tokenizer->decode(before);
+    for (const std::int32_t id : {word, space, word, space, space, word, word}) {
+      all.push_back(id);
+      out += stream.push(id);
+    }
+    EXPECT_EQ(out + stream.finish(), tokenizer->decode(all));
+  }
+}
+
 TEST(TextStream, ReplacesInvalidUtf8) {
   const auto tokenizer = tiny::bytes_tokenizer();
   TextStream stream(*tokenizer, {});

@@ -77,8 +77,8 @@ TEST_F(HuggingfaceFolder, OlderFilesAreRead) {
   EXPECT_TRUE(read().tensors.at("model.head.w").equal(neox.tensors.at("model.head.w")));
 }
 
-// Files of dcformer may contain copies of the maps, which are not read, and fixed maps, which must be the identity.
-TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreOptional) {
+// Files of dcformer may contain copies of the maps, which must equal them, and fixed maps, which must be the identity.
+TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreCompared) {
   copy("dcpythia_parallel");
   rewrite([](auto& tensors) {
     for (const char* copy : {"dw_m", "qkw_m", "pre_proj.w", "post_proj.w"}) {
@@ -89,6 +89,26 @@ TEST_F(HuggingfaceFolder, CopiesOfTheMapsAreOptional) {
   rewrite([](auto& tensors) { tensors["layers.1.attention.dyn_w_proj.pre_proj.w"] = at::ones({1, 4, 4}); });
   EXPECT_HAS(refusal(),
              "tensor \"layers.1.attention.dyn_w_proj.pre_proj.w\" has no equivalent: it must be the identity");
+  const auto refused = [&](const std::string& end, auto&& change) {
+    copy("dcpythia_parallel");
+    const std::string name = "layers.1.attention.dyn_w_proj." + end;
+    rewrite([&](auto& tensors) { tensors[name] = change(tensors.at(name)); });
+    EXPECT_HAS(refusal(), fmt::format("tensor \"{}\"", name));
+  };
+  const auto changed = [](std::int64_t element) {
+    return [element](const at::Tensor& tensor) {
+      at::Tensor other = tensor.clone();
+      other.view(-1)[element] += 1;
+      return other;
+    };
+  };
+  for (const std::int64_t element : {0, 63, 64, 79, -1}) {  // of d x (64 + 16): the first and the last of dw1 and of dd
+    refused("dw_m", changed(element));
+  }
+  refused("qkw_m", changed(0));
+  refused("qkw_m", changed(-1));
+  refused("qkw_m", [](const at::Tensor& tensor) { return tensor.flatten(0, 1); });
+  refused("post_proj.w", [](const at::Tensor&) { return at::eye(2).unsqueeze(0); });
 }
 
 // Ids are those of bytes in a folder without a tokenizer.

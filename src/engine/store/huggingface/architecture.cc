@@ -235,6 +235,14 @@ std::vector<Mapping> Architecture::mappings(const config::ModelOptions& o) const
   return mappings;
 }
 
+std::vector<Mapping> Architecture::redundant(const config::ModelOptions& o) const {
+  std::vector<Mapping> mappings;
+  for (std::int64_t l = 0; l < o.n_layers; ++l) {
+    map_redundant(mappings, o.of_layer(l), fmt::format("layer{}.", l), fmt::format("{}{}.", names_.layers, l));
+  }
+  return mappings;
+}
+
 void map_norm(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& parameter,
               const std::string& tensor, double offset) {
   mappings.push_back(same(parameter + ".scale", tensor + ".weight", {o.d_model}));

@@ -138,11 +138,10 @@ struct ArchitectureNames {
   std::string layers = "model.layers.";  // followed by a layer's number
   std::string last_norm = "model.norm";
   std::string head = "lm_head";
-  std::string positions = {};                     // empty: none
-  std::string other_head = {};                    // the head's name in other versions of transformers; empty: none
-  std::vector<std::string_view> ignored = {};     // suffixes of tensors in older files that contain no parameters
-  double norm_offset = 0.0;                       // of the last norm: gain = weight + norm_offset
-  std::vector<std::string_view> identities = {};  // suffixes of tensors that must be identity matrices if present
+  std::string positions = {};                  // empty: none
+  std::string other_head = {};                 // the head's name in other versions of transformers; empty: none
+  std::vector<std::string_view> ignored = {};  // suffixes of tensors in older files that contain no parameters
+  double norm_offset = 0.0;                    // of the last norm: gain = weight + norm_offset
   // Aliases that transformers accepts for keys of config.json, each with the key that is read instead.
   std::vector<std::pair<const char*, const char*>> aliases = {};
 };
@@ -164,12 +163,18 @@ class Architecture {
   // Returns mappings for all tensors of the file. Tensors without a parameter, and parameters without a tensor, are
   // zeros.
   std::vector<Mapping> mappings(const config::ModelOptions& options) const;
+  // Returns mappings for optional tensors that repeat parameters, or that must be identity matrices (an empty
+  // `parameter`). An import compares the values; an export omits them.
+  std::vector<Mapping> redundant(const config::ModelOptions& options) const;
 
  protected:
   // Adds the parameters of a layer with `options` (ModelOptions::of_layer()). `ours` is the layer's prefix here
   // ("layer0."), `theirs` its prefix in the file.
   virtual void map_layer(std::vector<Mapping>& mappings, const config::ModelOptions& options, const std::string& ours,
                          const std::string& theirs) const = 0;
+  // Adds the redundant() tensors of a layer.
+  virtual void map_redundant(std::vector<Mapping>& /*mappings*/, const config::ModelOptions& /*options*/,
+                             const std::string& /*ours*/, const std::string& /*theirs*/) const {}
 
  private:
   ArchitectureNames names_;

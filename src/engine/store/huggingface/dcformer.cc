@@ -21,6 +21,13 @@ struct WindowType {
 };
 constexpr std::array kWindowTypes = {WindowType{"LG", "1:1"}, WindowType{"LGLL", "3:1"}, WindowType{"LGL6", "7:1"}};
 
+// The maps of a layer in the order of the files.
+constexpr std::array kMaps = {"pre.q.", "pre.k.", "post.q.", "post.k."};
+
+std::int64_t rank_of_maps() {
+  return config::CompositionOptions().compose_rank;
+}
+
 class DcFormer : public Architecture {
  public:
   DcFormer()
@@ -29,9 +36,7 @@ class DcFormer : public Architecture {
                       .embedding = "tok_embeddings",
                       .layers = "layers.",
                       .last_norm = "norm",
-                      .head = "output",
-                      .ignored = {".dyn_w_proj.dw_m", ".dyn_w_proj.qkw_m"},  // copies of the maps
-                      .identities = {".dyn_w_proj.pre_proj.w", ".dyn_w_proj.post_proj.w"}}) {}
+                      .head = "output"}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     const bool pythia = s.text("model_type", "dcformer") == "dcpythia";
@@ -232,14 +237,40 @@ class DcFormer : public Architecture {
     }
   }
 
-  // The maps of the stages and sides are joined, in the order pre query, pre key, post query, post key.
+  // dw_m is dw1 beside dd, and qkw_m is qkw, both as matrices; pre_proj and post_proj are fixed maps between heads.
+  void map_redundant(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
+                     const std::string& theirs) const override {
+    const std::int64_t d = o.d_model, h = o.attention.n_heads, rank = rank_of_maps(), hidden = 2 * rank * h;
+    const std::string composition = theirs + "attention.dyn_w_proj.";
+    const std::vector<std::int64_t> joint = {d, 4 * hidden + 4 * h};
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const std::string name = ours + "attention." + kMaps[i];
+      mappings.push_back({.parameter = name + "w1",
+                          .tensor = composition + "dw_m",
+                          .stored = joint,
+                          .view = {1, joint[0], joint[1]},
+                          .range = {{2, i * hidden, hidden}}});
+      mappings.push_back({.parameter = name + "wg",
+                          .tensor = composition + "dw_m",
+                          .stored = joint,
+                          .range = {{1, 4 * hidden + i * h, h}}});
+      mappings.push_back({.parameter = name + "w2",
+                          .tensor = composition + "qkw_m",
+                          .stored = {4, hidden, hidden},
+                          .view = {1, 4, hidden, 2, rank, h},
+                          .part = {{1, i}}});
+    }
+    for (const char* fixed : {"pre_proj.w", "post_proj.w"}) {
+      mappings.push_back(same("", composition + fixed, {1, h, h}));
+    }
+  }
+
+  // The maps of the stages and sides are joined, in the order of kMaps.
   static void map_composition(std::vector<Mapping>& mappings, const config::ModelOptions& o, const std::string& ours,
                               const std::string& theirs) {
-    const std::int64_t d = o.d_model, h = o.attention.n_heads;
-    const std::int64_t rank = config::CompositionOptions().compose_rank, hidden = 2 * rank * h;
-    const char* const names[] = {"pre.q.", "pre.k.", "post.q.", "post.k."};
+    const std::int64_t d = o.d_model, h = o.attention.n_heads, rank = rank_of_maps(), hidden = 2 * rank * h;
     for (std::int64_t i = 0; i < 4; ++i) {
-      const std::string name = ours + names[i];
+      const std::string name = ours + kMaps[i];
       mappings.push_back({.parameter = name + "w1",
                           .tensor = theirs + "dw1",
                           .stored = {d, 1, 4, hidden},

@@ -10,6 +10,8 @@
 namespace headroom::store {
 namespace {
 
+constexpr std::int64_t kGptOssWindow = 128;  // of a config.json without sliding_window
+
 // The default of a config.json without rope_parameters.
 constexpr config::RopeScalingOptions kUsualScaling = {.rope_scaling = config::RopeScaling::yarn,
                                                       .rope_factor = 32.0,
@@ -36,7 +38,7 @@ class GptOss : public Architecture {
     if (!s.has("rope_parameters") && !s.has("rope_scaling")) {
       static_cast<config::RopeScalingOptions&>(a.of<config::PositionOptions>()) = kUsualScaling;
     }
-    const std::int64_t window = s.size_or_none("sliding_window", 128);
+    const std::int64_t window = s.size_or_none("sliding_window", kGptOssWindow);
     std::vector<std::int64_t> windows;
     for (std::int64_t layer = 0; layer < o.n_layers; ++layer) {
       windows.push_back(layer % 2 == 0 ? window : 0);
@@ -64,7 +66,7 @@ class GptOss : public Architecture {
                  {"num_experts_per_tok", o.mlp.top_k},
                  {"swiglu_limit", config::kExpertLimit},
                  {"swiglu_alpha", config::kExpertSlope},
-                 {"sliding_window", window > 0 ? Json(window) : Json()},
+                 {"sliding_window", window > 0 ? window : kGptOssWindow},  // transformers needs a number
                  {"layer_types", layer_types(windows)},
                  {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}});
     return json;

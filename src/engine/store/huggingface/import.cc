@@ -170,20 +170,33 @@ Tensors read_parameters(const ModelFolder& folder, const std::vector<Mapping>& m
   return parameters;
 }
 
-// Throws UserError unless the tensor consists of identity matrices.
-void require_identity(const ModelFolder& folder, const std::string& name) {
-  const at::Tensor tensor = folder.at(name).to(at::kFloat);
-  if (tensor.dim() < 2 || tensor.size(-1) != tensor.size(-2) ||
-      !tensor.eq(at::eye(tensor.size(-1))).all().item<bool>()) {
-    user_error("{}: tensor \"{}\" has no equivalent: it must be the identity matrix", folder.origin(), name);
+// Throws UserError unless each tensor that the folder holds repeats its parameter, or consists of identity matrices.
+void require_redundant(const ModelFolder& folder, const std::vector<Mapping>& redundant, const TensorNames& names,
+                       const Tensors& parameters) {
+  for (const Mapping& mapping : redundant) {
+    const std::string name = names(mapping.tensor);
+    if (!folder.contains(name)) {
+      continue;
+    }
+    const at::Tensor values = mapping.parameter_of(folder.at(name, mapping.stored).to(at::kFloat));
+    if (mapping.parameter.empty()) {
+      if (!values.eq(at::eye(values.size(-1))).all().item<bool>()) {
+        user_error("{}: tensor \"{}\" has no equivalent: it must be the identity matrix", folder.origin(), name);
+      }
+    } else if (!values.equal(parameters.at("model." + mapping.parameter).to(at::kFloat))) {
+      user_error(
+          "{}: tensor \"{}\" must repeat the values of other tensors, but differs from them; save all of them again",
+          folder.origin(), name);
+    }
   }
 }
 
 // Throws UserError for a tensor that no parameter uses. Tensors without parameters may be in the model's layers only.
-void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& mappings, const TensorNames& names,
-                      const Architecture& architecture) {
+void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& mappings,
+                      const std::vector<Mapping>& redundant, const TensorNames& names,
+                      const ArchitectureNames& architecture) {
   std::set<std::string> used, layers;
-  const std::string prefix = names(architecture.names().layers);
+  const std::string prefix = names(architecture.layers);
   for (const Mapping& mapping : mappings) {
     const std::string name = names(mapping.tensor);
     used.insert(name);
@@ -191,14 +204,15 @@ void require_all_used(const ModelFolder& folder, const std::vector<Mapping>& map
       layers.insert(name.substr(0, name.find('.', prefix.size())));
     }
   }
+  for (const Mapping& mapping : redundant) {
+    used.insert(names(mapping.tensor));
+  }
+  const auto is_ignored = [&](const std::string& name) {
+    return std::ranges::any_of(architecture.ignored, [&](std::string_view end) { return name.ends_with(end); }) &&
+           layers.contains(name.substr(0, name.find('.', prefix.size())));
+  };
   for (const std::string& name : folder.names()) {
-    const auto has_suffix = [&](const std::vector<std::string_view>& suffixes) {
-      return std::any_of(suffixes.begin(), suffixes.end(), [&](std::string_view end) { return name.ends_with(end); }) &&
-             layers.contains(name.substr(0, name.find('.', prefix.size())));
-    };
-    if (has_suffix(architecture.names().identities)) {
-      require_identity(folder, name);
-    } else if (!used.contains(name) && !has_suffix(architecture.names().ignored)) {
+    if (!used.contains(name) && !is_ignored(name)) {
       user_error("{}: tensor \"{}\" has no equivalent", folder.origin(), name);
     }
   }
@@ -264,9 +278,11 @@ void read_theirs(const Settings& settings, const ModelFolder& files, Checkpoint&
   }
   const TensorNames names(files, architecture.names());
   std::vector<Mapping> mappings = architecture.mappings(model);
+  const std::vector<Mapping> redundant = architecture.redundant(model);
   checkpoint.tensors = read_parameters(files, mappings, names);
   drop_tied_head(files, checkpoint.tensors, model, mappings);
-  require_all_used(files, mappings, names, architecture);
+  require_redundant(files, redundant, names, checkpoint.tensors);
+  require_all_used(files, mappings, redundant, names, architecture.names());
 }
 
 // Reads the options and parameters that HeadroomForCausalLM.save_pretrained() wrote.
