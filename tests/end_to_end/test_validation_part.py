@@ -42,3 +42,13 @@ def test_a_part_has_the_loss_of_the_whole(headroom, config, tmp_path, kind):
     for other in ("again", "ranks", "killed"):
         found = [line for line in train_runs.metrics(tmp_path / other) if "validation_loss" in line]
         assert [line["validation_loss"] for line in found] == [line["validation_loss"] for line in lines], other
+
+
+def test_the_config_of_a_run_trains_it_again(headroom, config, tmp_path):
+    """Also if its validations before the last read a part of the data, which train.evaluate_every = "auto" chooses."""
+    headroom("train", config, "--out", tmp_path / "run", "--set", "train.evaluate_every=auto", "--quiet")
+    headroom("train", tmp_path / "run" / "config.toml", "--out", tmp_path / "again", "--quiet")
+    lines = {name: [line for line in train_runs.metrics(tmp_path / name) if "validation_loss" in line] for name in ("run", "again")}
+    assert "validation_predictions" in lines["run"][0] and "validation_predictions" not in lines["run"][-1]
+    keys = ("step", "validation_loss", "validation_predictions")
+    assert [[line.get(key) for key in keys] for line in lines["again"]] == [[line.get(key) for key in keys] for line in lines["run"]]

@@ -101,6 +101,10 @@ std::string changes_to_toml(const Config& config, const Config& base, const std:
 // Returns every dotted key with its value as text, in the same order for every config.
 std::vector<std::pair<std::string, std::string>> flatten(const Config& config);
 
+// Returns the value of a dotted key as flatten() does; also of a key that an entry of model.layers sets
+// ("model.layers.0.attention.window"). Throws Error if there is no such key.
+std::string value_of(const Config& config, const std::string& key);
+
 // Returns the dotted keys ("model.attention.window") whose values differ and have an effect in one of the models.
 std::vector<std::string> differing_keys(const ModelOptions& a, const ModelOptions& b);
 

@@ -88,6 +88,9 @@ void write_text_file(const std::filesystem::path& path, std::string_view text);
 // Throws UserError "<what>: ..." if the folder of `path` does not exist or is not writable. Call it before long work.
 void require_writable(const std::filesystem::path& path, std::string_view what);
 
+// Returns the absolute path without "." and ".." and without a slash at its end, so that a path has one spelling.
+std::filesystem::path absolute_path(const std::filesystem::path& path);
+
 // Creates a folder and its parents. Throws Error naming the folder and the reason, and UserError if a file is in the
 // way.
 void make_folder(const std::filesystem::path& path);

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headroom/config/config.h"
@@ -61,6 +62,10 @@ enum class Check { shapes, contents };
 // the file's size. The tensors are read-only views of the mapped file. A folder in Hugging Face's layout is imported
 // into memory. Throws UserError naming the file and the problem.
 Checkpoint read_checkpoint(const std::filesystem::path& file, Check check = Check::contents);
+
+// Returns the name of a tensor that has a NaN or infinite value, among those whose names begin with `prefix`, with the
+// shards that this rank owns; empty if all values are finite.
+std::string first_not_finite(const Checkpoint& checkpoint, std::string_view prefix = "");
 
 // Throws UserError naming the file (`origin`) and the parameter if a parameter has a NaN or infinite value.
 void require_finite(const Checkpoint& checkpoint, const std::string& origin);

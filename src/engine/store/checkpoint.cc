@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -73,14 +74,18 @@ void throw_on_all(const std::string& message, ProcessGroup& group) {
 
 // Returns the tensors and shards that this rank owns. Throws NotFiniteError on all ranks.
 std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& path, ProcessGroup& group) {
+  const std::string not_finite = first_not_finite(checkpoint);
+  const std::string refused =
+      not_finite.empty()
+          ? ""
+          : fmt::format("{}: not written: tensor \"{}\" has values that are not finite", path.string(), not_finite);
+  if (const auto [rank, message] = first_message(refused, group); rank >= 0) {
+    throw NotFiniteError(message);
+  }
   std::vector<OwnedBytes> owned;
-  std::string refused;
   const auto add = [&](const std::string& key, std::int64_t begin, const at::Tensor& tensor) {
     const at::Tensor bytes = tensor.detach().to(at::kCPU).contiguous();
     owned.push_back({key, static_cast<std::size_t>(begin) * bytes.element_size(), bytes});
-    if (refused.empty() && bytes.is_floating_point() && !at::isfinite(bytes).all().item<bool>()) {
-      refused = fmt::format("{}: not written: tensor \"{}\" has values that are not finite", path.string(), key);
-    }
   };
   for (const auto& [key, tensor] : checkpoint.tensors) {
     if (!tensor.is_meta()) {
@@ -91,9 +96,6 @@ std::vector<OwnedBytes> owned_by(const Checkpoint& checkpoint, const fs::path& p
     for (const Checkpoint::Shard& shard : shards) {
       add(key, shard.begin, shard.values);
     }
-  }
-  if (const auto [rank, message] = first_message(refused, group); rank >= 0) {
-    throw NotFiniteError(message);
   }
   return owned;
 }
@@ -280,13 +282,31 @@ Checkpoint read_checkpoint(const fs::path& path, Check check) {
   return checkpoint;
 }
 
+std::string first_not_finite(const Checkpoint& checkpoint, std::string_view prefix) {
+  const auto is_finite = [&](const std::string& name, const at::Tensor& tensor) {
+    return !name.starts_with(prefix) || tensor.is_meta() || !tensor.is_floating_point() ||
+           tensor.isfinite().all().item<bool>();
+  };
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (!is_finite(name, tensor)) {
+      return name;
+    }
+  }
+  for (const auto& [name, shards] : checkpoint.shards) {
+    for (const Checkpoint::Shard& shard : shards) {
+      if (!is_finite(name, shard.values)) {
+        return name;
+      }
+    }
+  }
+  return "";
+}
+
 void require_finite(const Checkpoint& checkpoint, const std::string& origin) {
   constexpr std::string_view kModel = "model.";
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    if (name.starts_with(kModel) && !tensor.isfinite().all().item<bool>()) {
-      user_error("{}: parameter {} has NaN or infinite values; use an earlier checkpoint", origin,
-                 name.substr(kModel.size()));
-    }
+  if (const std::string name = first_not_finite(checkpoint, kModel); !name.empty()) {
+    user_error("{}: parameter {} has NaN or infinite values; use an earlier checkpoint", origin,
+               name.substr(kModel.size()));
   }
 }
 

@@ -213,6 +213,28 @@ std::string spelled(const std::vector<LayerOptions>& layers) {
   return "[" + text + "]";
 }
 
+std::optional<std::string> layer_value(const std::vector<LayerOptions>& layers, std::string_view dotted) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string entry = entry_name(i) + ".";
+    if (dotted == entry + "repeat") {
+      return fmt::format("{}", layers[i].repeat);
+    }
+    for (const auto& [name, keys] : {std::pair("attention", &layers[i].attention), std::pair("mlp", &layers[i].mlp)}) {
+      const std::string table = entry + name;
+      if (dotted == table) {
+        return table_text(*keys);
+      }
+      const bool inside = dotted.starts_with(table + ".");
+      if (const auto found = inside ? keys->find(std::string(dotted.substr(table.size() + 1))) : keys->end();
+          found != keys->end()) {
+        const std::string& value = found->second;
+        return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace detail
 
 ModelOptions ModelOptions::of_layer(std::int64_t index) const {

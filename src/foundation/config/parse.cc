@@ -11,6 +11,7 @@
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 
 namespace headroom::config {
 namespace detail {
@@ -153,7 +154,7 @@ void make_absolute(const Field& field, const std::filesystem::path& folder) {
     return;
   }
   const auto absolute = [&folder](std::string& name) {
-    name = name.empty() ? name : (folder / name).lexically_normal().string();
+    name = name.empty() ? name : absolute_path(folder / name).string();
   };
   if (auto* const* const name = std::get_if<std::string*>(&field.slot)) {
     absolute(**name);

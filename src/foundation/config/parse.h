@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -75,5 +76,7 @@ void assign_layers(std::vector<LayerOptions>& layers, const toml::node& value, c
 void assign_layer_key(LayerOptions& layer, const std::string& key, const toml::node& value, const std::string& prefix,
                       const std::string& dotted);
 std::string spelled(const std::vector<LayerOptions>& layers);  // as TOML
+// Returns the value of a key that an entry sets, by its dotted name, without quotes; nullopt if none sets it.
+std::optional<std::string> layer_value(const std::vector<LayerOptions>& layers, std::string_view dotted);
 
 }  // namespace headroom::config::detail

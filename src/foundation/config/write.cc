@@ -11,6 +11,7 @@
 
 #include "foundation/core/text/message.h"
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 #include "parse.h"
 
 namespace headroom::config {
@@ -140,6 +141,15 @@ std::vector<std::pair<std::string, std::string>> flatten(const Config& config) {
                                  field.slot));
   });
   return values;
+}
+
+std::string value_of(const Config& config, const std::string& key) {
+  if (const std::optional<std::string> of_layer = detail::layer_value(config.model.layers, key)) {
+    return *of_layer;
+  }
+  const std::vector<std::pair<std::string, std::string>> all = flatten(config);
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& entry) { return entry.first == key; });
+  return found != all.end() ? found->second : throw Error("config: no key " + key);
 }
 
 void take_values(Config& to, const Config& from, const std::function<bool(std::string_view key)>& wanted) {

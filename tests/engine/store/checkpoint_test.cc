@@ -86,6 +86,18 @@ TEST(Checkpoint, RefusesNumbersThatAreNotFinite) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
+TEST(Checkpoint, NamesTheFirstTensorThatIsNotFinite) {
+  Checkpoint checkpoint = tiny_checkpoint();
+  EXPECT_EQ(first_not_finite(checkpoint), "");
+  checkpoint.tensors["z"] = at::empty({2}, at::TensorOptions(at::kFloat).device(at::kMeta));
+  checkpoint.shards["z"] = {{.begin = 0, .values = at::ones({1})}, {.begin = 1, .values = at::full({1}, std::nan(""))}};
+  EXPECT_EQ(first_not_finite(checkpoint), "z");
+  EXPECT_EQ(first_not_finite(checkpoint, "model."), "");
+  checkpoint.tensors["model.head"] = at::full({2}, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(first_not_finite(checkpoint), "model.head");
+  EXPECT_EQ(first_not_finite(checkpoint, "model."), "model.head");
+}
+
 TEST(Checkpoint, TheMeanOfTheNewest) {
   const tiny::Folder run;
   const config::Config config = tiny::config();

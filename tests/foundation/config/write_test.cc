@@ -8,6 +8,7 @@
 #include "foundation/core/random.h"
 #include "headroom/config/attention/routing_options.h"
 #include "headroom/config/config.h"
+#include "headroom/core/error.h"
 
 namespace headroom::config {
 namespace write_test {
@@ -114,13 +115,18 @@ TEST(ToToml, RandomConfigsReadBackExactly) {
   }
 }
 
-std::string value_of(const Config& config, const std::string& wanted) {
-  for (const auto& [key, value] : flatten(config)) {
-    if (key == wanted) {
-      return value;
-    }
-  }
-  return "(absent)";
+TEST(ValueOf, ReadsEntriesOfLayersAsWell) {
+  const Config config = parse_config(
+      "[[model.layers]]\nrepeat = 2\nattention = { window = 8, composition = \"dynamic\" }\n[[model.layers]]\n",
+      "x.toml");
+  EXPECT_EQ(value_of(config, "model.layers.0.attention.window"), "8");
+  EXPECT_EQ(value_of(config, "model.layers.0.attention.composition"), "dynamic");
+  EXPECT_EQ(value_of(config, "model.layers.0.repeat"), "2");
+  EXPECT_EQ(value_of(config, "model.layers.1.repeat"), "1");
+  EXPECT_EQ(value_of(config, "model.layers.0.attention"), "{composition = \"dynamic\", window = 8}");
+  EXPECT_EQ(value_of(config, "model.attention.window"), "0");
+  EXPECT_THROW(value_of(config, "model.layers.1.attention.window"), Error);
+  EXPECT_THROW(value_of(config, "train.parts"), Error);
 }
 
 TEST(Flatten, HoldsEveryKeyOnce) {

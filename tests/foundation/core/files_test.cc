@@ -363,6 +363,14 @@ TEST_F(FolderLockTest, RemovesAnEmptyFolderThatItCreated) {
   EXPECT_TRUE(fs::exists(used / "result"));
 }
 
+TEST(AbsolutePath, HasOneSpelling) {
+  for (const char* const path : {"/a/b", "/a/b/", "/a/./b//", "/a/c/../b/."}) {
+    EXPECT_EQ(absolute_path(path), "/a/b") << path;
+  }
+  EXPECT_EQ(absolute_path("/"), "/");
+  EXPECT_EQ(absolute_path("x/"), fs::current_path() / "x");
+}
+
 TEST(Sha256Test, KnownSums) {
   EXPECT_EQ(Sha256().hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   Sha256 abc;

@@ -221,6 +221,11 @@ void require_writable(const std::filesystem::path& path, std::string_view what) 
   }
 }
 
+std::filesystem::path absolute_path(const std::filesystem::path& path) {
+  std::filesystem::path normal = std::filesystem::absolute(path).lexically_normal();
+  return normal.has_filename() || !normal.has_relative_path() ? normal : normal.parent_path();
+}
+
 void make_folder(const std::filesystem::path& path) {
   std::error_code error;
   for (std::filesystem::path there = path; !there.empty() && there != there.parent_path();

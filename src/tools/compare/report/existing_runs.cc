@@ -10,6 +10,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
+#include "headroom/core/files.h"
 #include "sections.h"
 #include "tools/compare/figures/conclusions.h"
 #include "tools/compare/run/checks.h"
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 
 // Returns the folder's own name; for "." and "..", that of the folder they stand for.
 std::string name_of(const fs::path& folder) {
-  return fs::absolute(folder / "x").lexically_normal().parent_path().filename().string();
+  return absolute_path(folder).filename().string();
 }
 
 bool has_finished(const ComparedRun& run) {

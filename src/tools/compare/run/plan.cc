@@ -14,57 +14,27 @@ namespace {
 
 constexpr std::size_t kLongestName = 120;  // of a folder name, bytes
 
-// Returns the value of a key of an entry of model.layers, "model.layers.0.attention.window"; empty if it is not set.
-std::string entry_value(const std::vector<config::LayerOptions>& layers, const std::string& key) {
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    const std::string entry = fmt::format("model.layers.{}.", i);
-    if (key == entry + "repeat") {
-      return fmt::format("{}", layers[i].repeat);
-    }
-    for (const auto& [table, keys] : {std::pair("attention", &layers[i].attention), std::pair("mlp", &layers[i].mlp)}) {
-      for (const auto& [name, value] : *keys) {
-        if (key == fmt::format("{}{}.{}", entry, table, name)) {
-          return value.starts_with('"') ? value.substr(1, value.size() - 2) : value;
-        }
-      }
-    }
-  }
-  return {};
-}
-
-// Formats the value as the config does: 0.0003 for 3e-4.
-std::string spelled(const config::Config& config, const std::string& key) {
-  if (const std::string value = entry_value(config.model.layers, key); !value.empty()) {
-    return value;
-  }
-  for (auto& [name, value] : config::flatten(config)) {
-    if (name == key) {
-      return value;
-    }
-  }
-  fail("plan: no key {}", key);
-}
-
-// Returns the variations with values formatted as in `config`. Throws UserError if the config cannot take them.
+// Returns the variations with current names of keys, and with values formatted as in `config`: 0.0003 for 3e-4. Throws
+// UserError if the config cannot take them.
 std::vector<Variation> canonical(const std::vector<Variation>& variations, const config::Config& config,
                                  std::string_view option) {
   std::vector<Variation> all;
   for (const Variation& variation : variations) {
-    if (variation.key == "train.seed") {
-      user_error("{}: train.seed cannot be tuned or varied; use --seeds N", option);
-    }
-    Variation& one = all.emplace_back(Variation{variation.key, {}});
+    Variation& one = all.emplace_back();
     for (const std::string& value : variation.values) {
       config::Config changed = config;
-      config::set_key(changed, variation.key + "=" + value, option);
-      std::string text = spelled(changed, variation.key);
+      one.key = config::set_key(changed, variation.key + "=" + value, option);
+      std::string text = config::value_of(changed, one.key);
       if (std::ranges::find(one.values, text) != one.values.end()) {
-        user_error("{}: {}: {} is named twice", option, variation.key, text);
+        user_error("{}: {}: {} is named twice", option, one.key, text);
       }
       one.values.push_back(std::move(text));
     }
-    if (std::ranges::count(all, variation.key, &Variation::key) > 1) {
-      user_error("{}: {}: is given twice; list all its values at once", option, variation.key);
+    if (one.key == "train.seed") {
+      user_error("{}: train.seed cannot be tuned or varied; use --seeds N", option);
+    }
+    if (std::ranges::count(all, one.key, &Variation::key) > 1) {
+      user_error("{}: {}: is given twice; list all its values at once", option, one.key);
     }
   }
   return all;

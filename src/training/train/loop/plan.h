@@ -26,6 +26,8 @@ class TrainingPlan {
   // Returns the maximum number of predictions of a validation after that step; 0: all. No validation exceeds
   // train.evaluate_tokens, and the last one is limited by nothing else.
   std::int64_t predictions(std::int64_t step) const;
+  // Returns whether validations before the last read only a part of the data.
+  bool validates_part() const { return predictions_ > 0; }
   // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }

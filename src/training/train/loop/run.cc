@@ -116,6 +116,14 @@ Run::Run(RunParts parts, parallel::GlooGroup& group)
   }
 }
 
+config::Config Run::written_config() const {
+  config::Config config = config_;
+  if (plan_.validates_part()) {
+    config.train.evaluate_every = config::kAutomatic;
+  }
+  return config;
+}
+
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
@@ -228,7 +236,7 @@ void Run::resolve_checkpoint_interval(Writer& writer) {
   }
   every = std::stoll(decision);
   plan_.save_every(every);
-  writer.config(config_);
+  writer.config(written_config());
   if (!plan_.finished(state_.step)) {
     writer.checkpoints_every(every, seconds);
   }

@@ -43,6 +43,9 @@ class Run {
   TrainResult finish(Writer& writer);
 
   const config::Config& config() const { return config_; }
+  // Returns the config for config.toml, from which the same run can be trained again: train.evaluate_every stays "auto"
+  // where validations before the last read a part of the data, because no number stands for that.
+  config::Config written_config() const;
   const tasks::Task& task() const { return task_; }
   const tasks::TaskData& data() const { return data_; }
   const models::Model& model() const { return *model_; }

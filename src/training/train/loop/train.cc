@@ -266,7 +266,7 @@ Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& s
                      parallel::GlooGroup& group) {
   const config::Config& config = run.config();
   if (group.leads()) {
-    write_config(config, request.out);
+    write_config(run.written_config(), request.out);
   }
   log_info("{}: {} parameters, at least {} of memory; {}: {}; {} matrix multiplications on {}, {}", request.title,
            format_count(static_cast<double>(run.model().parameters().count())),

@@ -214,10 +214,8 @@ void collect(const Json& value, const std::string& tag, std::vector<std::pair<st
 }
 
 void require_finite(const store::Checkpoint& checkpoint) {
-  for (const auto& [name, tensor] : checkpoint.tensors) {
-    if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) {
-      throw store::NotFiniteError(fmt::format("tensor \"{}\" has values that are not finite", name));
-    }
+  if (const std::string name = store::first_not_finite(checkpoint); !name.empty()) {
+    throw store::NotFiniteError(fmt::format("tensor \"{}\" has values that are not finite", name));
   }
 }
 
