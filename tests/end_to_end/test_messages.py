@@ -18,6 +18,7 @@ WRONG = {  # configs by name
     "comma": "[train]\nlearning_rate = 1,5e-3\n",
     "table": "[attention]\nn_heads = 2\n",
     "one": '[model.attention]\nexperts = "v"\nprojection = "experts"\n',
+    "late": '[model]\nn_layers = 2\nbase = "demo/dense_h8"\n',
     "glob": '[data]\ntrain = ["no_texts/*.txt"]\n',
 }
 

@@ -13,6 +13,8 @@ def test_a_time_sets_the_number_of_steps(headroom, tiny, tmp_path):
     train = config_of(tmp_path / "time")
     assert by_time["steps"] == train["steps"] > 0
     assert train["warmup_steps"] == round(5 / 60 * train["steps"])  # the config's fraction
+    assert "# train.seconds" in next(line for line in (tmp_path / "time" / "config.toml").read_text().splitlines()
+                                     if line.startswith("steps = "))
     # The measurement leaves nothing behind: the same steps without a time give the same parameters.
     sets = ["--set", f"train.steps={train['steps']}", "--set", f"train.warmup_steps={train['warmup_steps']}"]
     by_steps = headroom.json("train", tiny, "--out", tmp_path / "steps", *sets, "--set", "train.evaluate_every=0")

@@ -62,6 +62,13 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
 // Returns the sorted names of the shipped recipes. Throws Error if their folder is not found.
 std::vector<std::string> recipe_names();
 
+// As load_config(), for a run. If train.start_from is set, the checkpoint completes `model`, so `model` and the keys
+// that depend on it are not checked until then.
+Config load_run_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides = {});
+
+// Returns whether the run uses an existing tokenizer: tokenizer.model, or that of a token file.
+bool has_tokenizer(const Config& config);
+
 // Applies one "dotted.key=value" and returns the key. Messages name `origin`.
 std::string set_key(Config& config, std::string_view assignment, std::string_view origin = "--set");
 
@@ -83,8 +90,9 @@ Variation parse_variation(std::string_view text, std::string_view option);
 void check(const Config& config, std::string_view origin);
 void check(const ModelOptions& model, std::string_view origin);
 
-// Returns a warning for each attention or MLP key that has a non-default value but no effect with the selected parts,
-// such as n_experts with projection = "dense". Omits keys inherited from a base that selected other parts.
+// Returns a warning for each key that has a non-default value but no effect with the selected parts, kind of model,
+// tokenizer or schedule, such as n_experts with projection = "dense". Omits keys inherited from a base that selected
+// others.
 std::vector<std::string> unused_keys(const Config& config);
 
 // Returns whether `name` is "auto", "cpu", "cuda" or "cuda:<n>". The device need not exist.

@@ -107,7 +107,7 @@ struct Field {
   bool path = false;                 // strings: file names, relative to the folder of the file that sets them
   bool automatic = false;            // integers: "auto" is permitted (kAutomatic)
   bool refuse_unused = false;        // if nothing reads the field, a non-default value is an error, not a warning
-  std::string choice;                // key of this table whose value decides whether the field has an effect; "": none
+  std::string choice;                // key whose value decides whether the field has an effect; "": none
   std::vector<std::string> readers;  // values of `choice` with which the field has an effect
 };
 
@@ -152,12 +152,13 @@ class Fields {
     root_.tables.push_back(std::move(inner.root_));
   }
 
-  // Calls add(*this). The fields that it adds have an effect only if `choice`, another key of this table, is `reader`.
-  // Several readers may add the same field.
+  // Calls add(*this). The fields that it adds have an effect only if `choice` has one of the values `readers`. `choice`
+  // is another key of this table, or the dotted name of a key of another table ("model.kind"). Several calls may add
+  // the same field.
   template <class Add>
-  void only_with(const std::string& choice, std::string_view reader, const Add& add) {
+  void only_with(const std::string& choice, const std::vector<std::string_view>& readers, const Add& add) {
     choice_ = choice;
-    reader_ = reader;
+    readers_.assign(readers.begin(), readers.end());
     add(*this);
     choice_.clear();
   }
@@ -225,13 +226,14 @@ class Fields {
     }
     Field& field = shared ? *known : root_.fields.emplace_back(std::move(added));
     if (!choice_.empty()) {
-      field.readers.push_back(reader_);
+      field.readers.insert(field.readers.end(), readers_.begin(), readers_.end());
     }
     return field;
   }
 
   Table root_;
-  std::string choice_, reader_;  // of the fields that are being added
+  std::string choice_;  // of the fields that are being added
+  std::vector<std::string> readers_;
 };
 
 }  // namespace headroom::config

@@ -29,7 +29,7 @@ std::string quality_of(const train::TrainResult& result, const tasks::Task& task
 int run(const Train& command, const EngineRequest& request) {
   const std::filesystem::path config(command.config);
   const std::filesystem::path out = command.out.empty() ? "runs" / config.stem() : std::filesystem::path(command.out);
-  train::TrainRequest job{.config = config::load_config(command.config, overrides(command.set, request)),
+  train::TrainRequest job{.config = config::load_run_config(command.config, overrides(command.set, request)),
                           .out = out,
                           .resume = command.resume,
                           .cache = cache_folder()};

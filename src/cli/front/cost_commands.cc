@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "cost_variation.h"
+#include "foundation/core/machine/log.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
@@ -29,9 +30,16 @@ struct CostOptions {
 
 // Loads the config; model keys that it does not set come from the config of train.start_from. Reads no tensors.
 config::Config load_with_start(const std::string& name, const std::vector<std::string>& set) {
-  config::Config config = config::load_config(name, set);
+  config::Config config = config::load_run_config(name, set);
   const std::filesystem::path start = config.train.start_from;
   if (start.empty()) {
+    const bool is_unknown = config::has_tokenizer(config) || (config.tokenizer.kind == config::TokenizerKind::words &&
+                                                              config.tokenizer.vocabulary_size == 0);
+    if (config.vocabulary_follows_tokenizer && is_unknown && !config.model.has_classes()) {
+      log_warning(
+          "cost: {}: model.vocabulary_size is not set and follows the tokenizer, which is not read: counted with {}",
+          name, config.model.vocabulary_size);
+    }
     return config;
   }
   std::error_code ignored;

@@ -67,7 +67,7 @@ void describe_parts(Fields& fields, PartName<Part>& chosen, AttentionOptions& o,
   choice.set = [&chosen](const std::string& name) { chosen = name; };
   fields.add(key, std::move(choice), std::move(about));
   for (const Part* part : all_parts<Part>()) {
-    fields.only_with(key, part->name(), [&](Fields& own) { part->describe(own, o); });
+    fields.only_with(key, {part->name()}, [&](Fields& own) { part->describe(own, o); });
   }
 }
 

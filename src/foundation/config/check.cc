@@ -4,6 +4,7 @@
 #include "checker.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/attention_part.h"
+#include "parse.h"
 
 namespace headroom::config {
 namespace {
@@ -19,9 +20,7 @@ void check_tokenizer(const Config& config, Origin origin) {
   const Checker model(origin, "model"), tokenizer(origin, "tokenizer");
   tokenizer.require(t.source_model.empty() || config.model.source_vocabulary_size > 0, "source_model",
                     "needs model.source_vocabulary_size, the number of its tokens, got 0");
-  const std::vector<std::string>& files = config.data.train;
-  if (!t.model.empty() || !config.train.start_from.empty() || std::any_of(files.begin(), files.end(), is_token_file) ||
-      config.model.kind == ModelKind::vision) {
+  if (has_tokenizer(config) || !config.train.start_from.empty() || config.model.kind == ModelKind::vision) {
     return;  // the size is known only once the file is read; images have no tokens
   }
   tokenizer.require(t.vocabulary_size > 0 || t.kind == TokenizerKind::words, "vocabulary_size",
@@ -235,12 +234,24 @@ void check(const ModelOptions& model, std::string_view origin) {
   check_model(model, {.config = origin});
 }
 
+bool has_tokenizer(const Config& config) {
+  const DataOptions& data = config.data;
+  return !config.tokenizer.model.empty() || std::ranges::any_of(data.train, is_token_file) ||
+         std::ranges::any_of(data.validation, is_token_file);
+}
+
 void check(const Config& config, std::string_view name) {
   const Origin origin = {.config = name, .given = &config.given};
   check_model(config.model, origin);
   check_tokenizer(config, origin);
   check_train(config.train, origin);
   check_targets(config, origin);
+  check_data(config, origin);
+}
+
+void detail::check_apart_from_model(const Config& config, std::string_view name) {
+  const Origin origin = {.config = name, .given = &config.given};
+  check_train(config.train, origin);
   check_data(config, origin);
 }
 

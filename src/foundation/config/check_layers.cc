@@ -1,6 +1,7 @@
-// Checks attention layers and MLPs, and finds keys that have no effect with the selected parts.
+// Checks attention layers and MLPs, and finds keys that have no effect.
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <map>
 
 #include "checker.h"
@@ -17,6 +18,9 @@ struct UnusedKey {
   std::string table, key, value;       // "model.attention.", "n_experts", "8"
   std::string choice, chosen, needed;  // the key that decides, its value, and the values that give the key an effect
   bool refuse;                         // Field::refuse_unused
+
+  std::string dotted_choice() const { return is_dotted(choice) ? choice : table + choice; }
+  static bool is_dotted(std::string_view key) { return key.find('.') != std::string_view::npos; }
 };
 
 std::string list_of(const std::vector<std::string>& names) {
@@ -27,21 +31,31 @@ std::string list_of(const std::vector<std::string>& names) {
   return text;
 }
 
-// `defaults` describes another object of the same type with its default values.
-void add_unused(const std::string& path, const Table& table, const Table& defaults, std::vector<UnusedKey>& unused) {
+// Returns the value of the key that decides whether `field` of `table` has an effect.
+std::string chosen_for(const Field& field, const Table& table, const Table& root) {
+  const std::size_t dot = field.choice.find('.');
+  const Field* const choice = dot == std::string::npos
+                                  ? table.find(field.choice)
+                                  : root.find_table(field.choice.substr(0, dot))->find(field.choice.substr(dot + 1));
+  return std::get<Choice>(choice->slot).get();
+}
+
+// `defaults` describes another object of the same type with its default values. `root` contains `table`.
+void add_unused(const std::string& path, const Table& table, const Table& defaults, const Table& root,
+                std::vector<UnusedKey>& unused) {
   for (std::size_t i = 0; i < table.fields.size(); ++i) {
     const Field& field = table.fields[i];
     if (field.readers.empty()) {
       continue;
     }
-    const std::string value = detail::spelled(field), chosen = std::get<Choice>(table.find(field.choice)->slot).get();
+    const std::string value = detail::spelled(field), chosen = chosen_for(field, table, root);
     const bool read = std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
     if (!read && value != detail::spelled(defaults.fields[i])) {
       unused.push_back({path, field.key, value, field.choice, chosen, list_of(field.readers), field.refuse_unused});
     }
   }
   for (std::size_t i = 0; i < table.tables.size(); ++i) {
-    add_unused(path + table.tables[i].key + ".", table.tables[i], defaults.tables[i], unused);
+    add_unused(path + table.tables[i].key + ".", table.tables[i], defaults.tables[i], root, unused);
   }
 }
 
@@ -51,7 +65,22 @@ std::vector<UnusedKey> unused_by_one(ModelOptions model) {
   describe(fields, model);
   describe(defaults, usual);
   std::vector<UnusedKey> unused;
-  add_unused("model.", fields.root(), defaults.root(), unused);
+  add_unused("model.", fields.root(), defaults.root(), fields.root(), unused);
+  return unused;
+}
+
+std::vector<UnusedKey> unused_apart_from_model(Config config) {
+  Config usual;
+  Fields fields, defaults;
+  describe(fields, config);
+  describe(defaults, usual);
+  const Table &root = fields.root(), &usual_root = defaults.root();
+  std::vector<UnusedKey> unused;
+  for (std::size_t i = 0; i < root.tables.size(); ++i) {
+    if (const Table& table = root.tables[i]; table.key != "model") {
+      add_unused(table.key + ".", table, usual_root.tables[i], root, unused);
+    }
+  }
   return unused;
 }
 
@@ -81,7 +110,7 @@ std::vector<UnusedKey> unused_in(const ModelOptions& model) {
 // choice is not.
 bool is_meant(const GivenKeys& given, std::string_view place, const UnusedKey& unused) {
   const auto file_of = [](std::string_view at) { return at.substr(0, at.rfind(':')); };  // strips the line number
-  const auto chosen = given.find(unused.table + unused.choice);
+  const auto chosen = given.find(unused.dotted_choice());
   return chosen == given.end() || detail::is_option(place) || file_of(chosen->second) == file_of(place);
 }
 
@@ -221,7 +250,9 @@ void check_layers(const ModelOptions& model, Origin origin) {
 
 std::vector<std::string> unused_keys(const Config& config) {
   std::vector<std::string> warnings;
-  for (const UnusedKey& unused : unused_in(config.model)) {
+  std::vector<UnusedKey> all = unused_in(config.model);
+  std::ranges::move(unused_apart_from_model(config), std::back_inserter(all));
+  for (const UnusedKey& unused : all) {
     auto given = config.given.find(unused.table + unused.key);
     if (given == config.given.end() && unused.table.starts_with("model.layers.")) {
       given = config.given.find("model.layers");

@@ -244,8 +244,9 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
-Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
-  const Source source = find_config(path_or_recipe, {}, "");
+namespace {
+
+Config read_config(const Source& source, const std::vector<std::string>& overrides) {
   Config config;
   for (const Layer& layer : read_layers(source)) {
     const fs::path folder = layer.source.recipe ? fs::path() : fs::absolute(layer.source.path).parent_path();
@@ -256,7 +257,23 @@ Config load_config(const std::string& path_or_recipe, const std::vector<std::str
     config.recorded_losses = layer.recorded_losses;
   }
   change(config, overrides, "--set");
+  return config;
+}
+
+}  // namespace
+
+Config load_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
+  const Source source = find_config(path_or_recipe, {}, "");
+  Config config = read_config(source, overrides);
   check(config, source.path.string());
+  return config;
+}
+
+Config load_run_config(const std::string& path_or_recipe, const std::vector<std::string>& overrides) {
+  const Source source = find_config(path_or_recipe, {}, "");
+  Config config = read_config(source, overrides);
+  const std::string name = source.path.string();
+  config.train.start_from.empty() ? check(config, name) : detail::check_apart_from_model(config, name);
   return config;
 }
 

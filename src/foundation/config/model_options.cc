@@ -14,12 +14,12 @@ void describe(Fields& fields, MlpOptions& o) {
   fields.add("bias", o.bias, "dense, gated: biases of both matrices (experts: expert_bias)");
   fields.add("dropout", o.dropout, at_least_below(-1, 1),
              "dense, gated: dropout probability of the hidden layer in training; below 0: model.dropout");
-  fields.only_with("kind", name_of(MlpKind::gated), [&](Fields& own) {
+  fields.only_with("kind", {name_of(MlpKind::gated)}, [&](Fields& own) {
     own.add("hidden_groups", o.hidden_groups, between(0, 1 << 20),
             "gated: groups of hidden units, each multiplied by a softmax gate of the token (DCFormer); 0: no gates")
         .refuse_unused = true;
   });
-  fields.only_with("kind", name_of(MlpKind::experts), [&](Fields& own) {
+  fields.only_with("kind", {name_of(MlpKind::experts)}, [&](Fields& own) {
     own.add("n_experts", o.n_experts, between(1, 1 << 20), "experts: number of experts");
     own.add("top_k", o.top_k, between(1, 1 << 20), "experts: number of experts that each token is routed to");
     own.add("expert_kind", o.expert_kind,

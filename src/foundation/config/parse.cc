@@ -106,6 +106,9 @@ class Reader {
 
   [[noreturn]] void refuse_unknown(const std::string& place, const std::string& path, const std::string& name,
                                    bool table) const {
+    if (name == "base") {
+      user_error("{}: {}.base: unknown key; base must precede the first table", place, path);
+    }
     std::string close = nearest_key(all_, path, name);
     if (close.starts_with(path + ".") && close.find('.', path.size() + 1) == std::string::npos) {
       close.erase(0, path.size() + 1);  // the suggestion is in the same table

@@ -50,6 +50,9 @@ std::string nearest_key(const Table& all, const std::string& table, std::string_
 // Returns whether a place in GivenKeys is a command-line option instead of a file.
 bool is_option(std::string_view place);
 
+// Checks the keys that do not depend on `model`, as check() does.
+void check_apart_from_model(const Config& config, std::string_view origin);
+
 // Derives keys that are not set: one vocabulary size from the other, the context length of a vision model from the
 // number of its patches, and the top_k of an attention part that determines it.
 void resolve(Config& config, const GivenKeys& given);

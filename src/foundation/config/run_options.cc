@@ -21,16 +21,19 @@ void describe(Fields& fields, TokenizerOptions& o) {
            "translation with model.source_vocabulary_size: the same for the sources; \"\": trained on the training "
            "sources, and the target tokenizer on the targets only")
       .path = true;
-  fields.add("keep_whitespace", o.keep_whitespace,
-             "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
-  fields.add("split_digits", o.split_digits, "sentencepiece: make every digit a separate piece");
-  fields.add(
-      "character_coverage", o.character_coverage, between(0.9, 1),
-      "sentencepiece: fraction of the training text's characters that become pieces; others are encoded as bytes; "
-      "use less for languages with thousands of characters, such as Chinese and Japanese");
+  fields.only_with("kind", {name_of(TokenizerKind::sentencepiece)}, [&](Fields& own) {
+    own.add("keep_whitespace", o.keep_whitespace,
+            "sentencepiece: runs of blanks and line ends survive a round trip (source code)");
+    own.add("split_digits", o.split_digits, "sentencepiece: make every digit a separate piece");
+    own.add("character_coverage", o.character_coverage, between(0.9, 1),
+            "sentencepiece: fraction of the training text's characters that become pieces; others are encoded as "
+            "bytes; use less for languages with thousands of characters, such as Chinese and Japanese");
+  });
 }
 
 namespace {
+
+constexpr const char* kKindOfModel = "model.kind";
 
 void describe_images(Fields& fields, DataOptions& o) {
   fields.add("pixel_mean", o.pixel_mean, {},
@@ -77,12 +80,55 @@ void describe_pairs(Fields& fields, DataOptions& o) {
              "translation: exclude training pairs with more words on either side; 0: no limit");
 }
 
+void describe_synthetic(Fields& fields, DataOptions& o) {
+  fields.add(
+      "synthetic", o.synthetic,
+      "language_model: instead of text, generated sequences of which the model predicts the answers; lookup: one "
+      "bit of each of several earlier tokens; recall: the values of keys; copying: tokens among noise, in their "
+      "order; induction: the token that followed an earlier occurrence; needles: the values of a key that are hidden "
+      "in the built-in "
+      "corpus; parity, permutations: the product of all tokens so far");
+  std::vector<std::string_view> tasks;
+  for (const auto& [task, name] : values_of<Synthetic>()) {
+    if (task != Synthetic::none) {
+      tasks.push_back(name);
+    }
+  }
+  fields.only_with("synthetic", tasks, [&](Fields& own) {
+    own.add(
+        "synthetic_items", o.synthetic_items, between(0, 256),
+        "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: 4, "
+        "8, 8, 4");
+    own.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
+            "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
+  });
+}
+
+// Adds the fields for examples with labels.
+void describe_columns(Fields& fields, DataOptions& o) {
+  const std::string_view classifier = name_of(ModelKind::classifier);
+  fields.only_with(kKindOfModel, {classifier, name_of(ModelKind::vision)}, [&](Fields& own) {
+    own.add("label_column", o.label_column,
+            "classifier: column of the label in CSV and TSV files, by its name in the first line or its number from 1; "
+            "vision: key of the label in the JSON files of shards");
+  });
+  fields.only_with(kKindOfModel, {classifier}, [&](Fields& own) {
+    own.add("text_column", o.text_column, "classifier: column of the text");
+    own.add("second_column", o.second_column, "classifier, paired: column of the second text");
+  });
+  fields.only_with(kKindOfModel, {classifier, name_of(ModelKind::vision)}, [&](Fields& own) {
+    own.add("classes", o.classes, {},
+            "classifier: labels in the order of their classes; []: numbers from 0; vision: names of the folders ([]: "
+            "sorted) or labels in shards ([]: numbers from 0)");
+  });
+}
+
 }  // namespace
 
 void describe(Fields& fields, DataOptions& o) {
   fields
       .add("train", o.train, {},
-           "files or glob patterns: text, .gz, .zst, JSON lines or one prepared token file; []: the built-in corpus")
+           "files or glob patterns: text, .gz, .zst, JSON lines, or prepared token files; []: the built-in corpus")
       .path = true;
   fields.add("validation", o.validation, {}, "the same for the validation split").path = true;
   fields.add("mixture", o.mixture, above_up_to(0, 1e9),
@@ -103,30 +149,11 @@ void describe(Fields& fields, DataOptions& o) {
              "the same for validation; synthetic: 0: 512");
   fields.add("generator_seed", o.generator_seed, between(0, 9007199254740992.0),
              "generator, synthetic: seed of the examples, independent of train.seed");
-  fields.add(
-      "synthetic", o.synthetic,
-      "language_model: instead of text, generated sequences of which the model predicts the answers; lookup: one "
-      "bit of each of several earlier tokens; recall: the values of keys; copying: tokens among noise, in their "
-      "order; induction: the token that followed an earlier occurrence; needles: the values of a key that are hidden "
-      "in the built-in "
-      "corpus; parity, permutations: the product of all tokens so far");
-  fields.add("synthetic_items", o.synthetic_items, between(0, 256),
-             "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: "
-             "4, 8, 8, 4");
-  fields.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
-             "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
-  fields.add(
-      "label_column", o.label_column,
-      "classifier: column of the label in CSV and TSV files, by its name in the first line or its number from 1; "
-      "vision: key of the label in the JSON files of shards");
-  fields.add("text_column", o.text_column, "classifier: column of the text");
-  fields.add("second_column", o.second_column, "classifier, paired: column of the second text");
-  fields.add("classes", o.classes, {},
-             "classifier: labels in the order of their classes; []: numbers from 0; vision: names of the folders ([]: "
-             "sorted) or labels in shards ([]: numbers from 0)");
+  describe_synthetic(fields, o);
+  describe_columns(fields, o);
   fields.add("skip_bad_rows", o.skip_bad_rows, "skip invalid rows and report their number, instead of stopping");
-  describe_images(fields, o);
-  describe_pairs(fields, o);
+  fields.only_with(kKindOfModel, {name_of(ModelKind::vision)}, [&](Fields& own) { describe_images(own, o); });
+  fields.only_with(kKindOfModel, {name_of(ModelKind::encoder_decoder)}, [&](Fields& own) { describe_pairs(own, o); });
   fields.add(
       "validation_fraction", o.validation_fraction, at_least_below(0, 1),
       "fraction of data.train held out for validation if data.validation is []: the last lines of text (of each corpus "
@@ -150,15 +177,22 @@ void describe_schedule(Fields& fields, TrainOptions& o) {
       "learning_rate at 30% of the steps (or warmup_steps), then linear to final_learning_rate, as PyTorch's "
       "OneCycleLR "
       "with anneal_strategy=\"linear\" (PyTorch's default is a cosine)");
-  fields.add("cosine_period", o.cosine_period,
-             "cosine: length of the decay; steps: the total number of steps, so that training ends above "
-             "final_learning_rate (SwitchHead's large models)");
+  fields.only_with("schedule", {name_of(Schedule::cosine)}, [&](Fields& own) {
+    own.add("cosine_period", o.cosine_period,
+            "cosine: length of the decay; steps: the total number of steps, so that training ends above "
+            "final_learning_rate (SwitchHead's large models)");
+  });
   fields.add(
       "warmup_steps", o.warmup_steps, between(0, 1e12),
       "steps of linear warm-up, from 1/warmup_steps of learning_rate at the first step to learning_rate at the last: "
       "one step ahead of PyTorch and transformers, whose first step has a rate of 0");
-  fields.add("final_learning_rate", o.final_learning_rate, between(0, 1),
-             "final learning rate as a fraction of learning_rate");
+  fields.only_with("schedule",
+                   {name_of(Schedule::cosine), name_of(Schedule::linear), name_of(Schedule::inverse_sqrt),
+                    name_of(Schedule::one_cycle)},
+                   [&](Fields& own) {
+                     own.add("final_learning_rate", o.final_learning_rate, between(0, 1),
+                             "final learning rate as a fraction of learning_rate");
+                   });
 }
 
 void describe_optimizer(Fields& fields, TrainOptions& o) {
@@ -268,11 +302,13 @@ void describe(Fields& fields, TrainOptions& o) {
 }
 
 void describe(Fields& fields, DecodingOptions& o) {
-  fields.add("beam_size", o.beam_size, between(1, 1024), "hypotheses of the beam search; 1: greedy decoding");
-  fields.add("length_penalty", o.length_penalty, between(-10, 10),
-             "log-probabilities are divided by the output length to this power");
-  fields.add("extra_length", o.extra_length, between(0, 1 << 24),
-             "maximum output length minus source length, in tokens");
+  fields.only_with(kKindOfModel, {name_of(ModelKind::encoder_decoder)}, [&](Fields& own) {
+    own.add("beam_size", o.beam_size, between(1, 1024), "hypotheses of the beam search; 1: greedy decoding");
+    own.add("length_penalty", o.length_penalty, between(-10, 10),
+            "log-probabilities are divided by the output length to this power");
+    own.add("extra_length", o.extra_length, between(0, 1 << 24),
+            "maximum output length minus source length, in tokens");
+  });
 }
 
 void describe(Fields& fields, Config& config) {

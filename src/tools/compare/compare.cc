@@ -178,7 +178,7 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       std::ranges::replace(name, '/', '.');
     }
     configs.push_back(
-        {.name = std::move(name), .config = train::with_initial_parameters(config::load_config(path, overrides))});
+        {.name = std::move(name), .config = train::with_initial_parameters(config::load_run_config(path, overrides))});
   }
   return configs;
 }

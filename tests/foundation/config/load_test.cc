@@ -146,6 +146,10 @@ TEST_F(LoadConfig, RefusesAWrongBase) {
   put("here/number.toml", "base = 3\n");
   EXPECT_EQ(subject_of(complaint_of([] { load_config("number.toml"); })), "number.toml:1: base");
   put("here/wrong.toml", "[model]\nn_layers = 0\n");
+  put("here/late.toml", "[model]\nn_layers = 1\nbase = \"demo/small\"\n");
+  const std::string late = complaint_of([] { load_config("late.toml"); });
+  EXPECT_EQ(subject_of(late), "late.toml:3: model.base");
+  EXPECT_EQ(suggestion_of(late), "");  // not the most similar key
   put("here/of_wrong.toml", "base = \"wrong.toml\"\n");
   EXPECT_EQ(subject_of(complaint_of([] { load_config("of_wrong.toml"); })), "wrong.toml:2: model.n_layers");
 }
@@ -273,6 +277,44 @@ TEST_F(LoadConfig, UnusedKeysAreNamed) {
   EXPECT_EQ(asked.front(),
             "--set: model.attention.top_k = 3 has no effect with projection = \"dense\", only with \"experts\", "
             "\"gated_heads\", \"routed_heads\", \"routed_queries\" or \"shared_and_routed\"");
+}
+
+TEST_F(LoadConfig, UnusedKeysOutsideTheModelAreNamed) {
+  put("here/mine.toml",
+      "[tokenizer]\nkind = \"bytes\"\nkeep_whitespace = true\n[data]\naugment_flip = true\nclasses = [\"a\", \"b\"]\n"
+      "synthetic_items = 3\n[train]\nschedule = \"constant\"\nfinal_learning_rate = 0.1\n[decoding]\nbeam_size = 2\n");
+  const auto keys = [](const std::vector<std::string>& overrides) {
+    std::vector<std::string> subjects;
+    for (const std::string& warning : unused_keys(load_config("mine.toml", overrides))) {
+      const std::string place = warning.substr(0, warning.find(" = "));
+      subjects.push_back(place.substr(place.rfind(' ') + 1));
+    }
+    return subjects;
+  };
+  using Keys = std::vector<std::string>;
+  EXPECT_EQ(keys({}), (Keys{"tokenizer.keep_whitespace", "data.synthetic_items", "data.classes", "data.augment_flip",
+                            "train.final_learning_rate", "decoding.beam_size"}));
+  EXPECT_EQ(keys({"data.synthetic=lookup", "train.schedule=linear"}),
+            (Keys{"tokenizer.keep_whitespace", "data.classes", "data.augment_flip", "decoding.beam_size"}));
+  EXPECT_EQ(keys({"model.kind=classifier", "model.n_classes=2", "model.vocabulary_size=256"}),
+            (Keys{"tokenizer.keep_whitespace", "data.synthetic_items", "train.final_learning_rate"}));
+  const std::vector<std::string> said = unused_keys(load_config("mine.toml", {"data.augment_shift=2"}));
+  EXPECT_EQ(std::ranges::count(said,
+                               "--set: data.augment_shift = 2 has no effect with model.kind = \"language_model\", "
+                               "only with \"vision\""),
+            1);
+}
+
+// Until the checkpoint has completed the model, its keys must not be compared with the defaults of others.
+TEST_F(LoadConfig, AModelThatACheckpointCompletesIsNotChecked) {
+  put("here/tune.toml", "[model]\nmemory_length = 32\n[train]\nbatch_size = 4\nstart_from = \"run\"\n");
+  EXPECT_EQ(load_run_config("tune.toml").model.memory_length, 32);
+  const auto complaint = [](const std::vector<std::string>& overrides) {
+    return subject_of(complaint_of([&] { load_run_config("tune.toml", overrides); }));
+  };
+  EXPECT_EQ(complaint({"train.accumulate=3"}), "--set: train.accumulate");
+  EXPECT_EQ(complaint({"train.start_from="}), "tune.toml:2: model.memory_length");
+  EXPECT_EQ(subject_of(complaint_of([] { load_config("tune.toml"); })), "tune.toml:2: model.memory_length");
 }
 
 }  // namespace load_test

@@ -223,7 +223,9 @@ config::Config with_resumed_parameters(config::Config config, const ResumePoint&
   if (config.train.start_sha256.empty()) {
     config.train.start_sha256 = resumed.checkpoint.config.train.start_sha256;
   }
-  return filled_from(std::move(config), resumed.checkpoint);
+  config = filled_from(std::move(config), resumed.checkpoint);
+  config::check(config, kKey);
+  return config;
 }
 
 tasks::TaskData open_data_with(const tasks::Task& task, config::Config config, const fs::path& file,

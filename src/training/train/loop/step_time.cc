@@ -202,6 +202,10 @@ void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooG
         train.seconds, format_duration(step_seconds));
   }
   set_steps(train, static_cast<std::int64_t>(std::min(steps, 1e12)));
+  config.given["train.steps"] = "train.seconds";
+  if (train.warmup_steps > 0) {
+    config.given["train.warmup_steps"] = "train.seconds";
+  }
   log_info("train.seconds: {} in {}, {:.1f} ms each", counted(train.steps, "step"), format_duration(train.seconds),
            1e3 * step_seconds);
 }

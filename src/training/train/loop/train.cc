@@ -26,6 +26,7 @@
 #include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
 #include "training/train/step/state.h"
+#include "warnings.h"
 
 namespace headroom::train {
 namespace {
@@ -133,24 +134,6 @@ std::string corpus_of(const config::Config& config) {
   const bool its_own = config.made_for.empty() || !config.data.train.empty();
   return data::corpus_name(config.data, data::Split::train) +
          (its_own ? "" : fmt::format(", not the recipe's own data ({})", config.made_for));
-}
-
-// Warns if the user wrote an empty list, which is probably a mistake. (The first log line names the corpus anyway.)
-void warn_of_no_data(const config::Config& config) {
-  const auto given = config.given.find("data.train");
-  if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {
-    log_warning("data.train: names no files ({}), so the run is trained on {}", given->second,
-                data::corpus_name(config.data, data::Split::train));
-  }
-}
-
-void warn_of_seen_data(const config::DataOptions& data) {
-  for (const std::string& file : data.validation) {
-    if (std::ranges::find(data.train, file) != data.train.end()) {
-      log_warning("data.validation: {} is also training data, so validation does not measure generalisation", file);
-      return;
-    }
-  }
 }
 
 // GFLOP per step without pairs that a mask hides, and the peak GFLOP/s of all ranks together; both zero if batch sizes
@@ -274,11 +257,7 @@ Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& s
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            counted(at::get_num_threads(), "thread"));
   log_info("{}", describe_intervals(config.train, predictions));
-  for (const std::string& sentence : config::unused_keys(config)) {
-    log_warning("{}", sentence);
-  }
-  warn_of_no_data(config);
-  warn_of_seen_data(config.data);
+  log_warnings(config, run.data().tokenizer.get());
   return {{.folder = request.out,
            .title = request.title,
            .step = run.state().step,
@@ -325,7 +304,9 @@ TrainResult train(const TrainRequest& request) {
   parallel::GlooGroup& group = *request.group;
   const std::int64_t timeout = request.config.train.timeout;
   group.set_timeout(std::chrono::seconds(timeout));
-  config::check(request.config, "train");
+  if (request.config.train.start_from.empty()) {  // else when the checkpoint has completed it
+    config::check(request.config, "train");
+  }
   const tasks::Task& task = tasks::task_for(request.config, "train");
   std::optional<FolderLock> lock;
   if (group.leads()) {

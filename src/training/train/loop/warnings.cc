@@ -1,0 +1,61 @@
+#include "warnings.h"
+
+#include <algorithm>
+#include <string>
+
+#include "data/text/text.h"
+#include "foundation/core/machine/log.h"
+
+namespace headroom::train {
+namespace {
+
+// Warns if the user wrote an empty list, which is probably a mistake. (The first log line names the corpus anyway.)
+void warn_of_no_data(const config::Config& config) {
+  const auto given = config.given.find("data.train");
+  if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {
+    log_warning("data.train: names no files ({}), so the run is trained on {}", given->second,
+                data::corpus_name(config.data, data::Split::train));
+  }
+}
+
+// Warns of keys that contradict the existing tokenizer. With train.start_from they are errors.
+void warn_of_tokenizer(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
+  if (tokenizer == nullptr || !config::has_tokenizer(config) || !config.train.start_from.empty()) {
+    return;
+  }
+  const auto warn = [&](const std::string& key, const auto& value) {
+    if (const auto given = config.given.find(key); given != config.given.end()) {
+      log_warning("{}: {} = {} has no effect: the run uses the existing tokenizer {}", given->second, key, value,
+                  tokenizer->name());
+    }
+  };
+  if (config.tokenizer.kind != tokenizer->kind()) {
+    warn("tokenizer.kind", config::name_of(config.tokenizer.kind));
+  }
+  const bool is_padded = config.tokenizer.kind == config::TokenizerKind::bpe && !config.vocabulary_follows_tokenizer;
+  if (config.tokenizer.vocabulary_size != tokenizer->vocabulary_size() && !is_padded) {
+    warn("tokenizer.vocabulary_size", config.tokenizer.vocabulary_size);
+  }
+}
+
+void warn_of_seen_data(const config::DataOptions& data) {
+  for (const std::string& file : data.validation) {
+    if (std::ranges::find(data.train, file) != data.train.end()) {
+      log_warning("data.validation: {} is also training data, so validation does not measure generalisation", file);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
+  for (const std::string& sentence : config::unused_keys(config)) {
+    log_warning("{}", sentence);
+  }
+  warn_of_no_data(config);
+  warn_of_tokenizer(config, tokenizer);
+  warn_of_seen_data(config.data);
+}
+
+}  // namespace headroom::train

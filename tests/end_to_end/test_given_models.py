@@ -1,0 +1,77 @@
+"""Runs that use an existing tokenizer, and runs that start from a checkpoint: what the config says besides."""
+
+import tomllib
+
+import pytest
+
+import train_runs
+
+BYTES = train_runs.TINY_MODEL + """
+[tokenizer]
+kind = "bytes"
+[data]
+train = ["text.txt"]
+[train]
+steps = 2
+batch_size = 2
+threads = 1
+evaluate_every = 0
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(headroom, tmp_path_factory):
+    """A config, a tokenizer of 12 words, and a text prepared with it."""
+    folder = tmp_path_factory.mktemp("given")
+    train_runs.write_text(folder / "text.txt", 8000, 1)
+    (folder / "bytes.toml").write_text(BYTES)
+    headroom("tokenizer", "train", "text.txt", "--kind", "words", "--vocabulary-size", 12, "--out", "words.tokenizer", cwd=folder)
+    headroom("data", "prepare", "text.txt", "--tokenizer", "words.tokenizer", "--out", "text.tokens", cwd=folder)
+    headroom("train", "bytes.toml", "--out", "run", cwd=folder)
+    return folder
+
+
+def warned(text):
+    """The keys that are said to have no effect."""
+    return [line.split(": ")[2].split(" = ")[0] for line in text.splitlines()
+            if line.startswith("warning: ") and "has no effect" in line]
+
+
+@pytest.mark.parametrize("given", ["tokenizer.model=words.tokenizer", 'data.train=["text.tokens"]',
+                                   'data.validation=["text.tokens"]'])
+def test_keys_that_contradict_an_existing_tokenizer_are_named(headroom, folder, tmp_path, given):
+    def run(name, *settings):
+        sets = [word for setting in (given, *settings) for word in ("--set", setting)]
+        return headroom("train", "bytes.toml", "--out", tmp_path / name, *sets, cwd=folder).stderr
+
+    # The config names the kind.
+    assert warned(run("kind")) == ["tokenizer.kind"]
+    assert warned(run("both", "tokenizer.vocabulary_size=50")) == ["tokenizer.kind", "tokenizer.vocabulary_size"]
+    assert warned(run("equal", "tokenizer.kind=words", "tokenizer.vocabulary_size=12")) == []
+    assert tomllib.loads((tmp_path / "both" / "config.toml").read_text())["model"]["vocabulary_size"] == 12
+
+
+def test_costs_say_that_they_do_not_know_the_vocabulary(headroom, folder):
+    def warnings(*settings):
+        done = headroom("cost", "bytes.toml", *(word for setting in settings for word in ("--set", setting)), cwd=folder)
+        return [line for line in done.stderr.splitlines() if "model.vocabulary_size" in line]
+
+    assert warnings() == []
+    for setting in ("tokenizer.model=words.tokenizer", 'data.train=["text.tokens"]', "tokenizer.kind=words"):
+        assert len(warnings(setting)) == 1
+        assert warnings(setting, "model.vocabulary_size=12") == []
+
+
+def test_keys_of_the_model_are_checked_with_those_of_the_checkpoint(headroom, folder, tmp_path):
+    """The checkpoint's context_length, not the default, decides which memory_length is valid."""
+    config = tmp_path / "tune.toml"
+    config.write_text(f'[data]\ntrain = ["{folder}/text.txt"]\n[train]\nstart_from = "{folder}/run"\nsteps = 2\nthreads = 1\n')
+    memory = ["--set", "model.memory_length=16"]
+    headroom("train", config, "--out", tmp_path / "tuned", *memory)
+    model = tomllib.loads((tmp_path / "tuned" / "config.toml").read_text())["model"]
+    assert (model["context_length"], model["memory_length"]) == (16, 16)
+    assert headroom.json("cost", config, *memory) != headroom.json("cost", config)
+    headroom("train", config, "--out", tmp_path / "tuned", "--resume", "--set", "train.steps=3", *memory)
+    headroom("compare", config, "--out", tmp_path / "compared", *memory)
+    for command in ("train", "compare"):
+        assert "model.memory_length" in headroom.refusal(command, config, "--out", tmp_path / command, "--set", "model.memory_length=8")
