@@ -51,7 +51,7 @@ def test_writes_a_config_that_trains_and_continues(headroom, folder):
     assert "90" in line and "91" in line
     text = (folder / "train.txt").read_text()
     (folder / "train.txt").write_text(text[:len(text) // 2])
-    assert "training data" in headroom.refusal(*asked)  # the pilot runs had another text
+    assert "training data" in headroom.refusal(*asked, "--quiet")  # the pilot runs had another text
     (folder / "train.txt").write_text(text)
 
 

@@ -186,13 +186,13 @@ def test_a_study_reuses_only_conversions_of_its_source_and_targets(headroom, den
     study[2] = f"{source}/"  # another spelling of the same folder
     assert [run["parameters_sha256"] for run in headroom.json(*study)["runs"]] == [run["parameters_sha256"] for run in before]
     target.write_text(target.read_text().replace("d_head = 12", "d_head = 10"))
-    assert "d_head" in headroom.refusal(*study)
+    assert "d_head" in headroom.refusal(*study, "--quiet")
     target.write_text(target.read_text().replace("d_head = 10", "d_head = 12"))
     headroom("train", dense / "tiny.toml", "--out", source, "--resume", "--quiet", "--set", "train.steps=22", "--set",
              "model.memory_length=0")
     for run in before:
         shutil.rmtree(dense / "reuse" / run["name"])
-    assert "narrow.safetensors" in headroom.refusal(*study)
+    assert "narrow.safetensors" in headroom.refusal(*study, "--quiet")
 
 
 def test_a_study_takes_nothing_from_what_its_source_learnt_from(headroom, dense):

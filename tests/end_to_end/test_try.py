@@ -63,5 +63,5 @@ def test_refuses_to_compare_with_runs_of_other_data(headroom, folder, tmp_path):
     before = validation.read_text()
     validation.write_text(before + "more")
     assert "validation data" in headroom.refusal("try", folder / "tiny.toml", "--set", "train.learning_rate=2e-9", "--out",
-                                                 folder / "out", "--threads", 1)
+                                                 folder / "out", "--threads", 1, "--quiet")
     validation.write_text(before)
