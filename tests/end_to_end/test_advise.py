@@ -49,6 +49,10 @@ def test_writes_a_config_that_trains_and_continues(headroom, folder):
     assert "holds advice" in line
     line = headroom.refusal("advise", folder / "tiny.toml", "--budget", "91s", "--out", folder / "out", *ASKED)
     assert "90" in line and "91" in line
+    text = (folder / "train.txt").read_text()
+    (folder / "train.txt").write_text(text[:len(text) // 2])
+    assert "training data" in headroom.refusal(*asked, "--quiet")  # the pilot runs had another text
+    (folder / "train.txt").write_text(text)
 
 
 @pytest.mark.parametrize("task", ["lookup", "recall", "copying", "induction", "needles", "parity", "permutations"])

@@ -93,3 +93,28 @@ def test_the_table_shows_the_heads_of_layers_that_differ(headroom, configs, tmp_
     table = headroom("compare", dense, layers, "--out", tmp_path / "out", "--sample-tokens", 1, "--set", "train.steps=1",
                      "--set", "train.warmup_steps=0").stdout
     assert re.search(r"^dense +2  ", table, re.MULTILINE) and re.search(r"^layers +2, 4  ", table, re.MULTILINE), table
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_runs_of_a_file_that_has_changed_are_not_compared_with_new_ones(headroom, configs, tmp_path, split):
+    headroom(*arguments(configs, tmp_path / "out"))
+    file = tmp_path / f"{split}.txt"
+    before = file.read_text()
+    file.write_text(before + "more")
+    assert split in headroom.refusal(*arguments(configs, tmp_path / "out", "--seeds", 2, "--quiet"))
+    assert len(headroom.json(*arguments(configs, tmp_path / "out"))["runs"]) == 2  # nothing is trained
+    file.write_text(before)
+    assert [len(run["seeds"]) for run in headroom.json(*arguments(configs, tmp_path / "out", "--seeds", 2))["runs"]] == [2, 2]
+
+
+def test_a_teacher_that_does_not_fit_stops_the_command_before_the_first_run(headroom, configs, tmp_path):
+    taught = tmp_path / "taught.toml"
+    taught.write_text('base = "dense.toml"\n[train]\nteacher = "nowhere"\n')
+    assert "train.teacher" in headroom.refusal("compare", configs[0], taught, "--out", tmp_path / "out", "--quiet")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_keys_may_have_earlier_names(headroom, configs, tmp_path):
+    table = headroom.json("sweep", configs[0], "--vary", "train.parts=1,2", "--set", "train.accumulate=2", "--set", "train.steps=2",
+                          "--out", tmp_path / "out")
+    assert {run["values"]["train.gradient_accumulators"] for run in table["runs"]} == {1, 2}

@@ -1,6 +1,7 @@
 """headroom convert: a dense run becomes a checkpoint that every command reads and from which training starts."""
 
 import shutil
+import tomllib
 
 import pytest
 
@@ -165,3 +166,68 @@ def test_compare_trains_conversions_next_to_the_continued_dense_model(headroom, 
     assert (dense / "shares" / "dense-taught-10%" / "result.json").stat().st_mtime_ns == kept
     assert "--to" in headroom.refusal("compare", "--convert", dense / "base", "--out", dense / "no")
     assert "--tokens" in headroom.refusal("compare", "--convert", dense / "base", "--to", "x", "--tokens", "200%", "--out", dense / "no")
+
+
+STUDY = ["--set", "train.evaluate_every=0", "--tokens", "10%", "--sample-tokens", 0, "--threads", 1]
+
+
+def train(headroom, dense, name, *settings):
+    assignments = [word for setting in ["train.steps=20", "train.evaluate_every=0", *settings] for word in ("--set", setting)]
+    headroom("train", dense / "tiny.toml", "--out", dense / name, "--quiet", *assignments)
+    return dense / name
+
+
+def test_a_study_reuses_only_conversions_of_its_source_and_targets(headroom, dense):
+    source = train(headroom, dense, "reused", "model.memory_length=0")
+    target = dense / "narrow.toml"
+    target.write_text((dense / "experts.toml").read_text())
+    study = ["compare", "--convert", source, "--to", target, "--no-scratch", *STUDY, "--out", dense / "reuse"]
+    before = headroom.json(*study)["runs"]
+    study[2] = f"{source}/"  # another spelling of the same folder
+    assert [run["parameters_sha256"] for run in headroom.json(*study)["runs"]] == [run["parameters_sha256"] for run in before]
+    target.write_text(target.read_text().replace("d_head = 12", "d_head = 10"))
+    assert "d_head" in headroom.refusal(*study, "--quiet")
+    target.write_text(target.read_text().replace("d_head = 10", "d_head = 12"))
+    headroom("train", dense / "tiny.toml", "--out", source, "--resume", "--quiet", "--set", "train.steps=22", "--set",
+             "model.memory_length=0")
+    for run in before:
+        shutil.rmtree(dense / "reuse" / run["name"])
+    assert "narrow.safetensors" in headroom.refusal(*study, "--quiet")
+
+
+def test_a_study_takes_nothing_from_what_its_source_learnt_from(headroom, dense):
+    first = train(headroom, dense, "first", "model.memory_length=0")
+    taught = ["model.memory_length=0", f"train.start_from={first}", f"train.teacher={first}", "train.teacher_weight=0.9"]
+    source = train(headroom, dense, "second", *taught)
+    more = [*taught, "train.evaluate_every=0", "train.steps=30", "train.seconds=1000"]  # stays in the run's config
+    headroom("train", dense / "tiny.toml", "--out", source, "--resume", "--quiet", *(word for key in more for word in ("--set", key)))
+    table = headroom.json("compare", "--convert", source, "--to", dense / "experts.toml", *STUDY, "--out", dense / "second_study")
+    assert [run["steps"] for run in table["runs"]] == [3, 3, 3, 3, 33]
+    keys = {}
+    for run in table["runs"]:
+        with open(dense / "second_study" / run["name"] / "config.toml", "rb") as file:
+            keys[run["name"]] = tomllib.load(file)
+    assert keys["dense-10%"]["train"]["teacher"] == "" and keys["dense-taught-10%"]["train"]["teacher"] == str(source)
+    assert keys["experts-10%"]["train"]["teacher_weight"] == 0.5
+    scratch = keys["experts-scratch-10%"]
+    assert scratch["train"]["start_from"] == scratch["train"]["teacher"] == ""
+    assert scratch["model"]["attention"]["projection"] == "experts"
+
+
+@pytest.mark.parametrize("kind", ["model.kind=masked_language_model", "model.memory_length=16"])
+def test_a_study_of_models_that_cannot_teach_has_no_teacher(headroom, dense, kind, tmp_path):
+    masked = "masked" in kind
+    settings = [kind, "model.memory_length=0", "model.attention.position=learned", "model.vocabulary_size=258"] if masked else [kind]
+    source = train(headroom, dense, kind, *settings)
+    target = dense / f"to_{len(kind)}.toml"
+    model = 'kind = "masked_language_model"\nmemory_length = 0\nvocabulary_size = 258\n' if masked else ""
+    position = 'position = "learned"\n' if masked else ""
+    target.write_text(f'base = "tiny.toml"\n[model]\n{model}[model.attention]\nn_heads = 1\nprojection = "dense"\n{position}')
+    table = headroom.json("compare", "--convert", source, "--to", target, "--no-scratch", *STUDY, "--out", tmp_path / "out")
+    assert [run["name"] for run in table["runs"]] == ["dense-10%", f"{target.stem}-10%", f"{target.stem}-random-10%"]
+
+
+def test_a_study_needs_a_source_that_was_trained(headroom, dense):
+    out = dense / "untrained.safetensors"
+    headroom("convert", dense / "dense", "--to", dense / "experts.toml", "--out", out, *SMALL)
+    assert "step 0" in headroom.refusal("compare", "--convert", out, "--to", dense / "experts.toml", *STUDY, "--out", dense / "x")

@@ -11,11 +11,11 @@ CONFIG = TINY_MODEL + """
 kind = "bytes"
 [train]
 steps = 30
-batch_size = 4
+batch_size = 64
 learning_rate = 3e-3
 threads = 1
 precision = "fp32"
-evaluate_tokens = 2000
+evaluate_every = 0
 """
 
 
@@ -43,15 +43,19 @@ def test_a_record_holds_what_verifying_needs(record):
     assert document["track"] == "time" and document["target"] == 8
     assert "steps = 30" in document["config"] and document["machine"] and document["training_data"]
     for run, seed in zip(document["runs"], [1, 2], strict=True):
-        assert run["seed"] == seed and run["steps"] == 30 and run["tokens"] == 30 * 4 * 16
+        assert run["seed"] == seed and run["steps"] == 30 and run["tokens"] == 30 * 64 * 16
         assert len(run["parameters_sha256"]) == 64 and 0 < run["bits_per_byte"] < 8
         assert run["log"][-1]["step"] == 30
 
 
 def test_verifying_trains_again(headroom, record, tmp_path):
-    verify = ["record", "verify", record, "--seeds", 2, "--runs", tmp_path / "runs"]
+    verify = ["record", "verify", record, "--runs", tmp_path / "runs", "--seeds", 2]
+    first = headroom.json(*verify[:-1], 1)  # as if interrupted after the first seed
+    begun = (tmp_path / "runs" / "result.json").stat().st_mtime_ns
     found = headroom.json(*verify)
+    assert (tmp_path / "runs" / "result.json").stat().st_mtime_ns == begun
     assert found["verified"] and found["same_kind"]
+    assert found["parameters_sha256"] == first["parameters_sha256"] == found["runs"][0]["parameters_sha256"]
     assert [run["parameters_sha256"] for run in found["runs"]] == [
         run["parameters_sha256"] for run in json.loads(record.read_text())["runs"]]
     assert "--runs" in headroom.refusal(*verify)  # these runs would be read, not trained
@@ -91,6 +95,10 @@ def test_rule_violations_are_refused(headroom, record, tmp_path):
     assert "--out" in headroom.refusal(*make, "--target", 8, "--out", record)
     assert "built-in corpus" in headroom.refusal("record", "make", "small/lookup_dense_h2", "--target", 8, "--out",
                                                  tmp_path / "c.json")
+    for change, key in [("train.seconds=5", "train.seconds"), ("train.evaluate_tokens=100", "train.evaluate_tokens"),
+                        (f'data.validation=["{record}"]', "data.validation"), ("data.generator=composition", "data.generator"),
+                        (f"tokenizer.model={record}", "tokenizer.model")]:
+        assert key in headroom.refusal(*make, "--target", 8, "--set", change, "--out", tmp_path / "e.json", "--runs", tmp_path / "e")
     long = ["--set", "train.steps=200000", "--set", "train.batch_size=4"]
     assert "10000000" in headroom.refusal(*make, "--track", "tokens", *long, "--out", tmp_path / "d.json", "--runs",
                                           tmp_path / "d")

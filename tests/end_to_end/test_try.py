@@ -55,3 +55,13 @@ def test_a_better_change_is_kept(headroom, folder):
 ])
 def test_refuses(headroom, folder, arguments, part):
     assert part in headroom.refusal("try", folder / "tiny.toml", *arguments, "--out", folder / "refused")
+
+
+def test_refuses_to_compare_with_runs_of_other_data(headroom, folder, tmp_path):
+    ask(headroom, folder, *BROKEN, status=3)
+    validation = folder / "validation.txt"
+    before = validation.read_text()
+    validation.write_text(before + "more")
+    assert "validation data" in headroom.refusal("try", folder / "tiny.toml", "--set", "train.learning_rate=2e-9", "--out",
+                                                 folder / "out", "--threads", 1, "--quiet")
+    validation.write_text(before)

@@ -254,6 +254,7 @@ int run(const RecordVerify& command, const EngineRequest& request) {
   document["verified"] = found.verified;
   document["same_kind"] = found.same_kind;
   document["sentence"] = found.sentence;
+  document["parameters_sha256"] = found.runs.front().parameters_sha256;
   for (const trial::RecordRun& again : found.runs) {
     document["runs"].push_back({{"seed", again.seed},
                                 {"seconds", again.seconds},

@@ -132,7 +132,7 @@ void warn_of_changed_data(const std::string& run_or_checkpoint, const std::strin
   namespace fs = std::filesystem;
   const fs::path path = fs::absolute(run_or_checkpoint);
   const std::string was =
-      compare::recorded_validation_data(fs::is_directory(path) ? path : path.parent_path().parent_path());
+      compare::recorded_data(fs::is_directory(path) ? path : path.parent_path().parent_path()).validation;
   if (!was.empty() && was != now) {
     log_warning("{}: the validation data has changed since the run, from {} to {}; the run may have been trained on it",
                 run_or_checkpoint, was, now);

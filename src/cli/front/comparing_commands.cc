@@ -1,5 +1,6 @@
 // The commands compare, sweep, advise, try, record, report, runs and demo, which train several models and report on
 // them.
+#include <algorithm>
 #include <memory>
 
 #include "foundation/core/text/format.h"
@@ -42,6 +43,20 @@ void check_compared(const Compare& options) {
   if (options.no_scratch && options.convert.empty()) {
     user_error("compare: --no-scratch: needs --convert");
   }
+  if (!options.shares.empty() && options.convert.empty()) {
+    user_error("compare: --tokens: needs --convert; set train.steps instead");
+  }
+}
+
+std::vector<double> parse_shares(const std::vector<std::string>& texts) {
+  std::vector<double> shares;
+  for (const std::string& text : texts) {
+    shares.push_back(parse_share(text));
+    if (std::count(shares.begin(), shares.end(), shares.back()) > 1) {
+      user_error("compare: --tokens: {} is given twice", text);
+    }
+  }
+  return shares;
 }
 
 void add_conversions(CLI::App& command, Compare& options, std::vector<std::string>& shares) {
@@ -67,10 +82,8 @@ void add_compare(Program& program) {
       "  headroom compare --family dense=a.toml,b.toml --family mine=c.toml,d.toml --out runs/sizes\n"
       "  headroom compare --convert runs/dense --to zoo/switchhead --tokens 5% --out runs/converted",
       [&program, options] {
+        options->shares = parse_shares(options->shares_text);
         check_compared(*options);
-        for (const std::string& share : options->shares_text) {
-          options->shares.push_back(parse_share(share));
-        }
         return program.engine<Compare>(*options);
       });
   command.add_option("CONFIG", options->configs, "TOML files or recipes; the first is the baseline")->type_name("");

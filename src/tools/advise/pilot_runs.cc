@@ -230,15 +230,16 @@ double Candidate::score() const {
 }
 
 DataSize data_size(const config::Config& config, const fs::path& cache) {
+  const tasks::TaskData data = tasks::task_for(config, "advise").open(config, cache);
   if (config.data.synthetic != config::Synthetic::none) {
     const std::int64_t rows = config.data.generated_train, length = config.model.context_length;
-    const tasks::TaskData data = tasks::task_for(config, "advise").open(config, cache);
     return {.training = rows > 0 ? rows * length : std::numeric_limits<std::int64_t>::max(),
-            .validation = std::lround(data.validation->rows(config, 0)) * length};
+            .validation = std::lround(data.validation->rows(config, 0)) * length,
+            .data = train::run_data(data)};
   }
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
   const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.tokens); };
-  DataSize size{.training = 0, .validation = open(prepared.validation).size()};
+  DataSize size{.training = 0, .validation = open(prepared.validation).size(), .data = train::run_data(data)};
   for (const data::PreparedPart& corpus : prepared.train) {
     const data::TokenFile tokens = open(corpus);
     size.training += tokens.size();
@@ -287,6 +288,9 @@ void PilotRuns::train(const Stage& stage, Candidate& candidate, std::int64_t see
   run = compare::with_seed(run, seed_index);
   const auto start = std::chrono::steady_clock::now();
   const bool known = compare::is_finished(run);
+  if (known) {
+    compare::check_unchanged_data(run.folder, data_of(candidate.config).data);
+  }
   const std::string seed = seed_index == 0 ? "" : fmt::format(", seed {}", run.config.train.seed);
   const std::string title = fmt::format("{} {}{}", lower_case_first(stage.title), candidate.name, seed);
   const compare::TrainedRun& trained = known ? *runs_.find(run) : train_pilot(runs_, run, title);

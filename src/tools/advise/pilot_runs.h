@@ -13,6 +13,7 @@
 #include "advise.h"
 #include "headroom/config/config.h"
 #include "tools/compare/run/execution.h"
+#include "training/train/loop/train.h"
 
 namespace headroom::advise {
 
@@ -71,11 +72,12 @@ struct Verdict {
 // second wins only if the 95% interval of the paired difference shows that it is better.
 Verdict decide(const std::vector<double>& first, const std::vector<double>& second);
 
-// The number of training and validation tokens with the config's tokenizer. Prepares the data if necessary; throws what
-// tasks::Task::open() throws.
+// The data and its number of training and validation tokens with the config's tokenizer. Prepares the data if
+// necessary; throws what tasks::Task::open() throws.
 struct DataSize {
   std::int64_t training = 0;  // the maximum of std::int64_t if training rows are generated without end
   std::int64_t validation = 0;
+  train::RunData data = {};
 };
 DataSize data_size(const config::Config& config, const std::filesystem::path& cache);
 

@@ -15,6 +15,8 @@
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/open_model.h"
 #include "layer_conversion.h"
+#include "training/train/step/state.h"
+#include "training/train/step/teacher.h"
 
 namespace headroom::convert {
 
@@ -102,8 +104,13 @@ std::string losses_text(const Conversion& conversion) {
                      format_decimal(conversion.loss_after, 4));
 }
 
+// What a conversion was computed from.
+struct Origin {
+  std::string source_sha256, data;
+};
+
 void write_result(const ConvertRequest& request, const config::Config& config, const store::Checkpoint& source,
-                  const Conversion& conversion, const std::string& data, const models::Model& target) {
+                  const Conversion& conversion, const Origin& origin, const models::Model& target) {
   store::Checkpoint checkpoint{
       .config = config, .step = 0, .tokenizer = source.tokenizer, .tensors = {}, .metadata = {}};
   for (const nn::Parameter& parameter : target.parameters().stored()) {
@@ -111,7 +118,8 @@ void write_result(const ConvertRequest& request, const config::Config& config, c
   }
   checkpoint.metadata = {{"converted_from", request.source},
                          {"converted_by", request.command},
-                         {"converted_data", data},
+                         {kSourceHash, origin.source_sha256},
+                         {"converted_data", origin.data},
                          {"converted_seed", fmt::format("{}", request.seed)},
                          {kLosses, losses_text(conversion)}};
   store::save_checkpoint(checkpoint, request.out);
@@ -163,7 +171,7 @@ std::vector<at::Tensor> converted_parameters(const models::Model& model, const L
 std::optional<FitErrors> joint_fit(const ConvertRequest& request, const models::Model& source,
                                    const models::Model& model, const std::vector<at::Tensor>& parameters,
                                    const Batches& batches) {
-  if (request.fit_steps == 0 || request.joint_steps == 0 || parameters.empty() || !has_joint_fit(model.options())) {
+  if (request.fit_steps == 0 || request.joint_steps == 0 || parameters.empty() || !train::can_teach(model.options())) {
     return std::nullopt;
   }
   const FitErrors divergences =
@@ -229,7 +237,8 @@ Conversion convert(const ConvertRequest& request) {
   conversion.parameters = model->parameters().count();
   conversion.loss_before = loss_of(*opened.model, batches.held_out);
   conversion.loss_after = loss_of(*model, batches.held_out);
-  write_result(request, result, opened.checkpoint, conversion, batches.data, *model);
+  write_result(request, result, opened.checkpoint, conversion,
+               {.source_sha256 = train::parameters_sha256(opened.model->parameters()), .data = batches.data}, *model);
   return conversion;
 }
 

@@ -86,8 +86,9 @@ struct Conversion {
   std::vector<std::string> notes;  // what differs from the config `to`
 };
 
-// Key of a result's metadata: its losses before and after, as text.
+// Keys of a result's metadata: its losses before and after, as text, and the parameters_sha256 of its source.
 inline constexpr const char* kLosses = "converted_losses";
+inline constexpr const char* kSourceHash = "converted_from_sha256";
 
 // Writes a checkpoint whose config is the source's with the attention of the target, and its MLP if that has experts
 // and the source's has none.

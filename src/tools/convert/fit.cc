@@ -193,10 +193,6 @@ double mean_divergence(const models::Model& model, TaughtBatches& batches) {
 
 }  // namespace
 
-bool has_joint_fit(const config::ModelOptions& model) {
-  return model.kind == config::ModelKind::language_model && model.memory_length == 0;
-}
-
 FitErrors fit_together(const models::Model& source, const models::Model& model,
                        const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options) {
   for (nn::Parameter other : model.parameters().all()) {

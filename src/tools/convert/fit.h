@@ -31,12 +31,9 @@ FitErrors fit(const LayerOutput& output, const std::vector<at::Tensor>& paramete
 // feature is a constant, which is not penalised.
 at::Tensor ridge_regression(const at::Tensor& gram, const at::Tensor& cross, bool constant = false);
 
-// Whether fit_together() can fit this model: a language model without memory.
-bool has_joint_fit(const config::ModelOptions& model);
-
-// Minimises the divergence from the source's predictions by AdamW over `parameters` of `model`, which are changed in
-// place; gradients of all others are switched off. Returns the divergences on the held-out tokens. Where the divergence
-// has not become smaller, the starting values are restored.
+// For models that train::can_teach(): minimises the divergence from the source's predictions by AdamW over `parameters`
+// of `model`, which are changed in place; gradients of all others are switched off. Returns the divergences on the
+// held-out tokens. Where the divergence has not become smaller, the starting values are restored.
 FitErrors fit_together(const models::Model& source, const models::Model& model,
                        const std::vector<at::Tensor>& parameters, const Batches& batches, const FitOptions& options);
 

@@ -11,7 +11,9 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
+#include "layer_conversion.h"
 #include "training/train/loop/start.h"
+#include "training/train/step/teacher.h"
 
 namespace headroom::convert {
 namespace {
@@ -32,6 +34,29 @@ std::int64_t steps_of(const config::Config& source, double share) {
   return share > 0.0 ? std::max<std::int64_t>(1, steps) : 0;
 }
 
+// The source's config without what it started from and learnt from: the runs have their own.
+config::Config source_config(const StudyRequest& request) {
+  const fs::path file = store::find_checkpoint(request.source);
+  const store::Checkpoint checkpoint = store::read_checkpoint(file, store::Check::shapes);
+  if (checkpoint.step == 0) {
+    user_error(
+        "compare: --convert: {} is at step 0, so it has no training of which --tokens could be a share; expected a run",
+        file.string());
+  }
+  config::Config config = checkpoint.config;
+  const config::TrainOptions none;
+  config.train.seconds = none.seconds;  // it would decide instead of the steps
+  for (std::string config::TrainOptions::*key :
+       {&config::TrainOptions::start_from, &config::TrainOptions::start_sha256, &config::TrainOptions::teacher,
+        &config::TrainOptions::teacher_sha256}) {
+    config.train.*key = none.*key;
+  }
+  config.train.teacher_weight = none.teacher_weight;
+  config.train.teacher_temperature = none.teacher_temperature;
+  config.train.teacher_top_k = none.teacher_top_k;
+  return config;
+}
+
 // The source's config for more training, from the parameters in `start`.
 config::Config continued(const config::Config& source, const fs::path& start, double share, bool taught,
                          const StudyRequest& request) {
@@ -45,10 +70,9 @@ config::Config continued(const config::Config& source, const fs::path& start, do
   train.learning_rate *= kLearningRate;
   train.schedule = config::Schedule::linear;
   train.final_learning_rate = 0.0;
-  train.start_from = fs::absolute(start).string();
-  train.start_sha256.clear();
+  train.start_from = absolute_path(start).string();
   if (taught) {
-    train.teacher = fs::absolute(request.source).string();
+    train.teacher = absolute_path(request.source).string();
   }
   config::change(config, request.overrides, "--set");
   config::check(config, "compare: --convert");
@@ -62,18 +86,46 @@ std::string losses_of(const fs::path& file) {
   return losses == conversion.metadata.end() ? "an unrecorded loss" : "a loss of " + losses->second;
 }
 
-Conversion convert_once(const StudyRequest& request, const config::Config& source, const Converted& to, bool random) {
-  return convert({.source = request.source,
-                  .to = to.name,
-                  .target = to.target,
-                  .data = {},
-                  .fit_steps = random ? 0 : ConvertRequest().fit_steps,
-                  .random_attention = random,
-                  .threads = source.train.threads,
-                  .seed = static_cast<std::uint64_t>(source.train.seed),
-                  .out = random ? to.random : to.file,
-                  .cache = request.cache,
-                  .command = request.command});
+ConvertRequest request_of(const StudyRequest& request, const config::Config& source, const Converted& to, bool random) {
+  return {.source = request.source,
+          .to = to.name,
+          .target = to.target,
+          .data = {},
+          .fit_steps = random ? 0 : ConvertRequest().fit_steps,
+          .random_attention = random,
+          .threads = source.train.threads,
+          .seed = static_cast<std::uint64_t>(source.train.seed),
+          .out = random ? to.random : to.file,
+          .cache = request.cache,
+          .command = request.command};
+}
+
+// Throws UserError if an existing conversion was made for another config or from other parameters.
+void check_conversion(const ConvertRequest& wanted, const config::Config& source, const std::string& source_sha256) {
+  const store::Checkpoint there = store::read_checkpoint(wanted.out, store::Check::shapes);
+  std::vector<std::string> notes;
+  const std::vector<std::string> changed =
+      config::differing_keys(there.config.model, result_config(wanted, source, notes).model);
+  if (!changed.empty()) {
+    user_error(
+        "compare: --convert: {} is a conversion to another config, with another value of {}; remove it to convert "
+        "again, "
+        "or choose another --out",
+        wanted.out.string(), changed.front());
+  }
+  const auto hash = there.metadata.find(kSourceHash);
+  if (hash != there.metadata.end() && hash->second != source_sha256) {
+    user_error(
+        "compare: --convert: {} was converted from other parameters than {} has now; remove it to convert again, or "
+        "choose another --out",
+        wanted.out.string(), wanted.source);
+  }
+}
+
+std::string hash_of_source(const StudyRequest& request) {
+  config::Config config;
+  config.train.start_from = request.source;
+  return train::open_initial_parameters(config)->parameters_sha256;
 }
 
 // Converts the source to each target, unless that has been done before. `losses` receives a sentence for each.
@@ -82,6 +134,7 @@ std::vector<Converted> convert_all(const StudyRequest& request, const config::Co
   make_folder(request.out / "converted");
   std::vector<Converted> targets;
   std::set<std::string> names = {"dense", "dense-taught"};
+  std::string source_sha256;  // computed once it is needed
   for (const std::string& to : request.targets) {
     Converted converted{
         .name = fs::path(to).stem().string(), .target = config::load_config(to), .file = {}, .random = {}};
@@ -90,9 +143,13 @@ std::vector<Converted> convert_all(const StudyRequest& request, const config::Co
     }
     converted.file = request.out / "converted" / (converted.name + ".safetensors");
     converted.random = request.out / "converted" / (converted.name + "-random.safetensors");
-    if (!fs::exists(converted.file) || !fs::exists(converted.random)) {
-      convert_once(request, source, converted, false);
-      convert_once(request, source, converted, true);
+    for (const bool random : {false, true}) {
+      if (const ConvertRequest wanted = request_of(request, source, converted, random); fs::exists(wanted.out)) {
+        source_sha256 = source_sha256.empty() ? hash_of_source(request) : source_sha256;
+        check_conversion(wanted, source, source_sha256);
+      } else {
+        convert(wanted);
+      }
     }
     losses.push_back(fmt::format("{} without training: {}; with random parameters instead: {}.", converted.name,
                                  losses_of(converted.file), losses_of(converted.random)));
@@ -104,12 +161,12 @@ std::vector<Converted> convert_all(const StudyRequest& request, const config::Co
 // The runs of one share of the source's tokens, each of its own family.
 std::vector<StudyRun> runs_of(double share, const config::Config& source, const std::vector<Converted>& targets,
                               const StudyRequest& request) {
-  const bool trained = share > 0.0;
+  const bool trained = share > 0.0, has_teacher = trained && train::can_teach(source.model);
   std::vector<StudyRun> runs;
   const auto add = [&](const std::string& name, config::Config config) {
     runs.push_back({fmt::format("{}-{:g}%", name, 100.0 * share), std::move(config), name});
   };
-  const std::string teacher = fs::absolute(request.source).string();
+  const std::string teacher = absolute_path(request.source).string();
   const auto add_continued = [&](const std::string& name, const fs::path& start, bool taught) {
     config::Config config = continued(source, start, share, taught, request);
     if (config.train.teacher == teacher) {
@@ -118,12 +175,12 @@ std::vector<StudyRun> runs_of(double share, const config::Config& source, const 
     add(name, std::move(config));
   };
   add_continued("dense", request.source, false);
-  if (trained) {
+  if (has_teacher) {
     add_continued("dense-taught", request.source, true);
   }
   for (const Converted& to : targets) {
-    add_continued(to.name, to.file, trained);
-    add_continued(to.name + "-random", to.random, trained);
+    add_continued(to.name, to.file, has_teacher);
+    add_continued(to.name + "-random", to.random, has_teacher);
     if (trained && request.scratch) {
       config::Config scratch = source;
       scratch.model = store::read_checkpoint(to.file, store::Check::shapes).config.model;
@@ -138,8 +195,7 @@ std::vector<StudyRun> runs_of(double share, const config::Config& source, const 
 }  // namespace
 
 Study plan_study(const StudyRequest& request) {
-  const config::Config source =
-      store::read_checkpoint(store::find_checkpoint(request.source), store::Check::shapes).config;
+  const config::Config source = source_config(request);
   Study study;
   const std::vector<Converted> targets = convert_all(request, source, study.before_training);
   // Without training last, because the first run is the baseline of the table.

@@ -40,8 +40,11 @@ struct Study {
 //
 // A share of 0 has the rows dense, NAME and NAME-random, which are validated without training. They come last.
 //
-// Continued runs have a quarter of the source's learning rate, falling linearly to 0. Conversions that exist in `out`
-// are reused. Throws what convert() throws, and UserError for two targets of one name.
+// Masked language models and models with memory cannot teach: there is no dense-taught, and NAME and NAME-random learn
+// from the text alone. Continued runs have a quarter of the source's learning rate, falling linearly to 0. They and
+// NAME-scratch take nothing from what the source itself started from or learnt from. Conversions that exist in `out`
+// are reused. Throws what convert() throws, and UserError for two targets of one name, for a source without training,
+// and for existing conversions for other configs or from other parameters.
 Study plan_study(const StudyRequest& request);
 
 }  // namespace headroom::convert

@@ -65,6 +65,17 @@ void check_config(const config::Config& config, const std::string& name, Track t
     user_error("record: {}: must be a language model on the built-in corpus (data.train = [], no data.synthetic)",
                name);
   }
+  if (!config.data.validation.empty() || config.data.generator != config::Generator::none ||
+      config.train.evaluate_tokens > 0 || !config.tokenizer.model.empty()) {
+    user_error(
+        "record: {}: must be measured on the whole validation text of the built-in corpus with a tokenizer of its own "
+        "(data.validation = [], data.generator = \"none\", train.evaluate_tokens = 0, tokenizer.model = \"\")",
+        name);
+  }
+  if (config.train.seconds > 0.0) {
+    user_error("record: {}: train.seconds is {}, but another machine would train more or fewer steps; set train.steps",
+               name, config.train.seconds);
+  }
   if (!config.train.start_from.empty() || !config.train.teacher.empty()) {
     user_error("record: {}: must start from random parameters, without train.start_from and train.teacher", name);
   }
@@ -95,6 +106,15 @@ std::vector<compare::TrainedRun> train_seeds(const config::Config& config, std::
     }
   }
   return trained;
+}
+
+// Whether the folder has nothing left to train, so that nothing would be verified.
+bool are_finished(const config::Config& config, std::int64_t seeds, const fs::path& folder) {
+  bool all = true;
+  for (std::int64_t i = 0; i < seeds; ++i) {
+    all = all && compare::is_finished(compare::with_seed({.values = {}, .config = config, .folder = folder}, i));
+  }
+  return all;
 }
 
 // Describes the first run that misses the target; empty if all reach it.
@@ -211,8 +231,8 @@ Verification verify_record(const Record& record, const std::string& file, const 
   }
   Verification found{.same_kind = kind_of_cpu(config) == record.kind, .verified = true};
   const auto seeds = std::min(request.seeds, static_cast<std::int64_t>(record.runs.size()));
-  if (compare::is_finished({.values = {}, .config = config, .folder = request.folder})) {
-    user_error("record verify: --runs: {} holds a finished run of this record; choose another folder or remove it",
+  if (are_finished(config, seeds, request.folder)) {
+    user_error("record verify: --runs: {} holds finished runs of this record; choose another folder or remove it",
                request.folder.string());
   }
   for (const compare::TrainedRun& trained : train_seeds(config, seeds, "verify", request)) {

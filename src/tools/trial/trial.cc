@@ -100,8 +100,10 @@ struct BudgetSpent {};
 
 class Trainer {
  public:
-  Trainer(const TrialRequest& request, const tasks::Task& task)
+  // `data`: what runs are trained on now.
+  Trainer(const TrialRequest& request, const tasks::Task& task, train::RunData data)
       : request_(request),
+        data_(std::move(data)),
         figure_(compared_figure(task)),
         runs_(task, request.cache, request.group),
         end_(Clock::now() +
@@ -112,6 +114,7 @@ class Trainer {
   const compare::TrainedRun& train(Side& side, std::int64_t seed) {
     const compare::PlannedRun run = same_content(side.run(seed, request_.out));
     if (const compare::TrainedRun* found = runs_.find(run)) {
+      compare::check_unchanged_data(run.folder, data_);
       reused_ += counted_.insert(run.folder).second ? 1 : 0;
       return *found;
     }
@@ -158,6 +161,7 @@ class Trainer {
   }
 
   const TrialRequest& request_;
+  train::RunData data_;
   const tasks::FigureKind& figure_;
   compare::Runs runs_;
   Clock::time_point end_;
@@ -192,7 +196,8 @@ void tune(Side& side, Trainer& trainer) {
   side.named.config.train.learning_rate = best;
 }
 
-void check_request(const TrialRequest& request, const tasks::Task& task) {
+// Returns the data of both sides.
+train::RunData check_request(const TrialRequest& request, const tasks::Task& task) {
   if (request.test.pairs < 2) {
     user_error("try: --pairs: must be at least 2, got {}", request.test.pairs);
   }
@@ -201,7 +206,7 @@ void check_request(const TrialRequest& request, const tasks::Task& task) {
     plan.models.push_back({named->name, {{.values = {}, .config = named->config, .folder = request.out}}});
   }
   compare::check_choices(plan);
-  compare::check_runs(plan, {}, task, request.cache);
+  return compare::check_runs(plan, {}, task, request.cache);
 }
 
 std::vector<double> differences_of(const Trial& trial) {
@@ -297,12 +302,13 @@ Trial run_trial(const TrialRequest& request) {
   trial.changed = changed_keys(request.base.config, request.change.config);
   const tasks::Task& task = tasks::task_for(request.base.config, "try");
   const bool leads = request.group->leads();
+  train::RunData data;
   if (leads) {
-    check_request(request, task);
+    data = check_request(request, task);
     make_folder(request.out / "runs");
   }
   request.group->gather("");  // no rank trains before the checks have passed
-  Trainer trainer(request, task);
+  Trainer trainer(request, task, std::move(data));
   trial.figure = trainer.figure_kind();
   Side base{.named = request.base, .first_seed = request.base.config.train.seed};
   Side change{.named = request.change, .first_seed = request.change_seed.value_or(base.first_seed)};

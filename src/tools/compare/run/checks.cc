@@ -8,14 +8,17 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "comparison_file.h"
 #include "execution.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/decode/generate.h"
+#include "run_folder.h"
 #include "tools/compare/report/formatting.h"
 #include "training/train/loop/train.h"
+#include "training/train/step/teacher.h"
 
 namespace headroom::compare {
 namespace {
@@ -51,8 +54,9 @@ std::string group_by_value(const ValuesAndNames& value_and_name) {
   std::vector<std::string> parts;
   for (const auto& [value, names] : groups) {
     const std::string list = fmt::format("{}", fmt::join(names, ", "));
-    parts.push_back(fmt::format(
-        "{} ({})", value, names.size() > 1 && list.size() > kMostCharacters ? counted(names.size(), "run") : list));
+    parts.push_back(
+        fmt::format("{} ({})", value.empty() ? "\"\"" : value,
+                    names.size() > 1 && list.size() > kMostCharacters ? counted(names.size(), "run") : list));
   }
   return enumerated(parts);
 }
@@ -241,10 +245,7 @@ struct OpenedData {
 
 OpenedData open_data(const config::Config& config, const tasks::Task& task, const std::filesystem::path& cache) {
   const tasks::TaskData data = task.open(config, cache);
-  return {.tokenizer = data.tokenizer,
-          .identity = {.training = data.training->identity(),
-                       .validation = data.validation->identity(),
-                       .tokenizer = data.tokenizer ? data.tokenizer->name() : ""}};
+  return {.tokenizer = data.tokenizer, .identity = train::run_data(data)};
 }
 
 }  // namespace
@@ -261,9 +262,33 @@ void check_same_data(const NamedData& a, const NamedData& b, std::string_view co
   }
 }
 
-void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
-                const std::filesystem::path& cache) {
+void check_unchanged_data(const std::filesystem::path& folder, const train::RunData& now) {
+  const train::RunData was = recorded_data(folder);
+  for (const auto& [key, there, here] :
+       {std::tuple("training", was.training, now.training), std::tuple("validation", was.validation, now.validation)}) {
+    if (!there.empty() && there != here) {
+      user_error(
+          "{}: holds a run with other {} data ({}) than there is now ({}); restore the data, or choose another folder",
+          folder.string(), key, there, here);
+    }
+  }
+}
+
+namespace {
+
+// What a run's teacher must fit.
+std::string teacher_keys(const config::Config& config, const tokenizers::Tokenizer* tokenizer) {
+  return fmt::format("{} {} {} {} {} {} {}", config.train.teacher, config.train.teacher_sha256,
+                     config.train.teacher_top_k, config::name_of(config.model.kind), config.model.vocabulary_size,
+                     config.model.context_length, tokenizer == nullptr ? "" : tokenizer->name());
+}
+
+}  // namespace
+
+train::RunData check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
+                          const std::filesystem::path& cache) {
   std::map<std::string, OpenedData> opened;  // keyed by data_keys()
+  std::set<std::string> teachers;            // by teacher_keys()
   std::optional<NamedData> first;
   for (const PlannedModel& model : plan.models) {
     for (const PlannedRun& choice : model.choices) {
@@ -279,10 +304,17 @@ void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const
       const OpenedData& data = entry->second;
       const NamedData named{.name = name_of(model, choice), .data = data.identity};
       check_same_data(first ? *first : first.emplace(named), named, plan.command);
-      train::with_vocabulary_of(choice.config, data.tokenizer.get());
+      for (std::int64_t index = 0; index < plan.seeds; ++index) {
+        check_unchanged_data(with_seed(choice, index).folder, data.identity);
+      }
+      const config::Config config = train::with_vocabulary_of(choice.config, data.tokenizer.get());
+      if (teachers.insert(teacher_keys(config, data.tokenizer.get())).second) {
+        train::open_teacher(config, data.tokenizer.get(), at::kCPU);
+      }
       check_prompts(choice.config, data.tokenizer.get(), prompts);
     }
   }
+  return first->data;
 }
 
 }  // namespace headroom::compare

@@ -38,6 +38,9 @@ struct NamedData {
 // Throws UserError if two runs have different tokenizers or validation data.
 void check_same_data(const NamedData& a, const NamedData& b, std::string_view command);
 
+// Throws UserError if the folder holds a run of other training or validation data than `now`: a file has changed since.
+void check_unchanged_data(const std::filesystem::path& folder, const train::RunData& now);
+
 // Returns the other differences in data, budget and training as sentences, except for the keys in `expected`.
 std::vector<std::string> training_differences(const std::vector<NamedConfig>& configs,
                                               const std::set<std::string>& expected = {});
@@ -48,9 +51,10 @@ void check_choices(const Plan& plan);
 // Throws UserError if a folder of the plan contains a run of another configuration.
 void check_folders(const Plan& plan);
 
-// Throws UserError for any other problem that would stop a run: its device and memory, its data, its prompts, or its
-// initial parameters. All runs must have the same tokenizer and the same validation data.
-void check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
-                const std::filesystem::path& cache);
+// Throws UserError for any other problem that would stop a run: its device and memory, its data, its prompts, its
+// initial parameters, or its teacher. All runs must have the same tokenizer and the same validation data, and those
+// that exist must have been trained with the data that they would have now. Returns the first run's data.
+train::RunData check_runs(const Plan& plan, const std::vector<std::string>& prompts, const tasks::Task& task,
+                          const std::filesystem::path& cache);
 
 }  // namespace headroom::compare

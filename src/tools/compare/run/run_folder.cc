@@ -227,9 +227,9 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
   user_error("{}: is not the result of a finished run; remove it to train this model again", file.string());
 }
 
-std::string recorded_validation_data(const std::filesystem::path& folder) {
+train::RunData recorded_data(const std::filesystem::path& folder) {
   const std::filesystem::path file = folder / kOriginFile;
-  return std::filesystem::exists(file) ? origin_of_file(file).data.validation : "";
+  return std::filesystem::exists(file) ? origin_of_file(file).data : train::RunData();
 }
 
 TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task) {

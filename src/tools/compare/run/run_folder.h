@@ -28,8 +28,8 @@ TrainedRun read_finished_run(const std::filesystem::path& folder, const config::
 // `config` must be the folder's.
 TrainedRun read_run(const std::filesystem::path& folder, const config::Config& config, const tasks::Task& task);
 
-// Returns the identity of the validation data when the folder's run was trained; empty if it is not recorded.
-std::string recorded_validation_data(const std::filesystem::path& folder);
+// Returns the identity of the data that the folder's run was trained with; empty if it is not recorded.
+train::RunData recorded_data(const std::filesystem::path& folder);
 
 // Returns "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
 std::string program_version();

@@ -300,6 +300,12 @@ config::Config with_vocabulary_of(config::Config config, const tokenizers::Token
   return config;
 }
 
+RunData run_data(const tasks::TaskData& data) {
+  return {.training = data.training->identity(),
+          .validation = data.validation->identity(),
+          .tokenizer = data.tokenizer ? data.tokenizer->name() : ""};
+}
+
 TrainResult train(const TrainRequest& request) {
   parallel::GlooGroup& group = *request.group;
   const std::int64_t timeout = request.config.train.timeout;
@@ -357,9 +363,7 @@ TrainResult train(const TrainRequest& request) {
   group.gather("");  // all have read the folder
   Writer writer = begin_writing(request, run, speed, predictions, group);
   if (request.opened) {
-    request.opened({.training = run.data().training->identity(),
-                    .validation = run.data().validation->identity(),
-                    .tokenizer = run.data().tokenizer ? run.data().tokenizer->name() : ""});
+    request.opened(run_data(run.data()));
   }
   TrainResult result = run.finish(writer);
   group.use_long_timeout();

@@ -15,6 +15,7 @@
 #include "history.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/figures.h"
+#include "training/tasks/task.h"
 
 namespace headroom::train {
 
@@ -43,6 +44,7 @@ struct TrainResult {
 struct RunData {
   std::string training, validation, tokenizer;
 };
+RunData run_data(const tasks::TaskData& data);
 
 struct TrainRequest {
   config::Config config;

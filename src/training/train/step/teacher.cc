@@ -156,7 +156,7 @@ Teacher::Teacher(const config::Config& config, const tokenizers::Tokenizer* toke
     }
   }();
   const config::ModelOptions& of = checkpoint.config.model;
-  if (of.kind != config::ModelKind::language_model || of.memory_length > 0) {
+  if (!can_teach(of)) {
     user_error(
         "train.teacher: {} must be a language_model without memory, got model.kind = \"{}\" and "
         "model.memory_length = {}",
@@ -248,6 +248,10 @@ void Teacher::open_cache(const nn::Context& context, double positions, double ke
       top_k_, model_->options().vocabulary_size, folder, format_bytes(static_cast<double>(prediction_bytes(top_k_))),
       format_bytes(room.needed),
       room.stored > 0.0 ? fmt::format(" beside the {} of earlier runs", format_bytes(room.stored)) : "");
+}
+
+bool can_teach(const config::ModelOptions& model) {
+  return model.kind == config::ModelKind::language_model && model.memory_length == 0;
 }
 
 std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,

@@ -98,6 +98,9 @@ class Teacher {
   std::optional<PredictionCache> cache_;  // opened before the first batch
 };
 
+// Whether the model can be a teacher: a language model without memory.
+bool can_teach(const config::ModelOptions& model);
+
 // Returns null if train.teacher is not set.
 std::unique_ptr<Teacher> open_teacher(const config::Config& config, const tokenizers::Tokenizer* tokenizer,
                                       at::Device device, const std::filesystem::path& cache = {});
