@@ -81,8 +81,9 @@ class MapsAnalysis : public Analysis {
     if (has_position_term && input_.tokens.defined()) {
       add_score_terms(runner, found);
     }
+    const at::Tensor& text = runner.options().paired ? input_.target : input_.tokens;
     found.summary = fmt::format("attention maps of {} over {}", counted(std::ssize(maps_), "layer"),
-                                counted(input_.tokens.size(1), "token"));
+                                counted(text.size(1), "token"));
     return found;
   }
 

@@ -75,6 +75,15 @@ TEST(Analyse, ModelsOfAllKindsAndParts) {
   }
 }
 
+TEST(Analyse, MapsOfAPairShowItsSecondText) {
+  config::ModelOptions o = small_options(config::ModelKind::classifier);
+  o.paired = true;
+  const store::OpenedModel opened = small_model(o);
+  const Findings maps = small::found(opened, "maps", "longer text\tshort");
+  EXPECT_EQ(maps.tensors.at("layer0.attention").size(1), 5);
+  EXPECT_TRUE(maps.summary.ends_with("over 5 tokens")) << maps.summary;
+}
+
 // Every analysis runs on every part that it does not refuse.
 TEST(Analyse, EveryPartIsAnalysedOrRefused) {
   std::int64_t n_run = 0;
