@@ -42,6 +42,18 @@ TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
   EXPECT_EQ(again.tensors.at("model.layer0.attention.b_o")[0].item<float>(), 1.0F);
 }
 
+// A word list has no equivalent; files of another tokenizer must not stay in the folder.
+TEST_F(HuggingfaceFolder, ExportRemovesTheTokenizerOfAnEarlierOne) {
+  Checkpoint checkpoint = import_model("llama");
+  export_huggingface(checkpoint, folder_ / "out", "run");
+  EXPECT_TRUE(tokenizers::holds_tokenizer(folder_ / "out"));
+  checkpoint.tokenizer =
+      tokenizers::restore_tokenizer(config::TokenizerKind::words, "<unk>\n<eos>\nthe\nhead\n", "test");
+  export_huggingface(checkpoint, folder_ / "out", "run");
+  EXPECT_FALSE(tokenizers::holds_tokenizer(folder_ / "out"));
+  EXPECT_FALSE(fs::exists(folder_ / "out" / "tokenizer_config.json"));
+}
+
 TEST_F(HuggingfaceFolder, ExportRefusesSettingsThatNoKindHas) {
   const auto says = [&](const std::function<void(config::ModelOptions&)>& change) {
     Checkpoint checkpoint = import_model("llama");

@@ -17,6 +17,8 @@
 namespace headroom::store {
 namespace {
 
+constexpr const char* kGeneration = "generation_config.json";
+
 const char* remedy(const config::ModelOptions& o) {
   return o.kind == config::ModelKind::language_model
              ? "; to use the model in transformers, save it with headroom_torch.huggingface.HeadroomForCausalLM"
@@ -194,11 +196,11 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings.update(stored ? stored->config
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
-  const std::filesystem::path generation = folder / "generation_config.json";
+  for (const char* earlier : {kGeneration, "tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
+    std::filesystem::remove(folder / earlier);  // of an earlier export
+  }
   if (stored && !stored->generation.empty()) {
-    write_text_file(generation, stored->generation.dump(2) + "\n");
-  } else {
-    std::filesystem::remove(generation);  // of an earlier export
+    write_text_file(folder / kGeneration, stored->generation.dump(2) + "\n");
   }
   export_tokenizer(*checkpoint.tokenizer, o.context_length, folder, stored);
   return settings.at("model_type");
