@@ -137,9 +137,10 @@ build() {
 
 # True if nothing is newer than the last successful build and .env/ contains the requested packages.
 up_to_date() {
-  [[ -x $build/bin/headroom && -f $build/built && -f $env/torch ]] || return 1
+  [[ -x $build/bin/headroom && -f $build/python/headroom_torch/libheadroom_torch.so ]] || return 1
+  [[ -f $build/built && -f $env/torch ]] || return 1
   [[ $(<"$env/torch") == "$torch numpy" ]] || return 1
-  [[ -z $(find "$here"/{CMakeLists.txt,CMakePresets.json,cmake,include,src} "$env/torch" \
+  [[ -z $(find "$here"/{CMakeLists.txt,CMakePresets.json,cmake,include,src,python} "$env/torch" \
     -newer "$build/built" -print -quit) ]]
 }
 
@@ -154,7 +155,7 @@ setup() {
     install_torch
     configure
     : >"$build/building"
-    build headroom headroom_engine 9>&-
+    build headroom headroom_engine headroom_torch_package 9>&-
     mv "$build/building" "$build/built"
     say "setup: done; ./run.sh install puts headroom into your PATH"
   ) 9>"$here/build/lock"
