@@ -117,7 +117,7 @@ TEST(Fairness, OtherNamesOfDataAreReported) {
   configs[1].config.tokenizer.model = "other.model";
   const std::vector<std::string> notes = training_differences(configs);
   ASSERT_EQ(notes.size(), 2U);
-  EXPECT_EQ(notes[0], "tokenizer.model differs:  (a) and other.model (b).");
+  EXPECT_EQ(notes[0], "tokenizer.model differs: \"\" (a) and other.model (b).");
   EXPECT_EQ(notes[1], "data.validation differs: [] (a) and [\"other.txt\"] (b).");
 }
 
