@@ -109,8 +109,7 @@ void check_conversion(const ConvertRequest& wanted, const config::Config& source
   if (!changed.empty()) {
     user_error(
         "compare: --convert: {} is a conversion to another config, with another value of {}; remove it to convert "
-        "again, "
-        "or choose another --out",
+        "again, or choose another --out",
         wanted.out.string(), changed.front());
   }
   const auto hash = there.metadata.find(kSourceHash);

@@ -100,7 +100,7 @@ struct BudgetSpent {};
 
 class Trainer {
  public:
-  // `data`: what runs are trained on now.
+  // `data` identifies the data that new runs would be trained on; finished runs of other data are refused.
   Trainer(const TrialRequest& request, const tasks::Task& task, train::RunData data)
       : request_(request),
         data_(std::move(data)),

@@ -310,7 +310,7 @@ TrainResult train(const TrainRequest& request) {
   parallel::GlooGroup& group = *request.group;
   const std::int64_t timeout = request.config.train.timeout;
   group.set_timeout(std::chrono::seconds(timeout));
-  if (request.config.train.start_from.empty()) {  // else when the checkpoint has completed it
+  if (request.config.train.start_from.empty()) {  // otherwise checked once the checkpoint has completed `model`
     config::check(request.config, "train");
   }
   const tasks::Task& task = tasks::task_for(request.config, "train");
