@@ -86,7 +86,8 @@ class _Model(Layer):
 
         tokenizer: a Tokenizer, or a file or folder with one; by default the model's own. Classifiers have none. The config is
         that of the checkpoint that the model was opened from, if any, with this model's options. Sharded parameters (FSDP2)
-        are gathered: all ranks must call this, and rank 0 writes. Raises ValueError if the tokenizer does not match.
+        are gathered: all ranks must call this, and rank 0 writes. Raises ValueError if the tokenizer does not match,
+        or if `path` is a checkpoint that training can resume from.
         """
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer(tokenizer)

@@ -65,6 +65,7 @@ def test_help_of_the_config_names_every_key(headroom):
     (["train", "no/such/recipe"], "no/such/recipe"),
     (["train", "demo/dense_h8", "--set", "model.n_layer=3"], "n_layers"),
     (["cost", "--paper", "no such paper"], "no such paper"),
+    (["cost", "--paper", "moa", "--set", "model.d_model=4"], "--set"),
     (["generate", "no_such_run", "--prompt", "x", "--tokens", "many"], "--tokens"),
     (["golden", "/no/such/cases"], "/no/such/cases"),
     (["golden", "/no/such/cases"], "tests/tools/golden/cases"),

@@ -50,6 +50,8 @@ def test_layers_that_cost_least_are_converted(headroom, dense):
     assert trained["parameters"] == made["parameters"]
     assert "--layers" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
                                           "--layers", "first")
+    assert "--budget" in headroom.refusal("convert", dense / "dense", "--to", dense / "experts.toml", "--out", dense / "x.safetensors",
+                                          "--budget", 0.1)
 
 
 def test_an_mlp_becomes_experts(headroom, dense):

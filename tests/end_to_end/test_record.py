@@ -93,6 +93,9 @@ def test_rule_violations_are_refused(headroom, record, tmp_path):
     assert "target" in missed.stderr.splitlines()[-1] and not (tmp_path / "a.json").exists()
     assert "--target" in headroom.refusal(*make, "--out", tmp_path / "b.json")
     assert "--out" in headroom.refusal(*make, "--target", 8, "--out", record)
+    assert "--out" in headroom.refusal(*make, "--target", 8, "--out", tmp_path / "none" / "b.json", "--runs", tmp_path / "b")
+    assert not (tmp_path / "b").exists(), "refused before training"
+    assert "--target" in headroom.refusal(*make, "--target", 8, "--track", "tokens", "--out", tmp_path / "b.json")
     assert "built-in corpus" in headroom.refusal("record", "make", "small/lookup_dense_h2", "--target", 8, "--out",
                                                  tmp_path / "c.json")
     for change, key in [("train.seconds=5", "train.seconds"), ("train.evaluate_tokens=100", "train.evaluate_tokens"),

@@ -77,6 +77,12 @@ def test_an_answer_that_takes_too_long(served):
         wait_until(lambda: running(server) == 0)
 
 
+def test_an_inspection_that_takes_too_long(served):
+    with Server(served["routed"], "--timeout", 0.001) as server:
+        answer = server.post("/inspect", {"text": "the head room attends"})
+        assert answer.status == 504 and answer.error["code"] == "timeout"
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_is_stopped_finishes_its_answers(served, how):
     with Server(served["routed"], "--max-length", 1 << 20) as server:
@@ -86,8 +92,9 @@ def test_a_server_that_is_stopped_finishes_its_answers(served, how):
         assert Server and idle.getresponse().read()
         server.process.send_signal(how)
         wait_until(lambda: server.get("/health").status == 503)
-        refused = server.post("/v1/completions", {"prompt": "a"})
-        assert refused.status == 503 and refused.error["code"] == "shutting_down"
+        for path, fields in [("/v1/completions", {"prompt": "a"}), ("/inspect", {"text": "a"})]:
+            refused = server.post(path, fields)
+            assert refused.status == 503 and refused.error["code"] == "shutting_down"
         lines = [line for line in response.read().splitlines() if line]
         assert lines[-1] == b"data: [DONE]" and b'"finish_reason":"length"' in lines[-2]
         status, out, err = server.wait()

@@ -50,6 +50,8 @@ def test_a_better_change_is_kept(headroom, folder):
     ([], "--set"),
     (["--set", "data.shuffle=false"], "data."),
     (["--set", "train.evaluate_tokens=100"], "train.evaluate_tokens"),
+    (["--set", "train.seed=2"], "--change-seed"),
+    (["--set", "train.seconds=9"], "train.seconds"),
     ([*BROKEN, "--pairs", 1], "--pairs"),
     ([*BROKEN, "--budget", "soon"], "--budget"),
 ])

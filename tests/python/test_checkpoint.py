@@ -106,6 +106,15 @@ def test_the_program_reads_what_is_saved(headroom, run, short, tmp_path):
     torch.testing.assert_close(again(tokens), model(tokens), atol=1e-5, rtol=0)
 
 
+def test_training_state_is_not_overwritten(run, tmp_path):
+    file = run / "checkpoints" / "step_5.safetensors"
+    before = file.read_bytes()
+    model = ht.LanguageModel.from_checkpoint(run)
+    assert_refused(lambda: model.save_checkpoint(file), "step_5.safetensors is a checkpoint that training can resume from")
+    assert_refused(lambda: ht.convert(tmp_path, file), "step_5.safetensors is a checkpoint that training can resume from")
+    assert file.read_bytes() == before
+
+
 def test_a_model_made_here(headroom, short, tmp_path):
     model = ht.LanguageModel(vocabulary_size=256, n_layers=1, d_model=24, context_length=CONTEXT, seed=1,
                              attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32))

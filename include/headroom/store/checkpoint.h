@@ -73,6 +73,9 @@ void require_finite(const Checkpoint& checkpoint, const std::string& origin);
 // Returns the step of a checkpoint file without reading its tensors; nullopt if the file or its step is missing.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 
+// Whether training can resume from the file: it is a checkpoint with the optimizer's state.
+bool is_resumable(const std::filesystem::path& file);
+
 // Run folders. All functions also accept the folder "checkpoints" inside a run folder.
 
 // Writes `step_<n>.safetensors` and `latest` into `folder`, then removes the oldest checkpoints beyond `keep`, but

@@ -1,7 +1,6 @@
 // The commands checkpoint info, checkpoint export, import and convert.
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "engine.h"
@@ -113,13 +112,6 @@ std::string to_text(const std::string& name, const store::Checkpoint& checkpoint
   return text;
 }
 
-// Whether training can resume from the file: it contains the optimizer state.
-bool is_resumable(const SafetensorsFile& file) {
-  const auto& tensors = file.tensors();
-  return std::ranges::any_of(tensors,
-                             [](const auto& entry) { return std::string_view(entry.first).starts_with("optimizer."); });
-}
-
 std::filesystem::path parent_of(const std::string& path) {
   return std::filesystem::weakly_canonical(std::filesystem::absolute(path)).parent_path();
 }
@@ -142,13 +134,12 @@ void require_replaceable_checkpoint(const std::string& out, const char* command,
   if (!std::filesystem::exists(out)) {
     return;
   }
-  bool resumable = false;
   try {
-    resumable = is_resumable(SafetensorsFile{out});
+    const SafetensorsFile checkpoint(out);
   } catch (const Error&) {
     user_error("{}: --out: {} exists and is not a checkpoint; choose another name", command, printable(out));
   }
-  if (resumable) {
+  if (store::is_resumable(out)) {
     user_error("{}: --out: {} is a checkpoint that training can resume from; choose another name", command,
                printable(out));
   }
@@ -236,7 +227,10 @@ int run(const Convert& command, const EngineRequest& request) {
   job.joint_steps = command.joint_fit;
   job.seed = command.seed;
   job.choose_layers = command.layers == "auto";
-  job.budget = command.budget;
+  if (command.budget && !job.choose_layers) {
+    user_error("convert: --budget: is {} nats, but has an effect only with --layers auto", *command.budget);
+  }
+  job.budget = command.budget.value_or(job.budget);
   if (!command.layers.empty() && !job.choose_layers) {
     job.layers = parse_layers(command.layers);
   }

@@ -225,9 +225,13 @@ int run(const RecordMake& command, const EngineRequest& request) {
   if (track == trial::Track::time && !(command.target > 0.0)) {
     user_error("record make: --target: is required with --track time, the bits per byte to reach");
   }
+  if (track == trial::Track::tokens && command.target > 0.0) {
+    user_error("record make: --target: is {}, but has an effect only with --track time", command.target);
+  }
   if (!command.force && std::filesystem::exists(command.out)) {
     user_error("record make: --out: {} exists; choose another file or add --force", command.out);
   }
+  require_writable(command.out, "record make: --out");
   const compare::NamedConfig config = compare::load_configs({command.config}, overrides(command.set, request)).front();
   const trial::Record record = trial::make_record(
       config, track, command.target,

@@ -61,6 +61,15 @@ int run_cost(const CostOptions& options, const Output& output) {
                options.configs.front(), options.paper);
   }
   if (!options.paper.empty()) {
+    for (const auto& [option, given] : {std::pair("--set", !options.set.empty()),
+                                        {"--vary", !options.vary.empty()},
+                                        {"--plot", !options.plot.empty()},
+                                        {"--processes", !options.devices.ranks.empty()}}) {
+      if (given) {
+        user_error("cost: --paper {} and {} cannot both be given, the paper's table has its own models", options.paper,
+                   option);
+      }
+    }
     output.text(cost::paper_table(options.paper));
     output.document(cost::paper_json(options.paper));
     return 0;
@@ -73,6 +82,9 @@ int run_cost(const CostOptions& options, const Output& output) {
   }
   if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
     user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
+  }
+  if (!options.plot.empty()) {
+    require_writable(options.plot, "cost: --plot");
   }
   std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {
     return cost::NamedConfig(name, load_with_start(name, options.set));

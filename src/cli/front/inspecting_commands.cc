@@ -26,7 +26,7 @@ void add_analyse(Program& program) {
       program.root(), "analyse",
       "Analyse trained models: attention maps, experts, heads; writes figures and an HTML page.",
       "headroom analyse runs/first --out runs/inside\n"
-      "  headroom analyse runs/dense runs/mine --file held_out.txt --what maps,experts --out runs/both");
+      "  headroom analyse runs/dense runs/mine --file held_out.txt --what maps,rank --out runs/both");
   add_runs(command, options->models.runs, "run folders or checkpoint files");
   add_text_or_file(command, options->text,
                    "text to read; for a translation model a source and its translation, separated by a tab; for a "
@@ -134,7 +134,7 @@ void add_convert(Program& program) {
   add_text(command, "--layers", options->layers, "auto|N,N",
            "layers to convert (default: all); auto: those that add least to the loss, within --budget");
   add_value(command, "--budget", options->budget, "NATS", number(0.0, 1e6),
-            "maximum increase of the loss with --layers auto, in nats");
+            "maximum increase of the loss with --layers auto, in nats (default: 0.05)");
   add_value(command, "--seed", options->seed, "N", whole_number(0), "seed of new parameters and of the fit");
   add_force(command, options->force, "a conversion, import or export");
   add_set(command, options->set);

@@ -287,12 +287,21 @@ SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std:
   return std::move(maker.row);
 }
 
+namespace {
+
+// Of answering with the value of a random pair, which is right by its key or because values coincide.
+double recall_chance(double pairs) {
+  return 1.0 / pairs + (1.0 - 1.0 / pairs) / kValues;
+}
+
+}  // namespace
+
 double chance_level(const config::DataOptions& options) {
   switch (options.synthetic) {
     case Synthetic::lookup:
       return std::pow(0.5, static_cast<double>(synthetic_items(options)));
     case Synthetic::recall:
-      return 1.0 / static_cast<double>(synthetic_items(options));
+      return recall_chance(static_cast<double>(synthetic_items(options)));
     case Synthetic::needles:
       return 0.5 / static_cast<double>(synthetic_items(options));
     case Synthetic::copying:

@@ -318,4 +318,14 @@ std::optional<std::int64_t> step_in(const fs::path& file) {
   }
 }
 
+bool is_resumable(const fs::path& file) {
+  try {
+    return std::ranges::any_of(SafetensorsFile(file).tensors(), [](const auto& entry) {
+      return std::string_view(entry.first).starts_with("optimizer.");
+    });
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace headroom::store

@@ -99,8 +99,9 @@ void describe_synthetic(Fields& fields, DataOptions& o) {
         "synthetic_items", o.synthetic_items, between(0, 256),
         "synthetic: tokens to look up (lookup), pairs (recall), tokens to copy, or values of a key (needles); 0: 4, "
         "8, 8, 4");
-    own.add("synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
-            "synthetic: recall, induction: tokens between what is stored and its query; 0: random");
+    own.add(
+        "synthetic_gap", o.synthetic_gap, between(0, 1 << 30),
+        "synthetic: recall, induction: distance in tokens from a key, or the first marker, to its query; 0: random");
   });
 }
 

@@ -129,7 +129,7 @@ class Inspector {
   }
 
   void add_layer(std::int64_t layer, const LayerValues& values) {
-    analyse::stop_if_interrupted();
+    limits_.check ? limits_.check() : analyse::stop_if_interrupted();
     const config::AttentionOptions options = options_.of_layer(layer).attention;
     const std::string scope = fmt::format("layer{}.attention.", layer % options_.distinct_layers());
     const Attribution a = attribute(values, {.options = options,

@@ -98,7 +98,7 @@ void Server::run(std::vector<NamedModel> given, const Ready& ready, const std::f
                       parts_->metrics);
   add_completion_routes(http, models, scheduler, parts_->metrics);
   add_model_routes(http, models);
-  add_inspect_routes(http, models);
+  add_inspect_routes(http, models, scheduler);
   add_health_routes(http, scheduler, parts_->metrics);
   if (!parts_->key && !http.on_loopback()) {
     log_warning(

@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kFirstBaseRuns = 3;
+constexpr std::size_t kMostRates = 6;     // that are tried for one side
 constexpr std::size_t kLongestName = 60;  // of a config in a folder's name, bytes
 constexpr const char* kRecordFile = "trials.jsonl";
 
@@ -72,6 +73,16 @@ std::vector<std::string> changed_keys(const config::Config& base, const config::
           "try: {}: is {} in the base and {} in the change, so their figures cannot be compared; a change may not "
           "change the data or the tokenizer",
           key, value, after[i].second);
+    }
+    if (key == "train.seed") {
+      user_error(
+          "try: train.seed: is {} in the base and {} in the change, but both runs of a pair have the same seed; give "
+          "--both train.seed=N, or --change-seed N for other seeds of the change",
+          value, after[i].second);
+    }
+    if (key == "train.seconds") {
+      user_error("try: train.seconds: is {} in the base and {} in the change; set it for both, with --both", value,
+                 after[i].second);
     }
     changed.push_back(fmt::format("{}: {} -> {}", key, value, after[i].second));
   }
@@ -173,7 +184,6 @@ class Trainer {
 // Searches the side's learning rate: half, one and two times the given one, and further as long as the best is at an
 // edge.
 void tune(Side& side, Trainer& trainer) {
-  constexpr std::size_t kMostRates = 6;
   const double given = side.named.config.train.learning_rate;
   std::map<double, double> tried;
   const auto better = [&](double one, double other) { return compare::is_better(trainer.figure_kind(), one, other); };
@@ -194,6 +204,10 @@ void tune(Side& side, Trainer& trainer) {
     }
   }
   side.named.config.train.learning_rate = best;
+  if (best == tried.begin()->first || best == tried.rbegin()->first) {
+    log_warning("try: {}: the best learning rate, {}, is at the edge of the {} that were tried, {} to {}",
+                side.named.name, best, tried.size(), tried.begin()->first, tried.rbegin()->first);
+  }
 }
 
 // Returns the data of both sides.
@@ -252,16 +266,54 @@ std::string sentence_of(const Trial& trial, const TestOptions& options) {
   }
 }
 
+// Returns a remark for trials whose runs are stopped by the clock, else "".
+std::string remark_on_steps(const Trial& trial, const config::Config& base) {
+  if (base.train.seconds <= 0.0) {
+    return "";
+  }
+  std::set<std::int64_t> steps;
+  for (const Pair& pair : trial.pairs) {
+    steps.insert({pair.base_steps, pair.change_steps});
+  }
+  return fmt::format(
+      " train.seconds stopped the runs after {} to {} steps; the difference includes that of their speeds.",
+      *steps.begin(), *steps.rbegin());
+}
+
+// Opens the file of trials for appending. Throws Error naming it if that is not possible.
+std::ofstream open_records(const fs::path& out) {
+  const fs::path file = out / kRecordFile;
+  std::ofstream records(file, std::ios::app);
+  if (!records) {
+    fail("{}: cannot be written", file.string());
+  }
+  return records;
+}
+
+// Whether two lines are of the same trial with the same pairs.
+bool is_same_trial(Json one, Json other) {
+  for (const char* key : {"runs", "reused", "command", "finished", "program"}) {
+    one.erase(key);
+    other.erase(key);
+  }
+  return one == other;
+}
+
 void append_record(const Trial& trial, const TrialRequest& request) {
   Json line = to_json(trial);
+  const std::string text = read_text_file(request.out / kRecordFile);
+  const std::size_t end = text.find_last_not_of('\n'), begin = end == std::string::npos ? 0 : text.rfind('\n', end) + 1;
+  const Json last = Json::parse(text.substr(begin), nullptr, /*allow_exceptions=*/false);
+  if (last.is_object() && is_same_trial(last, line)) {
+    return;
+  }
   line["command"] = request.command;
   line["finished"] = compare::utc_now();
   line["program"] = compare::program_version();
-  const fs::path file = request.out / kRecordFile;
-  std::ofstream record(file, std::ios::app);
-  record << to_json_line(line) << "\n" << std::flush;
-  if (!record) {
-    fail("{}: cannot be written", file.string());
+  std::ofstream records = open_records(request.out);
+  records << (text.empty() || text.ends_with('\n') ? "" : "\n") << to_json_line(line) << "\n" << std::flush;
+  if (!records) {
+    fail("{}: cannot be written", (request.out / kRecordFile).string());
   }
 }
 
@@ -290,6 +342,8 @@ void train_pairs(const TrialRequest& request, Side& base, Side& change, Trainer&
     const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
     pair.change = figure_of(changed, trial.figure);
     pair.change_sha256 = changed.result.parameters_sha256;
+    pair.base_steps = base_run(n).result.steps;
+    pair.change_steps = changed.result.steps;
     trial.pairs.push_back(std::move(pair));
     trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
   }
@@ -306,6 +360,7 @@ Trial run_trial(const TrialRequest& request) {
   if (leads) {
     data = check_request(request, task);
     make_folder(request.out / "runs");
+    open_records(request.out);
   }
   request.group->gather("");  // no rank trains before the checks have passed
   Trainer trainer(request, task, std::move(data));
@@ -322,7 +377,7 @@ Trial run_trial(const TrialRequest& request) {
     train_pairs(request, base, change, trainer, trial);
   } catch (const BudgetSpent&) {
     if (trial.pairs.empty()) {
-      const double runs = request.tune ? 8.0 : 1.0 + kFirstBaseRuns;
+      const double runs = 1.0 + kFirstBaseRuns + (request.tune ? 2.0 * kMostRates : 0.0);
       user_error(
           "try: --budget: {} is too short for one pair, a run takes {}; ask for {} or more (finished runs are kept)",
           format_duration(request.budget), format_duration(trainer.longest()),
@@ -339,7 +394,7 @@ Trial run_trial(const TrialRequest& request) {
     return trial;
   }
   trial.difference = interval_of(trial, request.test);
-  trial.sentence = sentence_of(trial, request.test);
+  trial.sentence = sentence_of(trial, request.test) + remark_on_steps(trial, request.base.config);
   if (leads) {
     append_record(trial, request);
   }
@@ -378,6 +433,7 @@ Json to_json(const Trial& trial) {
     json["pairs"].push_back({{"seeds", {pair.base_seed, pair.change_seed}},
                              {"base", known(pair.base)},
                              {"change", known(pair.change)},
+                             {"steps", {pair.base_steps, pair.change_steps}},
                              {"base_sha256", pair.base_sha256},
                              {"change_sha256", pair.change_sha256}});
   }

@@ -32,6 +32,7 @@ struct Pair {
   std::int64_t base_seed = 0, change_seed = 0;
   double base = 0.0, change = 0.0;         // the figure; infinite if the run diverged
   std::string base_sha256, change_sha256;  // of the trained parameters
+  std::int64_t base_steps = 0, change_steps = 0;
 };
 
 struct Trial {
@@ -50,8 +51,9 @@ struct Trial {
 // Trains pairs of runs until decide() is certain, test.pairs are trained or the budget does not suffice for another
 // run. The first three base runs come first, because differences are compared with their deviation. Runs are stored by
 // the content of their config: no trial trains a config again that has been trained in `out`, and an interrupted trial
-// resumes. Appends a line to out/trials.jsonl. Throws UserError if the figures of the configs cannot be compared (task,
-// tokenizer, validation or training data differ), if the base diverges, or if the budget is too short for a pair.
+// resumes. Appends a line to out/trials.jsonl, unless the last one says the same. Throws UserError if the figures of
+// the configs cannot be compared (task, tokenizer, validation or training data differ), if the base diverges, or if the
+// budget is too short for a pair.
 Trial run_trial(const TrialRequest& request);
 
 // A table of the pairs.

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
 #include "questions.h"
@@ -156,6 +157,9 @@ Question sciq(const RowReader& row) {
 // Reads ARC, OpenBookQA and CommonsenseQA: {"text": [...], "label": [...]}.
 Question labelled(const RowReader& row) {
   const Json& choices = row.value("choices");
+  if (!choices.is_object()) {
+    user_error("{}: field \"choices\" must be an object with \"text\" and \"label\"", row.where());
+  }
   const std::vector<std::string> texts = row.texts_of(value_in(choices, "text", row.where()), "choices.text"),
                                  labels = row.texts_of(value_in(choices, "label", row.where()), "choices.label");
   if (texts.size() != labels.size()) {
@@ -179,12 +183,16 @@ Question copa(const RowReader& row) {
   if (premise.ends_with('.')) {
     premise.pop_back();
   }
-  const bool cause = row.label("question", {"cause", "effect"}) == 0;
+  const std::string asked = row.text("question");
+  if (asked != "cause" && asked != "effect") {
+    user_error("{}: field \"question\" must be \"cause\" or \"effect\", got \"{}\"", row.where(), printable(asked));
+  }
   std::vector<std::string> choices = {row.text("choice1"), row.text("choice2")};
   for (std::string& choice : choices) {
     choice[0] = lower_case(choice[0]);
   }
-  return row.question(fmt::format("{} {}", premise, cause ? "because" : "therefore"), choices, row.index("label", 2));
+  return row.question(fmt::format("{} {}", premise, asked == "cause" ? "because" : "therefore"), choices,
+                      row.index("label", 2));
 }
 
 Question logiqa(const RowReader& row) {

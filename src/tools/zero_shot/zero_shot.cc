@@ -150,10 +150,11 @@ void check_name(const Benchmark& benchmark, const Question& question) {
 }
 
 void check(const Benchmark& benchmark, const QuestionSets& sets, const std::filesystem::path& data) {
+  const auto is_empty = [](const auto& set) { return set.second.empty(); };
+  if (sets.empty() || std::ranges::any_of(sets, is_empty)) {
+    user_error("{}: holds no questions", data.string());
+  }
   for (const auto& [subset, questions] : sets) {
-    if (questions.empty()) {
-      user_error("{}: holds no questions", data.string());
-    }
     for (const Question& question : questions) {
       check_name(benchmark, question);
     }
@@ -173,10 +174,15 @@ BenchmarkData read_questions(const Benchmark& benchmark, const ZeroShotRequest& 
     return sets;
   };
   BenchmarkData questions{.asked = read(request.data), .solved = {}};
-  if (!request.shots_from.empty()) {
+  std::error_code ignored;
+  if (!request.shots_from.empty() && !std::filesystem::equivalent(request.data, request.shots_from, ignored)) {
     questions.solved = read(request.shots_from);
   }
   for (const auto& [subset, asked] : questions.asked) {
+    if (questions.solved.size() > 1 && !questions.solved.contains(subset)) {
+      user_error("evaluate: --shots-from: {} has several files or subsets, but none {}", request.shots_from.string(),
+                 subset.empty() ? "for a single file of questions" : fmt::format("named {}", subset));
+    }
     const std::int64_t pool = std::ssize(questions.pool_for(subset));
     if (request.shots >= pool + (questions.own() ? 0 : 1)) {
       user_error("evaluate: --shots: must be {} {}, the number of questions in {}, got {}",

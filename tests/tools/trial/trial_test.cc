@@ -47,9 +47,14 @@ TEST_F(TrialTest, ABrokenChangeIsDiscardedAfterOnePairAndNothingIsTrainedTwice) 
   TrialRequest renamed = trial(1e-9);
   renamed.change.name = "other";
   EXPECT_EQ(run_trial(renamed).trained, 0);
-  // A line for each trial.
-  const std::string record = read_text_file(folder_ / "try" / "trials.jsonl");
-  EXPECT_EQ(std::count(record.begin(), record.end(), '\n'), 3);
+  // A line for each trial; a repetition that trains nothing adds none.
+  const std::filesystem::path file = folder_ / "try" / "trials.jsonl";
+  const std::string record = read_text_file(file);
+  EXPECT_EQ(std::count(record.begin(), record.end(), '\n'), 2);
+  // A partial line, left by a killed program, stays alone.
+  write_text_file(file, record + "{\"half");
+  run_trial(trial(1e-9));
+  EXPECT_HAS(read_text_file(file), "{\"half\n{\"decision\"");
 }
 
 TEST_F(TrialTest, ABetterChangeIsKept) {
@@ -72,23 +77,32 @@ TEST_F(TrialTest, TuningFindsEachSidesRateWithAnotherSeed) {
   EXPECT_EQ(result.pairs[0].base_seed, tuned.base.config.train.seed + 1);
 }
 
-TEST_F(TrialTest, RefusesOtherDataAndTooShortABudget) {
-  TrialRequest other = trial(1e-3);
-  other.change.config.data.train = {(folder_ / "validation.txt").string()};
-  try {
-    run_trial(other);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("data.train"), std::string::npos) << error.what();
-  }
-  TrialRequest brief = trial(1e-4);
-  brief.budget = 1e-6;
-  try {
-    run_trial(brief);
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("--budget"), std::string::npos) << error.what();
-  }
+TEST_F(TrialTest, RunsStoppedByTheClockAreToldByTheirSteps) {
+  TrialRequest timed = trial(1e-9);
+  timed.base.config.train.seconds = timed.change.config.train.seconds = 0.5;
+  timed.base.config.train.steps = timed.change.config.train.steps = 1000000;
+  const Trial result = run_trial(timed);
+  const Pair& pair = result.pairs.at(0);
+  EXPECT_GT(pair.base_steps, 0);
+  EXPECT_LT(pair.base_steps, 1000000);
+  EXPECT_EQ(to_json(result)["pairs"][0]["steps"], Json({pair.base_steps, pair.change_steps}));
+  EXPECT_HAS(result.sentence, "train.seconds stopped the runs after");
+}
+
+TEST_F(TrialTest, RefusesOtherDataSeedsAndSecondsAndTooShortABudget) {
+  const auto refused = [](const TrialRequest& request) { return user_error_of([&] { run_trial(request); }); };
+  TrialRequest request = trial(1e-3);
+  request.change.config.data.train = {(folder_ / "validation.txt").string()};
+  EXPECT_HAS(refused(request), "data.train");
+  request = trial(1e-3);
+  request.change.config.train.seed += 1;
+  EXPECT_HAS(refused(request), "--change-seed");
+  request = trial(1e-3);
+  request.change.config.train.seconds = 4.0;
+  EXPECT_HAS(refused(request), "train.seconds");
+  request = trial(1e-3);
+  request.budget = 1e-6;
+  EXPECT_HAS(refused(request), "--budget");
 }
 
 }  // namespace

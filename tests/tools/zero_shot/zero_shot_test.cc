@@ -272,6 +272,14 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_PRED2(contains, piqa("{\"query\": \"q\", \"choices\": [\"a\", \"b\"], \"gold\": -1}"), "0 to 1, got -1");
   EXPECT_PRED2(contains, refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
   EXPECT_PRED2(contains, refusal("piqa", "e.jsonl", "\n"), "holds no questions");
+  EXPECT_PRED2(contains, refusal("blimp", "e.jsonl", "\n"), "holds no questions");
+  // Rows of JSON are recognised behind blanks, not read as a passage.
+  EXPECT_PRED2(contains, refusal("lambada", "l.txt", "\n {\"words\": \"a head\"}\n"), "has no field \"text\"");
+  EXPECT_PRED2(
+      contains,
+      refusal("copa", "c.jsonl",
+              "{\"premise\": \"p\", \"choice1\": \"a\", \"choice2\": \"b\", \"question\": \"why\", \"label\": 0}"),
+      "must be \"cause\" or \"effect\", got \"why\"");
 }
 
 TEST_F(ZeroShot, CompositionScoresTheAnswers) {

@@ -41,17 +41,18 @@ async function fromServer(path, options = {}) {
   }
   return answer;
 }
-let asked = 0;
+let unanswered = new AbortController();
 // Replaces this page with that of another text or other ablations. Of several requests, only the last one counts.
 async function ask(text, off, model) {
-  const turn = ++asked, say = words => { $('said').textContent = words; };
+  unanswered.abort();  // the server stops computing an answer that nobody waits for
+  const own = unanswered = new AbortController(), say = words => { $('said').textContent = words; };
   if (!text) return say('Type a text.');
   say('Running the model …');
-  const answer = await fromServer(live.path, {method: 'POST', body: JSON.stringify({model, text, switched_off: off})}).catch(error => error);
-  if (turn !== asked) return;
+  const answer = await fromServer(live.path, {method: 'POST', body: JSON.stringify({model, text, switched_off: off}), signal: own.signal}).catch(error => error);
+  if (own.signal.aborted) return;
   if (answer instanceof Error) return say(answer.message);
   const html = await answer.text();
-  if (turn !== asked) return;
+  if (own.signal.aborted) return;
   clearTimeout(addressTimer);
   const parts = new URLSearchParams(location.hash.slice(1));
   if (text !== live.text) for (const name of ['t', 's', 'x', 'y', 'z']) parts.delete(name);
@@ -74,7 +75,7 @@ async function showSample() {
   const post = {method: 'POST', body: JSON.stringify({model: live.model, prompt: kSamples[0]})};
   const long = await fromServer('/tokenize', post).then(answer => answer.json()).catch(() => null);
   if ($('typed').value) return;
-  if (long) ask(kSamples[long.count <= long.max_model_len ? 0 : 1], [], live.model);
+  if (long) ask(kSamples[long.count <= live.context ? 0 : 1], [], live.model);
   else $('said').textContent = 'Type a text.';  // the model reads no prose
 }
 function drawLive() {
@@ -96,6 +97,7 @@ async function listModels() {
   try {
     const list = await (await fromServer('/v1/models')).json();
     live.models = list.data.map(one => one.id);
+    live.context = list.data[0].context_length;  // of the first model, which shows the sample
     live.model = live.models[0];
   } catch (error) {
     $('said').textContent = error.message;

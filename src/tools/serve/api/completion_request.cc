@@ -44,6 +44,9 @@ std::vector<Prompt> prompts_of(const SortedJson* value) {
   if (std::ssize(*value) > kMaxPrompts) {
     refuse_field("prompt", "must have at most {} prompts, got {}", kMaxPrompts, value->size());
   }
+  if (!value->front().is_string() && !value->front().is_array()) {
+    refuse_field("prompt[0]", "must be a string, a token id or a list of token ids, got {}", describe(value->front()));
+  }
   std::vector<Prompt> prompts;
   const bool texts = value->front().is_string();
   for (const SortedJson& one : *value) {

@@ -1,5 +1,6 @@
 // GET / and GET /inspect return the inspector's page. POST /inspect returns the page for a text, which the script of
 // that page requests.
+#include <chrono>
 #include <mutex>
 
 #include "headroom/core/error.h"
@@ -22,15 +23,25 @@ HttpResponse empty_page(const Models& models) {
   return {.body = inspector::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
 }
 
+// Throws ApiError once nobody waits for the answer to a request that arrived at `arrived`, or for longer than
+// --timeout.
+void require_wanted(const HttpRequest& call, Completion::Clock::time_point arrived, double timeout_seconds) {
+  if (call.connection->client_gone()) {
+    refuse(408, "client_gone", "", "the client has disconnected");
+  }
+  if (std::chrono::duration<double>(Completion::Clock::now() - arrived).count() > timeout_seconds) {
+    throw timed_out(timeout_seconds);
+  }
+}
+
 inspector::InspectorView view_of(const ServedModel& model, const std::vector<std::int32_t>& ids,
-                                 std::vector<inspector::Ablation> off, std::int64_t bytes) {
+                                 std::vector<inspector::Ablation> off, const inspector::InspectLimits& limits) {
   nn::Context context = model.context();
   context.compute_dtype = at::kFloat;  // so that the displayed terms sum to the displayed total
   inspector::AblationObserver ablation(off, model.model().options());
   if (!off.empty()) {
     context.observer = &ablation;
   }
-  const inspector::InspectLimits limits{.bytes = bytes, .show_progress = false};
   const std::string name = off.empty() ? model.name() : fmt::format("{} without what is off", model.name());
   return {name, model.step(), inspector::inspect_text(model.model(), ids, context, limits)};
 }
@@ -53,13 +64,19 @@ InspectRequest parse_inspect_request(const std::string& body) {
   return request;
 }
 
-HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest& call) {
+HttpResponse read_text(const Models& models, const Scheduler& scheduler, std::mutex& turn, const HttpRequest& call) {
+  const auto arrived = Completion::Clock::now();
+  if (scheduler.draining()) {
+    throw shutting_down();
+  }
   const InspectRequest request = parse_inspect_request(call.body);
   const ServedModel& model = find_model(models, request.model);
   const TokenIds wide = model.encode(request.text, /*begins=*/true);
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
   // Serialised, because each request allocates a T x T tensor per head of a layer.
   const std::lock_guard<std::mutex> lock(turn);
+  const auto check = [&] { require_wanted(call, arrived, scheduler.timeout_seconds()); };
+  check();
   try {
     const std::vector<inspector::Ablation> parts =
         inspector::parse_ablations(request.switched_off, model.model().options(), std::ssize(ids));
@@ -72,10 +89,11 @@ HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest
     for (const auto& one : models) {
       page.live->models.push_back(one->name());
     }
-    const std::int64_t bytes = parts.empty() ? kMaxLivePage : kMaxLivePage / 2;
-    page.views.push_back(view_of(model, ids, {}, bytes));
+    const inspector::InspectLimits limits{
+        .bytes = parts.empty() ? kMaxLivePage : kMaxLivePage / 2, .show_progress = false, .check = check};
+    page.views.push_back(view_of(model, ids, {}, limits));
     if (!parts.empty()) {
-      page.views.push_back(view_of(model, ids, parts, bytes));
+      page.views.push_back(view_of(model, ids, parts, limits));
     }
     return {.body = inspector::render_inspector(page), .type = kHtml};
   } catch (const UserError& error) {
@@ -85,7 +103,7 @@ HttpResponse read_text(const Models& models, std::mutex& turn, const HttpRequest
 
 }  // namespace
 
-void add_inspect_routes(HttpServer& server, const Models& models) {
+void add_inspect_routes(HttpServer& server, const Models& models, const Scheduler& scheduler) {
   for (const char* path : {"/", kInspect}) {
     server.add({.method = "GET",
                 .path = path,
@@ -93,8 +111,8 @@ void add_inspect_routes(HttpServer& server, const Models& models) {
                 .open = true});
   }
   const auto turn = std::make_shared<std::mutex>();
-  server.add({.method = "POST", .path = kInspect, .handler = [&models, turn](const HttpRequest& call) {
-                return read_text(models, *turn, call);
+  server.add({.method = "POST", .path = kInspect, .handler = [&models, &scheduler, turn](const HttpRequest& call) {
+                return read_text(models, scheduler, *turn, call);
               }});
 }
 

@@ -35,6 +35,10 @@ Json to_json(const ApiError& error);
 // Returns the error for an HTTP status, with a generic message.
 ApiError error_of_status(int status);
 
+ApiError shutting_down();
+// A request has taken longer than `seconds`.
+ApiError timed_out(double seconds);
+
 // Throws an ApiError with a formatted message.
 template <class... Args>
 [[noreturn]] void refuse(int status, const char* code, const std::string& param, fmt::format_string<Args...> format,

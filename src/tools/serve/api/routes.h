@@ -20,7 +20,7 @@ const ServedModel& find_model(const Models& models, const std::string& name);
 // All arguments must outlive the server's responses.
 void add_completion_routes(HttpServer& server, const Models& models, Scheduler& scheduler, Metrics& metrics);
 void add_model_routes(HttpServer& server, const Models& models);
-void add_inspect_routes(HttpServer& server, const Models& models);
+void add_inspect_routes(HttpServer& server, const Models& models, const Scheduler& scheduler);
 void add_health_routes(HttpServer& server, const Scheduler& scheduler, Metrics& metrics);
 
 }  // namespace headroom::serve

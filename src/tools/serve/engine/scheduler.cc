@@ -45,7 +45,7 @@ void Scheduler::submit(std::shared_ptr<Completion> completion) {
   {
     const std::lock_guard lock(mutex_);
     if (draining_) {
-      refuse(503, "shutting_down", "", "the server is shutting down");
+      throw shutting_down();
     }
     if (answers_ + more > capacity_) {
       refuse(429, "queue_full", "", "queue full: {} of {} answers are waiting or running; try again later",
@@ -80,7 +80,7 @@ void Scheduler::run(const std::function<bool()>& stop_requested) {
 }
 
 void Scheduler::end() {
-  const ApiError error(503, "shutting_down", "", "the server is shutting down");
+  const ApiError error = shutting_down();
   {
     const std::lock_guard lock(mutex_);
     draining_ = true;
@@ -168,9 +168,7 @@ void Scheduler::cancel_if_needed(Completion& completion, decode::Engine& engine)
     }
     completion.cancel(engine);
   } else if (seconds_since(completion.arrived()) > options_.timeout_seconds) {
-    completion.fail(
-        ApiError(504, "timeout", "",
-                 fmt::format("the answer took longer than this server's limit of {} s", options_.timeout_seconds)));
+    completion.fail(timed_out(options_.timeout_seconds));
     completion.cancel(engine);
   }
 }

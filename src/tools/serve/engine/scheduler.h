@@ -19,7 +19,7 @@ struct SchedulerOptions {
   std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model
   std::int64_t prefix_cache_tokens = 0;
   std::int64_t queue = 256;      // answers that may wait for a free row
-  double timeout_seconds = 600;  // for a completion, from arrival to end
+  double timeout_seconds = 600;  // for a request, from arrival to end
 };
 
 class Scheduler {
@@ -34,6 +34,7 @@ class Scheduler {
   // Called after run(), by its thread: fails the remaining completions; submit() throws from then on.
   void end();
   bool draining() const { return draining_; }
+  double timeout_seconds() const { return options_.timeout_seconds; }
 
  private:
   struct ModelQueue {
