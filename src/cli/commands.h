@@ -258,7 +258,7 @@ struct Convert {
   std::vector<std::string> set, data;
   std::int64_t tokens = 0, fit = 300, joint_fit = 100;  // tokens 0: up to 32,768
   std::string layers;                                   // "auto" or "0,2,5"; empty: all
-  std::optional<double> budget;                         // with auto: maximum increase of the loss, in nats
+  std::optional<double> budget;                         // with auto: how much the loss may increase, in nats
   std::uint64_t seed = 1;
   bool force = false;  // overwrite parameters
 };

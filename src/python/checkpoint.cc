@@ -172,16 +172,10 @@ config::Config config_of(const Layer& layer, const std::string& config) {
   return all;
 }
 
-void refuse_resumable(const std::string& path, std::string_view argument) {
-  if (store::is_resumable(path)) {
-    user_error("{}: {} is a checkpoint that training can resume from; choose another name", argument, path);
-  }
-}
-
 void write_checkpoint(const std::string& path, const std::string& description, const Tensors& values,
                       const std::string& config, std::int64_t step, const MaybeTokenizer& tokenizer,
                       const std::string& special_tokens) {
-  refuse_resumable(path, "save_checkpoint: path");
+  store::require_not_resumable(path, "save_checkpoint: path");
   const Layer& layer = layer_of(description);
   store::Checkpoint checkpoint;
   checkpoint.config = config_of(layer, config);
@@ -202,7 +196,7 @@ void write_checkpoint(const std::string& path, const std::string& description, c
 
 // Imports a folder that contains a config.json; exports a run or checkpoint. Returns the model_type.
 std::string convert(const std::string& source, const std::string& target, const std::string& tokenizer) {
-  refuse_resumable(target, "convert: target");
+  store::require_not_resumable(target, "convert: target");
   std::error_code ignored;
   if (fs::exists(fs::path(source) / "config.json", ignored)) {
     const store::Imported imported = store::import_huggingface(source, tokenizer);

@@ -139,10 +139,7 @@ void require_replaceable_checkpoint(const std::string& out, const char* command,
   } catch (const Error&) {
     user_error("{}: --out: {} exists and is not a checkpoint; choose another name", command, printable(out));
   }
-  if (store::is_resumable(out)) {
-    user_error("{}: --out: {} is a checkpoint that training can resume from; choose another name", command,
-               printable(out));
-  }
+  store::require_not_resumable(out, fmt::format("{}: --out", command));
   require_force(force, out, command);
 }
 

@@ -11,6 +11,7 @@
 #include "tools/compare/compare.h"
 #include "tools/convert/study.h"
 #include "tools/trial/record.h"
+#include "tools/trial/report.h"
 #include "tools/trial/trial.h"
 
 namespace headroom::cli {

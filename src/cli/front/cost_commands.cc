@@ -77,13 +77,13 @@ int run_cost(const CostOptions& options, const Output& output) {
   if (!(options.devices.macs_per_second > 0.0)) {
     user_error("cost: --rate: must be above 0, got {}", options.devices.macs_per_second);
   }
-  if (options.vary.empty() && !options.plot.empty()) {
-    user_error("cost: --plot {}: needs --vary", options.plot);
-  }
-  if (!options.plot.empty() && !options.plot.ends_with(".svg")) {
-    user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
-  }
   if (!options.plot.empty()) {
+    if (options.vary.empty()) {
+      user_error("cost: --plot {}: needs --vary", options.plot);
+    }
+    if (!options.plot.ends_with(".svg")) {
+      user_error("cost: --plot: must name an .svg file, got {}", printable(options.plot));
+    }
     require_writable(options.plot, "cost: --plot");
   }
   std::vector<cost::NamedConfig> configs = transformed(options.configs, [&](const std::string& name) {

@@ -287,23 +287,15 @@ SyntheticRow synthetic_row(const config::DataOptions& options, Split split, std:
   return std::move(maker.row);
 }
 
-namespace {
-
-// Of answering with the value of a random pair, which is right by its key or because values coincide.
-double recall_chance(double pairs) {
-  return 1.0 / pairs + (1.0 - 1.0 / pairs) / kValues;
-}
-
-}  // namespace
-
 double chance_level(const config::DataOptions& options) {
+  const auto items = static_cast<double>(synthetic_items(options));
   switch (options.synthetic) {
     case Synthetic::lookup:
-      return std::pow(0.5, static_cast<double>(synthetic_items(options)));
+      return std::pow(0.5, items);
     case Synthetic::recall:
-      return recall_chance(static_cast<double>(synthetic_items(options)));
+      return 1.0 / items + (1.0 - 1.0 / items) / kValues;  // values may coincide
     case Synthetic::needles:
-      return 0.5 / static_cast<double>(synthetic_items(options));
+      return 0.5 / items;
     case Synthetic::copying:
       return 1.0 / kCopied;
     case Synthetic::induction:

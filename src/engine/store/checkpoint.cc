@@ -10,6 +10,7 @@
 #include "checkpoint_reader.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
@@ -318,13 +319,24 @@ std::optional<std::int64_t> step_in(const fs::path& file) {
   }
 }
 
-bool is_resumable(const fs::path& file) {
+namespace {
+
+bool has_optimizer_state(const fs::path& file) {
   try {
     return std::ranges::any_of(SafetensorsFile(file).tensors(), [](const auto& entry) {
       return std::string_view(entry.first).starts_with("optimizer.");
     });
   } catch (const Error&) {
     return false;
+  }
+}
+
+}  // namespace
+
+void require_not_resumable(const fs::path& file, std::string_view what) {
+  if (has_optimizer_state(file)) {
+    user_error("{}: {} is a checkpoint that training can resume from; choose another name", what,
+               printable(file.string()));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "foundation/core/text/format.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 
@@ -46,12 +47,6 @@ Json to_json(const std::vector<Check>& checks) {
 }
 
 namespace {
-
-std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of('\n');
-  const std::size_t begin = end == std::string::npos ? end : text.rfind('\n', end);
-  return end == std::string::npos ? "no message" : text.substr(begin + 1, end - begin);
-}
 
 std::filesystem::path log_of(const ChildCommand& command) {
   return command.output.string() + ".log";
@@ -105,7 +100,8 @@ bool Child::kill() {
 Json Child::result() {
   const int status = wait();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    fail("bits: headroom {} failed: {}", command_.arguments[1], last_line(read_text_file(log_of(command_))));
+    const std::string message = last_line(read_text_file(log_of(command_)));
+    fail("bits: headroom {} failed: {}", command_.arguments[1], message.empty() ? "no message" : message);
   }
   const std::string text = read_text_file(command_.output);
   return text.empty() ? Json() : parse_json(text, command_.output.string());

@@ -50,7 +50,8 @@ struct InspectLimits {
   std::int64_t bytes = 14'000'000;       // approximate size of all packed arrays
   std::int64_t most_contributions = 32;  // per token and layer, the largest; fewer if they do not fit
   bool show_progress = true;
-  std::function<void()> check = nullptr;  // called before each layer, throws to stop; null: stops after Ctrl-C
+  std::function<void()> check =
+      nullptr;  // called before each layer; may throw to end the inspection; default: throws after Ctrl-C
 };
 
 // Throws UserError unless the model is a language model or a classifier of single texts.

@@ -1,12 +1,10 @@
 #include "trial.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
@@ -18,7 +16,7 @@
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
-#include "tools/compare/report/formatting.h"
+#include "report.h"
 #include "tools/compare/run/checks.h"
 #include "tools/compare/run/execution.h"
 #include "tools/compare/run/run_folder.h"
@@ -30,9 +28,8 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kFirstBaseRuns = 3;
-constexpr std::size_t kMostRates = 6;     // that are tried for one side
+constexpr std::size_t kMostRates = 6;     // the most learning rates tried for one side
 constexpr std::size_t kLongestName = 60;  // of a config in a folder's name, bytes
-constexpr const char* kRecordFile = "trials.jsonl";
 
 // Returns an infinitely bad figure for a run that diverged or has no finite validation result.
 double figure_of(const compare::TrainedRun& run, const tasks::FigureKind& kind) {
@@ -204,7 +201,7 @@ void tune(Side& side, Trainer& trainer) {
     }
   }
   side.named.config.train.learning_rate = best;
-  if (best == tried.begin()->first || best == tried.rbegin()->first) {
+  if (!next.empty()) {
     log_warning("try: {}: the best learning rate, {}, is at the edge of the {} that were tried, {} to {}",
                 side.named.name, best, tried.size(), tried.begin()->first, tried.rbegin()->first);
   }
@@ -235,88 +232,6 @@ compare::Interval interval_of(const Trial& trial, const TestOptions& options) {
              : found;
 }
 
-bool has_no_effect(const Trial& trial) {
-  return std::ranges::all_of(trial.pairs, [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
-}
-
-std::string sentence_of(const Trial& trial, const TestOptions& options) {
-  const std::string pairs = counted(trial.pairs.size(), "pair");
-  if (has_no_effect(trial)) {
-    return fmt::format("discard: {} has no effect; both sides train to the same parameters.", trial.change);
-  }
-  if (!std::isfinite(trial.pairs.back().change)) {
-    return fmt::format("discard: {} diverged with seed {}.", trial.change, trial.pairs.back().change_seed);
-  }
-  const std::string difference =
-      fmt::format("{} {}{}", trial.figure.words, trial.difference.mean > 0 ? "+" : "",
-                  format_decimal(trial.difference.mean, 4)) +
-      (trial.pairs.size() > 1
-           ? fmt::format(" [{}, {}]", format_decimal(trial.difference.low, 4), format_decimal(trial.difference.high, 4))
-           : " (one pair, no interval)");
-  switch (trial.decision) {
-    case Decision::keep:
-      return fmt::format("keep: {} is better than {}: {} over {}.", trial.change, trial.base, difference, pairs);
-    case Decision::discard:
-      return fmt::format("discard: {} shows no gain over {}: {} over {}.", trial.change, trial.base, difference, pairs);
-    default:
-      return static_cast<int>(trial.pairs.size()) < options.pairs
-                 ? fmt::format("undecided: {} over {} of {}; repeat the command to continue.", difference, pairs,
-                               options.pairs)
-                 : fmt::format("undecided: {} over all {}.", difference, pairs);
-  }
-}
-
-// Returns a remark for trials whose runs are stopped by the clock, else "".
-std::string remark_on_steps(const Trial& trial, const config::Config& base) {
-  if (base.train.seconds <= 0.0) {
-    return "";
-  }
-  std::set<std::int64_t> steps;
-  for (const Pair& pair : trial.pairs) {
-    steps.insert({pair.base_steps, pair.change_steps});
-  }
-  return fmt::format(
-      " train.seconds stopped the runs after {} to {} steps; the difference includes that of their speeds.",
-      *steps.begin(), *steps.rbegin());
-}
-
-// Opens the file of trials for appending. Throws Error naming it if that is not possible.
-std::ofstream open_records(const fs::path& out) {
-  const fs::path file = out / kRecordFile;
-  std::ofstream records(file, std::ios::app);
-  if (!records) {
-    fail("{}: cannot be written", file.string());
-  }
-  return records;
-}
-
-// Whether two lines are of the same trial with the same pairs.
-bool is_same_trial(Json one, Json other) {
-  for (const char* key : {"runs", "reused", "command", "finished", "program"}) {
-    one.erase(key);
-    other.erase(key);
-  }
-  return one == other;
-}
-
-void append_record(const Trial& trial, const TrialRequest& request) {
-  Json line = to_json(trial);
-  const std::string text = read_text_file(request.out / kRecordFile);
-  const std::size_t end = text.find_last_not_of('\n'), begin = end == std::string::npos ? 0 : text.rfind('\n', end) + 1;
-  const Json last = Json::parse(text.substr(begin), nullptr, /*allow_exceptions=*/false);
-  if (last.is_object() && is_same_trial(last, line)) {
-    return;
-  }
-  line["command"] = request.command;
-  line["finished"] = compare::utc_now();
-  line["program"] = compare::program_version();
-  std::ofstream records = open_records(request.out);
-  records << (text.empty() || text.ends_with('\n') ? "" : "\n") << to_json_line(line) << "\n" << std::flush;
-  if (!records) {
-    fail("{}: cannot be written", (request.out / kRecordFile).string());
-  }
-}
-
 // Trains and appends pairs until the trial is decided.
 void train_pairs(const TrialRequest& request, Side& base, Side& change, Trainer& trainer, Trial& trial) {
   std::vector<const compare::TrainedRun*> base_runs;  // owned by `trainer`
@@ -337,12 +252,13 @@ void train_pairs(const TrialRequest& request, Side& base, Side& change, Trainer&
   base_run(std::min(kFirstBaseRuns, request.test.pairs) - 1);
   for (int n = 0; n < request.test.pairs && trial.decision == Decision::undecided; ++n) {
     Pair pair{.base_seed = base.first_seed + n, .change_seed = change.first_seed + n};
-    pair.base_sha256 = base_run(n).result.parameters_sha256;
+    const compare::TrainedRun& unchanged = base_run(n);
+    pair.base_sha256 = unchanged.result.parameters_sha256;
+    pair.base_steps = unchanged.result.steps;
     pair.base = base_figures[static_cast<std::size_t>(n)];
     const compare::TrainedRun& changed = trainer.train(change, pair.change_seed);
     pair.change = figure_of(changed, trial.figure);
     pair.change_sha256 = changed.result.parameters_sha256;
-    pair.base_steps = base_run(n).result.steps;
     pair.change_steps = changed.result.steps;
     trial.pairs.push_back(std::move(pair));
     trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
@@ -360,7 +276,7 @@ Trial run_trial(const TrialRequest& request) {
   if (leads) {
     data = check_request(request, task);
     make_folder(request.out / "runs");
-    open_records(request.out);
+    require_appendable(request.out);
   }
   request.group->gather("");  // no rank trains before the checks have passed
   Trainer trainer(request, task, std::move(data));
@@ -394,50 +310,11 @@ Trial run_trial(const TrialRequest& request) {
     return trial;
   }
   trial.difference = interval_of(trial, request.test);
-  trial.sentence = sentence_of(trial, request.test) + remark_on_steps(trial, request.base.config);
+  trial.sentence = sentence_of(trial, request);
   if (leads) {
     append_record(trial, request);
   }
   return trial;
-}
-
-std::string render_table(const Trial& trial) {
-  std::vector<std::vector<std::string>> rows = {{"seed", trial.base, trial.change, "difference"}};
-  for (const Pair& pair : trial.pairs) {
-    const std::string seed = pair.base_seed == pair.change_seed
-                                 ? fmt::format("{}", pair.base_seed)
-                                 : fmt::format("{}, {}", pair.base_seed, pair.change_seed);
-    rows.push_back({seed, format_decimal(pair.base, 4), format_decimal(pair.change, 4),
-                    format_decimal(pair.change - pair.base, 4)});
-  }
-  return text_table(rows, {true});
-}
-
-Json to_json(const Trial& trial) {
-  const auto known = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
-  Json json = {{"decision", config::name_of(trial.decision)},
-               {"sentence", trial.sentence},
-               {"base", trial.base},
-               {"change", trial.change},
-               {"changed", trial.changed},
-               {"figure", trial.figure.name},
-               {"difference",
-                {{"mean", known(trial.difference.mean)},
-                 {"low", known(trial.difference.low)},
-                 {"high", known(trial.difference.high)}}},
-               {"runs", trial.trained},
-               {"reused", trial.reused},
-               {"learning_rates", {trial.base_learning_rate, trial.change_learning_rate}}};
-  json["pairs"] = Json::array();
-  for (const Pair& pair : trial.pairs) {
-    json["pairs"].push_back({{"seeds", {pair.base_seed, pair.change_seed}},
-                             {"base", known(pair.base)},
-                             {"change", known(pair.change)},
-                             {"steps", {pair.base_steps, pair.change_steps}},
-                             {"base_sha256", pair.base_sha256},
-                             {"change_sha256", pair.change_sha256}});
-  }
-  return json;
 }
 
 }  // namespace headroom::trial

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "headroom/core/json.h"
 #include "tools/compare/compare.h"
 #include "tools/trial/sequential_test.h"
 
@@ -55,12 +54,5 @@ struct Trial {
 // the configs cannot be compared (task, tokenizer, validation or training data differ), if the base diverges, or if the
 // budget is too short for a pair.
 Trial run_trial(const TrialRequest& request);
-
-// A table of the pairs.
-std::string render_table(const Trial& trial);
-
-// `decision`, `sentence`, `base`, `change`, `changed`, `figure`, `difference` (`mean`, `low`, `high`; null if unknown),
-// `pairs`, `runs` (trained), `reused`, `learning_rates`.
-Json to_json(const Trial& trial);
 
 }  // namespace headroom::trial

@@ -38,7 +38,7 @@ QuestionSets read_lambada(const std::vector<Document>& documents) {
   QuestionSets sets;
   for (const Document& document : documents) {
     std::vector<Question>& questions = sets[subset_of(document, documents)];
-    if (data::is_json_lines(document.name) || trimmed(document.text).starts_with("{\"")) {
+    if (trimmed(document.text).starts_with('{')) {
       for_each_row(document, [&](const Json& row, const std::string& where) {
         questions.push_back(passage(text_in(row, "text", where), where));
       });

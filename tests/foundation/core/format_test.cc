@@ -10,6 +10,14 @@
 namespace headroom {
 namespace format_test {
 
+TEST(Format, LastLineThatIsNotEmpty) {
+  EXPECT_EQ(last_line("one\ntwo\n\n"), "two");
+  EXPECT_EQ(last_line("one\ntwo"), "two");
+  EXPECT_EQ(last_line("one"), "one");
+  EXPECT_EQ(last_line("\n"), "");
+  EXPECT_EQ(last_line(""), "");
+}
+
 TEST(Format, Durations) {
   EXPECT_EQ(format_duration(0.31), "0.3 s");
   EXPECT_EQ(format_duration(9.96), "10 s");

@@ -1,5 +1,6 @@
 // Trials of tiny models: decisions, reuse of runs, refusals.
 #include "tools/trial/trial.h"
+#include "tools/trial/report.h"
 
 #include "../compare/example.h"
 #include "headroom/core/error.h"
@@ -47,11 +48,11 @@ TEST_F(TrialTest, ABrokenChangeIsDiscardedAfterOnePairAndNothingIsTrainedTwice) 
   TrialRequest renamed = trial(1e-9);
   renamed.change.name = "other";
   EXPECT_EQ(run_trial(renamed).trained, 0);
-  // A line for each trial; a repetition that trains nothing adds none.
+  // Each trial adds one line, and repeating it adds none.
   const std::filesystem::path file = folder_ / "try" / "trials.jsonl";
   const std::string record = read_text_file(file);
   EXPECT_EQ(std::count(record.begin(), record.end(), '\n'), 2);
-  // A partial line, left by a killed program, stays alone.
+  // A truncated last line, left by a killed program, is not joined with the next one.
   write_text_file(file, record + "{\"half");
   run_trial(trial(1e-9));
   EXPECT_HAS(read_text_file(file), "{\"half\n{\"decision\"");

@@ -273,7 +273,7 @@ TEST_F(ZeroShot, BadRowsAreNamed) {
   EXPECT_PRED2(contains, refusal("blim", "b.jsonl", "{}"), "did you mean blimp?");
   EXPECT_PRED2(contains, refusal("piqa", "e.jsonl", "\n"), "holds no questions");
   EXPECT_PRED2(contains, refusal("blimp", "e.jsonl", "\n"), "holds no questions");
-  // Rows of JSON are recognised behind blanks, not read as a passage.
+  // JSON that follows blank characters is not read as a passage of text.
   EXPECT_PRED2(contains, refusal("lambada", "l.txt", "\n {\"words\": \"a head\"}\n"), "has no field \"text\"");
   EXPECT_PRED2(
       contains,

@@ -102,6 +102,11 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows, const 
   return text;
 }
 
+std::string last_line(std::string_view text) {
+  text = text.substr(0, text.find_last_not_of('\n') + 1);
+  return std::string(text.substr(text.rfind('\n') + 1));
+}
+
 std::string to_base64(std::string_view bytes) {
   std::string text((bytes.size() + 2) / 3 * 4 + 1, '\0');  // EVP_EncodeBlock appends a NUL
   const int size =

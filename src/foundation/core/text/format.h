@@ -22,6 +22,9 @@ std::string format_decimal(double number, int digits);
 // at least one.
 std::string text_table(const std::vector<std::vector<std::string>>& rows, const std::vector<bool>& left);
 
+// Returns the last line that is not empty, without its line end; "" if there is none.
+std::string last_line(std::string_view text);
+
 // Encodes Base64 (RFC 4648) with padding.
 std::string to_base64(std::string_view bytes);
 

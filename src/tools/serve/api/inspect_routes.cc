@@ -1,7 +1,7 @@
 // GET / and GET /inspect return the inspector's page. POST /inspect returns the page for a text, which the script of
 // that page requests.
-#include <chrono>
 #include <mutex>
+#include <optional>
 
 #include "headroom/core/error.h"
 #include "json_fields.h"
@@ -23,14 +23,13 @@ HttpResponse empty_page(const Models& models) {
   return {.body = inspector::render_inspector({"Inspector", {}, models.front()->tokenizer(), {}, live}), .type = kHtml};
 }
 
-// Throws ApiError once nobody waits for the answer to a request that arrived at `arrived`, or for longer than
-// --timeout.
-void require_wanted(const HttpRequest& call, Completion::Clock::time_point arrived, double timeout_seconds) {
+// Throws ApiError if the client has disconnected, or if the answer has taken longer than --timeout.
+void require_wanted(const HttpRequest& call, const Scheduler& scheduler, Completion::Clock::time_point arrived) {
   if (call.connection->client_gone()) {
     refuse(408, "client_gone", "", "the client has disconnected");
   }
-  if (std::chrono::duration<double>(Completion::Clock::now() - arrived).count() > timeout_seconds) {
-    throw timed_out(timeout_seconds);
+  if (const std::optional<ApiError> late = scheduler.overdue(arrived)) {
+    throw ApiError(*late);
   }
 }
 
@@ -75,7 +74,7 @@ HttpResponse read_text(const Models& models, const Scheduler& scheduler, std::mu
   const std::vector<std::int32_t> ids(wide.begin(), wide.end());
   // Serialised, because each request allocates a T x T tensor per head of a layer.
   const std::lock_guard<std::mutex> lock(turn);
-  const auto check = [&] { require_wanted(call, arrived, scheduler.timeout_seconds()); };
+  const auto check = [&] { require_wanted(call, scheduler, arrived); };
   check();
   try {
     const std::vector<inspector::Ablation> parts =

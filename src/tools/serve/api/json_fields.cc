@@ -45,10 +45,6 @@ ApiError shutting_down() {
   return {503, "shutting_down", "", "the server is shutting down"};
 }
 
-ApiError timed_out(double seconds) {
-  return {504, "timeout", "", fmt::format("the answer took longer than this server's limit of {} s", seconds)};
-}
-
 namespace {
 
 SortedJson parsed(std::string_view body) {

@@ -36,8 +36,6 @@ Json to_json(const ApiError& error);
 ApiError error_of_status(int status);
 
 ApiError shutting_down();
-// A request has taken longer than `seconds`.
-ApiError timed_out(double seconds);
 
 // Throws an ApiError with a formatted message.
 template <class... Args>

@@ -167,10 +167,18 @@ void Scheduler::cancel_if_needed(Completion& completion, decode::Engine& engine)
       metrics_.abandoned();
     }
     completion.cancel(engine);
-  } else if (seconds_since(completion.arrived()) > options_.timeout_seconds) {
-    completion.fail(timed_out(options_.timeout_seconds));
+  } else if (const std::optional<ApiError> late = overdue(completion.arrived())) {
+    completion.fail(*late);
     completion.cancel(engine);
   }
+}
+
+std::optional<ApiError> Scheduler::overdue(Completion::Clock::time_point arrived) const {
+  if (seconds_since(arrived) <= options_.timeout_seconds) {
+    return std::nullopt;
+  }
+  return ApiError(504, "timeout", "",
+                  fmt::format("the answer took longer than this server's limit of {} s", options_.timeout_seconds));
 }
 
 void Scheduler::release(const Completion& completion) {

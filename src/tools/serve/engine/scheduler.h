@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "completion.h"
@@ -19,7 +20,7 @@ struct SchedulerOptions {
   std::int64_t max_rows = 8;  // decode::EngineOptions::max_rows of each model
   std::int64_t prefix_cache_tokens = 0;
   std::int64_t queue = 256;      // answers that may wait for a free row
-  double timeout_seconds = 600;  // for a request, from arrival to end
+  double timeout_seconds = 600;  // from the arrival of a request to the end of its answer
 };
 
 class Scheduler {
@@ -34,7 +35,8 @@ class Scheduler {
   // Called after run(), by its thread: fails the remaining completions; submit() throws from then on.
   void end();
   bool draining() const { return draining_; }
-  double timeout_seconds() const { return options_.timeout_seconds; }
+  // Returns an error for a request that arrived longer ago than the limit, otherwise nullopt.
+  std::optional<ApiError> overdue(Completion::Clock::time_point arrived) const;
 
  private:
   struct ModelQueue {

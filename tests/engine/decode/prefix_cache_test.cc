@@ -1,0 +1,63 @@
+#include "engine/decode/prefix_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/models/small_models.h"
+
+namespace headroom::decode {
+namespace prefix_cache_test {
+
+using Tokens = std::vector<std::int64_t>;
+
+TEST(PromptChunks, EndAtTheSamePositionsForEveryPrompt) {
+  const PromptChunks chunks{128};
+  std::vector<std::int64_t> ends;
+  for (std::int64_t read = 0; read < 400;) {
+    read = chunks.end_after(read);
+    ends.push_back(read);
+  }
+  EXPECT_EQ(ends, (std::vector<std::int64_t>{32, 64, 128, 256, 384, 512}));
+  for (const std::int64_t most : {1, 2, 3, 4, 5, 9, 128}) {
+    std::int64_t end = 0;
+    for (std::int64_t n = 0; n < 300; ++n) {
+      end = PromptChunks{most}.end_after(end) <= n ? PromptChunks{most}.end_after(end) : end;
+      EXPECT_EQ(PromptChunks{most}.last_end(n), end) << most << ", " << n;
+    }
+  }
+}
+
+TEST(PrefixCache, KeepsWhatWasUsedLast) {
+  config::ModelOptions options = testing::language_models()[0].second;
+  options.context_length = 40;
+  const models::LanguageModel model(options, 4);
+  PrefixCache cache(20, {4});
+  const auto keep = [&](const Tokens& tokens) {
+    CachedPrompt prompt{.tokens = tokens, .state = model.start_decoding(), .read = std::ssize(tokens), .scores = {}};
+    model.read({&prompt.state, tokens}, {});
+    cache.keep(std::move(prompt));
+  };
+  const auto known = [&](Tokens tokens) {
+    tokens.push_back(0);
+    const CachedPrefix found = cache.find(tokens, -1);
+    EXPECT_EQ(found.tokens == 0 ? 0 : found.state.position, found.tokens);
+    return found.tokens;
+  };
+  const Tokens a(8, 1), b(8, 2), c(8, 3);
+  keep(a);
+  keep(b);
+  EXPECT_EQ(known(a), 8);
+  EXPECT_EQ(known({1, 1, 1, 1, 1, 9}), 4);
+  keep(c);  // 24 tokens: b was used longest ago
+  EXPECT_EQ(known(b), 0);
+  EXPECT_EQ(known(a), 8);
+  EXPECT_EQ(known(c), 8);
+  EXPECT_EQ(cache.held(), 16);
+  keep({3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3});  // extends c, and so replaces it
+  EXPECT_EQ(cache.held(), 20);
+  EXPECT_EQ(known(c), 8);
+  keep(Tokens(24, 4));  // more tokens than the cache holds
+  EXPECT_EQ(cache.held(), 20);
+}
+
+}  // namespace prefix_cache_test
+}  // namespace headroom::decode
