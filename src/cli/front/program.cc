@@ -241,6 +241,8 @@ namespace {
 // oneDNN caches up to 1,024 compiled matrix multiplications of 100 kB and more. Where batches differ in length the
 // cache would fill with shapes that never recur; 128 entries suffice for one step.
 // simd_limit() holds for torch, oneDNN and MKL as well, also in the programs that benchmarks start.
+// Where MKL multiplies (engine/ops/linear/dense_matmul.cc), its sums would depend on the number of threads; in this
+// mode they do not, at the same speed.
 void set_library_defaults() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
     setenv("GOMP_SPINCOUNT", "2000", 0);
@@ -252,6 +254,9 @@ void set_library_defaults() {
     setenv("ATEN_CPU_CAPABILITY", avx2 ? "avx2" : "default", 0);
     setenv("ONEDNN_MAX_CPU_ISA", avx2 ? "AVX2" : "SSE41", 0);
     setenv("MKL_ENABLE_INSTRUCTIONS", avx2 ? "AVX2" : "SSE4_2", 0);
+  }
+  if (cpu_vendor() == "Intel" && cpu_has("avx2") && !cpu_has("avx512f")) {
+    setenv("MKL_CBWR", "AVX2,STRICT", 0);
   }
 }
 

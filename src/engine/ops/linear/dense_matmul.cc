@@ -12,6 +12,7 @@
 #include "engine/kernels/cpu/matmul/tile_product.h"
 #include "engine/ops/many_rows.h"
 #include "foundation/core/ceil_div.h"
+#include "foundation/core/machine/system.h"
 #include "foundation/core/transformed.h"
 #include "gemv_rows.h"
 
@@ -32,15 +33,6 @@ bool has_avx512() {
   return std::string_view(kernels::simd_target()).starts_with("AVX3");
 }
 
-std::string_view cpu_vendor() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_is("amd") ? "AMD" : __builtin_cpu_is("intel") ? "Intel" : "another";
-#else
-  return "another";
-#endif
-}
-
 // The choice depends on the kind of CPU alone, never on a timing, so that one kind of CPU reproduces its results.
 // `headroom bench products` measures a row of the table. In bfloat16, torch uses oneDNN on every kind that has the
 // instructions (AVX-512 BF16, AMX); they do not matter in float32.
@@ -51,7 +43,8 @@ constexpr MatmulChoice kChoices[] = {
     // The tiles reach the machine's rate, and read the transposed operand of a weight gradient in blocks, of which both
     // libraries lose half.
     {"AMD", false, MatmulLibrary::tiles, MatmulLibrary::tiles, "Zen 5 limited to AVX2"},
-    {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr},
+    // MKL reaches the machine's rate. The program makes it independent of the number of threads (MKL_CBWR).
+    {"Intel", false, MatmulLibrary::torch, MatmulLibrary::torch, "Cascade Lake limited to AVX2"},
     // Others, such as ARM, where torch itself chooses among several libraries.
     {"another", true, MatmulLibrary::one_dnn, MatmulLibrary::one_dnn, nullptr},
     {"another", false, MatmulLibrary::torch, MatmulLibrary::torch, nullptr}};

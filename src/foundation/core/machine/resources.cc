@@ -187,6 +187,15 @@ std::string cpu_name() {
   return ::uname(&system) == 0 ? system.machine : "unknown";
 }
 
+std::string_view cpu_vendor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_is("amd") ? "AMD" : __builtin_cpu_is("intel") ? "Intel" : "another";
+#else
+  return "another";
+#endif
+}
+
 std::string_view simd_limit() {
   const char* const value = std::getenv("HEADROOM_SIMD");
   const std::string_view limit = value == nullptr ? "" : value;

@@ -17,6 +17,7 @@ void share_cores(int processes);
 // Returns physical_cores() divided by the number of processes that share them, at least 1.
 int own_cores();
 std::string cpu_name();
+std::string_view cpu_vendor();  // "AMD", "Intel" or "another"
 // Returns the subset of "avx2", "avx512f", "avx512_bf16", "amx_bf16" that both the CPU and the operating system
 // support and that simd_limit() allows.
 std::vector<std::string> cpu_features();
