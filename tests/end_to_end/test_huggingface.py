@@ -135,7 +135,9 @@ def test_scaled_rotary_positions(headroom, tmp_path, kind, scaling):
     ["model.attention.position=learned", "model.attention.bias=true", "model.mlp.activation=gelu_tanh"],
     ["model.attention.rope_fraction=0.5", "model.arrangement=parallel"],
     ["model.norm=rms", "model.mlp.kind=gated", "model.mlp.activation=silu", "model.attention.n_kv_heads=1",
-     "model.attention.window=7", "model.mlp.bias=false"]], ids=["gpt2", "gpt_neox", "mistral"])
+     "model.attention.window=7", "model.mlp.bias=false"],
+    ["model.norm=rms", "model.mlp.kind=gated", "model.mlp.activation=silu", "model.attention.window=7",
+     "model.attention.window_pattern=1:1", "model.mlp.bias=false"]], ids=["gpt2", "gpt_neox", "mistral", "ministral"])
 def test_export_of_a_model_trained_here(headroom, tmp_path, settings):
     text = tmp_path / "text.txt"
     text.write_text(TEXT * 5)

@@ -42,8 +42,9 @@ std::unique_ptr<Tokenizer> restore_byte_fallback(const SortedJson& document, std
                                                  std::int64_t min_size);
 // Restores it from Tokenizer::serialised().
 std::unique_ptr<Tokenizer> restore_json_tokenizer(std::string serialised, std::string_view origin);
-// Loads the tokenizer.json of a folder if it has byte fallback and no unsupported setting (warns otherwise); else null.
-std::unique_ptr<Tokenizer> load_byte_fallback(const std::filesystem::path& folder, std::int64_t min_size);
+// Loads the tokenizer.json in the folder of a tokenizer.model. Returns null if there is none, or, with a warning, if it
+// has an unsupported setting.
+std::unique_ptr<Tokenizer> load_json_beside(const std::filesystem::path& model, std::int64_t min_size);
 // Returns whether a file name ends in .json or .json.gz.
 bool names_bpe(const std::filesystem::path& path);
 // Loads a byte-level BPE tokenizer. From a folder: tokenizer.json, else vocab.json and merges.txt, else encoder.json

@@ -107,6 +107,18 @@ std::unique_ptr<Tokenizer> restore_tokenizer(config::TokenizerKind kind, std::st
   fail("{}: tokenizer kind {} cannot be restored", origin, config::name_of(kind));
 }
 
+namespace {
+
+// Pads a SentencePiece tokenizer to `min_size` ids.
+std::unique_ptr<Tokenizer> padded(std::unique_ptr<Tokenizer> tokenizer, std::int64_t min_size,
+                                  const std::filesystem::path& path) {
+  const bool enough = tokenizer->vocabulary_size() >= min_size || holds_two(tokenizer->serialised());
+  return enough ? std::move(tokenizer)
+                : restore_sentencepiece(with_spare_pieces(tokenizer->serialised(), min_size), path.string());
+}
+
+}  // namespace
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std::int64_t min_size) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
     const std::filesystem::path pieces = path / "tokenizer.model", own = path / "tokenizer.headroom";
@@ -127,8 +139,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
     }
     std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(pieces);
     // Other programs read the tokenizer.json if there are both. Headroom's own is exact only as a model.
-    std::unique_ptr<Tokenizer> other = encodes_by_line(*tokenizer) ? nullptr : load_byte_fallback(path, min_size);
-    return other ? std::move(other) : std::move(tokenizer);
+    std::unique_ptr<Tokenizer> other = encodes_by_line(*tokenizer) ? nullptr : load_json_beside(pieces, min_size);
+    return other ? std::move(other) : padded(std::move(tokenizer), min_size, pieces);
   }
   const MappedFile file(path);
   if (is_safetensors(file)) {
@@ -146,7 +158,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path, std
   if (lower_case(path.extension().string()) == ".txt") {
     return read_word_list(bytes, path.string());
   }
-  return restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string());
+  return padded(restore_sentencepiece(serialised_from_file(std::string(bytes)), path.string()), min_size, path);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer_by_line(const std::filesystem::path& path) {

@@ -175,6 +175,16 @@ TEST_F(BpeTest, IsSavedAndLoaded) {
   EXPECT_EQ(to_tokenizer_json(*bpe), bpe->serialised());
 }
 
+// A vocabulary may have a character that spells no byte, such as a line end. No text is split into it.
+TEST_F(BpeTest, TokensThatSpellNoBytesAreNotEncoded) {
+  Json json = document();
+  json["model"]["vocab"]["\n"] = 264;
+  json["model"]["vocab"][" "] = 265;
+  const auto bpe = tokenizer(json);
+  EXPECT_EQ(bpe->encode("o\n w"), tokenizer(document())->encode("o\n w"));
+  EXPECT_EQ(bpe->decode(Ids{264, 265}), "\n ");
+}
+
 TEST_F(BpeTest, UnusedIdsDecodeToNothing) {
   write("tokenizer.json", document().dump());
   const auto bpe = load_tokenizer(folder_, 300);

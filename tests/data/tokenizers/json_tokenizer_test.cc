@@ -244,6 +244,13 @@ TEST_F(JsonTokenizers, ComeBeforeAModel) {
   json["normalizer"] = {{"type", "NFC"}};
   write("tokenizer.json", json.dump());
   EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), (Ids{266, 260}));
+  json["normalizer"] = nullptr;  // byte-level BPE is supported as well
+  json["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}};
+  json["decoder"] = {{"type", "ByteLevel"}};
+  json["model"] = {{"type", "BPE"}, {"vocab", {{"a", 0}, {"\u0120", 1}}}, {"merges", Json::array()}};
+  json["added_tokens"] = Json::array();
+  write("tokenizer.json", json.dump());
+  EXPECT_EQ(load_tokenizer(folder_)->encode(" a"), (Ids{1, 0}));
 }
 
 }  // namespace json_tokenizer_test

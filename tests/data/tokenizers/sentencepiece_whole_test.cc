@@ -245,6 +245,13 @@ TEST_F(SentencePieceFiles, AreFoundInFolders) {
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
   write("tokenizer.json", "{}");  // of the same tokenizer, for other programs
   EXPECT_EQ(to_sentencepiece_model(*load_tokenizer(folder_)), model_);
+  const std::int64_t size = load_tokenizer(folder_)->vocabulary_size();
+  const auto padded = load_tokenizer(folder_, size + 7);  // for a model with more ids than the tokenizer
+  EXPECT_EQ(padded->vocabulary_size(), size + 7);
+  EXPECT_EQ(padded->encode("a <spare 3>\nb"), load_tokenizer(folder_)->encode("a <spare 3>\nb"));
+  EXPECT_EQ(restore_tokenizer(config::TokenizerKind::sentencepiece, padded->serialised(), "x")->vocabulary_size(),
+            size + 7);
+  EXPECT_EQ(load_tokenizer(folder_ / "tokenizer.model", size + 7)->serialised(), padded->serialised());
   write("tokenizer.model", "IQ== 0\nIg== 1\n");  // a file of this name in another program's format
   EXPECT_HAS(user_error_of([&] { load_tokenizer(folder_); }), "tokenizer.json");
 }

@@ -15,6 +15,12 @@ TEST_F(HuggingfaceFolder, ExportKeepsTheKind) {
   set("/sliding_window", "null");
   EXPECT_EQ(export_huggingface(read(), folder_ / "mistral", "run"), "mistral");
   EXPECT_EQ(import_huggingface(folder_ / "mistral").checkpoint.config.model.attention.window, 0);
+  set("/sliding_window", "5");
+  set("/layer_types", R"(["sliding_attention", "full_attention"])");
+  EXPECT_EQ(export_huggingface(read(), folder_ / "ministral", "run"), "ministral");
+  const config::ModelOptions alternating = import_huggingface(folder_ / "ministral").checkpoint.config.model;
+  EXPECT_EQ(alternating.of_layer(0).attention.window, 5);
+  EXPECT_EQ(alternating.of_layer(1).attention.window, 0);
 
   copy("qwen2");
   Checkpoint checkpoint = read();

@@ -25,6 +25,18 @@ TEST_F(HuggingfaceFolder, OtherTypesAndShardsAreRead) {
   }
 }
 
+// Experts that are stored in several types keep all their values.
+TEST_F(HuggingfaceFolder, ExpertsOfSeveralTypesAreRead) {
+  copy("deepseek_v2");
+  const Checkpoint whole = read();
+  const std::string narrow = "model.layers.1.mlp.experts.0.up_proj.weight";
+  rewrite([&](auto& tensors) { tensors.at(narrow) = tensors.at(narrow).to(at::kBFloat16); });
+  const at::Tensor before = whole.tensors.at("model.layer1.ffn.w_up"),
+                   after = read().tensors.at("model.layer1.ffn.w_up");
+  EXPECT_TRUE(after[0].to(at::kFloat).equal(before[0].to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_TRUE(after.narrow(0, 1, 4).equal(before.narrow(0, 1, 4)));
+}
+
 // Models in half precision compute alike whether they are converted as a whole or matrix by matrix.
 TEST_F(HuggingfaceFolder, LargeModelsStayInHalfPrecision) {
   copy("llama");

@@ -1,5 +1,6 @@
 // The settings of a config.json: where they may be, their defaults, and those without an equivalent.
 #include "headroom/config/attention/position_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "huggingface_folder.h"
 
 namespace headroom::store {
@@ -43,6 +44,40 @@ TEST_F(HuggingfaceFolder, TheRotationBaseMayBeInAnyPlace) {
   }
 }
 
+TEST_F(HuggingfaceFolder, OneObjectMayHaveTheBaseAndAnotherTheScaling) {
+  const std::string scaling =
+      R"({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 6, "mscale_all_dim": 0.7})";
+  const auto width = [&] { return read().config.model.attention.of<config::DotOptions>().scale_width; };
+  copy("deepseek_v2");
+  set("/rope_parameters", "null");
+  set("/rope_scaling", scaling);
+  const double alone = width();
+  EXPECT_GT(alone, 0.0);
+  set("/rope_parameters", R"({"rope_theta": 10000.0})");
+  EXPECT_EQ(width(), alone);
+  set("/rope_parameters", R"({"rope_theta": 10000.0, "rope_type": "yarn", "factor": 5.0})");
+  EXPECT_HAS(refusal(), "rope_scaling.factor contradicts rope_parameters.factor, which is 5");
+
+  copy("gemma3_text_scaled");
+  const auto base = [&] { return read().config.model.of_layer(1).attention.of<config::PositionOptions>().rope_base; };
+  set("/rope_parameters", "null");
+  set("/rope_scaling", R"({"rope_type": "linear", "factor": 8.0, "rope_theta": 500.0})");
+  EXPECT_EQ(base(), 500.0);
+  set("/rope_theta", "501.0");
+  EXPECT_HAS(refusal(), "rope_theta contradicts rope_scaling.rope_theta, which is 500");
+}
+
+TEST_F(HuggingfaceFolder, AnAliasMayStandAlone) {
+  copy("gpt2");
+  change_config([](Json& json) {
+    json["hidden_size"] = json.at("n_embd");
+    json.erase("n_embd");
+  });
+  EXPECT_EQ(read().config.model.d_model, 16);
+  set("/n_embd", "17");
+  EXPECT_HAS(refusal(), "hidden_size must be equal to n_embd, another name of the setting, got 16");
+}
+
 // The values that transformers' own classes give these keys.
 TEST_F(HuggingfaceFolder, AMissingKeyHasTheDefaultOfItsKind) {
   const auto without = [&](const char* model, const char* key) {
@@ -79,7 +114,7 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
   const struct {
     const char *model, *pointer, *value, *says;
   } all[] = {
-      {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, qwen2, "},
+      {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, ministral, "},
       {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
       {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
       {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},

@@ -97,14 +97,13 @@ std::unique_ptr<Tokenizer> load_bpe(const fs::path& path, std::int64_t min_size)
                                      : restore_bpe(text, file.string(), min_size);
 }
 
-std::unique_ptr<Tokenizer> load_byte_fallback(const fs::path& folder, std::int64_t min_size) {
-  const fs::path file = find_file(folder, "tokenizer.json");
+std::unique_ptr<Tokenizer> load_json_beside(const fs::path& model, std::int64_t min_size) {
+  const fs::path file = find_file(model.parent_path(), "tokenizer.json");
   if (file.empty()) {
     return nullptr;
   }
   try {
-    const SortedJson document = parse_sorted_json(read_unpacked(file, kLargestTokenizer), file.string());
-    return has_byte_fallback(document) ? restore_byte_fallback(document, file.string(), min_size) : nullptr;
+    return load_bpe(file, min_size);
   } catch (const UserError& error) {
     log_warning("{}; tokenizer.model is used instead", error.what());
     return nullptr;

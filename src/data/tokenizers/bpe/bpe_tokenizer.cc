@@ -24,21 +24,19 @@ class Bpe : public Tokenizer {
         merges_(model.merges),
         bytes_(model.tokens.size()),
         size_(std::ssize(model.tokens) + model.spare_ids) {
+    ids_of_bytes_.fill(kNoToken);
     for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      // A token that does not spell bytes is plain text.
+      // A token that does not spell bytes is plain text, which texts are never split into.
       if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
         bytes_[id] = bytes;
+        if (bytes.size() == 1) {
+          ids_of_bytes_[static_cast<unsigned char>(bytes.front())] = static_cast<std::int32_t>(id);
+        }
         if (model.whole_words_first) {
           whole_words_.emplace(std::move(bytes), static_cast<std::int32_t>(id));
         }
       } else {
         bytes_[id] = model.tokens[id];
-      }
-    }
-    ids_of_bytes_.fill(kNoToken);
-    for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      if (bytes_[id].size() == 1) {
-        ids_of_bytes_[static_cast<unsigned char>(bytes_[id].front())] = static_cast<std::int32_t>(id);
       }
     }
     for (const AddedToken& token : model.added) {

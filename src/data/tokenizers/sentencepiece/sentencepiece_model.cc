@@ -165,6 +165,18 @@ VocabularyPiece parse_piece(std::string_view bytes) {
   return piece;
 }
 
+std::string varint_field(std::uint64_t number, std::uint64_t value) {
+  return serialised_varint(number << 3) + serialised_varint(value);
+}
+
+std::string piece_field(const VocabularyPiece& piece) {
+  std::string score(sizeof piece.score, '\0');
+  std::memcpy(score.data(), &piece.score, sizeof piece.score);
+  constexpr std::uint64_t kScoreTag = 2 << 3 | 5;  // fixed32
+  return bytes_field(kPiece, bytes_field(1, piece.text) + serialised_varint(kScoreTag) + score +
+                                 varint_field(3, static_cast<std::uint64_t>(piece.type)));
+}
+
 void parse_training(std::string_view bytes, SentencePieceModel& model) {
   constexpr std::uint64_t kBpe = 2;
   for (Message fields(bytes); !fields.at_end() && fields.next();) {
@@ -236,17 +248,10 @@ SentencePieceModel parse_sentencepiece(std::string_view model) {
 
 std::string serialise(const SentencePieceModel& model) {
   constexpr std::uint64_t kBpe = 2, kByteFallback = 35;
-  const auto varint_field = [](std::uint64_t number, std::uint64_t value) {
-    return serialised_varint(number << 3) + serialised_varint(value);
-  };
   std::string bytes;
   bool has_bytes = false;
   for (const VocabularyPiece& piece : model.pieces) {
-    std::string score(sizeof piece.score, '\0');
-    std::memcpy(score.data(), &piece.score, sizeof piece.score);
-    constexpr std::uint64_t kScoreTag = 2 << 3 | 5;  // fixed32
-    bytes += bytes_field(kPiece, bytes_field(1, piece.text) + serialised_varint(kScoreTag) + score +
-                                     varint_field(3, static_cast<std::uint64_t>(piece.type)));
+    bytes += piece_field(piece);
     has_bytes = has_bytes || piece.type == PieceType::byte;
   }
   bytes += bytes_field(kTraining, varint_field(3, model.is_bpe ? kBpe : 1) + varint_field(4, model.pieces.size()) +
@@ -284,6 +289,19 @@ std::string_view json_steps_of(std::string_view serialised) {
   }
   // with_json_steps() writes the steps between the model and its marker; ignores steps anywhere else.
   return serialised.ends_with(std::string(steps) + marker()) ? steps : std::string_view();
+}
+
+std::string with_spare_pieces(std::string_view serialised, std::int64_t size) {
+  const std::string_view model = without_marker(serialised);
+  std::string padded(model);
+  for (std::int64_t id = count_pieces(model); id < size; ++id) {
+    padded += piece_field({.text = spare_piece(id), .type = PieceType::control});
+  }
+  return padded.append(serialised.substr(model.size()));
+}
+
+std::string spare_piece(std::int64_t id) {
+  return fmt::format("<spare {}>", id);
 }
 
 std::string serialised_from_file(std::string model) {

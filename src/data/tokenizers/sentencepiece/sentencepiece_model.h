@@ -54,6 +54,10 @@ std::string_view without_marker(std::string_view serialised);
 std::string with_json_steps(std::string_view model, std::string_view steps);
 std::string_view json_steps_of(std::string_view serialised);  // empty: none
 
+// Returns the serialised tokenizer with at least `size` pieces: texts never contain the added ones.
+std::string with_spare_pieces(std::string_view serialised, std::int64_t size);
+std::string spare_piece(std::int64_t id);  // its text
+
 // Returns the serialised tokenizer for a model file: Lines::separate if its settings show that Headroom trained it,
 // else Lines::whole_text.
 std::string serialised_from_file(std::string model);

@@ -46,6 +46,8 @@ void Mapping::read(const at::Tensor& stored_tensor, at::Tensor& to) const {
     const at::IntArrayRef sizes = shape.empty() ? values.sizes() : at::IntArrayRef(shape);
     const bool half = at::isReducedFloatingType(values.scalar_type()) && sizes.size() > 1 && offset == 0.0;
     to = at::empty(sizes, at::TensorOptions(half ? values.scalar_type() : at::kFloat));
+  } else if (to.scalar_type() != at::kFloat && to.scalar_type() != values.scalar_type()) {
+    to = to.to(at::kFloat);
   }
   const at::Tensor place_of_values = place_in(*this, to, values.sizes());
   place_of_values.copy_(values);

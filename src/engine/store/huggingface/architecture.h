@@ -53,8 +53,6 @@ class Settings {
 
   // Throws UserError "has no equivalent" unless the key is missing, null, or has no effect.
   void require(const std::string& key, bool no_effect) const;
-  // Throws UserError if `alias`, another name for `key`, is set to a different value.
-  void require_alias(const std::string& alias, const std::string& key) const;
 
  private:
   const SortedJson& at(const std::string& key) const;
@@ -70,6 +68,19 @@ struct RopeDefaults {
   double base = 10000.0;
 };
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual);
+
+// A key, and the settings that may have it.
+struct KeyPlace {
+  const Settings& settings;
+  std::string key;
+};
+// Returns the first of the places with a value, or the last one if none has. Throws UserError if another has a
+// different number.
+KeyPlace agreed(std::initializer_list<KeyPlace> places);
+
+// Returns whichever of rope_parameters and rope_scaling, or other objects in their places, describes the scaling of
+// rotary positions. Throws UserError if they contradict each other.
+const Settings& scaling_place(const Settings& rope, const Settings& scaling);
 
 // Reads the scaling that `place` describes, one of the objects rope_parameters and rope_scaling of `settings`.
 config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Settings& place);
@@ -113,7 +124,7 @@ struct Mapping {
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
   // Copies the values from a stored tensor into the parameter `to`. If it is undefined, allocates it in float32, or in
-  // half precision if it is a matrix that is stored so.
+  // half precision if it is a matrix that is stored so. Converts it to float32 if its tensors have several types.
   void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
   // Copies the values from the parameter `from` into a stored tensor.
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;

@@ -116,8 +116,8 @@ class DeepseekV2 : public Architecture {
   // With scaled positions, scores are multiplied by m^2, m = 0.1 mscale_all_dim ln(factor) + 1.
   static void read_scale(const Settings& s, config::AttentionOptions& a) {
     const auto& position = a.of<config::PositionOptions>();
-    const Settings rope = s.in(s.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
-    const double all = rope.number("mscale_all_dim", 0.0);
+    const Settings rope = s.in("rope_parameters"), scaling = s.in("rope_scaling");
+    const double all = scaling_place(rope, scaling).number("mscale_all_dim", 0.0);
     if (position.rope_scaling != config::RopeScaling::none && all != 0.0 && position.rope_factor > 1.0) {
       const double m = 0.1 * all * std::log(position.rope_factor) + 1.0;
       a.of<config::DotOptions>().scale_width = rounded(static_cast<double>(a.d_head) / std::pow(m, 4.0));

@@ -88,17 +88,19 @@ class Gemma3 : public Architecture {
 
  private:
   // The rotary positions of a kind of layers: in rope_parameters; their base may stand under an older key at the top
-  // level, and the scaling of layers without a window in rope_scaling.
+  // level, and the scaling and base of layers without a window in rope_scaling.
   static config::PositionOptions read_position(const Settings& s, const char* layers, const char* old_key,
                                                double usual) {
     const Settings place = s.in("rope_parameters").in(layers);
-    const bool is_old = layers == std::string_view(kFullAttention) && s.has("rope_scaling");
+    const Settings scaling = layers == std::string_view(kFullAttention) ? s.in("rope_scaling") : place;
+    const bool is_default = place.text("rope_type", "default") == "default" && s.has("rope_scaling");
     config::PositionOptions position;
-    static_cast<config::RopeScalingOptions&>(position) = read_rope_scaling(s, is_old ? s.in("rope_scaling") : place);
-    const bool is_new = place.has("rope_theta");
-    position.rope_base = is_new ? place.number("rope_theta", usual) : s.number(old_key, usual);
+    static_cast<config::RopeScalingOptions&>(position) =
+        read_rope_scaling(s, is_default ? scaling : scaling_place(place, scaling));
+    const KeyPlace base = agreed({{place, "rope_theta"}, {scaling, "rope_theta"}, {s, old_key}});
+    position.rope_base = base.settings.number(base.key, usual);
     if (!(position.rope_base > 1.0)) {
-      is_new ? place.refuse("rope_theta", "must be above 1") : s.refuse(old_key, "must be above 1");
+      base.settings.refuse(base.key, "must be above 1");
     }
     return position;
   }

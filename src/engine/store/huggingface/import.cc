@@ -263,13 +263,28 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
   return tokenizer;
 }
 
-// Reads the options and parameters of a model that transformers implements.
-void read_theirs(const Settings& settings, const ModelFolder& files, Checkpoint& checkpoint) {
-  const Architecture& architecture = architecture_of(settings);
-  config::ModelOptions& model = checkpoint.config.model;
+// Returns the config.json with the values of aliases under the keys that are read. Throws UserError if both are set and
+// differ.
+SortedJson without_aliases(SortedJson document, const Settings& settings, const Architecture& architecture) {
   for (const auto& [alias, key] : architecture.names().aliases) {
-    settings.require_alias(alias, key);
+    if (!settings.has(alias)) {
+      continue;
+    }
+    if (settings.has(key) && document.at(alias) != document.at(key)) {
+      settings.refuse(alias, fmt::format("must be equal to {}, another name of the setting", key));
+    }
+    document[key] = document.at(alias);
   }
+  return document;
+}
+
+// Reads the options and parameters of a model that transformers implements.
+void read_theirs(const SortedJson& document, const std::string& origin, const ModelFolder& files,
+                 Checkpoint& checkpoint) {
+  const Architecture& architecture = architecture_of(Settings(document, origin));
+  const SortedJson values = without_aliases(document, Settings(document, origin), architecture);
+  const Settings settings(values, origin);
+  config::ModelOptions& model = checkpoint.config.model;
   model = architecture.read(settings);
   config::check(model, settings.origin() + ": cannot be read as a model of Headroom");
   if (model.n_layers > std::ssize(files.names())) {
@@ -337,7 +352,7 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
   if (own) {
     read_own(settings, document, ModelFolder(folder), imported.checkpoint);
   } else {
-    read_theirs(settings, ModelFolder(folder), imported.checkpoint);
+    read_theirs(document, path.string(), ModelFolder(folder), imported.checkpoint);
   }
   imported.checkpoint.verified = true;  // there are no checksums
   imported.checkpoint.tokenizer = read_tokenizer(tokenizer.empty() ? folder : tokenizer, config.model);

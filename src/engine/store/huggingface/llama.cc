@@ -1,6 +1,6 @@
 // LLaMA and related architectures: RMS norms, gated MLPs, rotary positions, grouped key and value heads. Mistral adds a
-// window; Qwen2 adds biases for queries, keys and values; Qwen3 adds norms of queries and keys, and windows in the last
-// layers.
+// window, of all layers or of those that layer_types names (Ministral); Qwen2 adds biases for queries, keys and values;
+// Qwen3 adds norms of queries and keys, and windows in the last layers.
 #include <algorithm>
 
 #include "architecture.h"
@@ -17,8 +17,13 @@ struct Defaults {
   std::int64_t vocabulary_size, d_hidden, n_kv_heads, context_length, window;
 };
 
+// transformers reads a mistral with layer_types as a ministral.
+bool is_mistral(std::string_view kind) {
+  return kind == "mistral" || kind == "ministral";
+}
+
 Defaults defaults_of(std::string_view kind) {
-  return kind == "mistral"                    ? Defaults{32000, 14336, 8, 131072, 4096}
+  return is_mistral(kind)                     ? Defaults{32000, 14336, 8, 131072, 4096}
          : kind == "qwen2" || kind == "qwen3" ? Defaults{151936, 22016, 32, 32768, 4096}
                                               : Defaults{32000, 11008, 0, 2048, 0};
 }
@@ -26,8 +31,8 @@ Defaults defaults_of(std::string_view kind) {
 class Llama : public Architecture {
  public:
   Llama()
-      : Architecture({.kinds = {"llama", "mistral", "qwen2", "qwen3"}, .ignored = {".self_attn.rotary_emb.inv_freq"}}) {
-  }
+      : Architecture({.kinds = {"llama", "mistral", "ministral", "qwen2", "qwen3"},
+                      .ignored = {".self_attn.rotary_emb.inv_freq"}}) {}
 
   config::ModelOptions read(const Settings& s) const override {
     const std::string kind = s.text("model_type", "llama");
@@ -63,7 +68,7 @@ class Llama : public Architecture {
 
   std::string obstacle(const config::ModelOptions& o) const override {
     const config::AttentionOptions& a = o.attention;
-    const bool window = a.window != 0;
+    const bool window = largest_window(o) > 0;
     const std::string differs =
         first_difference(o, usual({{"model_type", a.qk_norm ? "qwen3" : "llama"}}),
                          {"norm_position", "output_norms", "scaled_embeddings", "attention.projection",
@@ -73,32 +78,35 @@ class Llama : public Architecture {
       const bool epsilon = differs.empty() && a.qk_norm_epsilon != o.norm_epsilon;
       return epsilon ? "attention.qk_norm_epsilon" : differs;
     }
-    return first_of(
-        {{window && a.window_pattern != config::AttentionOptions().window_pattern, "attention.window_pattern"},
-         {window && (a.bias || o.mlp.bias), "attention.window"}});
+    return first_of({{window && (a.bias || o.mlp.bias), "attention.window"}});
   }
 
   Json write(const config::ModelOptions& o, const std::string& imported_as) const override {
     const config::AttentionOptions& a = o.attention;
-    const bool mistral = !a.qk_norm && (a.window > 0 || (imported_as == "mistral" && !a.bias && !o.mlp.bias));
+    const std::vector<std::int64_t> windows = windows_of(o);
+    const std::int64_t window = largest_window(o);
+    const bool alternating = std::ranges::count(windows, window) < std::ssize(windows);
+    const bool mistral = !a.qk_norm && (window > 0 || (is_mistral(imported_as) && !a.bias && !o.mlp.bias));
     const bool qwen = is_qwen2(o) || (!mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias);
-    const auto [kind, name] = a.qk_norm ? std::pair("qwen3", "Qwen3ForCausalLM")
-                              : mistral ? std::pair("mistral", "MistralForCausalLM")
-                              : qwen    ? std::pair("qwen2", "Qwen2ForCausalLM")
-                                        : std::pair("llama", "LlamaForCausalLM");
+    const auto [kind, name] = a.qk_norm                ? std::pair("qwen3", "Qwen3ForCausalLM")
+                              : mistral && alternating ? std::pair("ministral", "MinistralForCausalLM")
+                              : mistral                ? std::pair("mistral", "MistralForCausalLM")
+                              : qwen                   ? std::pair("qwen2", "Qwen2ForCausalLM")
+                                                       : std::pair("llama", "LlamaForCausalLM");
     Json json = write_decoder(o, kind, name);
     json.update({{"hidden_act", activation_name(o.mlp.activation)},
                  {"rope_theta", a.of<config::PositionOptions>().rope_base},
                  {"rope_parameters", rope_parameters(a.of<config::PositionOptions>())}});
     if (a.qk_norm) {
-      const std::vector<std::int64_t> windows = windows_of(o);
-      const std::int64_t window = *std::max_element(windows.begin(), windows.end());
       json["attention_bias"] = a.bias;
       json["use_sliding_window"] = window > 0;
       json["sliding_window"] = window > 0 ? Json(window) : Json();
       json["layer_types"] = layer_types(windows);
     } else if (mistral) {
-      json["sliding_window"] = a.window > 0 ? Json(a.window) : Json();
+      json["sliding_window"] = window > 0 ? Json(window) : Json();
+      if (alternating) {
+        json["layer_types"] = layer_types(windows);
+      }
     } else if (!qwen) {
       json["attention_bias"] = a.bias;
       json["mlp_bias"] = o.mlp.bias;
@@ -107,6 +115,8 @@ class Llama : public Architecture {
   }
 
  private:
+  static std::int64_t largest_window(const config::ModelOptions& o) { return std::ranges::max(windows_of(o)); }
+
   static bool is_qwen2(const config::ModelOptions& o) {
     const config::AttentionOptions& a = o.attention;
     return a.bias && !a.projection->has_output_bias(a) && !a.qk_norm && !o.mlp.bias;
@@ -126,8 +136,9 @@ class Llama : public Architecture {
 
   static void read_windows(const Settings& s, const std::string& kind, std::int64_t usual, config::ModelOptions& o) {
     s.require("use_sliding_window", !s.flag("use_sliding_window", false));
-    if (kind == "mistral") {
-      o.attention.window = s.size_or_none("sliding_window", usual);
+    if (is_mistral(kind)) {
+      const std::int64_t window = s.size_or_none("sliding_window", usual);
+      set_windows(o, read_layer_types(s, window, std::vector(static_cast<std::size_t>(o.n_layers), window)));
     } else if (kind == "qwen2") {
       read_layer_types(s, 0, std::vector<std::int64_t>(static_cast<std::size_t>(o.n_layers), 0));
     } else {

@@ -155,20 +155,6 @@ void Settings::require(const std::string& key, bool no_effect) const {
   }
 }
 
-void Settings::require_alias(const std::string& alias, const std::string& key) const {
-  if (has(alias) && at(alias) != at(key)) {
-    refuse(alias, fmt::format("must be equal to {}, another name of the setting", place(key)));
-  }
-}
-
-namespace {
-
-struct KeyPlace {
-  const Settings& settings;
-  std::string key;
-};
-
-// Returns the first place with a value, or the last one if none has. Throws UserError if another has a different value.
 KeyPlace agreed(std::initializer_list<KeyPlace> places) {
   const auto is_set = [](const KeyPlace& place) { return place.settings.has(place.key); };
   const KeyPlace& found = *std::find_if(places.begin(), places.end() - 1, is_set);
@@ -181,8 +167,6 @@ KeyPlace agreed(std::initializer_list<KeyPlace> places) {
   }
   return found;
 }
-
-}  // namespace
 
 namespace {
 
@@ -232,20 +216,23 @@ void read_llama3(const Settings& s, config::RopeScalingOptions& o) {
   }
 }
 
-// Returns the place that describes the scaling. Throws UserError if both do and contradict each other.
+}  // namespace
+
 const Settings& scaling_place(const Settings& rope, const Settings& scaling) {
   const std::string type = type_key(rope), other = type_key(scaling);
   if (!scaling.has(other)) {
     scaling.require("factor", scaling.number("factor", 1.0) == rope.number("factor", 1.0));
     return rope;
   }
-  if (rope.has(type) && rope.text(type, "") != scaling.text(other, "")) {
+  if (!rope.has(type)) {
+    return scaling;
+  }
+  if (rope.text(type, "") != scaling.text(other, "")) {
     scaling.refuse(other, fmt::format("contradicts {}, which is \"{}\"", rope.place(type), rope.text(type, "")));
   }
+  agreed({{rope, "factor"}, {scaling, "factor"}});
   return scaling;
 }
-
-}  // namespace
 
 config::RopeScalingOptions read_rope_scaling(const Settings& settings, const Settings& place) {
   using config::RopeScaling;
