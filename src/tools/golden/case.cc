@@ -67,6 +67,12 @@ Named expected_under(const Case& c, const std::string& group) {
   return found;
 }
 
+// Appends rows of zeros if `gradient` has fewer than `expected`: the layer does not use these rows of the parameter.
+at::Tensor with_rows(const at::Tensor& gradient, const at::Tensor& expected) {
+  const std::int64_t missing = gradient.dim() == 2 && expected.dim() == 2 ? expected.size(0) - gradient.size(0) : 0;
+  return missing > 0 ? at::constant_pad_nd(gradient, {0, 0, 0, missing}) : gradient;
+}
+
 void compare_gradients(const Case& c, const CaseResult& result, const at::Tensor& objective, const std::string& group,
                        CaseOutcome& outcome) {
   const Named expected = expected_under(c, group);
@@ -87,7 +93,8 @@ void compare_gradients(const Case& c, const CaseResult& result, const at::Tensor
                                            /*allow_unused=*/true);
   std::size_t i = 0;
   for (const auto& [name, value] : expected) {
-    const at::Tensor got = (grads[i].defined() ? grads[i] : at::zeros_like(wanted[i])).reshape(value.sizes());
+    const at::Tensor own = grads[i].defined() ? grads[i] : at::zeros_like(wanted[i]);
+    const at::Tensor got = with_rows(own, value).reshape(value.sizes());
     const double scale = std::max(largest(value), c.grad_floor * g);
     compare_tensor(group + name, got, value, scale, c.limit_grad, outcome);
     ++i;

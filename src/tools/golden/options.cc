@@ -226,8 +226,8 @@ void set_field(const config::Field& field, const Json& value) {
 
 // For families whose options are keys of [model.attention], under the same names.
 void set_named(const Case& c, const Json& options, config::AttentionOptions& o) {
-  static const std::set<std::string> kShared = {"causal", "window",  "position", "rope",   "scale",
-                                                "bias",   "qk_norm", "padding",  "decode", "objective"};
+  static const std::set<std::string> kShared = {"family", "causal",  "window",  "position", "rope",     "scale",
+                                                "bias",   "qk_norm", "padding", "decode",   "objective"};
   if (c.dims.contains("G")) {
     o.n_kv_heads = c.dim("G");
   }

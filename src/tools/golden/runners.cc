@@ -299,7 +299,7 @@ std::vector<CaseResult> run_adaptive_softmax(const Case& c, const nn::Context& c
   return {std::move(result)};
 }
 
-std::vector<CaseResult> run_block(const Case& c, const nn::Context& context) {
+std::vector<CaseResult> run_block(const Case& c, const nn::Context& given) {
   CaseResult result;
   const at::Tensor x = leaf(c, "in.x", result);
   config::ModelOptions options;
@@ -314,15 +314,22 @@ std::vector<CaseResult> run_block(const Case& c, const nn::Context& context) {
     input.memory = leaf(c, "in.mem", result);
   }
   input.valid_keys = valid_keys(c, c.options.at("attention"));
+  nn::Context context = given;
+  std::map<std::string, at::Tensor> losses;
+  context.losses = &losses;
   result.values["out"] = block(input, context);
+  add_losses(c, std::move(losses), result);
   return {std::move(result)};
 }
 
-std::vector<CaseResult> run_classifier(const Case& c, const nn::Context& context) {
+std::vector<CaseResult> run_classifier(const Case& given, const nn::Context& context) {
+  // Without the positions after the text, because linear attention may be scaled by the length of the text.
+  Case c = given;
+  c.tensors["param.position"] = c.at("param.position").narrow(0, 0, c.dim("T"));
   CaseResult result;
   config::ModelOptions options;
   options.vocabulary_size = c.dim("V");
-  options.context_length = c.at("param.position").size(0);
+  options.context_length = c.dim("T");
   set_stack(c, c.options, options);
   options.kind = config::ModelKind::classifier;
   options.attention.position = "learned";

@@ -25,6 +25,9 @@ void check_place(const config::AttentionOptions& o, const AttentionPlace& place)
     user_error(
         "model.attention.exclusive: must be false in cross-attention, whose queries have no values of their own");
   }
+  if (!place.causal && place.window > 0) {
+    user_error("model.attention.window: must be 0 without a causal mask, got {}", place.window);
+  }
   if (!place.causal && o.position->needs_causal()) {
     user_error(
         "model.attention.position: must not be \"{}\" without a causal mask: its bias is defined for earlier keys",

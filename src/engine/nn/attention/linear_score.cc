@@ -56,9 +56,6 @@ class LinearScore : public Score {
 
   // Returns psi_j, the features of the mixture of keys, [B, G, S, e].
   at::Tensor key_features(const ops::AttentionInputs& in, const ScoreCall& call) const {
-    if (n_components_ == 1) {
-      return feature(in.k);
-    }
     const bool after = options_.linear_mixing == config::LinearMixing::after_map;
     const std::optional<at::Tensor> shift = shift_.of_keys(in.k.sym_size(2), call.first_position, place_.rotary);
     const std::optional<at::Tensor> prior = prior_.weights(call.first_index, in.k.sym_size(2));
