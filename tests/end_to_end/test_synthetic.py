@@ -64,6 +64,15 @@ def test_models_are_compared_on_it(headroom, config, tmp_path):
     assert "data" in line
 
 
+def test_the_validation_rows_are_what_is_analysed(headroom, config, tmp_path):
+    headroom("train", config, "--out", tmp_path / "run", "--set", "train.steps=2")
+    page = tmp_path / "page.html"
+    headroom("inspect", tmp_path / "run", "--out", page, "--json")
+    assert "#include" not in page.read_text() and "#if" not in page.read_text()
+    assert "--stride" in headroom.refusal("evaluate", tmp_path / "run", "--stride", 3)
+    assert "--skip-bad-rows" in headroom.refusal("evaluate", tmp_path / "run", "--skip-bad-rows")
+
+
 @pytest.mark.parametrize("setting, key", [
     ("model.context_length=8", "model.context_length"),
     ("model.vocabulary_size=128", "model.vocabulary_size"),

@@ -1,6 +1,8 @@
 // The commands compare, sweep, advise, try, record, report, runs and demo.
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "engine.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
@@ -223,8 +225,9 @@ std::string record_table(const std::vector<trial::RecordRun>& runs) {
 int run(const RecordMake& command, const EngineRequest& request) {
   catch_interrupts();
   const trial::Track track = command.track == "tokens" ? trial::Track::tokens : trial::Track::time;
-  if (track == trial::Track::time && !(command.target > 0.0)) {
-    user_error("record make: --target: is required with --track time, the bits per byte to reach");
+  if (track == trial::Track::time && !(command.target > 0.0 && std::isfinite(command.target))) {
+    user_error("record make: --target: is required with --track time, the bits per byte to reach, above 0{}",
+               command.target == 0.0 ? "" : fmt::format(", got {}", command.target));
   }
   if (track == trial::Track::tokens && command.target > 0.0) {
     user_error("record make: --target: is {}, but has an effect only with --track time", command.target);
@@ -253,9 +256,12 @@ int run(const RecordVerify& command, const EngineRequest& request) {
     document["against"] = {{"difference", against.difference}, {"p", against.p}, {"replaces", against.replaces}};
     text = against.sentence + "\n";
   }
-  const trial::Verification found = trial::verify_record(
-      record, command.file,
-      {.folder = command.runs, .cache = cache_folder(), .seeds = command.seeds, .command = request.command_line});
+  const trial::Verification found = trial::verify_record(record, command.file,
+                                                         {.folder = command.runs,
+                                                          .cache = cache_folder(),
+                                                          .seeds = command.seeds,
+                                                          .command = request.command_line,
+                                                          .threads = request.threads});
   document["verified"] = found.verified;
   document["same_kind"] = found.same_kind;
   document["sentence"] = found.sentence;

@@ -159,6 +159,19 @@ void print(const tasks::Evaluation& result, const tasks::Task& task, const std::
   output.document(document);
 }
 
+// Refuses options that have no effect on generated rows.
+void refuse_with_generated(const Evaluate& command, const config::DataOptions& data) {
+  for (const auto& [option, given] :
+       {std::pair("--stride", command.stride > 0), std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
+    if (given && data.synthetic != config::Synthetic::none) {
+      user_error(
+          "evaluate: {}: must not be given for a model trained on data.synthetic = \"{}\", which generates its "
+          "validation rows",
+          option, config::name_of(data.synthetic));
+    }
+  }
+}
+
 }  // namespace
 
 int run(const Evaluate& command, const EngineRequest& request) {
@@ -174,6 +187,7 @@ int run(const Evaluate& command, const EngineRequest& request) {
                  request);
   store::Checkpoint& checkpoint = opened.checkpoint;
   checkpoint.config.data.skip_bad_rows |= command.skip_bad_rows;
+  refuse_with_generated(command, checkpoint.config.data);
   const tasks::Task& task = tasks::task_for(checkpoint.config, "evaluate");
   std::vector<std::string> files = command.data;
   if (!command.target.empty()) {

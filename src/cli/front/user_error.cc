@@ -129,6 +129,11 @@ std::string describe(const CLI::App& command, const CLI::App& root, const CLI::P
   if (!commands.empty() && command.get_subcommands().empty()) {
     return "a command is required";
   }
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 1 && option->count() > 1) {
+      return option->get_name() + " is given " + std::to_string(option->count()) + " times, but takes one value";
+    }
+  }
   return printable(lower_first(error.what()), 400);
 }
 

@@ -395,6 +395,10 @@ Advice advise(const AdviseRequest& request) {
         "of any config",
         request.config, task.name());
   }
+  if (asked.train.seconds > 0.0) {
+    user_error("advise: train.seconds: must be 0, because --budget decides how long the advised run trains, got {}",
+               asked.train.seconds);
+  }
   for (const std::string& variant : request.variants) {
     variant_candidates(asked, {variant});  // fails before anything is measured
   }

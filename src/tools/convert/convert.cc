@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "activations.h"
 #include "fit.h"
@@ -183,7 +184,11 @@ std::optional<FitErrors> joint_fit(const ConvertRequest& request, const models::
 }
 
 void check_layers(const ConvertRequest& request, std::int64_t n_layers) {
+  std::set<std::int64_t> seen;
   for (const std::int64_t layer : request.layers) {
+    if (!seen.insert(layer).second) {
+      user_error("convert: --layers: names layer {} twice", layer);
+    }
     if (layer < 0 || layer >= n_layers) {
       user_error("convert: --layers: {} has layers 0 to {}, got {}", request.source, n_layers - 1, layer);
     }

@@ -10,12 +10,14 @@
 
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/format.h"
+#include "foundation/core/text/message.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/models/compute.h"
 #include "tools/compare/figures/statistics.h"
 #include "tools/compare/report/formatting.h"
+#include "tools/compare/run/checks.h"
 #include "tools/compare/run/execution.h"
 #include "tools/compare/run/run_folder.h"
 
@@ -86,6 +88,24 @@ void check_config(const config::Config& config, const std::string& name, Track t
   }
 }
 
+// Returns the data here. Throws UserError if a run in the folder was trained on other data.
+train::RunData data_for(const config::Config& config, std::int64_t seeds, const RecordRequest& request) {
+  const compare::Plan plan{.models = {{"record", {{.values = {}, .config = config, .folder = request.folder}}}},
+                           .variations = {},
+                           .seeds = seeds,
+                           .command = "record"};
+  return compare::check_runs(plan, {}, tasks::task_for(config, "record"), request.cache);
+}
+
+// Throws UserError if the run was trained with another CPU, other threads or another precision than the config's here.
+void check_machine(const compare::TrainedRun& trained, const config::Config& config, const fs::path& folder) {
+  const std::string here = compare::describe_machine(config.train);
+  if (trained.origin.machine != here) {
+    user_error("{}: holds a run of another machine or precision ({}; here {}); choose another folder", folder.string(),
+               trained.origin.machine, here);
+  }
+}
+
 // Trains the config with its first seeds, or reads the runs that have finished.
 std::vector<compare::TrainedRun> train_seeds(const config::Config& config, std::int64_t seeds, const char* what,
                                              const RecordRequest& request) {
@@ -100,6 +120,7 @@ std::vector<compare::TrainedRun> train_seeds(const config::Config& config, std::
     if (found == nullptr) {
       user_error("{}: is in use by another process", run.folder.string());
     }
+    check_machine(*found, config, run.folder);
     trained.push_back(*found);
     if (found->result.interrupted) {
       break;
@@ -138,10 +159,10 @@ Record make_record(const compare::NamedConfig& named, Track track, double target
   check_config(named.config, named.name, track);
   Record record{.track = track, .target = target, .name = named.name, .config = config::to_toml(named.config)};
   record.kind = kind_of_cpu(named.config);
+  record.training_data = data_for(named.config, request.seeds, request).training;
   for (const compare::TrainedRun& trained : train_seeds(named.config, request.seeds, "record", request)) {
     record.runs.push_back(run_of(trained, "record"));
     record.machine = trained.origin.machine;
-    record.training_data = trained.origin.data.training;
   }
   record.program = compare::program_version();
   record.finished = compare::utc_now();
@@ -221,37 +242,51 @@ Record read_record(const fs::path& file) {
   }
 }
 
-Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request) {
-  constexpr double kRounding = 0.01;
+namespace {
+
+// Returns the record's config, with the threads of the request if it sets them.
+config::Config config_of(const Record& record, const std::string& file, const RecordRequest& request) {
   config::Config config = config::parse_config(record.config, file);
+  config.train.threads = request.threads > 0 ? request.threads : config.train.threads;
   config::check(config, file);
   check_config(config, file, record.track);
   if (const std::string missed = missed_target(record); !missed.empty()) {
     user_error("{}: is not a valid record: {}", file, missed);
   }
+  return config;
+}
+
+}  // namespace
+
+Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request) {
+  constexpr double kRounding = 0.01;
+  const config::Config config = config_of(record, file, request);
   Verification found{.same_kind = kind_of_cpu(config) == record.kind, .verified = true};
-  const auto seeds = std::min(request.seeds, static_cast<std::int64_t>(record.runs.size()));
+  const std::int64_t seeds = request.seeds;
+  if (seeds > std::ssize(record.runs)) {
+    user_error("record verify: --seeds: must be at most {}, the runs of {}, got {}", record.runs.size(), file, seeds);
+  }
   if (are_finished(config, seeds, request.folder)) {
     user_error("record verify: --runs: {} holds finished runs of this record; choose another folder or remove it",
                request.folder.string());
   }
+  if (const std::string here = data_for(config, seeds, request).training; here != record.training_data) {
+    user_error("{}: was trained on {}, but the data here are {}", file, record.training_data, here);
+  }
   for (const compare::TrainedRun& trained : train_seeds(config, seeds, "verify", request)) {
     const RecordRun& before = record.runs[found.runs.size()];
     const RecordRun& now = found.runs.emplace_back(run_of(trained, "record verify"));
-    if (trained.origin.data.training != record.training_data) {
-      user_error("{}: was trained on {}, but the data here are {}", file, record.training_data,
-                 trained.origin.data.training);
-    }
     const bool equal = now.seed == before.seed && now.parameters_sha256 == before.parameters_sha256;
     const bool close = std::abs(now.bits_per_byte - before.bits_per_byte) <= kRounding * before.bits_per_byte;
     found.verified = found.verified && (found.same_kind ? equal : close);
   }
-  found.sentence = fmt::format(
-      "{}: {} of {}, {}", found.verified ? "verified" : "not verified", counted(found.runs.size(), "run"), record.name,
-      found.same_kind
-          ? found.verified ? "the recorded parameters on this kind of CPU" : "other parameters on this kind of CPU"
-      : found.verified ? "within 1% of the recorded bits per byte on another kind of CPU"
-                       : "more than 1% from the recorded bits per byte, on another kind of CPU");
+  found.sentence =
+      fmt::format("{}: {} of {}, {}", found.verified ? "verified" : "not verified", counted(found.runs.size(), "run"),
+                  printable(record.name),
+                  found.same_kind  ? found.verified ? "the recorded parameters on this kind of CPU"
+                                                    : "other parameters on this kind of CPU"
+                  : found.verified ? "within 1% of the recorded bits per byte on another kind of CPU"
+                                   : "more than 1% from the recorded bits per byte, on another kind of CPU");
   return found;
 }
 
@@ -282,8 +317,8 @@ Succession compare_records(const Record& next, const Record& before) {
     result.p = result.difference < 0.0 ? 0.0 : 1.0;
   }
   result.replaces = result.p < kLevel;
-  result.sentence = fmt::format("{} {} {}: {} {:+.4g} (p = {:.2g}, Welch's t-test).", next.name,
-                                result.replaces ? "replaces" : "does not replace", before.name,
+  result.sentence = fmt::format("{} {} {}: {} {:+.4g} (p = {:.2g}, Welch's t-test).", printable(next.name),
+                                result.replaces ? "replaces" : "does not replace", printable(before.name),
                                 next.track == Track::time ? "seconds" : "bits per byte", result.difference, result.p);
   return result;
 }

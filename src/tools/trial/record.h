@@ -56,6 +56,7 @@ struct RecordRequest {
   std::filesystem::path cache;
   std::int64_t seeds = 3;
   std::string command;
+  std::int64_t threads = 0;  // verify: 0: as in the record
 };
 
 // Trains the config with its seed, its seed + 1, ... on the built-in corpus. Throws UserError for other data and for
@@ -68,15 +69,16 @@ Json to_json(const Record& record);
 
 // The result of training a record's runs again.
 struct Verification {
-  std::vector<RecordRun> runs;  // in the record's order, at most request.seeds
+  std::vector<RecordRun> runs;  // the first request.seeds, in the record's order
   bool same_kind = false;       // this machine has the record's kind of CPU, so the parameters must be equal
   bool verified = false;
   std::string sentence;
 };
 
 // Trains the record's config again. On its kind of CPU the hashes must be equal; on another, bits per byte within 1%,
-// because rounding differs. Times are reported, not compared. Throws UserError if request.folder holds a finished run,
-// because that would be read instead of trained.
+// because rounding differs. Times are reported, not compared. Throws UserError if request.folder holds all runs
+// finished, because they would be read instead of trained; if the record has fewer runs than request.seeds; and, before
+// training, if the data here are not the record's.
 Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request);
 
 // The comparison of two records of one track, by time or bits per byte: Welch's one-sided t-test over the seeds, with

@@ -20,10 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRecordFile = "trials.jsonl";
 
-bool has_no_effect(const Trial& trial) {
-  return std::ranges::all_of(trial.pairs, [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
-}
-
 std::string decision_of(const Trial& trial, const TestOptions& options) {
   const std::string pairs = counted(trial.pairs.size(), "pair");
   if (has_no_effect(trial)) {
@@ -85,6 +81,10 @@ bool is_same_trial(Json one, Json other) {
 }
 
 }  // namespace
+
+bool has_no_effect(const Trial& trial) {
+  return std::ranges::all_of(trial.pairs, [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
+}
 
 std::string sentence_of(const Trial& trial, const TrialRequest& request) {
   return decision_of(trial, request.test) + remark_on_steps(trial, request.base.config);

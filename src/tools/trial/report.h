@@ -9,6 +9,9 @@
 
 namespace headroom::trial {
 
+// Whether both sides of every pair trained to the same parameters.
+bool has_no_effect(const Trial& trial);
+
 // Returns one sentence with the decision and the difference, and another with the steps if train.seconds ended the
 // runs.
 std::string sentence_of(const Trial& trial, const TrialRequest& request);

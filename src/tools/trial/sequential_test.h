@@ -35,7 +35,6 @@ double level_after(int n, const TestOptions& options);
 //   keep       the t-test rejects "no better" at level_after(n)
 //   discard    the mean exceeds kHopeless base_deviation / n, or a difference is not finite
 //   undecided  neither; another pair can follow if n < options.pairs
-// A change that has no effect at all (every difference is exactly 0) is discarded.
 Decision decide(const std::vector<double>& differences, double base_deviation, const TestOptions& options);
 inline constexpr double kHopeless = 0.5;
 

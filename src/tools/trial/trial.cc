@@ -261,7 +261,9 @@ void train_pairs(const TrialRequest& request, Side& base, Side& change, Trainer&
     pair.change_sha256 = changed.result.parameters_sha256;
     pair.change_steps = changed.result.steps;
     trial.pairs.push_back(std::move(pair));
-    trial.decision = decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
+    trial.decision = has_no_effect(trial)
+                         ? Decision::discard
+                         : decide(differences_of(trial), compare::sample_deviation(base_figures), request.test);
   }
 }
 

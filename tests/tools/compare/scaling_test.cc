@@ -83,6 +83,25 @@ TEST(Scaling, SpeedupsAreOfTheMeasuredTimes) {
   EXPECT_FALSE(fit_families(families)[1].speedup) << "a time is not known";
 }
 
+// If the clock ends training, each seed has its own compute.
+TEST(Scaling, SeedsOfOtherLengthsHaveTheirOwnCompute) {
+  Scaling families = {family_on(kLaw, 1.0, 2), family_on(kLaw, 1.87, 2)};
+  for (std::size_t f = 0; f < 2; ++f) {
+    for (ScaledModel& model : families[f].models) {
+      model.flops_of_seeds = {model.flops / 3.0, model.flops * 3.0};
+      for (std::size_t seed = 0; seed < 2; ++seed) {
+        model.losses[seed] = kLaw.loss((f == 0 ? 1.0 : 1.87) * model.flops_of(seed));
+      }
+    }
+  }
+  const Scaling scaling = fit_families(families);
+  EXPECT_NEAR(scaling[1].saving.value().low.value(), 1.87, 1e-6);
+  EXPECT_NEAR(scaling[1].saving->high.value(), 1.87, 1e-6);
+  for (const ScaledModel& model : scaling[1].models) {
+    EXPECT_NEAR(model.saving.value().ratio, 1.87, 1e-6) << model.name;
+  }
+}
+
 // DCMHA, Figure 3 (bottom).
 TEST(Scaling, ImprovementsAreDifferencesOfTheSameSize) {
   ScaledFamily better = family_on(kLaw, 1.0, 2);

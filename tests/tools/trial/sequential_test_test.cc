@@ -74,9 +74,9 @@ TEST(SequentialTest, LevelsAddUpToTheRate) {
   }
 }
 
-TEST(SequentialTest, DiscardsChangesWithoutEffectOrFigure) {
+TEST(SequentialTest, DiscardsChangesThatAreWorseOrHaveNoFigure) {
   const double unknown = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ(decide({0.0}, 0.01, {}), Decision::discard);
+  EXPECT_EQ(decide({0.0}, 0.0, {}), Decision::undecided) << "a tie shows nothing";
   EXPECT_EQ(decide({std::numeric_limits<double>::infinity()}, 0.01, {}), Decision::discard);
   EXPECT_EQ(decide({0.001}, unknown, {}), Decision::discard);
   EXPECT_EQ(decide({0.004}, 0.01, {}), Decision::undecided);

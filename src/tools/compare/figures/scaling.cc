@@ -31,24 +31,30 @@ std::size_t seeds_of(const ScaledFamily& family) {
   return family.models.empty() ? 0 : seeds;
 }
 
-// Fits the line through value_of(model) of every size.
+// Fits the line through value_of(model) of every size, against their compute with this seed.
 template <class ValueOf>
-PowerLaw law_of(const ScaledFamily& family, const ValueOf& value_of) {
+PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed, const ValueOf& value_of) {
   std::vector<double> flops, values;
   for (const ScaledModel& model : family.models) {
-    flops.push_back(model.flops);
+    flops.push_back(model.flops_of(seed));
     values.push_back(value_of(model));
   }
   return fit_power_law(flops, values);
 }
 
 PowerLaw law_of_seed(const ScaledFamily& family, std::size_t seed) {
-  return law_of(family, [seed](const ScaledModel& model) { return model.losses[seed]; });
+  return law_of_seed(family, seed, [seed](const ScaledModel& model) { return model.losses[seed]; });
+}
+
+// Fits the line through the mean losses of every size.
+PowerLaw law_of_means(const ScaledFamily& family) {
+  return fit_power_law(transformed(family.models, [](const ScaledModel& model) { return model.flops; }),
+                       transformed(family.models, [](const ScaledModel& model) { return model.loss(); }));
 }
 
 // Returns the training time for an amount of compute, with the speeds measured with this seed.
 double seconds_for(double flops, const ScaledFamily& family, std::size_t seed) {
-  return law_of(family, [seed](const ScaledModel& model) { return model.seconds[seed]; }).loss(flops);
+  return law_of_seed(family, seed, [seed](const ScaledModel& model) { return model.seconds[seed]; }).loss(flops);
 }
 
 bool is_timed(const ScaledModel& model) {
@@ -73,7 +79,7 @@ void fit_family(ScaledFamily& family) {
     family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
   }
-  const PowerLaw law = law_of(family, [](const ScaledModel& model) { return model.loss(); });
+  const PowerLaw law = law_of_means(family);
   bool falls = law.exponent > 0.0;
   for (std::size_t seed = 0; seed < seeds_of(family); ++seed) {
     falls = falls && law_of_seed(family, seed).exponent > 0.0;
@@ -122,7 +128,7 @@ void compare_model(ScaledModel& model, const ScaledFamily& first) {
   const bool timed = is_timed(model) && is_timed(first);
   std::vector<double> flops, first_flops, seconds, first_seconds;
   for (std::size_t seed = 0; seed < std::min(model.losses.size(), seeds_of(first)); ++seed) {
-    flops.push_back(model.flops);
+    flops.push_back(model.flops_of(seed));
     first_flops.push_back(law_of_seed(first, seed).flops(model.losses[seed]));
     if (timed) {
       seconds.push_back(model.seconds[seed]);
@@ -213,8 +219,16 @@ std::vector<double> seconds_of(const ComparedRun& run) {
 }  // namespace
 
 ScaledModel scaled_model(const ComparedRun& run, double flops, std::size_t style) {
-  return {
+  ScaledModel model{
       .name = run.name, .flops = flops, .losses = run.over_seeds("loss"), .seconds = seconds_of(run), .style = style};
+  const auto steps = static_cast<double>(run.config.train.steps);
+  if (run.config.train.seconds > 0.0) {
+    model.flops_of_seeds = transformed(run.trained, [&](const TrainedRun& trained) {
+      return flops * static_cast<double>(trained.result.steps) / steps;
+    });
+    model.flops = std::exp(mean(logarithms(model.flops_of_seeds)));
+  }
+  return model;
 }
 
 Scaling scaling_of(const std::vector<ComparedRun>& runs) {

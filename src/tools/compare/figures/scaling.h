@@ -37,9 +37,11 @@ struct Saving {
 
 struct ScaledModel {
   std::string name;
-  double flops = 0.0;                               // whole training, as cost::training_flops() counts
-  std::vector<double> losses = {};                  // validation loss of each seed, nats
-  double loss() const;                              // geometric mean over the seeds
+  double flops = 0.0;                       // whole training, as cost::training_flops() counts
+  std::vector<double> flops_of_seeds = {};  // if the clock ends training; empty: `flops`
+  std::vector<double> losses = {};          // validation loss of each seed, nats
+  double loss() const;                      // geometric mean over the seeds
+  double flops_of(std::size_t seed) const { return flops_of_seeds.empty() ? flops : flops_of_seeds.at(seed); }
   std::vector<double> seconds = {};                 // training time of each seed; empty: unknown
   std::optional<Saving> saving = {}, speedup = {};  // of compute and of training time; not set for the first family
   std::size_t style = 0;                            // index of its run, whose colour it has in charts
@@ -78,7 +80,8 @@ Scaling fit_families(Scaling families);
 std::optional<Saving> saving_of(double loss, bool extrapolated, const std::vector<double>& first,
                                 const std::vector<double>& other);
 
-// Returns the run's losses and times, with the training compute `flops`; `style` is its index.
+// Returns the run's losses and times; `flops` is the training compute of run.config, `style` the run's index. If the
+// seeds differ in steps, so do their compute, and `flops` of the result is their geometric mean.
 ScaledModel scaled_model(const ComparedRun& run, double flops, std::size_t style);
 
 // Returns the families of a comparison's runs; empty if no run belongs to one.

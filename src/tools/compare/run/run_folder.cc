@@ -106,6 +106,8 @@ Origin origin_of_file(const std::filesystem::path& file) {
   return origin_from(parse_json(read_text_file(file), file.string()));
 }
 
+}  // namespace
+
 std::string describe_machine(const config::TrainOptions& options) {
   const std::int64_t threads = options.threads == 0 ? own_cores() : options.threads;
   const at::Device device = models::resolve(options.device);
@@ -113,6 +115,8 @@ std::string describe_machine(const config::TrainOptions& options) {
                      device.is_cpu() ? "" : ", " + device.str(),
                      config::name_of(models::resolve(options.precision, device)), TORCH_VERSION);
 }
+
+namespace {
 
 // Reads what the run has logged so far; empty without files. Skips corrupt lines.
 RunLog read_run_log(const std::filesystem::path& folder, const tasks::Task& task) {

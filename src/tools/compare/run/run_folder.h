@@ -31,6 +31,9 @@ TrainedRun read_run(const std::filesystem::path& folder, const config::Config& c
 // Returns the identity of the data that the folder's run was trained with; empty if it is not recorded.
 train::RunData recorded_data(const std::filesystem::path& folder);
 
+// Returns "Intel(R) Xeon(R) Processor, 2 threads, fp32, torch 2.13.0", with the device unless it is the CPU.
+std::string describe_machine(const config::TrainOptions& options);
+
 // Returns "headroom 0.1.0, commit 59f40b3"; without the commit if the build does not know it.
 std::string program_version();
 

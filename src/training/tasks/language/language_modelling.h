@@ -44,6 +44,8 @@ std::string content_identity(const data::TokenFile& tokens);
 // of answers that are the likeliest token; "chance", the accuracy of guessing. Validation covers
 // data.generated_validation rows (default 512) that training does not see.
 const Task& synthetic_sequences();
+// Returns the tokens of these rows as the bytes of a text.
+std::unique_ptr<tokenizers::TextSource> synthetic_validation(const config::Config& config);
 
 // The task "composition": language modelling on DCFormer's synthetic tasks (data/synthetic/composition_task.h).
 struct AnswersReader {

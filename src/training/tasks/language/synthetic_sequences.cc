@@ -86,12 +86,41 @@ class SyntheticTraining : public TrainingData, private data::EpochStream {
   std::string identity_;
 };
 
+std::int64_t validation_rows(const config::DataOptions& data) {
+  return data.generated_validation == 0 ? kValidationRows : data.generated_validation;
+}
+
+class ValidationText : public tokenizers::TextSource {
+ public:
+  explicit ValidationText(const config::Config& config)
+      : config_(config), rows_(validation_rows(config.data)), from_(config, data::Split::validation) {}
+
+  bool next(std::string& block) override {
+    block.clear();
+    if (row_ < rows_) {
+      const auto tokens =
+          data::synthetic_row(config_.data, from_.split, row_++, config_.model.context_length, from_.text).tokens;
+      block.assign(tokens.begin(), tokens.end());
+    }
+    return !block.empty();
+  }
+  void rewind() override { row_ = 0; }
+  std::int64_t bytes_read() const override { return row_ * config_.model.context_length; }
+  std::int64_t bytes_total() const override { return rows_ * config_.model.context_length; }
+  std::string fingerprint() const override {
+    return identity_of(config_.data, from_, rows_, config_.model.context_length);
+  }
+
+ private:
+  config::Config config_;
+  std::int64_t rows_, row_ = 0;
+  SplitText from_;
+};
+
 class SyntheticEvaluation : public EvaluationData {
  public:
   explicit SyntheticEvaluation(const config::Config& config)
-      : config_(config),
-        rows_(config.data.generated_validation == 0 ? kValidationRows : config.data.generated_validation),
-        from_(config, data::Split::validation) {}
+      : config_(config), rows_(validation_rows(config.data)), from_(config, data::Split::validation) {}
 
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
@@ -179,6 +208,10 @@ class SyntheticSequences : public Task {
 };
 
 }  // namespace
+
+std::unique_ptr<tokenizers::TextSource> synthetic_validation(const config::Config& config) {
+  return std::make_unique<ValidationText>(config);
+}
 
 const Task& synthetic_sequences() {
   static const SyntheticSequences kTask;

@@ -12,6 +12,7 @@
 #include "headroom/config/model_options.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
+#include "language_modelling.h"
 
 namespace headroom::tasks {
 namespace {
@@ -102,9 +103,10 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
     return std::make_shared<const data::TokenFile>(files.front());
   }
   const data::Content content = data::content_for(request.tokenizer->kind());
-  const std::unique_ptr<tokenizers::TextSource> text = request.files.empty()
-                                                           ? data::open_split(options, data::Split::validation, content)
-                                                           : data::open_text(request.files, options, content);
+  const std::unique_ptr<tokenizers::TextSource> text =
+      !request.files.empty()                         ? data::open_text(request.files, options, content)
+      : options.synthetic != config::Synthetic::none ? synthetic_validation(request.config)
+                                                     : data::open_split(options, data::Split::validation, content);
   const std::string name =
       request.files.empty() ? data::corpus_name(options, data::Split::validation) : data::named_together(request.files);
   return encode(*text, *request.tokenizer, request.cache, name);
