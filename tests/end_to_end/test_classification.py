@@ -168,6 +168,15 @@ def test_evaluate_measures_its_own_data_and_files(headroom, listops):
     assert "1 of 2 rows were left out" in done.stderr
 
 
+def test_a_tokenizer_that_a_classifier_does_not_read_is_named(headroom, listops, tmp_path):
+    def stderr(kind):
+        sets = ["--set", "train.steps=1", "--set", f"tokenizer.kind={kind}"]
+        return headroom("train", listops / "one.toml", "--out", tmp_path / kind, *sets).stderr
+
+    assert "tokenizer.kind" not in stderr("words")
+    assert 'warning: --set: tokenizer.kind = bpe has no effect with model.kind = classifier' in stderr("bpe")
+
+
 def test_analyse_looks_into_a_classifier(headroom, listops):
     """Attention maps have rows that add up to 1, for a text, a file of labelled texts and the run's own data."""
     out = listops / "inside"

@@ -51,6 +51,13 @@ def test_keys_that_contradict_an_existing_tokenizer_are_named(headroom, folder, 
     assert tomllib.loads((tmp_path / "both" / "config.toml").read_text())["model"]["vocabulary_size"] == 12
 
 
+def test_keys_without_the_key_they_depend_on_are_named(headroom, folder, tmp_path):
+    keys = ["train.teacher_weight=0.5", "train.teacher_top_k=5", "train.teacher_temperature=2", "train.start_sha256=ab"]
+    done = headroom("train", "bytes.toml", "--out", tmp_path / "run", *(word for key in keys for word in ("--set", key)), cwd=folder)
+    lines = [line for line in done.stderr.splitlines() if "has no effect without train." in line]
+    assert sorted(line.split()[2] for line in lines) == sorted(key.split("=")[0] for key in keys)
+
+
 def test_costs_say_that_they_do_not_know_the_vocabulary(headroom, folder):
     def warnings(*settings):
         done = headroom("cost", "bytes.toml", *(word for setting in settings for word in ("--set", setting)), cwd=folder)

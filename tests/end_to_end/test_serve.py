@@ -250,6 +250,19 @@ def test_errors_found_before_the_body_is_read(server, method, path, body, header
     assert answer.status == status and answer.error["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize("method, path, allowed", [("GET", "/v1/completions", "POST"), ("PUT", "/health", "GET, HEAD"),
+                                                   ("HEAD", "/tokenize", "POST")])
+def test_a_refused_method_names_the_allowed_ones(server, method, path, allowed):
+    answer = server.call(method, path)
+    assert (answer.status, answer.headers["Allow"]) == (405, allowed)
+
+
+def test_head_is_get_without_the_body(server):
+    whole, head = server.call("GET", "/v1/models"), server.call("HEAD", "/v1/models")
+    assert (head.status, head.text) == (200, "")
+    assert int(head.headers["Content-Length"]) == len(whole.text.encode()) > 0
+
+
 def test_a_body_beyond_the_limit_is_refused(served):
     with Server(served["routed"], "--max-body", 1) as server:
         large = {"prompt": "a" * (1 << 20)}

@@ -29,6 +29,11 @@ HttpResponse list_models(const Models& models) {
 
 // Describes the tokenizer of the model named in the query; lm_eval sends no name and gets the first model's.
 HttpResponse tokenizer_info(const Models& models, const HttpRequest& call) {
+  for (const auto& [parameter, value] : call.query) {
+    if (parameter != "model") {
+      refuse_field(parameter, "is not a parameter of this path; the only one is model");
+    }
+  }
   const auto name = call.query.find("model");
   const ServedModel& model = name == call.query.end() ? *models.front() : find_model(models, name->second);
   return {.body = to_json_line(model.about_tokenizer())};

@@ -1,5 +1,6 @@
 #include "http_server.h"
 
+#include <fmt/ranges.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -182,15 +183,26 @@ const std::map<std::string, HttpServer::Route>* HttpServer::routes_at(const std:
   return nullptr;
 }
 
+std::vector<std::string> HttpServer::methods_of(const std::map<std::string, Route>& routes) {
+  std::vector<std::string> methods;
+  for (const auto& [method, route] : routes) {
+    methods.push_back(method);
+    if (method == "GET") {
+      methods.emplace_back("HEAD");
+    }
+  }
+  return methods;
+}
+
 const HttpServer::Route& HttpServer::route_of(const httplib::Request& request) const {
   const auto* const routes = routes_at(request.path);
   if (routes == nullptr) {
     refuse(404, "not_found", "", "{} {}: this server has no such path", request.method, request.path);
   }
-  const auto route = routes->find(request.method);
+  const auto route = routes->find(request.method == "HEAD" ? "GET" : request.method);  // httplib omits HEAD's body
   if (route == routes->end()) {
     refuse(405, "method_not_allowed", "", "{} {}: the method must be {}", request.method, request.path,
-           routes->begin()->first);
+           fmt::join(methods_of(*routes), " or "));
   }
   return route->second;
 }
@@ -283,10 +295,14 @@ void HttpServer::answer(const httplib::Request& request, httplib::Response& resp
 }
 
 void HttpServer::write(const httplib::Request& request, httplib::Response& response, HttpResponse answer) const {
-  if (const auto* const routes = routes_at(request.path); options_.answered && routes != nullptr) {
+  const auto* const routes = routes_at(request.path);
+  if (options_.answered && routes != nullptr) {
     options_.answered(routes->begin()->second.path, answer.status);
   }
   response.status = answer.status;
+  if (answer.status == 405 && routes != nullptr) {
+    response.set_header("Allow", fmt::format("{}", fmt::join(methods_of(*routes), ", ")));
+  }
   response.set_header("Cache-Control", "no-store");
   if (answer.status == 401) {
     response.set_header("WWW-Authenticate", "Bearer");

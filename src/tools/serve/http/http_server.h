@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "connection.h"
 #include "tools/serve/api/json_fields.h"
@@ -70,6 +71,7 @@ class HttpServer : private httplib::Server {
   void accept_connections();
   void serve(int socket);
   const std::map<std::string, Route>* routes_at(const std::string& path) const;
+  static std::vector<std::string> methods_of(const std::map<std::string, Route>& routes);
   const Route& route_of(const httplib::Request& request) const;
   void check_host(const httplib::Request& request) const;
   void check(const httplib::Request& request) const;

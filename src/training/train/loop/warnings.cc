@@ -1,6 +1,7 @@
 #include "warnings.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 
 #include "data/text/text.h"
@@ -15,6 +16,32 @@ void warn_of_no_data(const config::Config& config) {
   if (given != config.given.end() && config.data.train.empty() && config.data.generator == config::Generator::none) {
     log_warning("data.train: names no files ({}), so the run is trained on {}", given->second,
                 data::corpus_name(config.data, data::Split::train));
+  }
+}
+
+// Warns of the settings of a teacher or a start that is named nowhere.
+void warn_of_missing_choice(const config::Config& config) {
+  const auto warn = [&](const std::string& choice, std::initializer_list<std::string> keys) {
+    for (const std::string& key : keys) {
+      if (const auto given = config.given.find(key); given != config.given.end() && !config.given.contains(choice)) {
+        log_warning("{}: {} has no effect without {}", given->second, key, choice);
+      }
+    }
+  };
+  warn("train.teacher",
+       {"train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature", "train.teacher_top_k"});
+  warn("train.start_from", {"train.start_sha256"});
+}
+
+// Warns if a classifier, which reads bytes or the symbols of ListOps, has another tokenizer.
+void warn_of_unread_tokenizer(const config::Config& config) {
+  using config::TokenizerKind;
+  const bool symbols = config.data.generator != config::Generator::none;
+  const TokenizerKind read = symbols ? TokenizerKind::words : TokenizerKind::bytes;
+  const auto given = config.given.find("tokenizer.kind");
+  if (config.model.has_classes() && given != config.given.end() && config.tokenizer.kind != read) {
+    log_warning("{}: tokenizer.kind = {} has no effect with model.kind = {}", given->second,
+                config::name_of(config.tokenizer.kind), config::name_of(config.model.kind));
   }
 }
 
@@ -53,7 +80,9 @@ void log_warnings(const config::Config& config, const tokenizers::Tokenizer* tok
   for (const std::string& sentence : config::unused_keys(config)) {
     log_warning("{}", sentence);
   }
+  warn_of_missing_choice(config);
   warn_of_no_data(config);
+  warn_of_unread_tokenizer(config);
   warn_of_tokenizer(config, tokenizer);
   warn_of_seen_data(config.data);
 }
