@@ -116,6 +116,8 @@ TEST_F(HuggingfaceFolder, RefusesSettingsWithoutAnEquivalentByName) {
   } all[] = {
       {"gpt2", "/model_type", R"("bert")", "model_type must be one of gpt2, gpt_neox, llama, mistral, ministral, "},
       {"gpt2", "/scale_attn_weights", "false", "scale_attn_weights has no equivalent"},
+      {"qwen2", "/rope_parameters", R"({"full_attention": {"rope_theta": 700.0}})",
+       "rope_parameters.full_attention has no equivalent"},
       {"gpt2", "/scale_attn_by_inverse_layer_idx", "true", "scale_attn_by_inverse_layer_idx has no equivalent"},
       {"gpt2", "/add_cross_attention", "true", "add_cross_attention has no equivalent"},
       {"gpt2", "/activation_function", R"("mish")", "activation_function must be"},

@@ -82,7 +82,7 @@ TEST(GoldenCases, AreComplete) {
     ++found[fs::path(name).parent_path().string()];
   }
   const std::map<std::string, int> expected = {
-      {"adaptive_softmax", 1}, {"block", 3},  {"classifier", 2}, {"dcmha", 16}, {"dense", 4},     {"expert_ffn", 1},
+      {"adaptive_softmax", 1}, {"block", 3},   {"classifier", 2}, {"dcmha", 16}, {"dense", 4},     {"expert_ffn", 1},
       {"language_model", 3},   {"linear", 10}, {"mgk", 22},       {"moa", 11},   {"switchhead", 6}};
   EXPECT_EQ(found, expected);
 }

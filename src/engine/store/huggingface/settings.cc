@@ -286,6 +286,9 @@ Json rope_parameters(const config::PositionOptions& o) {
 
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual) {
   const Settings rope = settings.in("rope_parameters"), scaling = settings.in("rope_scaling");
+  for (const char* kind : {kFullAttention, kSlidingAttention}) {  // which gemma3_text has
+    rope.require(kind, false);
+  }
   static_cast<config::RopeScalingOptions&>(attention.of<config::PositionOptions>()) =
       read_rope_scaling(settings, scaling_place(rope, scaling));
   attention.position = "rope";
