@@ -35,10 +35,12 @@ class Layer {
     bool exact = start_composition() && start_extras();
     if (to_.projection == "latent") {
       start_latent();
+      scale_outputs();
       return false;
     }
     if (to_.projection == "routed_heads") {
       start_routed_heads();
+      scale_outputs();
     }
     if (!to_.projection->has_head_matrices() || !to_.projection->has_fixed_heads()) {
       return false;
@@ -171,7 +173,7 @@ class Layer {
   void start_keys(const std::vector<std::int64_t>& heads) const {
     const at::Tensor rows = at::tensor(heads, at::kLong), key_rows = key_heads_of(heads);
     const std::int64_t more = to_.d_head - from_.d_head;
-    const double scale = std::pow(static_cast<double>(to_.d_head) / static_cast<double>(from_.d_head), 0.25);
+    const double scale = std::sqrt(query_scale());  // of queries and keys alike
     const auto widen = [&](const at::Tensor& w, const at::Tensor& fill) {
       return more == 0 ? w : at::cat({w * scale, fill}, -1);
     };
@@ -223,16 +225,20 @@ class Layer {
     write_values(fit);
   }
 
-  // The same heads with fewer keys and values: each group of heads shares the mean of its keys and values.
+  // The same heads with fewer keys and values, each group of heads sharing the mean of its keys and values, or with
+  // more, which are repeated.
   void share_keys() const {
-    const std::int64_t groups = to_.kv_heads(), merged = from_.kv_heads() / groups;
+    const std::int64_t before = from_.kv_heads(), groups = to_.kv_heads();
+    const auto shared = [&](const at::Tensor& w, std::int64_t axis) {
+      return groups > before ? w.repeat_interleave(groups / before, axis)
+                             : w.unflatten(axis, {groups, before / groups}).mean(axis + 1);
+    };
     for (const char* name : {"w_k", "w_v"}) {
-      const at::Tensor w = source(name);
-      write(name, w.view({w.size(0), groups, merged, w.size(2)}).mean(2));
+      write(name, shared(source(name), 1));
     }
     for (const char* name : {"b_k", "b_v"}) {
       if (const at::Tensor b = source(name); b.defined()) {
-        write(name, b.view({groups, merged, b.size(1)}).mean(1));
+        write(name, shared(b, 0));
       }
     }
   }
@@ -242,8 +248,14 @@ class Layer {
   at::Tensor by_query_head(const at::Tensor& w) const {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
-  // Scores are divided by the root of the head's width, which may change.
-  double query_scale() const { return std::sqrt(static_cast<double>(to_.d_head) / static_cast<double>(from_.d_head)); }
+  // Scores are divided by the root of a width, which may change with that of the heads. A learned scale is kept.
+  double query_scale() const {
+    const auto width = [](const config::AttentionOptions& o) {
+      const double given = o.of<config::DotOptions>().scale_width;
+      return given > 0.0 ? given : static_cast<double>(o.d_head);
+    };
+    return to_.scale == config::Scale::learned ? 1.0 : std::sqrt(width(to_) / width(from_));
+  }
   std::int64_t rotary_of(const config::AttentionOptions& o) const {
     return o.position == "rope" ? o.projection->rotary_channels(o) : 0;
   }
@@ -336,19 +348,25 @@ class Layer {
     const at::Tensor products = at::einsum("dhe,hef->dhf", {v, wide("w_o")});
     const LowRank shared = low_rank(products.flatten(1), at::ones({1}, at::kDouble), to_.d_head, roots);
     write_first("w_v", shared.down, false);
-    const double gates = routing.gate == config::Gate::sigmoid ? 2.0 : static_cast<double>(to_.n_heads);
+    const double gates = gate_factor(to_.n_heads, routing.n_experts);
     const at::Tensor outputs = shared.up.view({-1, from_.n_heads, products.size(2)}).transpose(0, 1) * gates;
     target("w_o").zero_();
     target("w_o").narrow(1, 0, outputs.size(1)).copy_(outputs);
+  }
+
+  // One over the mean of the gates of routed heads, of which `chosen` of `all` are used.
+  double gate_factor(std::int64_t chosen, std::int64_t all) const {
+    const config::Gate gate = to_.of<config::RoutingOptions>().gate;
+    return gate == config::Gate::sigmoid   ? 2.0
+           : gate == config::Gate::softmax ? static_cast<double>(all)
+                                           : static_cast<double>(chosen);
   }
 
   // Gates on the head outputs start at their mean, so the outputs are divided by it.
   void scale_outputs() const {
     double factor = to_.gate_output == "none" ? 1.0 : 2.0;
     if (to_.projection == "gated_heads") {
-      factor *= to_.of<config::RoutingOptions>().gate == config::Gate::sigmoid
-                    ? 2.0
-                    : static_cast<double>(to_.of<config::RoutingOptions>().top_k);
+      factor *= gate_factor(to_.of<config::RoutingOptions>().top_k, to_.computed_heads());
     }
     if (const at::Tensor o = target("w_o"); factor != 1.0) {
       o.mul_(factor);

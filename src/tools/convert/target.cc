@@ -8,6 +8,7 @@
 
 #include "headroom/config/attention/position_options.h"
 #include "headroom/config/attention/projection_options.h"
+#include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "headroom/core/error.h"
 
@@ -87,6 +88,13 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
   static_cast<config::RopeScalingOptions&>(position) = kept_position;
   position.forget = kept_position.forget;
   a.qk_norm = kept.qk_norm || a.qk_norm;
+  if (kept.qk_norm) {
+    a.qk_norm_epsilon = kept.qk_norm_epsilon;
+  }
+  if (a.score == kept.score) {
+    a.scale = kept.scale;
+    a.of<config::DotOptions>().scale_width = kept.of<config::DotOptions>().scale_width;
+  }
   a.window = kept.window;
   a.window_pattern = kept.window_pattern;
   a.dropout = kept.dropout;
@@ -100,6 +108,28 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
         std::min(1.0, static_cast<double>(kept.projection->rotary_channels(kept)) / static_cast<double>(a.d_head));
   }
   return a;
+}
+
+// Throws UserError for numbers of key heads that the source's keys and values cannot become.
+void check_key_heads(const ConvertRequest& request, const config::AttentionOptions& from,
+                     const config::AttentionOptions& to) {
+  if (!to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
+    return;
+  }
+  const std::int64_t before = from.kv_heads(), after = to.kv_heads();
+  const bool same_heads = to.computed_heads() == from.n_heads && to.d_head == from.d_head &&
+                          std::ranges::none_of(std::string_view("qkvo"), [&](char c) { return to.has_experts(c); });
+  if (same_heads && before % after != 0 && after % before != 0) {
+    user_error("convert: {}: model.attention.n_kv_heads is {}, which must be a divisor or a multiple of the {} of {}",
+               request.to, after, before, request.source);
+  }
+  if (!same_heads && after != to.computed_heads()) {
+    user_error(
+        "convert: {}: model.attention.n_kv_heads is {}; heads of another number or width, and experts, need one key "
+        "and "
+        "value head each: set it to 0",
+        request.to, after);
+  }
 }
 
 }  // namespace
@@ -159,6 +189,7 @@ config::Config result_config(const ConvertRequest& request, const config::Config
     }
   }
   config::check(result, request.to);
+  check_key_heads(request, from.attention, result.model.attention);
   return result;
 }
 

@@ -44,6 +44,45 @@ TEST_F(ConvertTest, ComposedAndGatedHeadsStartExactly) {
   }
 }
 
+// The factor of the scores and the norms of queries and keys are the source's, whatever the target says.
+TEST_F(ConvertTest, ScoresKeepTheirScale) {
+  const std::function<void(Attention&)> sources[] = {
+      [](Attention& a) { a.scale = config::Scale::learned; },
+      [](Attention& a) { a.of<config::DotOptions>().scale_width = 1.5; },
+      [](Attention& a) {
+        a.qk_norm = true;
+        a.qk_norm_epsilon = 0.5;
+      },
+  };
+  for (const auto& change : sources) {
+    config::Config source = dense();
+    change(source.model.attention);
+    train(source);
+    const Conversion made = convert(request([](Attention& a) { a.composition = "dynamic"; }));
+    EXPECT_TRUE(made.exact);
+    EXPECT_NEAR(made.loss_after, made.loss_before, 1e-5);
+    fs::remove_all(folder_ / "dense");
+  }
+}
+
+TEST_F(ConvertTest, KeysMayBeGroupedOrUngrouped) {
+  config::Config source = dense();
+  source.model.attention.n_kv_heads = 2;
+  train(source);
+  ConvertRequest all = request([](Attention&) {});
+  all.fit_steps = 1;
+  for (const LayerError& layer : convert(all).layers) {
+    EXPECT_LT(layer.start, 1e-6) << "every head has the keys of its group";
+  }
+  fs::remove(all.out);
+  expect_refused(request([](Attention& a) { a.n_kv_heads = 3; }), "n_kv_heads");
+  expect_refused(request([](Attention& a) {
+                   a.n_heads = 2;
+                   a.n_kv_heads = 1;
+                 }),
+                 "n_kv_heads");
+}
+
 // The gates stay with their heads.
 TEST_F(ConvertTest, ForgetGatesAreKept) {
   config::Config source = dense();
@@ -299,6 +338,11 @@ TEST_F(ConvertTest, LatentsAndRoutedHeadsStartFromTheSource) {
               a.of<config::RoutingOptions>().top_k = 4;
             }),
             1.0);
+  const auto gated = [&](Attention& a) {
+    latent(24)(a);
+    a.gate_output = "head";
+  };
+  EXPECT_NEAR(error_of(gated), wide, 1e-4) << "the outputs are doubled, because the gates start at a half";
 }
 
 TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
