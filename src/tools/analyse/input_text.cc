@@ -191,7 +191,7 @@ std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const Te
       user_error("{}: must be {}, separated by a tab", where, pairs ? "a source and its translation" : "two texts");
     }
     TextExample example;
-    example.tokens = encode_up_to(o.context_length, runner.tokenizer(TextSide::source),
+    example.tokens = encode_up_to(o.context_length - (pairs ? 1 : 0), runner.tokenizer(TextSide::source),
                                   std::string_view(line).substr(0, two ? tab : line.size()), where, cut);
     if (two) {
       example.target = encode_up_to(o.context_length - (pairs ? 1 : 0), runner.tokenizer(TextSide::target),
@@ -202,6 +202,9 @@ std::unique_ptr<InputText> open_lines(const store::OpenedModel& opened, const Te
     }
     if (example.tokens.empty() || (two && example.target.empty())) {
       user_error("{}: has no text", where);
+    }
+    if (const std::int32_t end = runner.tokenizer(TextSide::source).end_id(); pairs && end >= 0) {
+      example.tokens.push_back(end);  // as in training
     }
     all.push_back(std::move(example));
   }

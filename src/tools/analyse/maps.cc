@@ -14,7 +14,7 @@
 
 namespace headroom::analyse {
 
-Stripes vertical_stripes(const at::Tensor& weights) {
+Stripes vertical_stripes(const at::Tensor& weights, std::int64_t window) {
   const std::int64_t t = weights.size(1), s = weights.size(2), before = s - t;
   const bool causal = !weights.triu(before + 1).any().item<bool>();
   // The number of queries after each key; all queries if they see the keys that follow.
@@ -23,7 +23,8 @@ Stripes vertical_stripes(const at::Tensor& weights) {
   const auto mean_over_later = [&](const at::Tensor& w) {
     return ((causal ? w.tril(before - 1) : w).sum(-2) / later.clamp_min(1)).masked_fill(too_few, 0.0).slice(-1, 1);
   };
-  const at::Tensor visible = causal ? at::ones({t, s}).tril(before) : at::ones({t, s});
+  const at::Tensor all = at::ones({t, s}), before_end = causal ? all.tril(before) : all;
+  const at::Tensor visible = window > 0 ? before_end.triu(before - window + 1) : before_end;
   const at::Tensor mean = mean_over_later(weights), chance = mean_over_later(visible / visible.sum(-1, true));
   const at::Tensor key = (mean - chance).argmax(-1);
   return {
@@ -120,7 +121,8 @@ class MapsAnalysis : public Analysis {
       if (map == maps_.end() || map->second.size(2) < 2) {
         continue;
       }
-      const Stripes all = vertical_stripes(map->second);
+      const std::int64_t window = layer.cross ? 0 : runner.model().options().of_layer(layer.layer).attention.window;
+      const Stripes all = vertical_stripes(map->second, window);
       for (std::int64_t h = 0; h < all.key.size(0); ++h) {
         const HeadStripe& one = heads.emplace_back(HeadStripe{
             &layer, h, all.key[h].item<std::int64_t>(), all.weight[h].item<double>(), all.by_chance[h].item<double>()});

@@ -17,11 +17,11 @@ at::Tensor matrix_ranks(const at::Tensor& matrices, double threshold);
 // maps.cc. The vertical stripes of attention matrices [H, T, S] (SwitchHead, Figure 6): for each head the key after the
 // first whose mean weight over the queries after it (over all queries without a causal mask) exceeds chance most.
 // Chance is equal weights on all visible keys. Keys that fewer than a quarter of the queries follow do not count.
-// Requires S > 1.
+// Requires S > 1. `window`: keys that a causal query sees, itself included; 0: all.
 struct Stripes {
   at::Tensor key, weight, by_chance;  // [H]
 };
-Stripes vertical_stripes(const at::Tensor& weights);
+Stripes vertical_stripes(const at::Tensor& weights, std::int64_t window = 0);
 
 // induction.cc. The two scores of an induction head (Olsson et al. 2022; SwitchHead, section 4). The input is a
 // sequence of n different tokens, repeated once.

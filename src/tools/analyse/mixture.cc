@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyse.h"
+#include "foundation/core/text/format.h"
 #include "headroom/config/attention/score_options.h"
 #include "headroom/config/attention_part.h"
 #include "layers.h"
@@ -82,8 +83,8 @@ class MixtureAnalysis : public Analysis {
     if (value == "k") {
       return 0;
     }
-    const bool numbered = value.size() == 2 && value[0] == 'k' && value[1] >= '2' && value[1] <= '9';
-    return numbered ? value[1] - '1' : -1;
+    const std::optional<std::int64_t> number = value.starts_with('k') ? whole_number(value.substr(1)) : std::nullopt;
+    return number ? *number - 1 : -1;
   }
 
   // Returns [R, heads]; undefined without a prior. A prior shared by all heads is repeated; a per-position prior is
@@ -181,12 +182,15 @@ class MixtureAnalysis : public Analysis {
     std::vector<std::vector<std::string>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {
       const Json& metrics = found.metrics.at(layer.name);
-      for (std::int64_t h = 0; h < options_.computed_kv_heads(); ++h) {
+      // With grouped keys, several query heads share a prior.
+      const std::int64_t key_heads = options_.computed_kv_heads();
+      const std::int64_t heads = metrics.contains("responsibility") ? options_.computed_heads() : key_heads;
+      for (std::int64_t h = 0; h < heads; ++h) {
         std::vector<std::string> row = {fmt::format("{} head {}", layer_of(layer.name), h)};
-        for (const char* of : {"prior", "responsibility"}) {
+        for (const auto& [of, head] : {std::pair("prior", h * key_heads / heads), std::pair("responsibility", h)}) {
           for (std::int64_t r = 0; metrics.contains(of) && r < options_.key_components(); ++r) {
             row.push_back(fmt::format(
-                "{:.3f}", metrics[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(h)].get<double>()));
+                "{:.3f}", metrics[of][static_cast<std::size_t>(r)][static_cast<std::size_t>(head)].get<double>()));
           }
         }
         rows.push_back(std::move(row));

@@ -128,6 +128,9 @@ std::string ModelRunner::token_text(std::int64_t id, TextSide side) const {
   } catch (const UserError&) {  // "a" is not in the vocabulary
   }
   std::string text = tokenizers::text_after(spelling, before, token);
+  if (text.empty()) {
+    return token == spelling.begin_id() ? "<s>" : token == spelling.end_id() ? "</s>" : fmt::format("<{}>", id);
+  }
   if (is_utf8(text)) {
     return text;
   }

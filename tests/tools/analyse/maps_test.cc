@@ -128,6 +128,9 @@ TEST(Maps, FindStripes) {
   const at::Tensor visible = at::ones({1, kT, kT}).tril();
   const Stripes none = vertical_stripes(visible / visible.sum(-1, true));
   EXPECT_NEAR(none.weight[0].item<double>(), none.by_chance[0].item<double>(), 1e-6);
+  const at::Tensor near = visible.triu(-3);  // a window of 4
+  const Stripes local = vertical_stripes(near / near.sum(-1, true), 4);
+  EXPECT_NEAR(local.weight[0].item<double>(), local.by_chance[0].item<double>(), 1e-6);
   const Findings maps = found(small_model(small_options()), "maps", kText);
   EXPECT_EQ(maps.figures.front().caption, "vertical stripes");
   EXPECT_EQ(maps.metrics.at("layer1.attention").at("stripe").size(), 2U);

@@ -36,6 +36,15 @@ TEST(Mixture, CoefficientsKeysAndDistances) {
 }
 
 // Components with equal keys and coefficients have equal shares of every weight.
+TEST(Mixture, HasAnyNumberOfComponentsAndGroupedKeys) {
+  config::ModelOptions o = mixed();
+  o.attention.of<config::MixtureOptions>().n_mixtures = 11;
+  o.attention.n_kv_heads = 1;
+  const Findings mixture = small::found(small::small_model(o), "mixture", kText);
+  EXPECT_EQ(mixture.tensors.at("layer0.attention.keys").size(0), 11);
+  EXPECT_NE(mixture.figures.front().markup.find("layer1 head 1"), std::string::npos) << "a row for each query head";
+}
+
 TEST(Mixture, EqualComponentsShareEvenly) {
   const store::OpenedModel opened = small::small_model(mixed());
   for (const nn::Parameter& p : opened.model->parameters().all()) {
