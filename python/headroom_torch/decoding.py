@@ -23,9 +23,10 @@ def draw(logits: Tensor, temperature: float, top_k: int, top_p: float, generator
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     logits = logits.double() / max(temperature, 1e-300)  # without overflow
+    logits, order = logits.sort(dim=-1, descending=True, stable=True)  # of equal ones, the smaller id first
     if top_k:
-        logits = logits.masked_fill(logits < logits.topk(min(top_k, logits.shape[-1])).values[:, -1:], -torch.inf)
-    p, order = logits.softmax(-1).sort(-1, descending=True)
+        logits[:, top_k:] = -torch.inf
+    p = logits.softmax(-1)
     p = p.masked_fill(p.cumsum(-1) - p >= top_p, 0)
     return order.gather(-1, torch.multinomial(p, 1, generator=generator))
 

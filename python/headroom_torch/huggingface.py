@@ -163,7 +163,7 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
         sinusoidal positions they must count from the start of the row. Raises ValueError for any others.
         cache or past_key_values (the name depends on the version of `transformers`): from an earlier call with
         use_cache=True, which input_ids continue, without derivatives.
-        logits_to_keep=1: logits of each row's last token only.
+        logits_to_keep=1: logits of each row's last token only; n: of the last n columns.
         attention_mask [B, T], or [B, tokens read before + T]: 0 for padding, whose logits are meaningless.
 
         output_attentions: `attentions` has each layer's weights [B, n_heads, T, S] after composition; S is T, with a cache all
@@ -207,6 +207,9 @@ class HeadroomForCausalLM(transformers.PreTrainedModel, transformers.GenerationM
             with look.on():
                 logits = self._logits(given, valid)
         if logits is not None:
+            if logits_to_keep == 1 and valid is not None and logits.shape[1] == valid.shape[1]:
+                last = (valid * torch.arange(valid.shape[1], device=valid.device)).argmax(1)  # before padding on the right
+                logits = logits.take_along_dim(last[:, None, None], 1)
             logits = logits[:, -logits_to_keep:]
         attentions, hidden_states = look.results(None if cache is not None else valid)
         output = CausalLMOutputWithPast(loss=loss, logits=logits, attentions=attentions, hidden_states=hidden_states,

@@ -96,14 +96,16 @@ def test_padding_does_not_change_the_result(both):
         with torch.no_grad():
             logits = theirs(ids, attention_mask=mask).logits
             cached = theirs(ids, attention_mask=mask, use_cache=True).logits
-            last = theirs(ids, attention_mask=mask, use_cache=True, logits_to_keep=1).logits
+            lasts = [theirs(ids, attention_mask=mask, use_cache=use_cache, logits_to_keep=1).logits for use_cache in (True, False)]
         losses = []
         for row, text in enumerate(texts):
             with torch.no_grad():
                 expected = theirs(text).logits[0]
             for got in (logits, cached):
                 torch.testing.assert_close(got[row][mask[row].bool()], expected, atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(last[row, 0], expected[-1], atol=1e-5, rtol=1e-4)
+            for last in lasts:
+                assert last.shape[1] == 1
+                torch.testing.assert_close(last[row, 0], expected[-1], atol=1e-5, rtol=1e-4)
             losses.append(theirs(text, labels=text).loss * (text.shape[1] - 1))
         got = theirs(ids, attention_mask=mask, labels=ids).loss
         torch.testing.assert_close(got, sum(losses) / (sum(lengths) - 3), atol=1e-5, rtol=1e-5)

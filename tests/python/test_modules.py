@@ -289,6 +289,14 @@ def test_the_loss_is_that_of_the_logits():
     torch.testing.assert_close(model.loss(batch[:, :-1], batch[:, 1:]), expected)
 
 
+@pytest.mark.parametrize("options", [{}, {"adaptive_cutoffs": [10, 30]}], ids=["softmax", "adaptive"])
+def test_a_loss_over_no_targets_is_0(options):
+    model = tiny_model(attention=dict(n_heads=2, d_head=8), mlp=dict(d_hidden=32), **options)  # without balance losses
+    loss = model.loss(tokens(), torch.full_like(tokens(), -100))
+    loss.backward()
+    assert loss == 0 and all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_memory_makes_chunks_one_text():
     options = dict(memory_length=8, context_length=8, attention=dict(n_heads=2, d_head=8, position="relative"),
                    mlp=dict(d_hidden=32))
@@ -329,6 +337,8 @@ def test_generate():
     assert torch.equal(model.generate(tokens(2, 4), 6, top_k=1), written)
     assert torch.equal(model.generate(tokens(2, 4), 6, temperature=1e-320), written)
     assert model.generate(tokens(2, 4)[:0], 6).shape == (0, 10)
+    ties = ht.decoding.draw(torch.zeros(500, 5), 1.0, 2, 1.0, None)
+    assert set(ties.flatten().tolist()) == {0, 1}  # exactly top_k, the smaller ids
     with pytest.raises(ValueError, match="temperature"):
         model.generate(tokens(2, 4), 1, temperature=float("nan"))
     with pytest.raises(ValueError, match=r"top_p in \(0, 1\]"):

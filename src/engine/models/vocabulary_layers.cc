@@ -177,7 +177,7 @@ at::Tensor VocabularyHead::cross_entropy(const at::Tensor& x, const at::Tensor& 
     if (context.token_losses != nullptr) {
       *context.token_losses = losses.detach();
     }
-    return losses.mean();
+    return losses.numel() > 0 ? losses.mean() : losses.sum();
   }
   std::optional<at::Tensor> b;
   if (b_.defined()) {
