@@ -1,5 +1,6 @@
 """Runs that use an existing tokenizer, and runs that start from a checkpoint: what the config says besides."""
 
+import json
 import tomllib
 
 import pytest
@@ -49,6 +50,21 @@ def test_keys_that_contradict_an_existing_tokenizer_are_named(headroom, folder, 
     assert warned(run("both", "tokenizer.vocabulary_size=50")) == ["tokenizer.kind", "tokenizer.vocabulary_size"]
     assert warned(run("equal", "tokenizer.kind=words", "tokenizer.vocabulary_size=12")) == []
     assert tomllib.loads((tmp_path / "both" / "config.toml").read_text())["model"]["vocabulary_size"] == 12
+
+
+@pytest.mark.parametrize("validation", ['["a.tokens", "b.tokens"]', '["?.tokens"]'])
+def test_prepared_validation_files_are_read_and_checked(headroom, folder, tmp_path, validation):
+    for name in () if (folder / "b.tokens").exists() else ("a", "b"):
+        train_runs.write_text(folder / f"{name}.txt", 3000, ord(name))
+        headroom("data", "prepare", f"{name}.txt", "--tokenizer", "words.tokenizer", "--out", f"{name}.tokens", cwd=folder)
+    sets = ["--set", 'data.train=["text.tokens"]', "--set", f"data.validation={validation}"]
+    trained = json.loads(headroom("train", "bytes.toml", "--out", tmp_path / "run", *sets, "--json", cwd=folder).stdout)
+    evaluated = headroom.json("evaluate", tmp_path / "run")
+    assert evaluated["loss"] == trained["validation_loss"]
+    damaged = bytearray((folder / "b.tokens").read_bytes())
+    damaged[-100] ^= 1
+    (tmp_path / "damaged.tokens").write_bytes(damaged)
+    assert "damaged.tokens" in headroom.refusal("evaluate", tmp_path / "run", "--data", tmp_path / "damaged.tokens")
 
 
 def test_keys_without_the_key_they_depend_on_are_named(headroom, folder, tmp_path):

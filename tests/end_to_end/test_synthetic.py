@@ -69,6 +69,8 @@ def test_the_validation_rows_are_what_is_analysed(headroom, config, tmp_path):
     page = tmp_path / "page.html"
     headroom("inspect", tmp_path / "run", "--out", page, "--json")
     assert "#include" not in page.read_text() and "#if" not in page.read_text()
+    one, all_rows = (headroom.json("evaluate", tmp_path / "run", "--batch-size", size) for size in (1, 512))
+    assert one["loss"] == all_rows["loss"] and one["loss_error"] == all_rows["loss_error"]
     assert "--stride" in headroom.refusal("evaluate", tmp_path / "run", "--stride", 3)
     assert "--skip-bad-rows" in headroom.refusal("evaluate", tmp_path / "run", "--skip-bad-rows")
 

@@ -27,6 +27,8 @@ def test_a_resumed_run_keeps_the_number_of_steps(headroom, tiny, tmp_path):
     first = headroom.json(*run)
     assert headroom.json(*run, "--resume")["parameters_sha256"] == first["parameters_sha256"]
     assert config_of(tmp_path / "run")["steps"] == first["steps"]
+    line = headroom.refusal(*run[:-1], "train.seconds=0.9", "--resume")
+    assert "train.seconds: must stay 0.5" in line and "0.9" in line
 
 
 def test_a_time_below_a_step_is_refused(headroom, tiny, tmp_path):

@@ -77,6 +77,7 @@ class TableReader {
     if (peek() == '\r') {  // part of the line end only before LF
       ++at_;
       if (peek() != '\n' && peek() != kEndOfFile) {
+        --at_;
         return false;
       }
     }

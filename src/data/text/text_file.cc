@@ -26,7 +26,9 @@ class CheckedBytes {
 
   // Returns the next part; empty at the end.
   std::string_view next() {
-    std::string_view got(buffer_.data(), reader_->read(buffer_.data(), buffer_.size()));
+    // The whole byte order mark is in the first part, even if the reader returns less at a time.
+    std::string_view got(buffer_.data(),
+                         read_ == 0 ? read_full(*reader_, buffer_) : reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {
       user_error("{}: is not text but binary: byte {} is 0", path_, read_ + static_cast<std::int64_t>(zero));
     }

@@ -137,8 +137,10 @@ void describe(Fields& fields, DataOptions& o) {
              "training rows; []: one corpus, file after file");
   fields.add("json_field", o.json_field, "JSON lines: the key of a document's text");
   fields.add("separator", o.separator, "text between documents");
-  fields.add("batching", o.batching,
-             "streams: each row continues its previous chunk, as memory needs; chunks: independent and shuffled");
+  fields.only_with(kKindOfModel, {name_of(ModelKind::language_model)}, [&](Fields& own) {
+    own.add("batching", o.batching,
+            "streams: each row continues its previous chunk, as memory needs; chunks: independent and shuffled");
+  });
   fields.add(
       "generator", o.generator,
       "kind of examples, and their generator if train and validation are []; listops: up to 50 symbols (SwitchHead's "

@@ -62,17 +62,30 @@ std::vector<Shard> cut(const std::vector<ShardedTensor>& tensors, std::int64_t m
   return shards;
 }
 
-// Gradient accumulators per step.
-std::int64_t accumulators_of_step(const TrainOptions& train, std::int64_t ranks) {
-  const std::int64_t accumulators = train.gradient_accumulators > 0 ? train.gradient_accumulators : train.accumulate;
-  if (accumulators < ranks && train.batch_size % ranks != 0) {
-    user_error("cost: train.batch_size: must be a multiple of the number of ranks, {}, got {}", ranks,
-               train.batch_size);
-  }
-  return std::max(accumulators, ranks);
+}  // namespace
+
+std::int64_t accumulators_of(const config::TrainOptions& train) {
+  return train.gradient_accumulators > 0 ? train.gradient_accumulators : train.accumulate;
 }
 
-}  // namespace
+void raise_accumulators(config::TrainOptions& train, std::int64_t ranks) {
+  if (accumulators_of(train) >= ranks) {
+    return;
+  }
+  if (train.accumulate >= ranks) {
+    for (train.gradient_accumulators = ranks; train.accumulate % train.gradient_accumulators != 0;) {
+      ++train.gradient_accumulators;
+    }
+    return;
+  }
+  if (train.batch_size % ranks != 0) {
+    const std::int64_t below = train.batch_size / ranks * ranks;
+    user_error("train.batch_size: must be a multiple of the number of ranks, {}, got {}; for example {}{}", ranks,
+               train.batch_size, below > 0 ? fmt::format("{} or ", below) : "", below + ranks);
+  }
+  train.accumulate = ranks;
+  train.gradient_accumulators = 0;
+}
 
 std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks) {
   constexpr std::int64_t kShardsOfARank = 32;
@@ -104,12 +117,10 @@ RanksCost ranks_cost(const Config& given, std::int64_t ranks) {
     user_error("cost: the number of ranks must be from 1 to {}, got {}", kMostRanks, ranks);
   }
   const std::int64_t n = ranks;
-  RanksCost cost{.accumulators = accumulators_of_step(given.train, n)};
-  cost.rounds = ceil_div(cost.accumulators, n);
   Config config = given;
-  if (cost.accumulators > std::max(given.train.gradient_accumulators, given.train.accumulate)) {
-    config.train.accumulate = cost.accumulators;
-  }
+  raise_accumulators(config.train, n);
+  RanksCost cost{.accumulators = accumulators_of(config.train)};
+  cost.rounds = ceil_div(cost.accumulators, n);
   const StepMemory memory = step_memory(config);
   const auto macs = static_cast<double>(executed_cost(config.model, config.whole_sequences()).step_macs);
   const std::vector<ParameterTensor> tensors = parameter_tensors(config.model);

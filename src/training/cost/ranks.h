@@ -50,6 +50,12 @@ struct ShardedTensor {
 // than 1/32 of the mean load is cut into shards of at most that size (or kShardUnit, if larger).
 std::vector<Shard> assign_shards(const std::vector<ShardedTensor>& tensors, int ranks);
 
+// Returns the number of gradient accumulators per step; each sums the same number of micro-batches.
+std::int64_t accumulators_of(const config::TrainOptions& train);
+// Raises train.accumulate or train.gradient_accumulators so that every rank has a gradient accumulator. Throws
+// UserError if the batch cannot be divided among the ranks.
+void raise_accumulators(config::TrainOptions& train, std::int64_t ranks);
+
 // Cost of one of N ranks. P: elements in all parameters; s: elements in the shards that the rank owns; K: gradient
 // accumulators per step, of which the rank computes k.
 struct RankCost {

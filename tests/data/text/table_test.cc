@@ -33,6 +33,11 @@ TEST_F(Table, TabsSeparateAnythingElse) {
   EXPECT_EQ(rows("a.tsv", "a\t\"b\n1, 2\tc\"d\r\n"), (Rows{{"a", "\"b"}, {"1, 2", "c\"d"}}));
 }
 
+TEST_F(Table, ACarriageReturnEndsALineOnlyBeforeALineFeed) {
+  EXPECT_EQ(rows("a.csv", "a\rb,\"c\rd\"\r\ne\r\r\n"), (Rows{{"a\rb", "c\rd"}, {"e\r"}}));
+  EXPECT_EQ(rows("a.tsv", "a\rb\tc\r"), (Rows{{"a\rb", "c"}}));
+}
+
 TEST_F(Table, NamesTheLineOfABadRow) {
   EXPECT_EQ(complaint("a.csv", "a,b\n\"x\ny\",1\nz,\"open\n\n"),
             "a.csv:4: the quoted field that begins in line 4 never ends");

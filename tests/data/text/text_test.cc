@@ -203,6 +203,9 @@ TEST_F(TextTest, ReadsPackedFilesOfAnyName) {
     EXPECT_EQ(text_of({write("a.txt", pack(text))}), text) << name;
     EXPECT_EQ(text_of({write("members" + ending, pack("one\n") + pack("") + pack("two\n") + pack(text))}),
               "one\ntwo\n" + text);
+    const std::string mark(kByteOrderMark);
+    EXPECT_EQ(text_of({write("mark" + ending, pack(mark) + pack("one\n"))}), "one\n");
+    EXPECT_EQ(text_of({write("split" + ending, pack(mark.substr(0, 1)) + pack(mark.substr(1) + "one\n"))}), "one\n");
   }
 }
 

@@ -137,6 +137,19 @@ TEST(Ranks, StagingIsBounded) {
   }
 }
 
+// As training does (docs/processes.md): two accumulators of six micro-batches do not suffice for four ranks, and four
+// do not divide six.
+TEST(Ranks, AccumulatorsAreRaisedToADivisor) {
+  config::Config config = recipe("switchhead/wt103_47m");
+  config.train.batch_size = 6;
+  config.train.accumulate = 6;
+  config.train.gradient_accumulators = 2;
+  const RanksCost cost = ranks_cost(config, 4);
+  EXPECT_EQ(cost.accumulators, 6);
+  EXPECT_EQ(cost.rounds, 2);
+  EXPECT_GT(cost.all.front().running_sums, 0);
+}
+
 TEST(Ranks, RefusesUnevenBatches) {
   config::Config config = recipe("switchhead/wt103_47m");  // 64 sequences
   EXPECT_THROW(ranks_cost(config, 0), UserError);

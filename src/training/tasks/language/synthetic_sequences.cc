@@ -125,11 +125,14 @@ class SyntheticEvaluation : public EvaluationData {
   Evaluation evaluate(const models::Model& model, const EvaluateOptions& options) const override {
     const models::LanguageModel& reader = models::as_language_model(model, "synthetic");
     const std::vector<std::int64_t> chosen = rows_within(options.most_tokens);
-    return run_evaluation(options, {.unit = "row",
-                                    .units = std::ssize(chosen),
-                                    .evaluate = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-                                      return sums_of(reader, units_of(chosen, begin, end), context);
-                                    }});
+    return run_evaluation(options,
+                          {.unit = "row",
+                           .units = std::ssize(chosen),
+                           .evaluate_parts = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
+                             nn::Context inner = context;
+                             inner.split_invariant = true;
+                             return sums_of(reader, units_of(chosen, begin, end), inner);
+                           }});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     return static_cast<double>(rows_within(most_tokens).size());
@@ -144,16 +147,22 @@ class SyntheticEvaluation : public EvaluationData {
     return data::spread_units(rows_, most_tokens, [&](std::int64_t) { return config_.model.context_length; });
   }
 
-  Sums sums_of(const models::LanguageModel& model, std::span<const std::int64_t> rows,
-               const nn::Context& context) const {
+  // Returns the sums of each row, so that they do not depend on the batch size.
+  PlacedSums sums_of(const models::LanguageModel& model, std::span<const std::int64_t> rows,
+                     const nn::Context& context) const {
     const models::Batch batch = rows_of(config_, from_, rows).to(model.parameters().all().front().tensor.device());
     models::Memory memory;
     const models::TokenScores scores = model.score(batch.at("tokens"), batch.at("targets"), memory, context);
-    Sums sums = sums_of_losses(-scores.log_probability);
-    const auto answers = scores.likeliest.numel();
-    sums[kRight] = {static_cast<double>(scores.likeliest.sum().item<std::int64_t>()), answers};
-    sums[kChance] = {data::chance_level(config_.data) * static_cast<double>(answers), answers};
-    return sums;
+    PlacedSums parts = sums_of_parts(-scores.log_probability, {rows.begin(), rows.end()}, batch.targets);
+    std::int64_t first = 0;
+    for (auto& [row, sums] : parts) {
+      const std::int64_t answers = sums.begin()->second.count;
+      const at::Tensor right = scores.likeliest.narrow(0, first, answers).sum();
+      sums[kRight] = {static_cast<double>(right.item<std::int64_t>()), answers};
+      sums[kChance] = {data::chance_level(config_.data) * static_cast<double>(answers), answers};
+      first += answers;
+    }
+    return parts;
   }
 
   config::Config config_;

@@ -92,15 +92,20 @@ std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {
   const config::DataOptions& options = request.config.data;
   const std::vector<std::string>& files = request.files.empty() ? options.validation : request.files;
-  const bool has_token_files = std::ranges::any_of(options.train, config::is_token_file);
-  if (files.empty() && (has_token_files || !options.mixture.empty())) {
+  const auto has_token_files = [](const std::vector<std::string>& names) {
+    return std::ranges::any_of(names, config::is_token_file);
+  };
+  const bool held_out = files.empty() && (has_token_files(options.train) || !options.mixture.empty());
+  if (held_out || (request.files.empty() && has_token_files(options.validation))) {
     return opened(data::prepare_validation(options, request.tokenizer, temporary_folder(request.cache)));
   }
-  if (std::ranges::any_of(files, config::is_token_file)) {
+  if (has_token_files(files)) {
     if (files.size() > 1) {
       user_error("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
     }
-    return std::make_shared<const data::TokenFile>(files.front());
+    auto tokens = std::make_shared<const data::TokenFile>(files.front());
+    tokens->verify();
+    return tokens;
   }
   const data::Content content = data::content_for(request.tokenizer->kind());
   const std::unique_ptr<tokenizers::TextSource> text =

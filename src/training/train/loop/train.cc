@@ -22,6 +22,7 @@
 #include "start.h"
 #include "step_time.h"
 #include "training/cost/cost.h"
+#include "training/cost/ranks.h"
 #include "training/tasks/task.h"
 #include "training/train/ranks/gradient_reducer.h"
 #include "training/train/record/writer.h"
@@ -31,9 +32,15 @@
 namespace headroom::train {
 namespace {
 
-// Keeps the number of steps of a resumed run that derived it from train.seconds.
+// Keeps the number of steps of a resumed run that derived it from train.seconds. Throws UserError for another time.
 void keep_steps(const config::TrainOptions& past, config::TrainOptions& options) {
-  if (options.seconds > 0.0 && options.seconds == past.seconds) {
+  if (options.seconds > 0.0 && options.seconds != past.seconds) {
+    user_error(
+        "train.seconds: must stay {} when a run is resumed, because it sets the number of steps when the run starts, "
+        "got {}; set train.seconds=0 and train.steps to train longer",
+        past.seconds, options.seconds);
+  }
+  if (options.seconds > 0.0) {
     options.steps = past.steps;
     options.warmup_steps = past.warmup_steps;
   }
@@ -62,23 +69,7 @@ void resolve_accumulators(config::TrainOptions& train, const std::optional<Resum
       train.gradient_accumulators = std::max(train.gradient_accumulators, was.gradient_accumulators);
     }
   }
-  const std::int64_t n = group.size();
-  if (accumulators_of(train) >= n) {
-    return;
-  }
-  if (train.accumulate >= n) {
-    for (train.gradient_accumulators = n; train.accumulate % train.gradient_accumulators != 0;) {
-      ++train.gradient_accumulators;
-    }
-    return;
-  }
-  if (train.batch_size % n != 0) {
-    const std::int64_t below = train.batch_size / n * n;
-    user_error("train.batch_size: must be a multiple of the number of ranks, {}, got {}; for example {}{}", n,
-               train.batch_size, below > 0 ? fmt::format("{} or ", below) : "", below + n);
-  }
-  train.accumulate = n;
-  train.gradient_accumulators = 0;
+  cost::raise_accumulators(train, group.size());
 }
 
 // Logs what one rank needs to end with the same parameters.

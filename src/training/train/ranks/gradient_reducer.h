@@ -73,8 +73,6 @@ std::unique_ptr<GradientReducer> local_reducer(models::Model& model, const confi
 std::unique_ptr<GradientReducer> ordered_reducer(models::Model& model, const config::TrainOptions& options,
                                                  parallel::GlooGroup& group);
 
-// Returns the number of gradient accumulators per step; each sums the same number of micro-batches.
-std::int64_t accumulators_of(const config::TrainOptions& options);
 // Returns the micro-batches of a rank, one range per round: accumulator a is computed by rank a mod N. The last range
 // is empty on ranks that have no accumulator in the last round.
 std::vector<MicroBatchRange> ranges_of(const config::TrainOptions& options, int rank, int ranks);
