@@ -162,7 +162,8 @@ void print(const tasks::Evaluation& result, const tasks::Task& task, const std::
 // Refuses options that have no effect on generated rows.
 void refuse_with_generated(const Evaluate& command, const config::DataOptions& data) {
   for (const auto& [option, given] :
-       {std::pair("--stride", command.stride > 0), std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
+       {std::pair("--data", !command.data.empty()), std::pair("--stride", command.stride > 0),
+        std::pair("--skip-bad-rows", command.skip_bad_rows)}) {
     if (given && data.synthetic != config::Synthetic::none) {
       user_error(
           "evaluate: {}: must not be given for a model trained on data.synthetic = \"{}\", which generates its "

@@ -26,7 +26,7 @@ class CheckedBytes {
 
   // Returns the next part; empty at the end.
   std::string_view next() {
-    // The whole byte order mark is in the first part, even if the reader returns less at a time.
+    // Fills the first buffer, because a byte order mark may be split over several reads.
     std::string_view got(buffer_.data(),
                          read_ == 0 ? read_full(*reader_, buffer_) : reader_->read(buffer_.data(), buffer_.size()));
     if (const std::size_t zero = got.find('\0'); zero != std::string_view::npos) {

@@ -182,7 +182,7 @@ class MixtureAnalysis : public Analysis {
     std::vector<std::vector<std::string>> rows;
     for (const AttentionLayer& layer : runner.attention_layers()) {
       const Json& metrics = found.metrics.at(layer.name);
-      // With grouped keys, several query heads share a prior.
+      // Query heads that share a key head also share its prior.
       const std::int64_t key_heads = options_.computed_kv_heads();
       const std::int64_t heads = metrics.contains("responsibility") ? options_.computed_heads() : key_heads;
       for (std::int64_t h = 0; h < heads; ++h) {

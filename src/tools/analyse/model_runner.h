@@ -63,7 +63,7 @@ class ModelRunner {
   at::Tensor logits(const InputBatch& input, nn::Observer* observer) const;
 
   // Returns a token's text as it appears inside a sentence, with its leading blank. Invalid UTF-8 bytes are written as
-  // \xE2, tokens without text as "<s>", "</s>" or "<7>".
+  // \xE2. A token that decodes to nothing is written as "<s>", "</s>" or its id, as in "<7>".
   std::string token_text(std::int64_t id, TextSide side = TextSide::target) const;
 
  private:

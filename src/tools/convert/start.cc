@@ -225,8 +225,7 @@ class Layer {
     write_values(fit);
   }
 
-  // The same heads with fewer keys and values, each group of heads sharing the mean of its keys and values, or with
-  // more, which are repeated.
+  // Keeps the heads and changes the number of key and value heads: merges them by their mean, or repeats them.
   void share_keys() const {
     const std::int64_t before = from_.kv_heads(), groups = to_.kv_heads();
     const auto shared = [&](const at::Tensor& w, std::int64_t axis) {
@@ -248,7 +247,8 @@ class Layer {
   at::Tensor by_query_head(const at::Tensor& w) const {
     return w.repeat_interleave(from_.n_heads / from_.kv_heads(), 1);
   }
-  // Scores are divided by the root of a width, which may change with that of the heads. A learned scale is kept.
+  // The factor that queries need so that the scores stay the same, because scores are divided by the square root of
+  // scale_width or d_head. A learned scale is copied and needs none.
   double query_scale() const {
     const auto width = [](const config::AttentionOptions& o) {
       const double given = o.of<config::DotOptions>().scale_width;
@@ -354,7 +354,7 @@ class Layer {
     target("w_o").narrow(1, 0, outputs.size(1)).copy_(outputs);
   }
 
-  // One over the mean of the gates of routed heads, of which `chosen` of `all` are used.
+  // The reciprocal of the mean gate of the routed heads, when each token uses `chosen` of `all` heads.
   double gate_factor(std::int64_t chosen, std::int64_t all) const {
     const config::Gate gate = to_.of<config::RoutingOptions>().gate;
     return gate == config::Gate::sigmoid   ? 2.0

@@ -110,7 +110,7 @@ config::AttentionOptions attention_options(const config::AttentionOptions& kept,
   return a;
 }
 
-// Throws UserError for numbers of key heads that the source's keys and values cannot become.
+// Throws UserError if the source's key and value heads cannot be merged or repeated into those of the target.
 void check_key_heads(const ConvertRequest& request, const config::AttentionOptions& from,
                      const config::AttentionOptions& to) {
   if (!to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
@@ -126,8 +126,7 @@ void check_key_heads(const ConvertRequest& request, const config::AttentionOptio
   if (!same_heads && after != to.computed_heads()) {
     user_error(
         "convert: {}: model.attention.n_kv_heads is {}; heads of another number or width, and experts, need one key "
-        "and "
-        "value head each: set it to 0",
+        "and value head each: set it to 0",
         request.to, after);
   }
 }

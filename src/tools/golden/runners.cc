@@ -323,7 +323,7 @@ std::vector<CaseResult> run_block(const Case& c, const nn::Context& given) {
 }
 
 std::vector<CaseResult> run_classifier(const Case& given, const nn::Context& context) {
-  // Without the positions after the text, because linear attention may be scaled by the length of the text.
+  // Drops the rows of the position table beyond the text, because output_scale "inv_sqrt_length" is of the text.
   Case c = given;
   c.tensors["param.position"] = c.at("param.position").narrow(0, 0, c.dim("T"));
   CaseResult result;

@@ -88,7 +88,8 @@ void check_config(const config::Config& config, const std::string& name, Track t
   }
 }
 
-// Returns the data here. Throws UserError if a run in the folder was trained on other data.
+// Returns the identity of the config's data on this machine. Throws UserError if a run in the folder was trained on
+// other data.
 train::RunData data_for(const config::Config& config, std::int64_t seeds, const RecordRequest& request) {
   const compare::Plan plan{.models = {{"record", {{.values = {}, .config = config, .folder = request.folder}}}},
                            .variations = {},

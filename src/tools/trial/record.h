@@ -56,7 +56,7 @@ struct RecordRequest {
   std::filesystem::path cache;
   std::int64_t seeds = 3;
   std::string command;
-  std::int64_t threads = 0;  // verify: 0: as in the record
+  std::int64_t threads = 0;  // of verify_record(); 0: the record's
 };
 
 // Trains the config with its seed, its seed + 1, ... on the built-in corpus. Throws UserError for other data and for
@@ -69,7 +69,7 @@ Json to_json(const Record& record);
 
 // The result of training a record's runs again.
 struct Verification {
-  std::vector<RecordRun> runs;  // the first request.seeds, in the record's order
+  std::vector<RecordRun> runs;  // those of the first request.seeds seeds, in the record's order
   bool same_kind = false;       // this machine has the record's kind of CPU, so the parameters must be equal
   bool verified = false;
   std::string sentence;

@@ -158,6 +158,11 @@ Sums sums_of_losses(const at::Tensor& losses) {
           {std::string(kSquaredCrossEntropy), {.sum = both[1].item<double>(), .count = losses.numel()}}};
 }
 
+nn::Context split_invariant(nn::Context context) {
+  context.split_invariant = true;
+  return context;
+}
+
 PlacedSums sums_of_parts(const at::Tensor& losses, const std::vector<std::int64_t>& places,
                          const std::vector<std::int64_t>& counted) {
   const at::Tensor here = losses.cpu();

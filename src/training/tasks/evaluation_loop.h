@@ -51,6 +51,9 @@ at::Tensor token_losses(const models::Model& model, const models::Batch& batch, 
 Sums cross_entropy(const models::Model& model, const models::Batch& batch, std::int64_t predictions,
                    models::Memory& memory, const nn::Context& context);
 
+// Returns the context with Context::split_invariant set, so that losses do not depend on the batch size.
+nn::Context split_invariant(nn::Context context);
+
 // Returns the sums of the cross-entropies (in nats, on any device) and of their squares.
 Sums sums_of_losses(const at::Tensor& losses);
 

@@ -26,7 +26,7 @@ class Bpe : public Tokenizer {
         size_(std::ssize(model.tokens) + model.spare_ids) {
     ids_of_bytes_.fill(kNoToken);
     for (std::size_t id = 0; id < model.tokens.size(); ++id) {
-      // A token that does not spell bytes is plain text, which texts are never split into.
+      // A token that does not spell bytes decodes to its own text, and encoding never produces it.
       if (std::string bytes; spelled_bytes(model.tokens[id], bytes) && !bytes.empty()) {
         bytes_[id] = bytes;
         if (bytes.size() == 1) {

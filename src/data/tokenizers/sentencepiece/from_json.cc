@@ -40,7 +40,7 @@ class JsonModel {
     read_merges(at(model, "merges"));
     require_all_splits();
     for (std::int64_t id = std::ssize(result_.pieces); id < min_size; ++id) {
-      result_.pieces.push_back({.text = spare_piece(id), .type = PieceType::control});
+      result_.pieces.push_back(spare_piece(id));
     }
     const JsonSteps steps(document_, origin_);
     result_.is_bpe = true;

@@ -291,17 +291,17 @@ std::string_view json_steps_of(std::string_view serialised) {
   return serialised.ends_with(std::string(steps) + marker()) ? steps : std::string_view();
 }
 
+VocabularyPiece spare_piece(std::int64_t id) {
+  return {.text = fmt::format("<spare {}>", id), .type = PieceType::control};
+}
+
 std::string with_spare_pieces(std::string_view serialised, std::int64_t size) {
   const std::string_view model = without_marker(serialised);
   std::string padded(model);
   for (std::int64_t id = count_pieces(model); id < size; ++id) {
-    padded += piece_field({.text = spare_piece(id), .type = PieceType::control});
+    padded += piece_field(spare_piece(id));
   }
   return padded.append(serialised.substr(model.size()));
-}
-
-std::string spare_piece(std::int64_t id) {
-  return fmt::format("<spare {}>", id);
 }
 
 std::string serialised_from_file(std::string model) {

@@ -54,9 +54,10 @@ std::string_view without_marker(std::string_view serialised);
 std::string with_json_steps(std::string_view model, std::string_view steps);
 std::string_view json_steps_of(std::string_view serialised);  // empty: none
 
-// Returns the serialised tokenizer with at least `size` pieces: texts never contain the added ones.
+// Returns a control piece, which encoding never produces, for an id that the model has and the tokenizer lacks.
+VocabularyPiece spare_piece(std::int64_t id);
+// Returns the serialised tokenizer, with spare pieces appended until it has at least `size` pieces.
 std::string with_spare_pieces(std::string_view serialised, std::int64_t size);
-std::string spare_piece(std::int64_t id);  // its text
 
 // Returns the serialised tokenizer for a model file: Lines::separate if its settings show that Headroom trained it,
 // else Lines::whole_text.

@@ -69,7 +69,7 @@ struct RopeDefaults {
 };
 void read_rope(const Settings& settings, config::AttentionOptions& attention, const RopeDefaults& usual);
 
-// A key, and the settings that may have it.
+// A place where a value may be.
 struct KeyPlace {
   const Settings& settings;
   std::string key;
@@ -78,8 +78,8 @@ struct KeyPlace {
 // different number.
 KeyPlace agreed(std::initializer_list<KeyPlace> places);
 
-// Returns whichever of rope_parameters and rope_scaling, or other objects in their places, describes the scaling of
-// rotary positions. Throws UserError if they contradict each other.
+// Returns the one of two objects that describes the scaling of rotary positions: `rope` (rope_parameters) or `scaling`
+// (rope_scaling). Throws UserError if they contradict each other.
 const Settings& scaling_place(const Settings& rope, const Settings& scaling);
 
 // Reads the scaling that `place` describes, one of the objects rope_parameters and rope_scaling of `settings`.
@@ -124,7 +124,8 @@ struct Mapping {
   // Returns the view of the values in a tensor of shape `stored`.
   at::Tensor parameter_of(const at::Tensor& stored_tensor) const;
   // Copies the values from a stored tensor into the parameter `to`. If it is undefined, allocates it in float32, or in
-  // half precision if it is a matrix that is stored so. Converts it to float32 if its tensors have several types.
+  // half precision if it is a matrix that is stored so. If several tensors hold the parameter and their
+  // types differ, `to` becomes float32.
   void read(const at::Tensor& stored_tensor, at::Tensor& to) const;
   // Copies the values from the parameter `from` into a stored tensor.
   void write(const at::Tensor& from, const at::Tensor& stored_tensor) const;

@@ -87,8 +87,8 @@ class Gemma3 : public Architecture {
   }
 
  private:
-  // The rotary positions of a kind of layers: in rope_parameters; their base may stand under an older key at the top
-  // level, and the scaling and base of layers without a window in rope_scaling.
+  // Reads the rotary positions of a kind of layers from rope_parameters or older places: `old_key` at the top level for
+  // the base and, for layers without a window, rope_scaling for the base and the scaling.
   static config::PositionOptions read_position(const Settings& s, const char* layers, const char* old_key,
                                                double usual) {
     const Settings place = s.in("rope_parameters").in(layers);

@@ -263,8 +263,8 @@ std::shared_ptr<const tokenizers::Tokenizer> read_tokenizer(const std::filesyste
   return tokenizer;
 }
 
-// Returns the config.json with the values of aliases under the keys that are read. Throws UserError if both are set and
-// differ.
+// Returns the config.json with the value of each alias under the key that is read. Throws UserError if an alias and its
+// key have different values.
 SortedJson without_aliases(SortedJson document, const Settings& settings, const Architecture& architecture) {
   for (const auto& [alias, key] : architecture.names().aliases) {
     if (!settings.has(alias)) {
@@ -279,11 +279,10 @@ SortedJson without_aliases(SortedJson document, const Settings& settings, const 
 }
 
 // Reads the options and parameters of a model that transformers implements.
-void read_theirs(const SortedJson& document, const std::string& origin, const ModelFolder& files,
-                 Checkpoint& checkpoint) {
-  const Architecture& architecture = architecture_of(Settings(document, origin));
-  const SortedJson values = without_aliases(document, Settings(document, origin), architecture);
-  const Settings settings(values, origin);
+void read_theirs(const Settings& given, const SortedJson& document, const ModelFolder& files, Checkpoint& checkpoint) {
+  const Architecture& architecture = architecture_of(given);
+  const SortedJson values = without_aliases(document, given, architecture);
+  const Settings settings(values, given.origin());
   config::ModelOptions& model = checkpoint.config.model;
   model = architecture.read(settings);
   config::check(model, settings.origin() + ": cannot be read as a model of Headroom");
@@ -352,7 +351,7 @@ Imported import_huggingface(const std::filesystem::path& folder, const std::file
   if (own) {
     read_own(settings, document, ModelFolder(folder), imported.checkpoint);
   } else {
-    read_theirs(document, path.string(), ModelFolder(folder), imported.checkpoint);
+    read_theirs(settings, document, ModelFolder(folder), imported.checkpoint);
   }
   imported.checkpoint.verified = true;  // there are no checksums
   imported.checkpoint.tokenizer = read_tokenizer(tokenizer.empty() ? folder : tokenizer, config.model);

@@ -84,7 +84,7 @@ class Llama : public Architecture {
   Json write(const config::ModelOptions& o, const std::string& imported_as) const override {
     const config::AttentionOptions& a = o.attention;
     const std::vector<std::int64_t> windows = windows_of(o);
-    const std::int64_t window = largest_window(o);
+    const std::int64_t window = std::ranges::max(windows);
     const bool alternating = std::ranges::count(windows, window) < std::ssize(windows);
     const bool mistral = !a.qk_norm && (window > 0 || (is_mistral(imported_as) && !a.bias && !o.mlp.bias));
     const bool qwen = is_qwen2(o) || (!mistral && imported_as == "qwen2" && a.bias && !o.mlp.bias);

@@ -38,7 +38,7 @@ struct Saving {
 struct ScaledModel {
   std::string name;
   double flops = 0.0;                       // whole training, as cost::training_flops() counts
-  std::vector<double> flops_of_seeds = {};  // if the clock ends training; empty: `flops`
+  std::vector<double> flops_of_seeds = {};  // if train.seconds ends training; empty: `flops` for all
   std::vector<double> losses = {};          // validation loss of each seed, nats
   double loss() const;                      // geometric mean over the seeds
   double flops_of(std::size_t seed) const { return flops_of_seeds.empty() ? flops : flops_of_seeds.at(seed); }

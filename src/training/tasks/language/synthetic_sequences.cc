@@ -129,9 +129,7 @@ class SyntheticEvaluation : public EvaluationData {
                           {.unit = "row",
                            .units = std::ssize(chosen),
                            .evaluate_parts = [&](std::int64_t begin, std::int64_t end, const nn::Context& context) {
-                             nn::Context inner = context;
-                             inner.split_invariant = true;
-                             return sums_of(reader, units_of(chosen, begin, end), inner);
+                             return sums_of(reader, units_of(chosen, begin, end), split_invariant(context));
                            }});
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
@@ -206,12 +204,6 @@ class SyntheticSequences : public Task {
     return opened;
   }
   std::unique_ptr<EvaluationData> open_evaluation(const EvaluationRequest& request) const override {
-    if (!request.files.empty()) {
-      user_error(
-          "evaluate: --data: must not be given for a model trained on data.synthetic = \"{}\", which generates "
-          "its validation rows",
-          config::name_of(request.config.data.synthetic));
-    }
     return std::make_unique<SyntheticEvaluation>(request.config);
   }
 };

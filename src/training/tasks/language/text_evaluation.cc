@@ -78,12 +78,6 @@ class Windows {
   std::int64_t stride_, all_, length_;
 };
 
-// The losses do not depend on the batch size.
-nn::Context split_invariant(nn::Context context) {
-  context.split_invariant = true;
-  return context;
-}
-
 Evaluation evaluate_windows(const models::LanguageModel& model, const data::TokenFile& tokens,
                             const EvaluateOptions& options) {
   const config::ModelOptions& o = model.options();

@@ -19,7 +19,7 @@ void warn_of_no_data(const config::Config& config) {
   }
 }
 
-// Warns of the settings of a teacher or a start that is named nowhere.
+// Warns of keys that need train.teacher or train.start_from if that key is not given.
 void warn_of_missing_choice(const config::Config& config) {
   const auto warn = [&](const std::string& choice, std::initializer_list<std::string> keys) {
     for (const std::string& key : keys) {
@@ -33,7 +33,7 @@ void warn_of_missing_choice(const config::Config& config) {
   warn("train.start_from", {"train.start_sha256"});
 }
 
-// Warns if a classifier, which reads bytes or the symbols of ListOps, has another tokenizer.
+// Warns of a tokenizer.kind that a classifier ignores, because it always reads bytes or the symbols of ListOps.
 void warn_of_unread_tokenizer(const config::Config& config) {
   using config::TokenizerKind;
   const bool symbols = config.data.generator != config::Generator::none;
