@@ -136,7 +136,9 @@ def run(config, out, *more, status=0):
 
 
 def metrics(out):
-    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    """The complete lines: a run may be writing the last one."""
+    lines = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def same_history(one, other):

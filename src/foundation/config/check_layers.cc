@@ -48,9 +48,11 @@ void add_unused(const std::string& path, const Table& table, const Table& defaul
     if (field.readers.empty()) {
       continue;
     }
-    const std::string value = detail::spelled(field), chosen = chosen_for(field, table, root);
-    const bool read = std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end();
-    if (!read && value != detail::spelled(defaults.fields[i])) {
+    const std::string chosen = chosen_for(field, table, root);
+    if (std::find(field.readers.begin(), field.readers.end(), chosen) != field.readers.end()) {
+      continue;
+    }
+    if (const std::string value = detail::spelled(field); value != detail::spelled(defaults.fields[i])) {
       unused.push_back({path, field.key, value, field.choice, chosen, list_of(field.readers), field.refuse_unused});
     }
   }
@@ -59,22 +61,29 @@ void add_unused(const std::string& path, const Table& table, const Table& defaul
   }
 }
 
+// Returns the description of a config with its default values.
+const Table& default_values() {
+  struct Described {
+    Described() { describe(fields, config); }
+    Config config;
+    Fields fields;
+  };
+  static Described described;
+  return described.fields.root();
+}
+
 std::vector<UnusedKey> unused_by_one(ModelOptions model) {
-  ModelOptions usual;
-  Fields fields, defaults;
+  Fields fields;
   describe(fields, model);
-  describe(defaults, usual);
   std::vector<UnusedKey> unused;
-  add_unused("model.", fields.root(), defaults.root(), fields.root(), unused);
+  add_unused("model.", fields.root(), *default_values().find_table("model"), fields.root(), unused);
   return unused;
 }
 
 std::vector<UnusedKey> unused_apart_from_model(Config config) {
-  Config usual;
-  Fields fields, defaults;
+  Fields fields;
   describe(fields, config);
-  describe(defaults, usual);
-  const Table &root = fields.root(), &usual_root = defaults.root();
+  const Table &root = fields.root(), &usual_root = default_values();
   std::vector<UnusedKey> unused;
   for (std::size_t i = 0; i < root.tables.size(); ++i) {
     if (const Table& table = root.tables[i]; table.key != "model") {

@@ -73,6 +73,7 @@ TEST(ExecutedMacs, AreThoseOfTheMatmulsThatRun) {
         for (const testing::Choice& mask : testing::masks()) {
           for (const testing::Choice& position : testing::positions()) {
             config::ModelOptions m = testing::small_model();
+            m.n_layers = 1;
             for (const testing::Choice* choice : {&projection, &score, &composition, &mask, &position}) {
               choice->set(m);
             }
@@ -140,6 +141,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
       for (const testing::Choice& composition : testing::compositions()) {
         for (const testing::Choice& position : testing::positions()) {
           config::ModelOptions m = testing::small_model();
+          m.n_layers = 1;
           for (const testing::Choice* choice : {&projection, &score, &composition, &position}) {
             choice->set(m);
           }
@@ -161,7 +163,7 @@ TEST(ExecutedMacs, OfTheOtherKinds) {
           m.n_classes = 0;
           m.paired = false;
           m.kind = config::ModelKind::encoder_decoder;
-          m.n_decoder_layers = 3;
+          m.n_decoder_layers = 2;
           const EncoderDecoder translator(m, 1);
           const SequencePair pair{.source = tokens_of(m), .target = tokens_of(m)};
           EXPECT_EQ(products_of([&](const nn::Context& c) { translator.logits(pair, c); }), claimed(m)) << name;

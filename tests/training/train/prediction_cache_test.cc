@@ -8,12 +8,14 @@
 #include <fstream>
 #include <functional>
 
+#include "tiny/folder.h"
+
 namespace headroom::train {
 namespace {
 
 TEST(PredictionCacheTest, ReadsWhatItComputedOnce) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "prediction_cache";
-  std::filesystem::remove_all(folder);
+  const tiny::Folder temporary;
+  const std::filesystem::path folder = temporary / "predictions";
   const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
   const at::Tensor logits = at::randn({2, 5, 20}, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
   int made = 0;
@@ -59,13 +61,12 @@ TEST(PredictionCacheTest, ReadsWhatItComputedOnce) {
   std::ofstream(blocked) << "x";
   expect_equal(PredictionCache(blocked, "settings", 4).get(tokens, make));
   EXPECT_EQ(made, 6);
-  std::filesystem::remove_all(folder);
 }
 
 // Without room, predictions are computed; those that are stored are still read.
 TEST(PredictionCacheTest, StoresOnlyWhatTheFileSystemHasRoomFor) {
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "prediction_cache_room";
-  std::filesystem::remove_all(folder);
+  const tiny::Folder temporary;
+  const std::filesystem::path folder = temporary / "predictions";
   const at::Tensor tokens = at::arange(10, at::kLong).view({2, 5});
   const at::Tensor logits = at::randn({2, 5, 20}, at::make_generator<at::CPUGeneratorImpl>(1), at::kFloat);
   int made = 0;
@@ -93,7 +94,6 @@ TEST(PredictionCacheTest, StoresOnlyWhatTheFileSystemHasRoomFor) {
     unable->get(tokens + 1, make);
     EXPECT_EQ(made, 2);
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST(PredictionCacheTest, TheOthersAreOneClass) {

@@ -290,7 +290,8 @@ TEST_F(Train, ResumesWithItsStoredIntervals) {
   const TrainResult result = train(request("run", /*resume=*/true));
   EXPECT_GT(result.validation.back().step - result.validation[result.validation.size() - 2].step, 2);
   EXPECT_EQ(written("run").train.evaluate_every, config::kAutomatic);
-  EXPECT_EQ(written("run").train.checkpoint_every, 0);
+  const std::int64_t checkpoint_every = written("run").train.checkpoint_every;  // 0 unless steps are slow
+  EXPECT_TRUE(checkpoint_every == 0 || checkpoint_every >= 7) << checkpoint_every << ": at most ten for 61 steps";
 }
 
 // The loss is about 1000; its perplexity is not finite.
