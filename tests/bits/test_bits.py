@@ -176,7 +176,7 @@ ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.starts
 
 
 def run(*arguments, folder):
-    done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], cwd=folder, text=True, timeout=300,
+    done = subprocess.run([train_runs.program(), *map(str, arguments), "--json"], cwd=folder, text=True, timeout=train_runs.PATIENCE,
                           env={**ENVIRONMENT, "HEADROOM_CACHE": str(folder / "cache")}, stdin=subprocess.DEVNULL,
                           capture_output=True)
     assert done.returncode == 0, f"status {done.returncode} of headroom {arguments}:\n{done.stderr}"

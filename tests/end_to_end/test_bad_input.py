@@ -2,9 +2,11 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
+import string
 import struct
 import subprocess
 
@@ -288,7 +290,7 @@ def test_evaluating_and_writing_take_the_runs_threads_and_precision(headroom, ti
 
 
 def big_text(path):
-    path.write_text("the head room attends to every token twice\n" * 400000)
+    path.write_text("the head room attends to every token twice\n" * 1600000)
     return path
 
 
@@ -320,8 +322,11 @@ def test_an_interrupted_preparation_leaves_nothing(preparing, tmp_path, number):
 def test_an_interrupted_training_of_a_tokenizer_leaves_nothing(headroom, tmp_path):
     out = tmp_path / "out" / "x.tokenizer"
     out.parent.mkdir()
-    process = subprocess.Popen([train_runs.program(), "tokenizer", "train", big_text(tmp_path / "big.txt"),
-                                "--vocabulary-size", "2000", "--out", out],
+    draw = random.Random(1)
+    words = ["".join(draw.choices(string.ascii_lowercase, k=draw.randrange(3, 12))) for _ in range(40000)]
+    text = tmp_path / "text.txt"  # its many words take SentencePiece seconds
+    text.write_text("\n".join(" ".join(words[i:i + 10]) for i in range(0, len(words), 10)))
+    process = subprocess.Popen([train_runs.program(), "tokenizer", "train", text, "--vocabulary-size", "2000", "--out", out],
                                env=headroom.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while "training SentencePiece" not in process.stderr.readline():
         assert process.poll() is None

@@ -163,6 +163,17 @@ def test_help_and_version_are_commands_too(headroom):
     assert headroom("help").stdout == headroom("--help").stdout
     assert headroom("help", "tokenizer", "train").stdout == headroom("tokenizer", "train", "--help").stdout
     assert headroom("version").stdout == headroom("--version").stdout
+    assert "trian" in (line := headroom.refusal("help", "trian")) and "train" in line.replace("trian", "")
+    assert "extra" in headroom.refusal("help", "train", "extra")
+
+
+def test_arguments_that_look_like_lists_or_follow_one(headroom, tiny, tmp_path):
+    for name in ["[a]", "a"]:
+        headroom("train", tiny, "--out", tmp_path / name, "--set", "train.steps=1", "--set", "train.warmup_steps=0", "--quiet")
+    headroom("report", "[a]", cwd=tmp_path)
+    assert (tmp_path / "[a]" / "report.html").exists() and not (tmp_path / "a" / "report.html").exists()
+    ranks = headroom.json("cost", "--processes", "1,2", tiny)[0]["processes"]
+    assert len(ranks) == 2
 
 
 def test_a_resolved_recipe_is_complete(headroom, tmp_path):

@@ -201,7 +201,7 @@ def test_a_study_reuses_only_conversions_of_its_source_and_targets(headroom, den
 def test_a_study_takes_nothing_from_what_its_source_learnt_from(headroom, dense):
     first = train(headroom, dense, "first", "model.memory_length=0")
     taught = ["model.memory_length=0", f"train.start_from={first}", f"train.teacher={first}", "train.teacher_weight=0.9"]
-    source = train(headroom, dense, "second", *taught, "train.evaluate_every=0", "train.seconds=0.5")
+    source = train(headroom, dense, "second", *taught, "train.evaluate_every=0", "train.seconds=3")
     with open(source / "config.toml", "rb") as file:
         steps = tomllib.load(file)["train"]["steps"]  # chosen for the time
     table = headroom.json("compare", "--convert", source, "--to", dense / "experts.toml", *STUDY, "--out", dense / "second_study")

@@ -1,6 +1,7 @@
 """headroom inspect: the page in a browser; its figures are compared with those of `analyse`."""
 
 import json
+import os
 import shutil
 import time
 
@@ -297,6 +298,17 @@ def test_mistakes(headroom, trained, text, tmp_path):
     out.write_text("my notes")
     assert f"--out: {out}" in headroom.refusal("inspect", trained, "--text", text, "--out", out)
     assert out.read_text() == "my notes"
+    os.mkfifo(tmp_path / "pipe")
+    assert "regular file" in headroom.refusal("inspect", trained, "--text", text, "--out", tmp_path / "pipe")
+
+
+def test_runs_of_the_same_name_are_told_apart(headroom, trained, text, tmp_path):
+    for folder in ["first", "second"]:
+        shutil.copytree(trained, tmp_path / folder / "run")
+    out = tmp_path / "page.html"
+    headroom("inspect", tmp_path / "first" / "run", tmp_path / "second" / "run" / "checkpoints" / "step_6.safetensors", "--file",
+             text, "--out", out)
+    assert "<title>Inside first/run and second/run" in out.read_text()
 
 
 def test_without_a_text_the_validation_data_is_read(headroom, trained, tmp_path):

@@ -287,9 +287,30 @@ def exchange(server, text, shut_down=False):
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
-def test_an_ambiguous_head_is_refused(server):
-    answer = exchange(server, "GET /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n")
+@pytest.mark.parametrize("framing", [
+    "Transfer-Encoding : chunked", "Transfer-Encoding: %63hunked", "Content-Length: 1%37", "Content-Length: 0\r\nContent-Length: 44",
+    "Transfer-Encoding: chunked\r\nContent-Length: 44", "Content-Length: +0", "Content-Length:"])
+def test_an_ambiguous_head_is_refused(server, framing):
+    answer = exchange(server, f"GET /health HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n")
     assert answer.startswith("HTTP/1.1 400 ") and '"invalid_request_error"' in answer
+
+
+def test_a_stream_for_an_older_client_ends_with_the_connection(server):
+    body = json.dumps({"model": "routed", "prompt": HEAD, "max_tokens": 5, "stream": True})
+    answer = exchange(server, "POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\n"
+                              f"Content-Length: {len(body)}\r\n\r\n{body}")
+    head, _, events = answer.partition("\r\n\r\n")
+    assert "Transfer-Encoding" not in head and "Connection: close" in head
+    assert events.startswith("data: {") and events.endswith("data: [DONE]\n\n")
+
+
+def test_equal_prompts_have_different_answers_without_a_seed(server):
+    prompts = {"model": "routed", "prompt": [HEAD, HEAD], "n": 2, "max_tokens": 20, "temperature": 1.5}
+    def texts(**more):
+        return [choice["text"] for choice in server.complete(**prompts, **more)["choices"]]
+    assert len(set(texts())) == 4
+    first, second, *others = texts(seed=3)
+    assert first != second and others == [first, second]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -424,3 +445,10 @@ def test_an_imported_model_begins_and_ends_texts_as_it_was_trained_to(headroom, 
         assert {choice["finish_reason"] for choice in by_text["choices"]} == {"stop", "length"}
         assert all(end not in choice["text"] for choice in by_text["choices"])
         assert by_text["usage"]["completion_tokens"] < 1600
+    for number, choice in enumerate(by_text["choices"]):
+        words = ["generate", tmp_path / "imported.safetensors", "--prompt", HEAD, "--tokens", 100, "--temperature", 2.0, "--seed"]
+        written = headroom.json(*words, 1 + number)
+        assert written["text"] == choice["text"]
+        assert (written["tokens"] < 100) == (choice["finish_reason"] == "stop")
+    page = headroom.json("inspect", tmp_path / "imported.safetensors", "--text", HEAD, "--out", tmp_path / "page.html")
+    assert page["tokens"] == len(begun)

@@ -69,7 +69,7 @@ def test_a_full_queue(narrow):
 
 
 def test_an_answer_that_takes_too_long(served):
-    with Server(served["routed"], "--timeout", 2, "--max-length", 1 << 20) as server:
+    with Server(served["routed"], "--timeout", 5, "--max-length", 1 << 20) as server:
         answer = server.post("/v1/completions", {"prompt": "the", "max_tokens": 1000000})
         assert answer.status == 504 and answer.error["code"] == "timeout"
         events = list(server.events(prompt="the", max_tokens=1000000))
@@ -86,7 +86,7 @@ def test_an_inspection_that_takes_too_long(served):
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_that_is_stopped_finishes_its_answers(served, how):
     with Server(served["routed"], "--max-length", 1 << 20) as server:
-        connection, response = begin(server, max_tokens=3000, seed=1)
+        connection, response = begin(server, max_tokens=10000, seed=1)
         idle = server.connect()
         idle.request("GET", "/health")
         assert Server and idle.getresponse().read()

@@ -244,12 +244,7 @@ def test_a_killed_masked_model_resumes(headroom, tmp_path):
         "[model]", '[model]\nkind = "masked_language_model"\ndropout = 0.1') + "checkpoint_every = 5\nlog_every = 1\n")
     whole = train_runs.run(config, tmp_path / "whole")
     out = tmp_path / "killed"
-    process = train_runs.start(config, out)
-    while train_runs.saved_step(out) < 20:
-        assert process.poll() is None, "it ended before it could be killed"
-    train_runs.kill(process)
-    assert 20 <= train_runs.saved_step(out) < 80
-    resumed = train_runs.run(config, out, "--resume")
+    resumed = train_runs.resumed_after_kills(config, out, [20])
     assert resumed["parameters_sha256"] == whole["parameters_sha256"]
     assert resumed["validation_loss"] == whole["validation_loss"]
     document = headroom.json("evaluate", out)

@@ -122,7 +122,9 @@ def wait_until(condition, process=None):
     """Waits for the condition; a process that ends before it is a failure."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert process is None or process.poll() is None, process.communicate()[1]
+        if process is not None and process.poll() is not None:
+            assert condition(), process.communicate()[1]
+            return
         assert time.monotonic() < deadline, "nothing happened"
         time.sleep(0.0005)
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +21,9 @@ struct GenerateOptions {
   std::int64_t top_k = 0;     // sample from the k most likely tokens; 0: all
   double top_p = 1.0;         // sample from the smallest set of most likely tokens with this total probability
   std::uint64_t seed = 1;
-  nn::Context context;
+  std::optional<std::int32_t> begin = {};  // token in front of the prompt
+  std::set<std::int32_t> ends = {};        // tokens that end the continuation before `tokens`; not part of it
+  nn::Context context = {};
   std::function<void(std::string_view)> on_text;  // called as text becomes available, in whole code points
 };
 
@@ -36,8 +40,8 @@ void require_tokenizer_of(const models::Model& model, const tokenizers::Tokenize
 // Throws UserError starting with `what` if the prompt is not UTF-8 or the tokenizer cannot encode it.
 void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt, std::string_view what);
 
-// Continues the prompt; an empty prompt is replaced by a line end. Throws UserError if the two functions above do, and
-// for options out of range.
+// Continues the prompt; an empty prompt without `begin` is replaced by a line end. Throws UserError if the two
+// functions above do, and for options out of range.
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options);
 

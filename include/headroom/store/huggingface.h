@@ -49,6 +49,8 @@ struct SpecialTokens {
   // Returns the id of "bos_token" in `tokenizer`, found by its name or, without a name, from config.json. -1 if the
   // tokenizer lacks it.
   std::int32_t id(const char* key, const tokenizers::Tokenizer& tokenizer) const;
+  // Returns the token that the tokenizer prepends to every text; nullopt if it prepends none.
+  std::optional<std::int32_t> begin(const tokenizers::Tokenizer& tokenizer) const;
   // Returns all tokens that end a text: the ids of the files, of which there may be several, and the tokenizer's own.
   std::set<std::int32_t> ends(const tokenizers::Tokenizer& tokenizer) const;
 };

@@ -52,6 +52,9 @@ void require_replaceable_file(const std::string& path, std::string_view option, 
   if (!std::filesystem::exists(path, ignored)) {
     return;
   }
+  if (!std::filesystem::is_regular_file(path, ignored)) {
+    user_error("{}: {} exists and is not a regular file; choose another name", option, printable(path));
+  }
   std::string found(begins.size(), '\0');
   std::ifstream(path).read(found.data(), static_cast<std::streamsize>(found.size()));
   if (found != begins) {

@@ -9,6 +9,7 @@
 #include "foundation/core/machine/log.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/utf8.h"
+#include "headroom/store/huggingface.h"
 #include "tools/serve/serve.h"
 #include "training/parallel/gloo_group.h"
 #include "training/tasks/translation/translation.h"
@@ -31,6 +32,11 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
   options.top_k = given.top_k.value_or(options.top_k);
   options.top_p = given.top_p.value_or(options.top_p);
   options.seed = given.seed.value_or(options.seed);
+  const tokenizers::Tokenizer& tokenizer = *opened.checkpoint.tokenizer;
+  if (const auto special = store::stored_special_tokens(opened.checkpoint)) {
+    options.begin = special->begin(tokenizer);
+    options.ends = special->ends(tokenizer);
+  }
   options.context = opened.context;
   // The prompt is printed with the first piece of its continuation, so that nothing is printed if the options are
   // invalid.
@@ -39,7 +45,7 @@ int continue_text(const Generate& command, const store::OpenedModel& opened, con
     output.text(begun ? std::string(piece) : command.prompt + std::string(piece));
     begun = true;
   };
-  const decode::Generation result = decode::generate(model, *opened.checkpoint.tokenizer, command.prompt, options);
+  const decode::Generation result = decode::generate(model, tokenizer, command.prompt, options);
   output.text(begun ? "\n" : command.prompt + "\n");
   log_info("{} tokens, {:.1f} tokens per second", result.tokens, result.tokens_per_second);
   write({{"text", result.text},

@@ -1,17 +1,22 @@
 // The commands analyse and inspect.
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <system_error>
 
 #include "engine.h"
 #include "foundation/core/machine/system.h"
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "headroom/store/checkpoint.h"
+#include "headroom/store/huggingface.h"
 #include "tools/analyse/analyse.h"
 #include "tools/analyse/model_runner.h"
 #include "tools/inspector/inspector.h"
+#include "tools/serve/serve.h"
 #include "training/tasks/classes/classification.h"
 #include "training/tasks/language/text_data.h"
 
@@ -37,8 +42,11 @@ std::string file_of(const Inspect& command) {
   return command.file;
 }
 
-// Returns the tokens of --text or --file; empty without either.
-std::vector<std::int32_t> given_text(const Inspect& command, bool classifies, const tokenizers::Tokenizer& tokenizer) {
+// Returns the tokens of --text or --file; empty without either. A language model's text begins with the token that an
+// imported tokenizer puts in front.
+std::vector<std::int32_t> given_text(const Inspect& command, const store::Checkpoint& checkpoint,
+                                     const tokenizers::Tokenizer& tokenizer) {
+  const bool classifies = checkpoint.config.model.has_classes();
   const std::string file = file_of(command);
   std::string text = command.text;
   if (!file.empty()) {
@@ -59,18 +67,21 @@ std::vector<std::int32_t> given_text(const Inspect& command, bool classifies, co
   if (ids.empty()) {
     user_error("inspect: {}: is empty", name);
   }
+  const std::optional<store::SpecialTokens> special = store::stored_special_tokens(checkpoint);
+  if (const auto begin = special ? special->begin(tokenizer) : std::nullopt; begin && !classifies) {
+    ids.insert(ids.begin(), *begin);
+  }
   return ids;
 }
 
 std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::OpenedModel& opened,
                                           const tokenizers::Tokenizer& tokenizer) {
-  const bool classifies = opened.config().model.has_classes();
-  if (std::vector<std::int32_t> ids = given_text(command, classifies, tokenizer); !ids.empty()) {
+  if (std::vector<std::int32_t> ids = given_text(command, opened.checkpoint, tokenizer); !ids.empty()) {
     return ids;
   }
   const tasks::EvaluationRequest request{
       .config = opened.config(), .tokenizer = opened.checkpoint.tokenizer, .files = {}};
-  if (classifies) {
+  if (opened.config().model.has_classes()) {
     const data::LabelledSequences set = tasks::evaluation_sequences(request);
     const auto first = set.first.at(0);
     return {first.begin(), first.end()};
@@ -81,11 +92,21 @@ std::vector<std::int32_t> text_to_inspect(const Inspect& command, const store::O
   return ids;
 }
 
-// Returns the name of the run's folder, also for one of its checkpoints.
-std::string run_of(const std::string& path) {
-  const std::filesystem::path checkpoints = std::filesystem::path(path).parent_path();
-  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path().filename().string()
-                                                 : std::filesystem::path(path).filename().string();
+// Returns the path of the run's folder, also for one of its checkpoints.
+std::string run_of(const ModelChoice& choice) {
+  const std::filesystem::path path = std::filesystem::absolute(choice.run).lexically_normal();
+  const std::filesystem::path file = path.has_filename() ? path : path.parent_path(), folder = file.parent_path();
+  return folder.filename() == "checkpoints" ? folder.parent_path().string() : file.string();
+}
+
+// Returns the name of each model's run: the last part of its path, or more of them to tell runs apart.
+std::vector<std::string> run_names(const std::vector<ModelChoice>& choices) {
+  const std::vector<std::string> runs = transformed(choices, run_of);
+  const std::set<std::string> different(runs.begin(), runs.end());
+  const std::vector<std::string> names = serve::names_of({different.begin(), different.end()});
+  return transformed(runs, [&](const std::string& run) {
+    return names[static_cast<std::size_t>(std::distance(different.begin(), different.find(run)))];
+  });
 }
 
 }  // namespace
@@ -98,6 +119,7 @@ int run(const Inspect& command, const EngineRequest& request) {
   limits.bytes = kMaxPageBytes / std::ssize(choices);
   std::vector<std::int32_t> ids;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  const std::vector<std::string> names = run_names(choices);
   std::vector<inspector::InspectorView> views;
   for (ModelChoice choice : choices) {
     std::string& name = choice.run;
@@ -114,7 +136,7 @@ int run(const Inspect& command, const EngineRequest& request) {
       user_error("inspect: {} and {} have different tokenizers, {} and {}; models on one page must share a tokenizer",
                  printable(choices.front().run), printable(name), tokenizer->name(), own->name());
     }
-    views.push_back({run_of(name), opened.checkpoint.step,
+    views.push_back({names[views.size()], opened.checkpoint.step,
                      inspector::inspect_text(*opened.model, ids, opened.context, limits),
                      opened.config().data.classes});
   }

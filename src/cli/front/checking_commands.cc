@@ -66,6 +66,7 @@ void add_bench(Program& program) {
       ->type_name("");
   command.add_option("--plots", options->plots, "folder for plots (scaling)")->type_name("DIR");
   command.add_option("--config", options->configs, "profile, products, generation, evaluate: TOML file or recipe")
+      ->allow_extra_args(false)  // NAME may follow
       ->type_name("CONFIG");
   add_set(command, options->set);
   command.add_option("--serve", options->serve)->group("");

@@ -12,11 +12,13 @@ namespace {
 
 constexpr std::string_view kBash = R"(# bash completion of headroom
 _headroom() {
-  local line
+  local line file
   COMPREPLY=()
   while IFS= read -r line; do
     if [[ $line == :files ]]; then
-      COMPREPLY+=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+      while IFS= read -r file; do
+        COMPREPLY+=("$file")
+      done < <(compgen -f -- "${COMP_WORDS[COMP_CWORD]}")
     else
       COMPREPLY+=("${line%%$'\t'*}")
     fi

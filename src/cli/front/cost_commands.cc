@@ -132,6 +132,7 @@ void add_cost(Program& program) {
       .add_option("--processes", options->devices.ranks,
                   "numbers of ranks: show what a rank stores, computes and sends in a training step")
       ->delimiter(',')
+      ->allow_extra_args(false)  // CONFIG may follow
       ->type_name("N,...");
   command
       .add_option("--rate", options->devices.macs_per_second,

@@ -204,8 +204,26 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   } else if (words == std::vector<std::string>{"version"}) {
     words.front() = "--version";
   }
+  for (std::string& word : words) {  // CLI11 takes "[a,b]" for a list
+    std::error_code unknown;         // for example, a name that is too long
+    if (word.starts_with('[') && word.ends_with(']') && std::filesystem::exists(word, unknown)) {
+      word.insert(0, "./");
+    }
+  }
   std::ranges::reverse(words);
   return words;
+}
+
+// Returns the word of "help COMMAND" that names no command; empty if all do.
+std::string not_a_command(const CLI::App& root, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1] != std::string_view("help")) {
+    return "";
+  }
+  int at = 2;
+  for (const CLI::App* app = &root; at < argc && !app->get_subcommands().empty(); ++at) {
+    app = app->get_subcommands().back();
+  }
+  return at < argc && argv[at][0] != '-' ? argv[at] : "";
 }
 
 }  // namespace
@@ -219,7 +237,12 @@ int Program::dispatch(int argc, const char* const* argv) {
   }
   try {
     app_.parse(arguments_of(argc, argv));
-  } catch (const CLI::CallForHelp&) {
+  } catch (const CLI::CallForHelp& help) {
+    if (const std::string word = not_a_command(app_, argc, argv); !word.empty()) {
+      return report_error(app_.remaining(true).empty() ? fmt::format("help: unexpected argument {}", printable(word))
+                                                       : describe_user_error(app_, help),
+                          kUserError);
+    }
     Output(false).text(app_.help());
     return kDone;
   } catch (const CLI::CallForVersion& version) {

@@ -24,11 +24,15 @@ void check(const models::LanguageModel& model, const tokenizers::Tokenizer& toke
 }
 
 std::vector<std::int32_t> encode_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
-                                        std::string_view what) {
+                                        std::string_view what, std::optional<std::int32_t> begin = {}) {
   if (!is_utf8(prompt)) {
     user_error("{}: must be valid UTF-8", what);
   }
-  std::vector<std::int32_t> ids = tokenizer.encode(prompt);
+  std::vector<std::int32_t> ids;
+  if (begin) {
+    ids.push_back(*begin);
+  }
+  tokenizer.encode(prompt, ids);
   return ids.empty() ? tokenizers::beginning_of_text(tokenizer) : ids;
 }
 
@@ -41,7 +45,7 @@ void check_prompt(const tokenizers::Tokenizer& tokenizer, std::string_view promp
 Generation generate(const models::LanguageModel& model, const tokenizers::Tokenizer& tokenizer, std::string_view prompt,
                     const GenerateOptions& options) {
   check(model, tokenizer, options);
-  const std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt");
+  const std::vector<std::int32_t> ids = encode_prompt(tokenizer, prompt, "generate: prompt", options.begin);
   Generation result;
   const auto emit = [&](const std::string& text) {
     if (!text.empty()) {
@@ -64,6 +68,9 @@ Generation generate(const models::LanguageModel& model, const tokenizers::Tokeni
        .top_p = options.top_p,
        .seed = options.seed},
       [&](const TokenEvent& event) {
+        if (options.ends.contains(static_cast<std::int32_t>(event.id))) {
+          return false;
+        }
         if (result.tokens++ == 0) {
           start = std::chrono::steady_clock::now();
         }

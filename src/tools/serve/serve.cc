@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "foundation/core/machine/log.h"
+#include "foundation/core/text/utf8.h"
 #include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "tools/serve/api/routes.h"
@@ -32,7 +33,7 @@ std::string short_name(const std::string& run, std::int64_t parts) {
   for (; part != relative.end(); ++part) {
     name /= *part;
   }
-  return name.empty() ? run : name.string();
+  return repair_utf8(name.empty() ? run : name.string());
 }
 
 Models served_models(std::vector<NamedModel> given, std::int64_t max_length) {

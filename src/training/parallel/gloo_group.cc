@@ -29,7 +29,7 @@ constexpr std::uint32_t kGatherTag = kFirstUncountedTag + (std::uint32_t{1} << 3
 constexpr auto kLongTimeout = std::chrono::hours(12);
 constexpr auto kConnectTimeout = std::chrono::minutes(5);
 constexpr auto kStoreTimeout = std::chrono::seconds(5);
-constexpr auto kReactionTime = std::chrono::milliseconds(500);  // for other ranks to record what they wait for
+constexpr auto kReactionTime = std::chrono::milliseconds(1500);  // for other ranks to record what they wait for
 
 at::Tensor bytes_of(const void* data, std::size_t size) {
   const at::Tensor bytes = at::empty({static_cast<std::int64_t>(size)}, at::kByte);

@@ -69,6 +69,23 @@ TEST(Generate, StreamsWhatItReturns) {
   EXPECT_GT(result.tokens_per_second, 0.0);
 }
 
+TEST(Generate, BeginsAndEndsWithTheGivenTokens) {
+  const models::LanguageModel model = tiny_model();
+  const auto tokenizer = tiny::bytes_tokenizer();
+  const GenerateOptions greedy{.tokens = 20, .temperature = 0.0};
+  const std::string whole = generate(model, *tokenizer, "head", greedy).text;
+  GenerateOptions begun = greedy;
+  begun.begin = tokenizer->encode("h").front();
+  EXPECT_EQ(generate(model, *tokenizer, "ead", begun).text, whole);
+  GenerateOptions ended = greedy;
+  for (std::int32_t id = 0; id < tokenizer->vocabulary_size(); ++id) {
+    ended.ends.insert(id);
+  }
+  const Generation none = generate(model, *tokenizer, "head", ended);
+  EXPECT_EQ(none.text, "");
+  EXPECT_EQ(none.tokens, 0);
+}
+
 TEST(Generate, ZeroTokens) {
   const Generation result = generate(tiny_model(), *tiny::bytes_tokenizer(), "head", {.tokens = 0});
   EXPECT_EQ(result.text, "");

@@ -10,6 +10,7 @@
 #include "headroom/ops/attention.h"
 #include "headroom/ops/expert_linear.h"
 #include "headroom/ops/head_map.h"
+#include "tiny/folder.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/timing.h"
 
@@ -131,7 +132,8 @@ namespace products_test {
 
 // Forward pass, input gradient and weight gradient of each size, by three ways, one of which this CPU chooses.
 TEST(Products, TimesEveryMatmulOfATrainingStepWithEveryLibrary) {
-  const std::string config = ::testing::TempDir() + "products.toml";
+  const tiny::Folder folder;
+  const std::string config = (folder / "products.toml").string();
   write_text_file(config,
                   "[model]\nvocabulary_size = 300\nn_layers = 1\nd_model = 16\ncontext_length = 8\n"
                   "[model.attention]\nn_heads = 2\nd_head = 8\n[model.mlp]\nd_hidden = 24\n[train]\nbatch_size = 2\n");

@@ -4,6 +4,7 @@
 #include "foundation/core/machine/log.h"
 #include "headroom/core/files.h"
 #include "headroom/core/json.h"
+#include "tiny/folder.h"
 
 namespace headroom::compare {
 namespace analysis_fuzz_test {
@@ -15,7 +16,6 @@ class AnalysisFuzz : public ::testing::Test {
  protected:
   void SetUp() override {
     set_log_level(LogLevel::quiet);
-    fs::remove_all(out_);
     fs::create_directories(run_);
     write_text_file(out_ / "comparison.json", kComparison);
     for (const fs::path& run : {run_, out_ / "train.learning_rate=0.01"}) {
@@ -25,7 +25,6 @@ class AnalysisFuzz : public ::testing::Test {
       write_text_file(run / "metrics.jsonl", kMetrics);
     }
   }
-  void TearDown() override { fs::remove_all(out_); }
 
   // Page, JSON and table.
   static void show(const fs::path& folder) {
@@ -64,7 +63,8 @@ class AnalysisFuzz : public ::testing::Test {
       "{\"step\":2,\"validation_loss\":5.45,\"seconds\":0.2,\"experts\":{\"layer0.v\":{\"entropy\":0.9}}}\n"
       "{\"step\":4,\"loss\":5.5,\"tokens\":200,\"seconds\":0.4}\n";
 
-  const fs::path out_ = fs::path(::testing::TempDir()) / "analysis_fuzz";
+  const tiny::Folder temporary_;
+  const fs::path out_ = temporary_ / "analysis";
   const fs::path run_ = out_ / "train.learning_rate=0.001";
 };
 

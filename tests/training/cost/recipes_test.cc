@@ -12,6 +12,7 @@
 #include "headroom/core/error.h"
 #include "headroom/core/files.h"
 #include "small_model.h"
+#include "tiny/folder.h"
 #include "training/cost/cost.h"
 #include "training/cost/papers/figures.h"
 #include "training/cost/papers/papers.h"
@@ -368,13 +369,12 @@ TEST(Recipes, ExclusiveAttentionAndAlibiHaveTheirSizes) {
 }
 
 TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
-  const fs::path folder = fs::path(testing::TempDir()) / "headroom_recipe_list";
-  fs::remove_all(folder);
+  const tiny::Folder folder;
   fs::create_directories(folder / "b");
   std::ofstream(folder / "b" / "one.toml") << "# paper: P\r\n# table: 3\n#\n# row: R=1, k=2\n# about: A\n\n# row: no\n";
   std::ofstream(folder / "a.toml") << "[model]\n# paper: no\n";
   std::ofstream(folder / "notes.txt") << "# paper: no\n";
-  const std::vector<Recipe> recipes = list_recipes(folder);
+  const std::vector<Recipe> recipes = list_recipes(folder.path());
   ASSERT_EQ(recipes.size(), 2u);
   EXPECT_EQ(recipes[0].name, "a");
   EXPECT_EQ(recipes[0].paper, "");
@@ -384,8 +384,8 @@ TEST(RecipeList, ReadsTheHeaderAndNothingBehindIt) {
   EXPECT_EQ(recipes[1].table, "3");
   EXPECT_EQ(recipes[1].row, "R=1, k=2");
   EXPECT_EQ(recipes[1].about, "A");
-  fs::remove_all(folder);
-  EXPECT_THROW(list_recipes(folder), UserError);
+  fs::remove_all(folder.path());
+  EXPECT_THROW(list_recipes(folder.path()), UserError);
 }
 
 }  // namespace recipes_test

@@ -130,6 +130,11 @@ std::int32_t SpecialTokens::id(const char* key, const tokenizers::Tokenizer& of)
   return ids.empty() ? -1 : ids.front();
 }
 
+std::optional<std::int32_t> SpecialTokens::begin(const tokenizers::Tokenizer& of) const {
+  const std::int32_t bos = in_front ? id("bos_token", of) : -1;
+  return bos >= 0 ? std::optional(bos) : std::nullopt;
+}
+
 std::set<std::int32_t> SpecialTokens::ends(const tokenizers::Tokenizer& of) const {
   constexpr const char* kKey = "eos_token_id";
   std::vector<std::int32_t> ids;

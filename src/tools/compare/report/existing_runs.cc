@@ -129,7 +129,7 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
     }
   };
   add(folder);
-  walk_folder(folder, [&](const fs::directory_entry& entry) {
+  const auto visit = [&](const fs::directory_entry& entry) {
     const fs::path& path = entry.path();
     // The pilot runs of advice are not worth a line each.
     const bool wanted = entry.is_directory(error) && path.filename() != "checkpoints" &&
@@ -138,7 +138,10 @@ std::vector<ComparedRun> list_runs(const fs::path& folder) {
       add(path);
     }
     return wanted;
-  });
+  };
+  if (const std::error_code stopped = walk_folder(folder, visit, fs::directory_options::skip_permission_denied)) {
+    log_warning("runs: {}: some folders cannot be read: {}", folder.string(), stopped.message());
+  }
   std::ranges::sort(runs, {}, &ComparedRun::folder);
   return runs;
 }

@@ -67,13 +67,14 @@ using Stamp = std::vector<std::tuple<fs::path, std::uintmax_t, fs::file_time_typ
 // Calls visit(entry) for everything in the folder and its subfolders except checkpoints.
 template <class Visit>
 void walk(const fs::path& folder, const Visit& visit) {
-  walk_folder(folder, [&](const fs::directory_entry& entry) {
+  const auto visit_wanted = [&](const fs::directory_entry& entry) {
     const bool wanted = entry.path().filename() != "checkpoints";
     if (wanted) {
       visit(entry);
     }
     return wanted;
-  });
+  };
+  walk_folder(folder, visit_wanted, fs::directory_options::skip_permission_denied);
 }
 
 Stamp stamp_of(const fs::path& folder) {

@@ -53,12 +53,14 @@ std::int64_t Completion::written() const {
 }
 
 decode::Request Completion::engine_request(std::size_t prompt, std::int64_t answer) const {
+  // With a given seed, a prompt gives the same answers alone and in a list.
+  const std::int64_t number = answer + (request_.seed ? 0 : static_cast<std::int64_t>(prompt) * request_.n);
   return {.prompt = prompts_[prompt],
           .max_tokens = request_.max_tokens,
           .temperature = request_.temperature,
           .top_k = request_.top_k,
           .top_p = request_.top_p,
-          .seed = static_cast<std::uint64_t>(seed_) + static_cast<std::uint64_t>(answer),
+          .seed = static_cast<std::uint64_t>(seed_) + static_cast<std::uint64_t>(number),
           .echo = request_.echo && request_.details(),
           .logprobs = request_.logprobs,
           .routing = request_.routing};

@@ -32,22 +32,16 @@ bool has_body(const httplib::Request& request) {
          (request.has_header("Content-Length") && request.get_header_value("Content-Length") != "0");
 }
 
-// A body must have exactly one of a known length and chunked encoding.
+// checked_head() accepts at most one Content-Length or Transfer-Encoding.
 void check_framing(const httplib::Request& request, std::size_t max_length) {
   if (request.has_header("Content-Encoding")) {
     refuse(415, "unsupported_encoding", "", "Content-Encoding: compressed requests are not supported");
   }
-  const bool chunked = request.has_header("Transfer-Encoding");
-  const std::size_t lengths = request.get_header_value_count("Content-Length");
-  if (chunked && (lengths > 0 || request.get_header_value_count("Transfer-Encoding") > 1 ||
-                  lower_case(request.get_header_value("Transfer-Encoding")) != "chunked")) {
-    refuse(400, "bad_request", "", "Transfer-Encoding: must be chunked, without a Content-Length");
-  }
-  if (chunked) {
+  if (request.has_header("Transfer-Encoding")) {
     return;
   }
-  if (lengths != 1) {
-    refuse(lengths == 0 ? 411 : 400, "bad_request", "", "Content-Length: must be given once");
+  if (!request.has_header("Content-Length")) {
+    refuse(411, "bad_request", "", "Content-Length: must be given once");
   }
   const std::optional<std::int64_t> length = whole_number(request.get_header_value("Content-Length"));
   if (!length) {
@@ -310,7 +304,8 @@ void HttpServer::write(const httplib::Request& request, httplib::Response& respo
   if (answer.status == 429 || answer.status == 503) {
     response.set_header("Retry-After", "1");
   }
-  if (counts_.stopping) {
+  const bool chunks = request.version != "HTTP/1.0";  // its answers end with the connection
+  if (counts_.stopping || (answer.stream && !chunks)) {
     current_connection->close_after_answer();
   }
   if (current_connection->closes_after_answer()) {
@@ -320,18 +315,22 @@ void HttpServer::write(const httplib::Request& request, httplib::Response& respo
     response.set_content(answer.body, answer.type);
     return;
   }
-  response.set_chunked_content_provider(answer.type,
-                                        [stream = std::move(answer.stream)](std::size_t, httplib::DataSink& sink) {
-                                          bool more = true;
-                                          stream([&](std::string_view piece) {
-                                            more = more && sink.write(piece.data(), piece.size());
-                                            return more;
-                                          });
-                                          if (more) {
-                                            sink.done();
-                                          }
-                                          return more;
-                                        });
+  const auto provide = [stream = std::move(answer.stream)](std::size_t, httplib::DataSink& sink) {
+    bool more = true;
+    stream([&](std::string_view piece) {
+      more = more && sink.write(piece.data(), piece.size());
+      return more;
+    });
+    if (more) {
+      sink.done();
+    }
+    return more;
+  };
+  if (chunks) {
+    response.set_chunked_content_provider(answer.type, provide);
+  } else {
+    response.set_content_provider(answer.type, provide);
+  }
 }
 
 }  // namespace headroom::serve
