@@ -72,10 +72,12 @@ class Layer(nn.Module):
         owner = self
         for step in path:
             if step not in owner._modules:
-                owner.add_module(step, _Scope())
+                owner._modules[step] = _Scope()
             owner = owner._modules[step]
         if buffer:
             owner.register_buffer(leaf, what)
+        elif isinstance(what, nn.Parameter):
+            owner._parameters[leaf] = what  # a scope may have the same name: "v" and "v.a"
         else:
             setattr(owner, leaf, what)
 
@@ -89,9 +91,10 @@ class Layer(nn.Module):
         tensors = []
         for name in self._names:
             tensor = self
-            for step in name.split("."):
-                tensor = getattr(tensor, step)
-            tensors.append(tensor)
+            *path, leaf = name.split(".")
+            for step in path:
+                tensor = tensor._modules[step]
+            tensors.append(getattr(tensor, leaf))
         return tensors
 
     def _run(self, x: Tensor, implementation: str, balance: bool = False, tensors: Optional[list[Tensor]] = None,
@@ -159,11 +162,12 @@ def _describe(kind: str, origin: str, source: Optional[str], settings: list[str]
 
 
 # Keys of [model] that are keywords of an attention layer or an MLP.
-_PLACE = ("d_model", "n_layers", "context_length", "memory_length", "dropout", "vocabulary_size")
+_PLACE = ("d_model", "n_layers", "context_length", "memory_length", "vocabulary_size")
 
 
 def _of_part(table: str, options: dict[str, Any]) -> list[str]:
-    place = {key: options[key] for key in _PLACE if key in options}
+    keys = (*_PLACE, "dropout") if table == "mlp" else _PLACE
+    place = {key: options[key] for key in keys if key in options}
     rest = {key: value for key, value in options.items() if key not in place}
     return _settings("model.", place) + _settings(f"model.{table}.", rest)
 

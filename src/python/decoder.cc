@@ -14,6 +14,9 @@ class Decoder : public torch::CustomClassHolder {
   // Shares `parameters` with the Python model.
   Decoder(const std::string& layer, std::vector<at::Tensor> parameters, std::int64_t rows)
       : layer_(layer_of(layer)), model_(layer_.model, nn::ParameterSource(std::move(parameters))), rows_(rows) {
+    if (rows < 0) {
+      fail("decoding: rows must be at least 0, got {}", rows);
+    }
     restart();
   }
 
@@ -34,7 +37,7 @@ class Decoder : public torch::CustomClassHolder {
     const nn::Context context = context_of(layer_, model_.device(), /*training=*/false, "automatic");
     const at::Tensor some = rows.empty() ? at::Tensor() : model_.decode(rows, context);
     const c10::InferenceMode usable_in_training(false);
-    if (rows.size() == texts.size()) {
+    if (!rows.empty() && rows.size() == texts.size()) {
       return some.clone();
     }
     const at::TensorOptions like = rows.empty() ? model_.parameters().all().front().tensor.options() : some.options();

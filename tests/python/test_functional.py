@@ -118,6 +118,10 @@ REFUSALS = {
     "factors of nothing": (lambda: hf.head_map_factors(rand(3, 4)), "all stages have the same weights"),
     "a mask of other keys": (lambda: hf.linear_attention(*heads(), causal=False, valid_keys=torch.ones(B, S + 1).bool()),
                              "valid_keys must be"),
+    "a negative window": (lambda: hf.attention(*heads(), window=-3), "window must be at least 0, got -3"),
+    "a mixture of nothing": (lambda: hf.attention(*heads(), mixture=hf.Mixture(shift=torch.zeros(0, 2, 1, 4))), "one component"),
+    "a rank without factors": (lambda: hf.attention(*heads(), pre=hf.HeadMap(query_rank=2)), "factors of the query side"),
+    "factors without a rank": (lambda: hf.attention(*heads(), pre=hf.HeadMap(query=rand(3, 7, 99))), "factors of the query side"),
     "lists of AdamW": (lambda: hf.adamw([rand(3)], [], [], [], 1), "one for each of 1 parameters"),
 }
 

@@ -141,6 +141,34 @@ def test_an_empty_batch_of_a_model():
     assert loss == 0 and not any(p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
+def test_a_decoder_without_rows():
+    assert tiny_model().decoder(0).read(tokens(0)).shape == (0, 50)
+    with pytest.raises(ValueError, match="rows must be at least 0, got -1"):
+        tiny_model().decoder(-1)
+
+
+def test_composed_heads_have_finite_gradients_in_float16():
+    m = ht.Attention(d_model=D, n_heads=4, d_head=8, composition="dynamic", dtype=torch.float16)
+    m(rand(B, 12, D).half()).float().sum().backward()
+    assert all(p.grad.isfinite().all() for p in m.parameters())
+
+
+def test_dropout_is_that_of_the_attention_weights():
+    m = ht.Attention(d_model=D, n_heads=2, d_head=8, dropout=0.5)
+    assert "model.attention.dropout=0.5" in m.options
+    x = rand(B, T, D)
+    assert not torch.equal(m(x), m(x)) and torch.equal(m.eval()(x), m(x))
+
+
+def test_a_parameter_may_share_its_name_with_a_scope():
+    def made():
+        return ht.Attention(d_model=D, n_heads=2, d_head=8, projection="factored", kv_rank=2, position="relative", position_bias=True)
+    m, other = made(), made()
+    assert {"v", "v.a", "v.b"} <= dict(m.named_parameters()).keys()
+    other.load_state_dict(m.state_dict())
+    assert torch.equal(m(rand(B, T, D)), other(rand(B, T, D)))
+
+
 def hessian_product(m, x, v, **options):
     x = x.clone().requires_grad_(True)
     gradient, = torch.autograd.grad(m(x, **options).sin().sum(), x, create_graph=True)

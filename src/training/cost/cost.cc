@@ -28,7 +28,7 @@ Sizes vocabulary_head(const ModelOptions& model, Exact d) {
   Sizes all(model.tied_embeddings ? 0 : 1, d * model.vocabulary_size);
   all = all + Sizes(model.head_bias ? 1 : 0, model.vocabulary_size);
   if (const auto cutoffs = std::ssize(model.adaptive_cutoffs); cutoffs > 0) {
-    all = all + with_bias(d, cutoffs, true);  // one logit per cluster of rare tokens
+    all = all + with_bias(d, cutoffs, model.head_bias);  // one logit per cluster of rare tokens
   }
   // A masked language model's head starts with an additional layer.
   return model.kind == ModelKind::masked_language_model ? all + with_bias(d, d, true) : all;
@@ -253,13 +253,18 @@ Exact moments_of(const Config& config, const Exact& parameters) {
   return (parameters * 2).value() - (all_squares ? 0 : count_hidden_matrices(config.model));
 }
 
+// Cache elements of one token in a layer that keeps its tokens.
+Exact token_elements(const AttentionOptions& a) {
+  return a.projection->cache_elements(a) + a.composition->cache_elements(a) + a.position->cache_elements(a);
+}
+
 // Cache elements of one layer that caches `tokens` tokens.
 Exact cached_elements(const AttentionOptions& a, std::int64_t tokens, bool memory) {
   const std::optional<Exact> state = a.score->state_elements(a);
   if (state && !memory) {
     return *state;
   }
-  return (a.projection->cache_elements(a) + a.composition->cache_elements(a) + a.position->cache_elements(a)) * tokens;
+  return token_elements(a) * tokens;
 }
 
 }  // namespace
@@ -297,7 +302,7 @@ std::int64_t decoding_cache_elements(const ModelOptions& model) {
   for (const auto& [layer, count] : model.kinds_of_layers(translates ? model.decoder_layers() : model.n_layers)) {
     const AttentionOptions& a = layer.attention;
     n += cached_elements(a, a.window > 0 ? std::min(a.window, tokens) : tokens, model.memory_length > 0) * count;
-    n += translates ? cached_elements(a, model.context_length, false) * count : 0;
+    n += translates ? token_elements(a.across_sequences()) * model.context_length * count : 0;  // the source
   }
   return n.value();
 }

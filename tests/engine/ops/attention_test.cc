@@ -108,6 +108,55 @@ TEST(Attention, WithoutAnyKeyGivesZeroAndNoGradient) {
   }
 }
 
+// [2, 4, T, 8], with composed heads or a mixture of keys.
+std::vector<AttentionInputs> plain_composed_and_mixed(std::int64_t queries, std::int64_t keys, at::ScalarType type) {
+  const auto random = [&](std::int64_t tokens) { return at::randn({2, 4, tokens, 8}).to(type); };
+  std::vector<AttentionInputs> all;
+  for (int kind = 0; kind < 3; ++kind) {
+    all.push_back({.q = random(queries), .k = random(keys), .v = random(keys), .mask = {.causal = false}});
+  }
+  all[1].pre = HeadMap{.n_groups = 1, .skip = true, .fixed = at::randn({1, 4, 4}), .query = {}, .key = {}};
+  all[2].mixture = Mixture{.shift = at::randn({2, 4, 1, 8}).to(type)};
+  return all;
+}
+
+TEST(Attention, ComposedAndMixedHeadsWithoutKeysGiveZero) {
+  for (const std::int64_t queries : {3, 12}) {
+    for (AttentionInputs& in : plain_composed_and_mixed(queries, 0, at::kFloat)) {
+      in.q.requires_grad_(true);
+      const at::Tensor o = attention(in);
+      EXPECT_EQ(o.abs().max().item<double>(), 0.0) << queries;
+      EXPECT_EQ(torch::autograd::grad({o.sum()}, {in.q})[0].abs().max().item<double>(), 0.0) << queries;
+    }
+  }
+}
+
+TEST(Attention, ANanReachesTheSameResultsAsInTheReference) {
+  at::manual_seed(6);
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto expect_same = [](const AttentionInputs& in, const char* what) {
+    const at::Tensor fused = attention(in, Implementation::fused).isnan();
+    EXPECT_TRUE(at::equal(fused, attention(in, Implementation::reference).isnan())) << what;
+    return fused.any().item<bool>();
+  };
+  for (const std::int64_t queries : {1, 3, 12}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+      for (AttentionInputs& in : plain_composed_and_mixed(queries, 12, type)) {
+        in.q[1][2][0].fill_(kNan);
+        EXPECT_TRUE(expect_same(in, "query"));
+        in.q[1][2][0].fill_(1.0);
+        in.k[0][1][2].fill_(kNan);
+        EXPECT_TRUE(expect_same(in, "key"));
+        in.mask.valid_keys = at::ones({2, 12}, at::kBool);
+        (*in.mask.valid_keys)[0][2].zero_();
+        EXPECT_FALSE(expect_same(in, "padded key"));
+        in.k.fill_(kNan);
+        EXPECT_TRUE(expect_same(in, "every key"));
+      }
+    }
+  }
+}
+
 TEST(Attention, ExtremeScoresStayFinite) {
   AttentionInputs in = AttentionCase{1, 1, 1, 3, 3, 2}.inputs({});
   in.q = in.q * 1e4;
@@ -121,6 +170,10 @@ TEST(Attention, RefusesMismatchedInputs) {
   AttentionInputs half{.q = q, .k = q, .v = q};
   half.q_position = q;
   EXPECT_THROW(attention(half), Error);
+  EXPECT_THROW(attention({.q = q, .k = q, .v = q, .mask = {.window = -3}}), Error);
+  AttentionInputs none{.q = q, .k = q, .v = q};
+  none.mixture = Mixture{.shift = at::zeros({0, 2, 1, 3})};
+  EXPECT_THROW(attention(none), Error);
 }
 
 TEST(Attention, UnfusedInputsHaveAReason) {

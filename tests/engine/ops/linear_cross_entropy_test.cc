@@ -71,5 +71,11 @@ TEST(LinearCrossEntropy, GradientOfATransposedWeightHasItsMemoryOrder) {
   }
 }
 
+TEST(LinearCrossEntropy, ANanInAnyColumnGivesNan) {
+  const at::Tensor x = at::randn({5, 8}), w = at::randn({8, 7}), target = at::arange(5, at::kLong);
+  w[3][6].fill_(std::numeric_limits<double>::quiet_NaN());  // a column that is no target
+  EXPECT_TRUE(linear_cross_entropy(x, w, {}, target, Implementation::fused).isnan().item<bool>());
+}
+
 }  // namespace linear_cross_entropy_test
 }  // namespace headroom::ops

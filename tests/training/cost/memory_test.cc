@@ -108,6 +108,10 @@ TEST(Cache, KeysAndValuesOfEveryToken) {
   expect_cached("", {{"", 5 * 2 * kHeads}, {"kind=classifier n_classes=2", 0}});
   // A layer of the decoder also caches the source.
   expect_cached("kind=encoder_decoder n_decoder_layers=2", {{"", (5 + 5) * 2 * kHeads}});
+  const std::string linear = "attention.score=linear attention.n_mixtures=1 attention.position=none ";
+  EXPECT_EQ(decoding_cache_elements(with(small_model(), linear + "kind=encoder_decoder n_decoder_layers=2")) -
+                decoding_cache_elements(with(small_model(), linear)),
+            2 * 5 * 2 * kHeads);
 }
 
 TEST(Cache, LocalLayersKeepOnlyTheirWindow) {

@@ -33,7 +33,8 @@ TEST(Parameters, BlocksAndHead) {
                     {"norm=rms", -5 * 10},
                     {"norm_position=post", 0},
                     {"arrangement=parallel", 0},
-                    {"adaptive_cutoffs=[2,3,5]", 3 * (10 + 1)}});
+                    {"adaptive_cutoffs=[2,3,5]", 3 * (10 + 1)},
+                    {"adaptive_cutoffs=[2,3,5] head_bias=false", 3 * 10 - kHeadBias}});
 }
 
 TEST(Parameters, MlpKinds) {

@@ -14,7 +14,7 @@ namespace {
 
 // exp(kRemoved) is 0 next to any score. It is finite, because a query that is not selected and sees no key would
 // otherwise be NaN; its gate is 0.
-constexpr double kRemoved = -1e30;
+constexpr double kRemoved = -1e30, kRemovedInFloat16 = -6e4;
 
 class SparseHeads : public Projection {
  public:
@@ -60,7 +60,10 @@ class SparseHeads : public Projection {
     context.show("chosen", [&] { return std::get<0>(index.sort(-1)); });
     const at::Tensor removed = at::ones_like(score, at::kBool).scatter(2, index, false);  // [B, N, T]
     heads.gate = to_compute(score.sigmoid().masked_fill(removed, 0.0).unsqueeze(3), context);
-    heads.key_bias = at::zeros_like(score).detach().masked_fill(removed, kRemoved).unsqueeze(2);
+    heads.key_bias = at::zeros_like(score)
+                         .detach()
+                         .masked_fill(removed, score.scalar_type() == at::kHalf ? kRemovedInFloat16 : kRemoved)
+                         .unsqueeze(2);
   }
 
   config::SparseHeadOptions options_;

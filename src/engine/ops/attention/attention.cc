@@ -16,6 +16,9 @@ void check_mixture(const AttentionInputs& in) {
   if (mixture.shift && !mixture.more_keys.empty()) {
     fail("attention: a mixture has shifts or more keys, not both");
   }
+  if (n < 1) {
+    fail("attention: a mixture must have at least one component");
+  }
   for (const at::Tensor& key : mixture.more_keys) {
     if (key.sym_sizes() != in.k.sym_sizes()) {
       fail("attention: every component's keys must be shaped as k, {}, got {}", shape_of(in.k), shape_of(key));
@@ -80,6 +83,9 @@ void check(const AttentionInputs& in) {
   if (!fits) {
     fail("attention: k must be [B, G, S, e] and v [B, G, S, w] with B={}, e={} and G dividing H={}, got {} and {}",
          text_of(q.sym_size(0)), text_of(q.sym_size(3)), text_of(q.sym_size(1)), shape_of(k), shape_of(v));
+  }
+  if (mask.window < 0) {
+    fail("attention: window must be at least 0, got {}", mask.window);
   }
   if (mask.causal && q.sym_size(2) > k.sym_size(2)) {
     fail("attention: a causal mask needs at least as many keys as queries, got {} and {}", text_of(k.sym_size(2)),
@@ -224,7 +230,7 @@ at::Tensor attention_call(const AttentionCall& c) {
   }
   AttentionInputs in = c.in;
   const Mixture& mixture = c.mixture;
-  if (!mixture.more_keys.empty() || mixture.shift || mixture.coefficient || mixture.prior) {
+  if (!mixture.more_keys.empty() || mixture.shift || mixture.coefficient || mixture.prior || mixture.epsilon != 0.0) {
     in.mixture = mixture;
   }
   if (c.pre.given()) {

@@ -13,9 +13,10 @@ at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), top_k = in.index.size(2);
   const std::int64_t d_out = in.bank.size(2);
   // One row for each (token, head) r; its k-th assignment has index r * top_k + k.
-  const at::Tensor rows = in.input.dim() == 3
-                              ? in.input.reshape({n * heads, in.input.size(2)})
-                              : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, -1});
+  const at::Tensor rows =
+      in.input.dim() == 3
+          ? in.input.reshape({n * heads, in.input.size(2)})
+          : in.input.unsqueeze(1).expand({n, heads, in.input.size(1)}).reshape({n * heads, in.input.size(1)});
   const at::Tensor flat_index = in.index.reshape({-1});
   at::Tensor y = at::zeros({n * heads, d_out}, rows.options());
   for (std::int64_t expert = 0; expert < in.bank.size(0); ++expert) {

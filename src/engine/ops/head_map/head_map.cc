@@ -15,7 +15,8 @@ struct Sizes {
 void check_side(const HeadMapSide& side, const char* name, const c10::SymInt& n, at::SymIntArrayRef scores) {
   const c10::SymInt width = scores[1] * (2 * side.rank + (side.has_gate ? 1 : 0));
   const std::vector<c10::SymInt> expected = {scores[0], n, width};
-  if (width > 0 && (!side.factors.defined() || side.factors.sym_sizes() != at::SymIntArrayRef(expected))) {
+  const bool needed = side.rank > 0 || side.has_gate;
+  if (side.factors.defined() ? side.factors.sym_sizes() != at::SymIntArrayRef(expected) : needed) {
     fail("head map: factors of the {} side must be {}, got {}", name, shape_of(expected),
          side.factors.defined() ? shape_of(side.factors) : "none");
   }

@@ -43,7 +43,10 @@ struct HeadMapArguments {
     const auto side = [](const Side& s) { return HeadMapSide{s.factors.value_or(at::Tensor()), s.rank, s.gate}; };
     return {groups, skip, fixed, side(query), side(key)};
   }
-  bool given() const { return fixed || query.factors || key.factors; }
+  bool given() const {
+    const auto has_side = [](const Side& s) { return s.factors || s.rank > 0 || s.gate; };
+    return fixed || has_side(query) || has_side(key);
+  }
 };
 
 }  // namespace headroom::ops

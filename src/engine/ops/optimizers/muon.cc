@@ -76,6 +76,12 @@ struct MuonCall {
   }
 };
 
+void require_matrices(const at::Tensor& matrices) {
+  if (matrices.dim() != 3) {
+    fail("muon: matrices must be [batch, rows, columns], got {}", c10::str(matrices.sizes()));
+  }
+}
+
 void muon_call(const MuonCall& call) {
   MuonOptions options = call.options;
   options.implementation = implementation_named(call.implementation);
@@ -85,9 +91,7 @@ void muon_call(const MuonCall& call) {
 }  // namespace
 
 at::Tensor orthogonal(const at::Tensor& matrices, const MuonOptions& o) {
-  if (matrices.dim() != 3) {
-    fail("muon: matrices must be [batch, rows, columns], got {}", c10::str(matrices.sizes()));
-  }
+  require_matrices(matrices);
   if (matrices.numel() == 0) {
     return matrices;
   }
@@ -100,6 +104,9 @@ void muon_step(const std::vector<at::Tensor>& parameters, const std::vector<at::
                const std::vector<at::Tensor>& m, const MuonOptions& o) {
   require_alike("muon", "gradients", gradients, parameters);
   require_alike("muon", "m", m, parameters);
+  for (const at::Tensor& parameter : parameters) {
+    require_matrices(parameter);
+  }
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const at::Tensor gradient = o.gradient_scale == 1.0 ? gradients[i] : gradients[i] * o.gradient_scale;

@@ -32,7 +32,7 @@ void attention_forward(const AttentionShape& s, const AttentionTensors& in, cons
       multiply_scores(e, row_width(s.d_value), p, values[0].from(e.low, 0), o);
       for (std::int64_t i = 0; i < e.rows; ++i) {
         float* o_i = o.data + i * o.stride;
-        scaled_copy(o_i, sums[i] > 0.0F ? 1.0F / sums[i] : 0.0F, s.d_value, o_i);
+        scaled_copy(o_i, inverse_of(sums[i]), s.d_value, o_i);
       }
       store_rows(o, e.rows, s.d_value, to);
     }
@@ -72,7 +72,7 @@ void query_forward(const AttentionShape& s, const AttentionTensors& in, const At
   log_sum = exp_row(score_row(s, in, e, b, 0, positions.data()), scores.data(), &sum);
   add_sink(in.sink, h, &log_sum, &sum);
   gemv(scores.data(), n, in.v.rows(b, g, e.low), s.d_value, o.data);
-  scaled_copy(o.data, sum > 0.0F ? 1.0F / sum : 0.0F, s.d_value, o.data);
+  scaled_copy(o.data, inverse_of(sum), s.d_value, o.data);
   store_rows(o, 1, s.d_value, to);
 }
 

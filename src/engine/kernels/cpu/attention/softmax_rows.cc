@@ -29,7 +29,7 @@ HWY_INLINE Vector finished(const Lanes& lanes, const ScoreRow& row, const float*
     s = hn::Add(s, lanes.load(row.position + i));
   }
   s = hn::Mul(s, scale);
-  return hn::Sub(row.bias == nullptr ? s : hn::Add(s, lanes.load(row.bias + i)), shift);
+  return hn::Sub(row.bias == nullptr ? s : biased(s, lanes.load(row.bias + i)), shift);
 }
 
 float ExpRow(const ScoreRow& row, float* scores, float* sum) {
@@ -51,7 +51,7 @@ float ExpRow(const ScoreRow& row, float* scores, float* sum) {
   }
   const float largest = hn::GetLane(hn::MaxOfLanes(d, most)), scale = unmodified ? row.scale : 1.0F,
               maximum = scale * largest;
-  if (!(maximum > -std::numeric_limits<float>::infinity())) {
+  if (maximum == -std::numeric_limits<float>::infinity() && !has_nan(row, scores)) {
     std::fill(scores, scores + row.n, 0.0F);
     *sum = 0.0F;
     return std::numeric_limits<float>::infinity();

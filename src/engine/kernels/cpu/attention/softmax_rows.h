@@ -19,6 +19,11 @@ struct ScoreRow {
 // their sum. Returns log(sum) + max s. If nothing is visible: all 0, sum 0, returns +infinity.
 float exp_row(const ScoreRow& row, float* scores, float* sum);
 
+// Returns the factor of a row's exponentials: 1 / sum, 0 if nothing is visible, NaN if a visible score is.
+inline float inverse_of(float sum) {
+  return sum == 0.0F ? 0.0F : 1.0F / sum;
+}
+
 // Replaces scores by p = exp(s - log_sum), and d_p by the gradient of the scores, p (d_p - delta) scale, where delta =
 // sum_j p_j d_p_j. Invisible entries become 0 in both.
 void exp_row_backward(const ScoreRow& row, float log_sum, float delta, float* scores, float* d_p);

@@ -274,7 +274,7 @@ void rows_backward(const AttentionShape& s, const ComposedTensors& in, const Com
     if (s.queries < kMinBlockedQueries) {
       float sum = 0.0F;
       log_sum = exp_row_of(in, seen, h, row, &sum);
-      scaled_copy(row, sum > 0.0F ? 1.0F / sum : 0.0F, m.columns, row);
+      scaled_copy(row, inverse_of(sum), m.columns, row);
     } else {
       log_sum = out.attention.log_sum[(sequence.b * s.heads + h) * s.queries + few.row + i];
       probability_row(seen, log_sum, row);

@@ -84,7 +84,8 @@ constexpr std::int64_t kRowGap = 16;
 // Rows of a block of all heads: many for efficient matrix multiplications, few enough to stay in the caches.
 inline std::int64_t composed_rows(const AttentionShape& s) {
   constexpr std::int64_t kScores = std::int64_t{1} << 21;
-  return std::clamp<std::int64_t>(kScores / (s.heads * padded(s.keys)) / 16 * 16, 16, kBlockRows);
+  const std::int64_t row = std::max<std::int64_t>(s.heads * padded(s.keys), 1);
+  return std::clamp<std::int64_t>(kScores / row / 16 * 16, 16, kBlockRows);
 }
 
 // [heads, rows, columns]: raw scores, composed scores, probabilities, or the gradient of one of them. Rows and heads
@@ -244,7 +245,7 @@ struct BlockComposer {
         const ScoreRow row = sequence.softmax_row(s, in, e, m.first + i, e.columns);
         out.log_sum[(b * s.heads + h) * s.queries + e.row + m.first + i] =
             exp_row_of(in, row, h, tile.row(e, h, m.first + i), &sum);
-        inverse[i * s.heads + h] = sum > 0.0F ? 1.0F / sum : 0.0F;
+        inverse[i * s.heads + h] = inverse_of(sum);
       }
     }
     if (in.post.present) {

@@ -34,7 +34,7 @@ struct Scores {
                                hn::Set(d, mixture.query_term[r * mixture.query_stride]));
     const Vector product = lanes.load(mixture.product + r * mixture.product_stride + i);
     const Vector s = hn::MulAdd(hn::Set(d, mixture.factor[r]), product, own);
-    return row.bias == nullptr ? s : hn::Add(s, lanes.load(row.bias + i));
+    return row.bias == nullptr ? s : biased(s, lanes.load(row.bias + i));
   }
   template <class Lanes>
   HWY_INLINE Vector largest(const Lanes& lanes, std::int64_t i) const {

@@ -118,7 +118,7 @@ inline void multiply_unpacked(const AttentionShape& s, const MixtureTensors& in,
 struct MixtureSum {
   float inverse = 0.0F, log_sum = std::numeric_limits<float>::infinity();
   MixtureSum(float seen, float most, const MixtureTensors& in, std::int64_t h) {
-    if (!(seen > 0.0F)) {
+    if (seen == 0.0F) {
       return;
     }
     float sum = in.epsilon > 0.0F ? seen + in.epsilon * std::exp(-most) : seen;  // exp() may be infinite
