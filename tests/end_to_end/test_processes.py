@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import random
 import signal
 import subprocess
@@ -356,12 +357,26 @@ def test_ctrl_c_saves_and_resumes(config, tmp_path):
     assert resumed["parameters_sha256"] == alone["parameters_sha256"]
 
 
-def test_the_readmes_command_runs(config, tmp_path):
+@pytest.fixture
+def counts_as_built():
+    """run.sh must not build the program that other tests are running; the environment that selects its build."""
+    build = pathlib.Path(train_runs.program()).parents[1]
+    mark = build / "built"
+    before = mark.stat() if mark.exists() else None
+    if before is not None:
+        mark.touch()
+    yield {"HEADROOM_PRESET": build.name}
+    if before is not None:
+        os.utime(mark, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def test_the_readmes_command_runs(config, tmp_path, counts_as_built):
     readme = (train_runs.ROOT / "README.md").read_text()
     line = next(line for line in readme.splitlines() if line.startswith("./run.sh torchrun --standalone"))
     words = line.replace("mine.toml", str(config)).replace("runs/two", str(tmp_path / "two")).split()
     done = subprocess.run([str(train_runs.ROOT / "run.sh"), *words[1:], *SHARED], text=True, capture_output=True,
-                          env=train_runs.environment(config.parent), timeout=train_runs.PATIENCE, stdin=subprocess.DEVNULL)
+                          env={**train_runs.environment(config.parent), **counts_as_built}, timeout=train_runs.PATIENCE,
+                          stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
     assert train_runs.saved_step(tmp_path / "two") == 6
 
