@@ -204,7 +204,7 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   } else if (words == std::vector<std::string>{"version"}) {
     words.front() = "--version";
   }
-  for (std::string& word : words) {  // CLI11 takes "[a,b]" for a list
+  for (std::string& word : words) {  // CLI11 splits "[a,b]" into a list
     std::error_code unknown;         // for example, a name that is too long
     if (word.starts_with('[') && word.ends_with(']') && std::filesystem::exists(word, unknown)) {
       word.insert(0, "./");

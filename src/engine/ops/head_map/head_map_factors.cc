@@ -102,7 +102,7 @@ at::Tensor low_rank_factors(const at::Tensor& inner, const at::Tensor& w2, const
                     : inner.unflatten(1, {z.groups, z.inner}).transpose(0, 1).matmul(by_group);  // [C, N, 2 R m]
   // [C, N, 2, R, m] to [2, N, R, C, m]
   const at::Tensor uw = both.unflatten(2, {2, z.rank, z.m}).permute({2, 1, 3, 0, 4});
-  // The derivative of rsqrt at the epsilon, 5e8, exceeds the range of float16.
+  // The derivative of rsqrt at kFactorEpsilon is 5e8 in magnitude, which float16 cannot represent.
   const at::Tensor wide = uw.scalar_type() == at::kHalf ? uw[0].to(at::kFloat) : uw[0];
   const at::Tensor u = wide * elementwise(wide.square().mean(-1, /*keepdim=*/true) + kFactorEpsilon,
                                           [](const at::Tensor& some) { return some.rsqrt(); });

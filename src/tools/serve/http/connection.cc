@@ -70,9 +70,7 @@ void check_characters(std::string_view line) {
 class Framing {
  public:
   void add(std::string_view name, std::string_view line) {
-    std::string_view value = line.substr(line.find(':') + 1);
-    value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
-    value = value.substr(0, value.find_last_not_of(" \t") + 1);
+    const std::string_view value = trimmed(line.substr(line.find(':') + 1));
     const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
     if (name == "content-length") {
       ++headers_;

@@ -304,7 +304,8 @@ void HttpServer::write(const httplib::Request& request, httplib::Response& respo
   if (answer.status == 429 || answer.status == 503) {
     response.set_header("Retry-After", "1");
   }
-  const bool chunks = request.version != "HTTP/1.0";  // its answers end with the connection
+  // HTTP/1.0 has no chunks: a stream ends where the server closes the connection.
+  const bool chunks = request.version != "HTTP/1.0";
   if (counts_.stopping || (answer.stream && !chunks)) {
     current_connection->close_after_answer();
   }
