@@ -95,8 +95,12 @@ std::string describe_layer(Layer layer, const std::string& source, const std::ve
                            const std::string& origin) {
   const config::Config config =
       apply(source.empty() ? config::Config{} : config::load_config(source), settings, origin);
-  config::check(config.model, origin);
   layer.model = config.model;
+  config::ModelOptions checked = config.model;
+  if (!layer.causal && !layer.cross && checked.kind == config::ModelKind::language_model) {
+    checked.kind = config::ModelKind::masked_language_model;  // by default a model is causal
+  }
+  config::check(checked, origin);
   nn::Parameters unused;
   make_parameters(layer, unused, nn::ParameterSource(0, at::TensorOptions(at::kFloat).device(at::kMeta)));
   return text_of(layer, config);

@@ -42,6 +42,11 @@ def test_mixture_and_composition_reach_the_operator():
     torch.testing.assert_close(hf.head_map(a, post), a + torch.einsum("bmts,mn->bnts", a, post.fixed[0]))
 
 
+def test_a_map_without_skip_and_terms_is_0():
+    for implementation in ("automatic", "reference"):
+        assert not hf.attention(*heads(), post=hf.HeadMap(skip=False), implementation=implementation).any()
+
+
 def test_linear_attention_continues_from_its_state():
     q, k, v = (rand(B, H, 6, E, seed=i).exp() for i in range(3))
     whole = hf.linear_attention(q, k, v, epsilon=0.1)
@@ -91,6 +96,33 @@ def test_head_map_factors_are_the_equation():
     width = 2 * rank * groups * m + groups * m
     key = hf.head_map_factors(x, w1, w2, gates)[:, :width].unsqueeze(0)
     assert hf.head_map(scores, hf.HeadMap(key=key, key_rank=rank, key_gate=True, groups=groups)).shape == scores.shape
+
+
+def test_forward_mode_derivatives_of_head_map_factors():
+    """The kernel for few rows must not drop the tangent."""
+    x, v, gate = rand(3, 5), rand(3, 5, seed=1), [rand(5, 4, seed=2)]
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, v)
+        y = torch.autograd.forward_ad.unpack_dual(hf.head_map_factors(dual, gate=gate, implementation="reference"))
+        torch.testing.assert_close(y.tangent, (1 - y.primal.square()) * (v @ gate[0]))
+        with pytest.raises(RuntimeError, match="jvp is not implemented"):
+            hf.head_map_factors(dual, gate=gate)
+
+
+@pytest.mark.parametrize("of", ["x", "w"])
+def test_second_derivatives_of_the_cross_entropy_need_the_reference(of):
+    given = dict(x=rand(3, 4).double().requires_grad_(True), w=rand(4, 5).double().requires_grad_(True))
+    target = torch.tensor([0, 2, 1])
+
+    def second(loss):
+        gradient, = torch.autograd.grad(loss, given[of], create_graph=True)
+        return torch.autograd.grad(gradient.square().sum(), list(given.values()))
+
+    with pytest.raises(RuntimeError, match="derivative for headroom::linear_cross_entropy.* is not implemented"):
+        second(hf.linear_cross_entropy(**given, target=target))
+    logits = given["x"] @ given["w"]
+    torch.testing.assert_close(second(hf.linear_cross_entropy(**given, target=target, implementation="reference")),
+                               second(torch.nn.functional.cross_entropy(logits, target)))
 
 
 INDEX = torch.zeros(7, 2, 1, dtype=torch.int64)

@@ -12,7 +12,6 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -65,13 +64,9 @@ typename Op::Results call(typename Op::Arguments arguments) {
   return call_boxed<typename Op::Results>(kOperator, std::move(arguments));
 }
 template <class Op>
-typename Op::Arguments gradients_of(typename Op::Backward back) {
-  if constexpr (requires { Op::gradients(back); }) {
-    return Op::gradients(back);
-  } else {
-    static const c10::OperatorHandle kOperator = find_operator(backward_name<Op>());
-    return call_boxed<typename Op::Arguments>(kOperator, std::move(back));
-  }
+typename Op::Arguments call_backward(typename Op::Backward back) {
+  static const c10::OperatorHandle kOperator = find_operator(backward_name<Op>());
+  return call_boxed<typename Op::Arguments>(kOperator, std::move(back));
 }
 
 // Save a struct in the context of an autograd node, and restore it.
@@ -114,6 +109,44 @@ struct Restore : visitors::All<Restore> {
   }
 };
 
+// Connects gradients to what they depend on by a derivative that throws. Without it a second backward pass would take
+// the gradients for constants.
+class SecondDerivative : public torch::autograd::Function<SecondDerivative> {
+ public:
+  using Context = torch::autograd::AutogradContext;
+  using List = torch::autograd::variable_list;
+
+  // Returns the gradients that the operator `name` has computed for the node whose backward pass is running.
+  static List of(const std::string& name, const at::Tensor& grad, List gradients) {
+    List origins = {grad}, defined;
+    if (const auto node = torch::autograd::get_current_node()) {
+      for (const torch::autograd::Edge& edge : node->next_edges()) {
+        if (edge.is_valid()) {
+          origins.push_back(at::empty({0}, grad.options()));
+          torch::autograd::impl::set_gradient_edge(origins.back(), edge);
+        }
+      }
+    }
+    const auto is_defined = [](const at::Tensor& t) { return t.defined(); };
+    std::copy_if(gradients.begin(), gradients.end(), std::back_inserter(defined), is_defined);
+    const List connected = apply(at::TensorList(origins), defined, name);
+    auto next = connected.begin();
+    for (at::Tensor& gradient : gradients) {
+      gradient = gradient.defined() ? *next++ : gradient;
+    }
+    return gradients;
+  }
+
+  static List forward(Context* context, at::TensorList /*origins*/, const List& gradients, const std::string& name) {
+    context->saved_data["name"] = name;
+    return gradients;
+  }
+  static List backward(Context* context, const List& /*grads*/) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "derivative for headroom::", context->saved_data["name"].toStringRef(),
+                                " is not implemented; use implementation=\"reference\"");
+  }
+};
+
 template <class Op>
 class Derivative : public torch::autograd::Function<Derivative<Op>> {
  public:
@@ -151,7 +184,7 @@ class Derivative : public torch::autograd::Function<Derivative<Op>> {
     if constexpr (requires { back.wanted; }) {
       back.wanted = wanted;
     }
-    const std::vector<at::Tensor> all = slots(gradients_of<Op>(std::move(back)));
+    const List all = gradients(std::move(back));
     List result;
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (given[i]) {
@@ -160,6 +193,20 @@ class Derivative : public torch::autograd::Function<Derivative<Op>> {
     }
     result.emplace_back();  // `arguments` itself has no gradient
     return result;
+  }
+
+ private:
+  static List gradients(typename Op::Backward back) {
+    if constexpr (requires { Op::gradients(back); }) {
+      return slots(Op::gradients(back));
+    } else {
+      const at::Tensor grad = back.grad;
+      const List all = [&] {
+        const at::NoGradGuard no_grad;
+        return slots(call_backward<Op>(std::move(back)));
+      }();
+      return at::GradMode::is_enabled() ? SecondDerivative::of(backward_name<Op>(), grad, all) : all;
+    }
   }
 };
 
@@ -178,9 +225,6 @@ void define(torch::Library& library) {
   library.def(schema_of<typename Op::Arguments, typename Op::Results>(Op::kName).c_str());
   if constexpr (!requires(typename Op::Backward back) { Op::gradients(back); }) {
     library.def(schema_of<typename Op::Backward, typename Op::Arguments>(backward_name<Op>()).c_str());
-    // There is no second derivative. Without this kernel torch would warn and compute with 0 instead.
-    library.impl(backward_name<Op>().c_str(),
-                 torch::dispatch(c10::DispatchKey::Autograd, torch::autograd::autogradNotImplementedFallback()));
   }
   library.impl(Op::kName,
                torch::dispatch(c10::DispatchKey::Autograd, kernel<typename Op::Arguments, differentiable<Op>>()));

@@ -47,8 +47,7 @@ TEST(Registration, EveryOperatorHasItsDispatchKeys) {
     EXPECT_EQ(has(c10::DispatchKey::CompositeImplicitAutograd), made_of_others) << name.name;
     EXPECT_EQ(has(c10::DispatchKey::CPU), !made_of_others) << name.name;
     EXPECT_EQ(has(c10::DispatchKey::Meta), !made_of_others) << name.name;
-    // Backward operators refuse to be differentiated.
-    EXPECT_EQ(has(c10::DispatchKey::Autograd), kFused.count(own) > 0 || own.ends_with("_backward")) << name.name;
+    EXPECT_EQ(has(c10::DispatchKey::Autograd), kFused.count(own) > 0) << name.name;
   }
   EXPECT_EQ(found, expected);
 }

@@ -132,6 +132,7 @@ TEST(Variation, ValuesStandBetweenCommas) {
   EXPECT_EQ(rate.key, "train.learning_rate");
   EXPECT_EQ(rate.values, (std::vector<std::string>{"3e-4", "1e-3"}));
   EXPECT_EQ(parse_variation("a=[v,o],[o]", "--tune").values, (std::vector<std::string>{"[v,o]", "[o]"}));
+  EXPECT_EQ(parse_variation("a={b=1,c=2},{b=2}", "--tune").values, (std::vector<std::string>{"{b=1,c=2}", "{b=2}"}));
   EXPECT_EQ(parse_variation("a=\"x,y\",z", "--tune").values, (std::vector<std::string>{"\"x,y\"", "z"}));
   for (const char* wrong : {"", "a", "=1", "a=", "a=1,", "a=,1", "a=1,,2"}) {
     try {

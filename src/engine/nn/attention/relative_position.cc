@@ -73,7 +73,8 @@ class RelativePosition : public Position {
     const at::Tensor p = rows_of({make_sinusoids, d_model_, base_}, -n_keys + 1, n, type, !ops::has_values(w_pos_))[0];
     Context not_by_row = context;  // the n rows are offsets, not sequences
     not_by_row.batch_invariant = false;
-    return linear(p, w_pos_, {}, not_by_row).view_symint({n, -1, d_head_}).transpose(0, 1);
+    const c10::SymInt heads = w_pos_.dim() == 3 ? w_pos_.sym_size(1) : c10::SymInt(1);
+    return linear(p, w_pos_, {}, not_by_row).view_symint({n, heads, d_head_}).transpose(0, 1);
   }
 
   std::int64_t d_head_, d_model_;

@@ -108,6 +108,9 @@ at::Tensor mixture_scores(const AttentionInputs& in, const Visit& visit) {
 at::Tensor skew(const at::Tensor& by_offset, const c10::SymInt& n_keys) {
   const c10::SymInt b = by_offset.sym_size(0), h = by_offset.sym_size(1), t = by_offset.sym_size(2);
   const c10::SymInt c = by_offset.sym_size(3);
+  if (t == 0) {
+    return at::constant_pad_nd_symint(by_offset, std::vector<c10::SymInt>{0, n_keys - c});
+  }
   const at::Tensor padded = at::constant_pad_nd(by_offset, {0, 1});
   return padded.reshape_symint({b, h, t * (c + 1)})
       .narrow_symint(2, t - 1, t * c)

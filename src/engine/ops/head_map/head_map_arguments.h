@@ -45,7 +45,7 @@ struct HeadMapArguments {
   }
   bool given() const {
     const auto has_side = [](const Side& s) { return s.factors || s.rank > 0 || s.gate; };
-    return fixed || has_side(query) || has_side(key);
+    return !skip || fixed || has_side(query) || has_side(key);
   }
 };
 

@@ -68,7 +68,7 @@ GroupedSums causal_sums(const at::Tensor& q, const at::Tensor& k, const at::Tens
     add_to_state(state, k.narrow(2, 0, before), v.narrow(2, 0, before));
   }
   std::vector<at::Tensor> values, weights;
-  for (std::int64_t begin = 0; begin < t; begin += kLinearChunk) {
+  for (std::int64_t begin = 0; begin < t || values.empty(); begin += kLinearChunk) {  // without queries: an empty chunk
     const std::int64_t n = std::min(kLinearChunk, t - begin);
     const at::Tensor kc = k.narrow(2, before + begin, n), vc = v.narrow(2, before + begin, n);
     const GroupedSums sums = causal_chunk(q.narrow(3, begin, n), kc, vc, state);
