@@ -175,7 +175,7 @@ config::Config config_of(const Layer& layer, const std::string& config) {
 void write_checkpoint(const std::string& path, const std::string& description, const Tensors& values,
                       const std::string& config, std::int64_t step, const MaybeTokenizer& tokenizer,
                       const std::string& special_tokens) {
-  store::require_not_resumable(path, "save_checkpoint: path");
+  store::require_replaceable(path, "save_checkpoint: path");
   const Layer& layer = layer_of(description);
   store::Checkpoint checkpoint;
   checkpoint.config = config_of(layer, config);
@@ -196,9 +196,12 @@ void write_checkpoint(const std::string& path, const std::string& description, c
 
 // Imports a folder that contains a config.json; exports a run or checkpoint. Returns the model_type.
 std::string convert(const std::string& source, const std::string& target, const std::string& tokenizer) {
-  store::require_not_resumable(target, "convert: target");
   std::error_code ignored;
+  if (!fs::is_directory(target, ignored)) {
+    store::require_replaceable(target, "convert: target");
+  }
   if (fs::exists(fs::path(source) / "config.json", ignored)) {
+    store::require_outside(target, source, "convert: target");
     const store::Imported imported = store::import_huggingface(source, tokenizer);
     store::save_checkpoint(imported.checkpoint, target);
     return imported.kind;

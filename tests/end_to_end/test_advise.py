@@ -73,6 +73,7 @@ def test_every_synthetic_task_is_measured(headroom, tmp_path, task):
     (["--budget", "1h", "--keep", "shape"], "--keep"),
     (["--budget", "1h", "--variants", "switchhaed"], "switchhaed"),
     (["--budget", "1h", "--set", 'data.train=["nowhere.txt"]'], "nowhere.txt"),
+    (["--budget", "1h", "--set", "train.start_from=nowhere"], "train.start_from"),
     ([], "--budget"),
 ])
 def test_user_errors_leave_no_files(headroom, folder, options, part):

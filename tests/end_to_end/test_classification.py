@@ -209,6 +209,13 @@ def test_images_cannot_be_inspected(headroom, tmp_path):
     run = tmp_path / "run"
     headroom("train", write_config("pictures", tmp_path), "--out", run, "--quiet", "--set", "train.steps=2", "--set",
              "train.evaluate_every=0")
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    for name in ("a", "b", "c"):
+        (bad / name).mkdir()
+        (bad / name / "1.png").write_bytes(b"no picture")
+    unreadable = headroom.refusal("evaluate", run, "--data", bad, "--skip-bad-rows", "--quiet")
+    assert "can be read" in unreadable, unreadable
     assert "vision" in headroom.refusal("analyse", run, "--what", "maps", "--out", tmp_path / "inside")
     assert "vision" in headroom.refusal("inspect", run, "--out", tmp_path / "page.html")
     assert "diversity" in headroom.json("analyse", run, "--out", tmp_path / "inside")["analyses"]

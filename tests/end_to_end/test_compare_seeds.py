@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -112,6 +113,28 @@ def test_a_teacher_that_does_not_fit_stops_the_command_before_the_first_run(head
     taught.write_text('base = "dense.toml"\n[train]\nteacher = "nowhere"\n')
     assert "train.teacher" in headroom.refusal("compare", configs[0], taught, "--out", tmp_path / "out", "--quiet")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+def test_runs_of_a_teacher_that_has_changed_are_refused(headroom, configs, tmp_path):
+    def train_teacher(seed):
+        headroom("train", configs[0], "--out", tmp_path / "teacher", "--quiet", "--set", f"train.seed={seed}", "--set", "train.steps=2",
+                 "--set", "model.memory_length=0")
+    compare = arguments(configs, tmp_path / "out", "--set", f"train.teacher={tmp_path / 'teacher'}", "--set", "model.memory_length=0")
+    train_teacher(1)
+    assert headroom.json(*compare)["runs"] == headroom.json(*compare)["runs"]
+    shutil.rmtree(tmp_path / "teacher")
+    assert len(headroom.json(*compare)["runs"]) == 2, "finished runs do not need the teacher"
+    train_teacher(2)
+    assert "train.teacher_sha256" in headroom.refusal(*compare, "--quiet")
+
+
+def test_a_repeat_that_fails_keeps_the_sample_texts(headroom, configs, tmp_path):
+    headroom(*arguments(configs, tmp_path / "out"))
+    before = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert before["prompts"] and len(before["samples"]) == 2
+    headroom.refusal(*arguments(configs, tmp_path / "out", "--prompt", "\udcff", "--quiet"))
+    after = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert after["samples"] == before["samples"] and after["prompts"] == before["prompts"]
 
 
 def test_keys_may_have_earlier_names(headroom, configs, tmp_path):

@@ -10,6 +10,7 @@ tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not install
 torch = pytest.importorskip("torch")
 numpy = pytest.importorskip("numpy")
 
+import train_runs  # noqa: E402
 from random_transformers import CONFIGS, random_model  # noqa: E402
 
 CONTEXT = 48
@@ -173,6 +174,25 @@ precision = "fp32"
     mine = headroom.json("evaluate", run, "--data", tmp_path / "short.txt")
     assert abs(mine["loss"] - loss_of(theirs, list(TEXT[:CONTEXT].encode()))) < 1e-5
     assert transformers.AutoTokenizer.from_pretrained(out).encode(TEXT) == list(TEXT.encode())
+
+
+@pytest.mark.parametrize("name, is_folder", [("tokenizer.json", False), ("tokenizer.model", False), ("tokenizer_config.json", True)])
+def test_an_export_replaces_no_other_files(headroom, tmp_path, name, is_folder):
+    config = train_runs.prepare(tmp_path)
+    headroom("train", config, "--out", tmp_path / "run", "--quiet", "--set", "train.steps=1", "--set", "model.memory_length=0",
+             "--set", "model.attention.projection=dense", "--set", "model.attention.position=rope", "--set", "model.norm=rms",
+             "--set", "model.mlp.kind=gated", "--set", "model.mlp.activation=silu", "--set", "model.mlp.bias=false",
+             "--set", "model.head_bias=false")
+    out = tmp_path / "mine"
+    out.mkdir()
+    if is_folder:
+        (out / name).mkdir()
+    else:
+        (out / name).write_text("mine")
+    export = ["checkpoint", "export", tmp_path / "run", "--format", "huggingface", "--out"]
+    assert str(out) in headroom.refusal(*export, out)
+    assert [path.name for path in out.iterdir()] == [name] and (is_folder or (out / name).read_text() == "mine")
+    headroom(*export, tmp_path / "new")
 
 
 @pytest.mark.parametrize("kind", list(CONFIGS))

@@ -75,12 +75,20 @@ def test_a_run_of_other_threads_or_data_is_refused(headroom, record, tmp_path):
     assert "--target" in headroom.refusal(*make, "--target", "inf", "--out", tmp_path / "endless.json")
 
 
-def test_other_parameters_are_found(headroom, record, tmp_path):
+@pytest.mark.parametrize("key, value, words", [
+    ("parameters_sha256", "0" * 64, "other parameters"), ("bits_per_byte", 0.9, "other figures")])
+def test_forged_figures_are_found(headroom, record, tmp_path, key, value, words):
     def forge(runs):
-        return [{**runs[0], "parameters_sha256": "0" * 64}, runs[1]]
+        return [{**runs[0], key: value}, runs[1]]
     forged = changed(record, tmp_path / "forged.json", runs=forge)
     found = headroom.json("record", "verify", forged, "--runs", tmp_path / "runs", status=1)
-    assert not found["verified"]
+    assert not found["verified"] and words in found["sentence"]
+
+
+def test_a_diverged_run_is_a_failure(headroom, record, tmp_path):
+    failed = headroom("record", "make", record.parent / "tiny.toml", "--target", 8, "--seeds", 1, "--set", "train.learning_rate=1e30",
+                      "--out", tmp_path / "a.json", "--runs", tmp_path / "a", status=1)
+    assert "diverged" in failed.stderr and "-nan" not in failed.stderr
 
 
 def test_another_kind_of_cpu_compares_bits_per_byte(headroom, record, tmp_path):

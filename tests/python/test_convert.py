@@ -66,6 +66,15 @@ def test_convert_agrees_with_the_program(headroom, folder, tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
 
 
+def test_convert_replaces_nothing_but_checkpoints(folder, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for target in (tmp_path / "notes.txt", folder / "config.json"):
+        assert_refused(lambda: ht.convert(folder, target), "exists and is not a checkpoint")
+    assert_refused(lambda: ht.convert(folder, folder / "model.safetensors"), "is in the folder to import")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert transformers.AutoModelForCausalLM.from_pretrained(folder)
+
+
 def test_refusals(tmp_path):
     model = ht.LanguageModel(vocabulary_size=256, n_layers=1, d_model=24, seed=1, head_bias=False,
                              attention=dict(n_heads=2, d_head=8, projection="experts"), mlp=dict(d_hidden=32))

@@ -73,8 +73,11 @@ void require_finite(const Checkpoint& checkpoint, const std::string& origin);
 // Returns the step of a checkpoint file without reading its tensors; nullopt if the file or its step is missing.
 std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 
-// Throws UserError "<what>: ..." if training can resume from the file: it is a checkpoint with the optimizer's state.
-void require_not_resumable(const std::filesystem::path& file, std::string_view what);
+// Throws UserError "<what>: ..." if the file exists and is not a checkpoint, or is one from which training can resume,
+// with the optimizer's state.
+void require_replaceable(const std::filesystem::path& file, std::string_view what);
+// Throws UserError "<what>: ..." if the file exists in the folder, from which a model is imported.
+void require_outside(const std::filesystem::path& file, const std::filesystem::path& folder, std::string_view what);
 
 // Run folders. All functions also accept the folder "checkpoints" inside a run folder.
 

@@ -134,12 +134,7 @@ void require_replaceable_checkpoint(const std::string& out, const char* command,
   if (!std::filesystem::exists(out)) {
     return;
   }
-  try {
-    const SafetensorsFile checkpoint(out);
-  } catch (const Error&) {
-    user_error("{}: --out: {} exists and is not a checkpoint; choose another name", command, printable(out));
-  }
-  store::require_not_resumable(out, fmt::format("{}: --out", command));
+  store::require_replaceable(out, fmt::format("{}: --out", command));
   require_force(force, out, command);
 }
 
@@ -179,10 +174,7 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 
 int run(const Import& command, const EngineRequest& request) {
   require_replaceable_checkpoint(command.out, "import", command.force);
-  if (std::error_code unknown; std::filesystem::exists(command.out) &&
-                               std::filesystem::equivalent(parent_of(command.out), command.folder, unknown)) {
-    user_error("import: --out: {} is in the folder to import; choose another folder", printable(command.out));
-  }
+  store::require_outside(command.out, command.folder, "import: --out");
   const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
   store::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);

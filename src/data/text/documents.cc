@@ -95,7 +95,7 @@ void read_archive(const fs::path& path, const Wanted& wanted, Collection& into) 
       if (member->size > kLargestText) {
         user_error("{}: is longer than {} MiB", name, kLargestText >> 20);
       }
-      into.add(name, archive.content(*member));
+      into.add(name, unpacked_content(archive.content(*member), name, kLargestText));
     }
   }
 }

@@ -333,10 +333,26 @@ bool has_optimizer_state(const fs::path& file) {
 
 }  // namespace
 
-void require_not_resumable(const fs::path& file, std::string_view what) {
+void require_replaceable(const fs::path& file, std::string_view what) {
+  if (std::error_code unknown; !fs::exists(file, unknown)) {
+    return;
+  }
+  try {
+    const SafetensorsFile checkpoint(file);
+  } catch (const Error&) {
+    user_error("{}: {} exists and is not a checkpoint; choose another name", what, printable(file.string()));
+  }
   if (has_optimizer_state(file)) {
     user_error("{}: {} is a checkpoint that training can resume from; choose another name", what,
                printable(file.string()));
+  }
+}
+
+void require_outside(const fs::path& file, const fs::path& folder, std::string_view what) {
+  std::error_code unknown;
+  const fs::path parent = fs::weakly_canonical(fs::absolute(file, unknown), unknown).parent_path();
+  if (fs::exists(file, unknown) && fs::equivalent(parent, folder, unknown)) {
+    user_error("{}: {} is in the folder to import; choose another folder", what, printable(file.string()));
   }
 }
 

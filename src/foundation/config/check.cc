@@ -96,6 +96,8 @@ void check_pairs(const Config& config, const Checker& data) {
   data.require(config.data.max_length_ratio == 0.0 || translates, "max_length_ratio", "must be 0 with {}", kind);
   data.require(config.data.max_length_ratio == 0.0 || config.data.max_length_ratio >= 1.0, "max_length_ratio",
                "must be 0 or at least 1, got {}", config.data.max_length_ratio);
+  data.require(config.data.validation_target.empty() || !config.data.validation.empty(), "validation_target",
+               "must be [] without data.validation, the sources of these targets");
   data.require(config.data.max_words == 0 || translates, "max_words", "must be 0 with {}", kind);
 }
 

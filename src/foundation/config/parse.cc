@@ -84,7 +84,8 @@ class Reader {
     for (const auto& [key, value] : in_file_order(values)) {
       const std::string written = path.empty() ? std::string(key->str()) : fmt::format("{}.{}", path, key->str());
       const std::string dotted = current_name(written);
-      const std::string name = dotted.substr(dotted.rfind('.') + 1);
+      const std::string name =
+          dotted == written ? std::string(key->str()) : dotted.substr(dotted.rfind('.') + 1);  // a key may have dots
       const std::string place = fmt::format("{}:{}", origin_, key->source().begin.line);
       const Table* const inner = table.find_table(name);
       if (const Field* const field = table.find(name)) {

@@ -399,9 +399,13 @@ Advice advise(const AdviseRequest& request) {
     user_error("advise: train.seconds: must be 0, because --budget decides how long the advised run trains, got {}",
                asked.train.seconds);
   }
-  for (const std::string& variant : request.variants) {
-    variant_candidates(asked, {variant});  // fails before anything is measured
+  if (!asked.train.start_from.empty() || !asked.train.teacher.empty()) {
+    user_error(
+        "advise: {}: train.start_from and train.teacher must not be set, because they fix the size and the tokenizer; "
+        "use `headroom sweep` to try learning rates",
+        request.config);
   }
+  variant_candidates(asked, request.variants);  // fails before anything is measured
   train::refuse_others(request.out, train::FolderKind::advice, "advice");
   const FolderLock lock(request.out);
   return Adviser(request, std::move(asked)).advise();

@@ -136,10 +136,15 @@ std::vector<Candidate> variant_candidates(const config::Config& config, const st
   for (const std::string& variant : variants) {
     config::Config other = variant_of(config, variant);
     const auto same = std::ranges::find_if(models, [&](const auto& model) { return same_model(model.second, other); });
-    if (same == models.end()) {
-      models.emplace_back(name_of(variant), std::move(other));
-    } else if (same->first == "own") {
-      same->first = name_of(variant);
+    if (same != models.end() && same->first != "own") {
+      continue;
+    }
+    if (const std::string name = name_of(variant); same != models.end()) {
+      same->first = name;
+    } else if (std::ranges::none_of(models, [&](const auto& model) { return model.first == name; })) {
+      models.emplace_back(name, std::move(other));
+    } else {
+      user_error("advise: --variants: two variants are named {}; give them different file names", name);
     }
   }
   std::vector<Candidate> candidates;

@@ -67,6 +67,7 @@ void add_samples(ComparisonRecord& record, const CompareRequest& request, Runs& 
   record.sampling =
       fmt::format("{}, temperature {}, seed {}", counted(static_cast<std::size_t>(request.sample_tokens), "token"),
                   kSampleTemperature, kSampleSeed);
+  record.samples.clear();
   for (const PlannedModel& model : record.plan.models) {
     const PlannedRun& best = model.choices[runs.best_choice(model)];
     if (runs.find(best)->diverged.empty()) {
@@ -112,6 +113,11 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
   if (leads) {
     if (!runs.have_finished(record.plan)) {
       check_runs(record.plan, request.prompts, task, cache);  // not while runs are measured
+    }
+    if (const std::optional<ComparisonRecord> before = record_in(out)) {  // kept until there are new samples
+      record.prompts = before->prompts;
+      record.sampling = before->sampling;
+      record.samples = before->samples;
     }
     write_record(record, out);
   }
@@ -177,8 +183,9 @@ std::vector<NamedConfig> load_configs(const std::vector<std::string>& paths_or_r
       name = (fs::path(path).parent_path().filename() / stem).string();
       std::ranges::replace(name, '/', '.');
     }
-    configs.push_back(
-        {.name = std::move(name), .config = train::with_initial_parameters(config::load_run_config(path, overrides))});
+    configs.push_back({.name = std::move(name),
+                       .config = train::with_teacher_sha256(
+                           train::with_initial_parameters(config::load_run_config(path, overrides)))});
   }
   return configs;
 }

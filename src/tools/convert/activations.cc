@@ -272,14 +272,20 @@ std::optional<Batches> read_batches(const ConvertRequest& request, config::Confi
 
 Batches read_batches(const ConvertRequest& request, config::Config config) {
   if (!request.data.empty()) {
+    if (config.data.synthetic != config::Synthetic::none) {
+      user_error("convert: --data: {} was trained on generated sequences (data.synthetic); leave --data out",
+                 request.source);
+    }
     config.data.train = request.data;
     config.data.validation.clear();
+    config.data.mixture.clear();
   }
   config.train.batch_tokens = 0;
   config.train.accumulate = 1;
   config.train.seed = static_cast<std::int64_t>(request.seed);
   const std::int64_t least = request.tokens > 0 ? request.tokens : 4 * config.model.context_length;
-  for (std::int64_t tokens = request.tokens > 0 ? request.tokens : kMostTokens; tokens >= least; tokens /= 2) {
+  for (std::int64_t tokens = request.tokens > 0 ? request.tokens : std::max(kMostTokens, least); tokens >= least;
+       tokens /= 2) {
     if (std::optional<Batches> batches = read_batches(request, config, tokens)) {
       return std::move(*batches);
     }

@@ -29,7 +29,7 @@ class Layer {
   explicit Layer(const StartRequest& request) : r_(request), from_(request.from), to_(request.to) {}
 
   bool start() {
-    const bool same_heads = to_.computed_heads() == from_.n_heads && to_.d_head == from_.d_head;
+    const bool same_heads = keeps_heads() && to_.d_head == from_.d_head;
     const bool same_keys = same_heads && to_.kv_heads() == from_.kv_heads();
     copy_shared();
     bool exact = start_composition() && start_extras();
@@ -123,10 +123,14 @@ class Layer {
   bool start_extras() const {
     write("w_gate", at::zeros({1}));
     write("b_gate", at::zeros({1}));
-    write("sink", at::full({1}, kSink));
+    if (!source("sink").defined() || !keeps_heads()) {
+      write("sink", at::full({1}, kSink));
+    }
     return to_.qk_norm == from_.qk_norm && to_.of<config::DotOptions>().sink == from_.of<config::DotOptions>().sink &&
            to_.of<config::OutputGateOptions>().exclusive == from_.of<config::OutputGateOptions>().exclusive;
   }
+
+  bool keeps_heads() const { return to_.computed_heads() == from_.n_heads; }
 
   std::vector<std::int64_t> all_heads() const {
     std::vector<std::int64_t> heads(static_cast<std::size_t>(from_.n_heads));
@@ -194,6 +198,9 @@ class Layer {
     }
     if (const at::Tensor b = source("b_forget"); b.defined()) {
       write("b_forget", b.index_select(0, rows));
+    }
+    if (const at::Tensor sink = source("sink"); sink.defined()) {
+      write("sink", sink.index_select(0, rows));
     }
     if (const at::Tensor w = source("w_pos"); w.defined()) {
       write("w_pos", widen(w.index_select(1, rows), at::zeros({w.size(0), rows.size(0), more})));
@@ -271,7 +278,9 @@ class Layer {
 
   void start_latent() const {
     const std::int64_t rotated = rotary_of(from_), p = rotary_of(to_), heads = from_.n_heads;
-    if (to_.n_heads != heads || p > rotated || to_.value_width() < from_.d_head) {
+    const at::Tensor turning = target("w_k_rotary");
+    if (to_.n_heads != heads || p > rotated || to_.value_width() < from_.d_head ||
+        (turning.defined() && turning.size(-1) != p)) {
       return;  // no room for the source's heads: the fit starts from random parameters
     }
     const Roots roots(r_.covariance());
@@ -321,6 +330,9 @@ class Layer {
       const at::Tensor flat = queries.flatten(1);
       const auto [factors, size] =
           with_orthonormal_columns(low_rank(flat, at::ones({flat.size(1)}, at::kDouble), down.size(1), roots), roots);
+      if (factors.down.size(1) < down.size(1)) {
+        return;  // wider than the tokens
+      }
       write_first("w_q_down", factors.down, false);
       write("q_down_norm", at::full({1}, size));
       write_first("w_q", factors.up.view({-1, queries.size(1), queries.size(2)}), false);

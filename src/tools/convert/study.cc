@@ -68,6 +68,7 @@ config::Config continued(const config::Config& source, const fs::path& start, do
   train.steps = steps_of(source, share);
   train.warmup_steps = std::llround(kWarmup * static_cast<double>(train.steps));
   train.learning_rate *= kLearningRate;
+  train.muon_learning_rate *= kLearningRate;  // 0: the rate above
   train.schedule = config::Schedule::linear;
   train.final_learning_rate = 0.0;
   train.start_from = absolute_path(start).string();

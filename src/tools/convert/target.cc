@@ -116,6 +116,14 @@ void check_key_heads(const ConvertRequest& request, const config::AttentionOptio
   if (!to.projection->has_head_matrices() || !to.projection->has_fixed_heads()) {
     return;
   }
+  if (to.computed_heads() > from.n_heads) {
+    user_error("convert: {}: model.attention has {} heads, but {} has {}; heads can be kept or made fewer, not more",
+               request.to, to.computed_heads(), request.source, from.n_heads);
+  }
+  if (to.d_head != from.d_head && to.d_head > request.target.model.d_model) {
+    user_error("convert: {}: model.attention.d_head is {}; it must be at most model.d_model={}", request.to, to.d_head,
+               request.target.model.d_model);
+  }
   const std::int64_t before = from.kv_heads(), after = to.kv_heads();
   const bool same_heads = to.computed_heads() == from.n_heads && to.d_head == from.d_head &&
                           std::ranges::none_of(std::string_view("qkvo"), [&](char c) { return to.has_experts(c); });
@@ -186,6 +194,10 @@ config::Config result_config(const ConvertRequest& request, const config::Config
       notes.push_back(fmt::format("{} is {}, as the kept weights need it, instead of {}", before[i].first,
                                   after[i].second, before[i].second));
     }
+  }
+  if (from.attention.position == "alibi" && result.model.attention.computed_heads() != from.attention.n_heads) {
+    notes.push_back(fmt::format("the biases of alibi are those of {} heads instead of the kept heads' own",
+                                result.model.attention.computed_heads()));
   }
   config::check(result, request.to);
   check_key_heads(request, from.attention, result.model.attention);

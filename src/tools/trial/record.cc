@@ -45,16 +45,16 @@ std::vector<LogPoint> brief_log(const compare::RunLog& log) {
   return points;
 }
 
-RecordRun run_of(const compare::TrainedRun& trained, const std::string& what) {
+RecordRun run_of(const compare::TrainedRun& trained, const config::Config& config, const std::string& what) {
   if (trained.result.interrupted) {
     throw InterruptedError(what + ": interrupted; repeat the command to continue");
   }
   if (!trained.diverged.empty()) {
-    user_error("{}: seed {} diverged: {}", what, trained.seed, trained.diverged);
+    fail("{}: seed {} diverged: {}", what, trained.seed, trained.diverged);
   }
   return {.seed = trained.seed,
           .steps = trained.result.steps,
-          .tokens = trained.result.validation.empty() ? 0 : trained.result.validation.back().tokens,
+          .tokens = trained.result.steps * config.whole_sequences() * config.model.context_length,
           .seconds = trained.result.seconds,
           .bits_per_byte = tasks::figure(trained.result.figures(), "bits_per_byte"),
           .parameters_sha256 = trained.result.parameters_sha256,
@@ -73,6 +73,9 @@ void check_config(const config::Config& config, const std::string& name, Track t
         "record: {}: must be measured on the whole validation text of the built-in corpus with a tokenizer of its own "
         "(data.validation = [], data.generator = \"none\", train.evaluate_tokens = 0, tokenizer.model = \"\")",
         name);
+  }
+  if (!models::resolve(config.train.device).is_cpu()) {
+    user_error("record: {}: must be trained on the CPU, because its kind is recorded; set train.device=cpu", name);
   }
   if (config.train.seconds > 0.0) {
     user_error("record: {}: train.seconds is {}, but another machine would train more or fewer steps; set train.steps",
@@ -162,7 +165,7 @@ Record make_record(const compare::NamedConfig& named, Track track, double target
   record.kind = kind_of_cpu(named.config);
   record.training_data = data_for(named.config, request.seeds, request).training;
   for (const compare::TrainedRun& trained : train_seeds(named.config, request.seeds, "record", request)) {
-    record.runs.push_back(run_of(trained, "record"));
+    record.runs.push_back(run_of(trained, named.config, "record"));
     record.machine = trained.origin.machine;
   }
   record.program = compare::program_version();
@@ -260,7 +263,7 @@ config::Config config_of(const Record& record, const std::string& file, const Re
 }  // namespace
 
 Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request) {
-  constexpr double kRounding = 0.01;
+  constexpr double kRounding = 0.01, kPrinting = 1e-6;
   const config::Config config = config_of(record, file, request);
   Verification found{.same_kind = kind_of_cpu(config) == record.kind, .verified = true};
   const std::int64_t seeds = request.seeds;
@@ -274,18 +277,23 @@ Verification verify_record(const Record& record, const std::string& file, const 
   if (const std::string here = data_for(config, seeds, request).training; here != record.training_data) {
     user_error("{}: was trained on {}, but the data here are {}", file, record.training_data, here);
   }
+  bool same_parameters = true;
   for (const compare::TrainedRun& trained : train_seeds(config, seeds, "verify", request)) {
     const RecordRun& before = record.runs[found.runs.size()];
-    const RecordRun& now = found.runs.emplace_back(run_of(trained, "record verify"));
-    const bool equal = now.seed == before.seed && now.parameters_sha256 == before.parameters_sha256;
-    const bool close = std::abs(now.bits_per_byte - before.bits_per_byte) <= kRounding * before.bits_per_byte;
-    found.verified = found.verified && (found.same_kind ? equal : close);
+    const RecordRun& now = found.runs.emplace_back(run_of(trained, config, "record verify"));
+    const bool equal = now.parameters_sha256 == before.parameters_sha256;
+    const double most = found.same_kind ? kPrinting : kRounding;
+    const bool close = std::abs(now.bits_per_byte - before.bits_per_byte) <= most * before.bits_per_byte;
+    same_parameters = same_parameters && equal;
+    found.verified = found.verified && now.seed == before.seed && now.steps == before.steps &&
+                     now.tokens == before.tokens && close && (equal || !found.same_kind);
   }
   found.sentence =
       fmt::format("{}: {} of {}, {}", found.verified ? "verified" : "not verified", counted(found.runs.size(), "run"),
                   printable(record.name),
-                  found.same_kind  ? found.verified ? "the recorded parameters on this kind of CPU"
-                                                    : "other parameters on this kind of CPU"
+                  found.same_kind  ? found.verified     ? "the recorded parameters on this kind of CPU"
+                                     : !same_parameters ? "other parameters on this kind of CPU"
+                                                        : "the recorded parameters, but other figures than recorded"
                   : found.verified ? "within 1% of the recorded bits per byte on another kind of CPU"
                                    : "more than 1% from the recorded bits per byte, on another kind of CPU");
   return found;

@@ -1,6 +1,5 @@
 // Reads multiple-choice questions in the common format of evaluation suites or in the original format of a benchmark.
 #include <algorithm>
-#include <regex>
 
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
@@ -109,13 +108,51 @@ Question piqa(const RowReader& row) {
                       row.index("label", 2));
 }
 
+// Writes ". " for each "[title]" and the blank before it.
+std::string with_titles_as_sentences(std::string_view text) {
+  constexpr std::string_view kTitle = "[title]";
+  std::string plain;
+  for (std::size_t at = text.find(kTitle); at != std::string_view::npos; at = text.find(kTitle)) {
+    const std::string_view before = text.substr(0, at);
+    plain += before.substr(0, before.size() - (before.ends_with(' ') ? 1 : 0));
+    plain += ". ";
+    text.remove_prefix(at + kTitle.size());
+  }
+  return plain += text;
+}
+
+// Removes bracketed marks, which end on the line where they begin.
+std::string without_marks(std::string_view text) {
+  std::string plain;
+  std::size_t close = 0, line_end = 0;  // those found last
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '[') {
+      close = close <= at ? text.find(']', at) : close;
+      line_end = line_end <= at ? text.find_first_of("\n\r", at) : line_end;
+      if (close < line_end) {
+        at = close;
+        continue;
+      }
+    }
+    plain += text[at];
+  }
+  return plain;
+}
+
+std::string with_single_blanks(std::string_view text) {
+  std::string plain;
+  for (const char c : text) {
+    if (c != ' ' || !plain.ends_with(' ')) {
+      plain += c;
+    }
+  }
+  return plain;
+}
+
 // Removes WikiHow's bracketed headings.
 Question hellaswag(const RowReader& row) {
   const auto clean = [](const std::string& text) {
-    static const std::regex kTitle(" ?\\[title\\]"), kMark("\\[.*?\\]"), kBlanks("  +");
-    std::string plain = std::regex_replace(text, kTitle, ". ");
-    plain = std::regex_replace(std::regex_replace(plain, kMark, ""), kBlanks, " ");
-    return std::string(trimmed(plain));
+    return std::string(trimmed(with_single_blanks(without_marks(with_titles_as_sentences(text)))));
   };
   const std::string activity = row.text_or_empty("activity_label");
   std::vector<std::string> endings = row.texts("endings");

@@ -35,6 +35,10 @@ TEST_F(DocumentsTest, AFileAFolderAndAnArchiveAreAlike) {
     EXPECT_EQ(found[1].text, b);
     EXPECT_HAS(found[1].name, "b.jsonl");
   }
+  write("packed.tar", tar_member("a.jsonl.gz", gzip(a)) + kTarEnd);
+  ASSERT_EQ(read_documents(at("packed.tar"), is_jsonl).size(), 1U);
+  EXPECT_EQ(read_documents(at("packed.tar"), is_jsonl)[0].text, a);
+  EXPECT_EQ(read_documents(at("packed.tar"), is_jsonl)[0].stem, "a");
   write("upper.JSONL.GZ", gzip("\xef\xbb\xbf" + a));
   const std::vector<Document> marked = read_documents(at("upper.JSONL.GZ"), is_jsonl);
   EXPECT_EQ(marked.at(0).text, a) << "without its byte order mark";

@@ -370,6 +370,8 @@ TEST_F(BpeTest, RefusesUnsupportedSettingsByName) {
       {"/pre_tokenizer/use_regex", "false", "pre_tokenizer.use_regex is false"},
       {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel"}]})",
        "a sequence of Digits, ByteLevel"},
+      {"/pre_tokenizer", R"({"type":"Sequence","pretokenizers":[{"type":5},{"type":"ByteLevel"}]})",
+       "a sequence of ?, ByteLevel"},
       {"/pre_tokenizer",
        R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"x+"},"behavior":"Isolated"},)"
        R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]})",

@@ -191,6 +191,7 @@ TEST_F(TokenFileTest, RefusesOtherFormatsAndWrongMetadata) {
     EXPECT_HAS(written("vocabulary_size", number), "metadata \"vocabulary_size\" must be a number");
   }
   EXPECT_HAS(written("text_bytes", "-5"), "metadata \"text_bytes\"");
+  EXPECT_HAS(written("text_bytes", "9223372036854775807"), "metadata \"text_bytes\"");  // sums would overflow
   EXPECT_HAS(written("vocabulary_size", "3"), "an id among tokens 0 to 2 is not below its vocabulary_size 3");
   EXPECT_HAS(written("vocabulary_size", "300"),
              "its tokenizer bytes-256-e3b0c442 has 256 ids, but its vocabulary_size is 300");

@@ -417,6 +417,7 @@ TEST(Check, PairsAndTheirTokenizers) {
   EXPECT_EQ(complaint(translating + "data.max_length_ratio = 0.5"), "x: data.max_length_ratio");
   EXPECT_EQ(complaint("data.max_length_ratio = 1.5"), "x: data.max_length_ratio");
   EXPECT_EQ(complaint("data.max_words = 175"), "x: data.max_words");
+  EXPECT_EQ(complaint(translating + "data.validation_target = [\"s.en\"]"), "x: data.validation_target");
   EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\""), "x: tokenizer.source_model");
   EXPECT_EQ(complaint(translating + "tokenizer.source_model = \"de.model\"\nmodel.source_vocabulary_size = 9"),
             "no error");

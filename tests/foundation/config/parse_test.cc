@@ -66,6 +66,7 @@ TEST(ParseConfig, UnknownKeysNameTheNearest) {
       {"[model]\nfrobnicate = 8", "2: model.frobnicate", ""},
       {"[model]\n\"a b\" = 8", "2: model.a b", ""},
       {"[model]\nx = 8", "2: model.x", ""},
+      {"[model]\n\"attention.dropout\" = 0.3", "2: model.attention.dropout", ""},
       {"[model]\nx = { y = 8 }", "2: model.x", ""},
       {"[[model]]\nd_model = 8", "1: model", ""},
   };

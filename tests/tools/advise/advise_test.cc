@@ -302,6 +302,20 @@ TEST_F(AdviseTest, SyntheticTasksAreComparedByTheirLoss) {
   }
 }
 
+TEST(Variants, TwoOfOneNameAreRefused) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "variants_of_one_name";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "switchhead.toml").string();
+  write_text_file(file, "base = \"zoo/dense\"\n[model.attention]\ngate_output = \"head\"\n");
+  try {
+    variant_candidates(config::load_config("zoo/dense"), {"switchhead", file});
+    FAIL() << "expected UserError";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("two variants are named switchhead"), std::string::npos) << error.what();
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(AdviseTest, VariantsAndHeadsHaveTheConfigsSize) {
   config::Config config = config::load_config("zoo/dense");
   const double size = static_cast<double>(cost::count_parameters(config.model));

@@ -104,6 +104,65 @@ TEST_F(ConvertTest, ForgetGatesAreKept) {
   EXPECT_FALSE(exclusive.exact);
 }
 
+// The sinks stay with their heads.
+TEST_F(ConvertTest, SinksAreKept) {
+  config::Config source = dense();
+  source.model.attention.of<config::DotOptions>().sink = true;
+  train(source);
+  const auto with_sinks = [&](std::int64_t heads) {
+    return convert(request([&](Attention& a) {
+      a.of<config::DotOptions>().sink = true;
+      a.n_heads = heads;
+    }));
+  };
+  const auto sinks = [&] { return store::read_checkpoint(folder_ / "converted.safetensors").tensors; };
+  const at::Tensor before = store::read_checkpoint(store::find_checkpoint((folder_ / "dense").string()))
+                                .tensors.at("model.layer0.attention.sink");
+  const Conversion same = with_sinks(4);
+  EXPECT_TRUE(same.exact);
+  EXPECT_NEAR(same.loss_after, same.loss_before, 1e-5);
+  EXPECT_TRUE(sinks().at("model.layer0.attention.sink").equal(before));
+  ConvertRequest fewer = request([](Attention& a) {
+    a.of<config::DotOptions>().sink = true;
+    a.n_heads = 2;
+  });
+  fewer.fit_steps = fewer.joint_steps = 0;
+  convert(fewer);
+  for (const at::Tensor& sink : sinks().at("model.layer0.attention.sink").unbind()) {
+    EXPECT_TRUE((before == sink).any().item<bool>()) << sink.item<float>();
+  }
+}
+
+// A latent narrower or wider than what the source has, and positions that rotate nothing.
+TEST_F(ConvertTest, LatentsOfAnySizeStart) {
+  for (const char* position : {"learned", "rope"}) {
+    config::Config source = dense();
+    source.model.attention.position = position;
+    fs::remove_all(folder_ / "dense");
+    train(source);
+    for (const std::int64_t rank : {6, 50}) {
+      const Conversion made = convert(request([&](Attention& a) {
+        a.position = position;
+        a.projection = "latent";
+        a.of<config::LatentOptions>().kv_rank = rank;
+        a.of<config::LatentOptions>().q_rank = rank;
+      }));
+      EXPECT_LT(made.loss_after, 6.0) << position << " " << rank;
+    }
+  }
+}
+
+TEST_F(ConvertTest, TextMayBeGivenForAMixture) {
+  config::Config source = dense();
+  source.data.train.push_back(source.data.train.front());
+  source.data.mixture = {3.0, 1.0};
+  train(source);
+  ConvertRequest given = request([](Attention& a) { a.n_heads = 2; });
+  given.target.data = {};
+  given.data = {(folder_ / "text.txt").string()};
+  EXPECT_LT(convert(given).loss_after, 6.0);
+}
+
 TEST_F(ConvertTest, FewerHeadsAreFittedAndTheSameCommandGivesTheSameBytes) {
   train(dense());
   const std::function<void(Attention&)> targets[] = {
@@ -358,6 +417,12 @@ TEST_F(ConvertTest, RefusesWhatCannotBeConverted) {
   ConvertRequest hungry = request([](Attention& a) { a.n_heads = 2; });
   hungry.tokens = 1 << 20;
   expect_refused(hungry, "--tokens");
+  expect_refused(request([](Attention& a) { a.n_heads = 8; }), "8 heads");
+  expect_refused(request([](Attention& a) {
+                   a.n_heads = 2;
+                   a.d_head = 26;
+                 }),
+                 "d_head");
   convert(request([](Attention& a) { a.composition = "dynamic"; }));
   ConvertRequest again = request([](Attention& a) { a.n_heads = 2; });
   again.source = (folder_ / "converted.safetensors").string();

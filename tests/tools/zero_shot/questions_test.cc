@@ -87,6 +87,21 @@ TEST(Choices, AuthorsFormatsAreRead) {
   }
 }
 
+TEST(Choices, BracketedMarksAreRemoved) {
+  const auto cleaned = [](const std::string& ctx) {
+    return read_choice({{"ctx", ctx}, {"endings", {"a", "b"}}, {"label", 0}}, "f:1").choices[0].context;
+  };
+  EXPECT_EQ(cleaned("One  two   three"), "One two three");
+  EXPECT_EQ(cleaned("Go[title]On [title] [step] [substeps] end"), "Go. On. end");
+  EXPECT_EQ(cleaned("a [b [c] d] e"), "a d] e");
+  EXPECT_EQ(cleaned("a [b\nc] d"), "a [b\nc] d") << "a mark ends on its line";
+  EXPECT_EQ(cleaned("a ] b [ c"), "a ] b [ c");
+  const std::string many(1'000'000, '[');
+  EXPECT_EQ(cleaned(many), many);
+  EXPECT_EQ(cleaned(many + "]x"), "x");
+  EXPECT_EQ(cleaned("x" + std::string(1'000'000, ' ') + "y"), "x y");
+}
+
 std::string complaint(const char* row) {
   try {
     read_choice(parse_json(row, "row"), "f:7");

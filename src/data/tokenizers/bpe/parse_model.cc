@@ -248,7 +248,8 @@ void read_pre_tokenizer(const Setting& part, BpeModel& model) {
   }
   std::string names;
   for (const SortedJson& step : steps) {
-    names += (names.empty() ? "" : ", ") + (step.is_object() ? step.value("type", "?") : "?");
+    const bool named = step.is_object() && step.contains("type") && step.at("type").is_string();
+    names += (names.empty() ? "" : ", ") + (named ? step.at("type").get<std::string>() : "?");
   }
   if (names != "Split, ByteLevel") {
     part.refuse(fmt::format("is a sequence of {}: only ByteLevel, alone or after one Split, is supported", names));

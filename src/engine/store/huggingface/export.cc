@@ -141,11 +141,24 @@ bool drop_zeros(const std::vector<Mapping>& mappings, Tensors& tensors) {
   return true;
 }
 
-// Throws UserError if the folder contains a model that Headroom did not export.
+// The files of an export beside its weights and its config.json.
+constexpr const char* kOtherFiles[] = {kGeneration, "tokenizer.json", "tokenizer.model", "tokenizer_config.json"};
+
+// Throws UserError if the folder contains files of a model that Headroom did not export.
 void require_own(const std::filesystem::path& folder) {
-  std::error_code unknown;
-  if (!std::filesystem::exists(folder / "config.json", unknown) &&
-      !std::filesystem::exists(folder / kWeightsFile, unknown)) {
+  bool found = false;
+  const auto look = [&](const char* name) {
+    std::error_code unknown;
+    const std::filesystem::file_status status = std::filesystem::status(folder / name, unknown);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+      user_error("{}: is not a regular file; choose another folder", printable((folder / name).string()));
+    }
+    found = found || std::filesystem::exists(status);
+  };
+  look("config.json");
+  look(kWeightsFile);
+  std::ranges::for_each(kOtherFiles, look);
+  if (!found) {
     return;
   }
   bool own = false;
@@ -154,7 +167,8 @@ void require_own(const std::filesystem::path& folder) {
   } catch (const Error&) {  // missing or corrupt
   }
   if (!own) {
-    user_error("{}: holds a model that Headroom did not export; choose another folder", printable(folder.string()));
+    user_error("{}: holds files of a model that Headroom did not export; choose another folder",
+               printable(folder.string()));
   }
 }
 
@@ -196,7 +210,7 @@ std::string export_huggingface(const Checkpoint& checkpoint, const std::filesyst
   settings.update(stored ? stored->config
                          : Json{{"bos_token_id", nullptr}, {"eos_token_id", nullptr}, {"pad_token_id", nullptr}});
   write_text_file(folder / "config.json", settings.dump(2) + "\n");
-  for (const char* earlier : {kGeneration, "tokenizer.json", "tokenizer.model", "tokenizer_config.json"}) {
+  for (const char* earlier : kOtherFiles) {
     std::filesystem::remove(folder / earlier);  // of an earlier export
   }
   if (stored && !stored->generation.empty()) {

@@ -20,8 +20,12 @@ bool is_id(const SortedJson& value) {
 
 // The id that transformers assumes if a config.json lacks the key; null: none.
 Json default_id(std::string_view model_type, std::string_view key) {
+  static constexpr std::string_view kNone[] = {"qwen2", "qwen3", "qwen3_next", "gpt_oss"};
   const bool begins = key == "bos_token_id";
-  if (model_type == "qwen2" || key == "pad_token_id") {
+  if (model_type == "gemma3_text") {
+    return key == "pad_token_id" ? 0U : begins ? 2U : 1U;
+  }
+  if (key == "pad_token_id" || std::ranges::find(kNone, model_type) != std::end(kNone)) {
     return {};
   }
   return model_type == "gpt2" ? 50256U : model_type == "gpt_neox" ? (begins ? 0U : 2U) : (begins ? 1U : 2U);

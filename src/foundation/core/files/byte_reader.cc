@@ -41,6 +41,7 @@ class PlainReader : public ByteReader {
       close();
       user_error("{}: is not a regular file{}", path_, S_ISDIR(about.st_mode) ? " but a directory" : "");
     }
+    is_empty_ = about.st_size == 0;
     ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   ~PlainReader() override { close(); }
@@ -60,6 +61,7 @@ class PlainReader : public ByteReader {
   }
   std::int64_t consumed() const override { return consumed_; }
 
+  bool is_empty() const { return is_empty_; }
   bool begins_with(std::string_view magic) const {
     std::string head(magic.size(), '\0');
     return ::pread(descriptor_, head.data(), head.size(), 0) == std::ssize(head) && head == magic;
@@ -74,7 +76,27 @@ class PlainReader : public ByteReader {
   }
   std::string path_;
   int descriptor_;
+  bool is_empty_ = false;
   std::int64_t consumed_ = 0;
+};
+
+class MemoryReader : public ByteReader {
+ public:
+  explicit MemoryReader(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  std::size_t read(char* out, std::size_t size) override {
+    const std::size_t got = bytes_.copy(out, size, at_);
+    at_ += got;
+    return got;
+  }
+  std::int64_t consumed() const override { return static_cast<std::int64_t>(at_); }
+
+  bool is_empty() const { return bytes_.empty(); }
+  bool begins_with(std::string_view magic) const { return bytes_.starts_with(magic); }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
 };
 
 class GzipReader : public ByteReader {
@@ -226,10 +248,9 @@ struct Packing {
 constexpr Packing kPackings[] = {{"gzip", ".gz", "\x1f\x8b", unpack<GzipReader>},
                                  {"zstd", ".zst", "\x28\xb5\x2f\xfd", unpack<ZstdReader>}};
 
-}  // namespace
-
-std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
-  auto plain = std::make_unique<PlainReader>(path);
+// Returns a reader of the decompressed bytes of `plain`, called `path` in messages.
+template <class Plain>
+std::unique_ptr<ByteReader> unpacking(const std::filesystem::path& path, std::unique_ptr<Plain> plain) {
   for (const Packing& packing : kPackings) {
     if (plain->begins_with(packing.magic)) {
       return packing.unpack(path, std::move(plain));
@@ -238,10 +259,31 @@ std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
   for (const Packing& packing : kPackings) {
     if (lower_case(path.extension().string()) == packing.ending) {
       user_error("{}: is not {} data, although its name ends in {}: {}", path.string(), packing.name, packing.ending,
-                 std::filesystem::file_size(path) == 0 ? "it is empty" : "its first bytes differ");
+                 plain->is_empty() ? "it is empty" : "its first bytes differ");
     }
   }
   return plain;
+}
+
+std::string read_all(ByteReader& reader, const std::filesystem::path& path, std::size_t limit) {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
+  std::string text;
+  for (std::size_t got = kAtOnce; got == kAtOnce;) {
+    const std::size_t before = text.size();
+    text.resize(before + kAtOnce);
+    got = read_full(reader, std::span(text).subspan(before));
+    text.resize(before + got);
+    if (text.size() > limit) {
+      user_error("{}: is longer than {}", path.string(), format_bytes(static_cast<double>(limit)));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<ByteReader> open_bytes(const std::filesystem::path& path) {
+  return unpacking(path, std::make_unique<PlainReader>(path));
 }
 
 std::size_t read_full(ByteReader& reader, std::span<char> out) {
@@ -257,19 +299,11 @@ std::size_t read_full(ByteReader& reader, std::span<char> out) {
 }
 
 std::string read_unpacked(const std::filesystem::path& path, std::size_t limit) {
-  constexpr std::size_t kAtOnce = std::size_t{1} << 20;
-  const std::unique_ptr<ByteReader> reader = open_bytes(path);
-  std::string text;
-  for (std::size_t got = kAtOnce; got == kAtOnce;) {
-    const std::size_t before = text.size();
-    text.resize(before + kAtOnce);
-    got = read_full(*reader, std::span(text).subspan(before));
-    text.resize(before + got);
-    if (text.size() > limit) {
-      user_error("{}: is longer than {}", path.string(), format_bytes(static_cast<double>(limit)));
-    }
-  }
-  return text;
+  return read_all(*open_bytes(path), path, limit);
+}
+
+std::string unpacked_content(std::string content, const std::filesystem::path& name, std::size_t limit) {
+  return read_all(*unpacking(name, std::make_unique<MemoryReader>(std::move(content))), name, limit);
 }
 
 std::filesystem::path unpacked_name(const std::filesystem::path& path) {

@@ -30,6 +30,9 @@ std::size_t read_full(ByteReader& reader, std::span<char> out);
 // Returns the whole content of a file, decompressed. Throws UserError naming the file if it exceeds `limit` bytes.
 std::string read_unpacked(const std::filesystem::path& path, std::size_t limit);
 
+// Decompresses the content of a file that is already in memory, under the rules of open_bytes().
+std::string unpacked_content(std::string content, const std::filesystem::path& name, std::size_t limit);
+
 // Returns `path` without .gz or .zst, so that its extension describes the decompressed data.
 std::filesystem::path unpacked_name(const std::filesystem::path& path);
 

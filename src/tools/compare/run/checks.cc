@@ -106,11 +106,17 @@ bool is_bookkeeping(const std::string& key) {
 }
 
 std::string first_difference(const config::Config& there, const config::Config& here) {
+  // Several ranks raise both, and the run continues with that on any number of ranks.
+  const bool raised = there.train.accumulate > here.train.accumulate;
+  const bool more_accumulators =
+      here.train.gradient_accumulators > 0 && there.train.gradient_accumulators > here.train.gradient_accumulators;
   const Values old_keys = config::flatten(there), new_keys = config::flatten(here);
   for (std::size_t i = 0; i < new_keys.size(); ++i) {
     const auto& [key, value] = new_keys[i];
     const bool filled_in = (key == "train.precision" && here.train.precision == config::Precision::automatic) ||
                            (key == "train.threads" && here.train.threads == 0) ||
+                           (key == "train.accumulate" && raised) ||
+                           (key == "train.gradient_accumulators" && (raised || more_accumulators)) ||
                            (key == "train.teacher_sha256" && here.train.teacher_sha256.empty()) ||
                            ((key == "train.steps" || key == "train.warmup_steps") && here.train.seconds > 0.0);
     if (!filled_in && !is_bookkeeping(key) && old_keys[i].second != value) {

@@ -176,6 +176,8 @@ void drop_unstarted(Plan& plan) {
   }
 }
 
+}  // namespace
+
 std::optional<ComparisonRecord> record_in(const fs::path& out) {
   if (!fs::exists(out / kRecordFile)) {
     return std::nullopt;
@@ -188,6 +190,8 @@ std::optional<ComparisonRecord> record_in(const fs::path& out) {
     return std::nullopt;
   }
 }
+
+namespace {
 
 // Returns "train.learning_rate and train.warmup_steps", or "no key".
 std::string named_keys(std::vector<std::string> keys) {

@@ -30,6 +30,10 @@ void write_record(const ComparisonRecord& record, const std::filesystem::path& o
 // file if write_record() did not write it.
 ComparisonRecord read_record(const std::filesystem::path& out);
 
+// Returns what read_record() returns, without seeds and values that have no run; nullopt if there is no record or it is
+// damaged.
+std::optional<ComparisonRecord> record_in(const std::filesystem::path& out);
+
 // Throws UserError if writing `next` into `out` would lose trained runs of the existing record: runs of another
 // command, or models, seeds, keys or values that `next` lacks. `next` may add to the record. A missing or corrupt
 // record is ignored.

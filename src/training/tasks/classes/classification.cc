@@ -85,8 +85,12 @@ class ClassEvaluation : public EvaluationData {
       const models::Batch batch = examples_->batch(units_of(order, begin, end));
       return score(*classifier, batch.to(model.device()), context, top_five_);
     };
-    return run_evaluation(options,
-                          {.unit = "example", .units = std::ssize(order), .evaluate = measure, .shows_loss = false});
+    Evaluation result = run_evaluation(
+        options, {.unit = "example", .units = std::ssize(order), .evaluate = measure, .shows_loss = false});
+    if (result.predictions() == 0) {
+      user_error("{}: none of its {} examples can be read", examples_->identity(), order.size());
+    }
+    return result;
   }
   double rows(const config::Config& /*config*/, std::int64_t most_tokens) const override {
     return static_cast<double>(part(most_tokens).size());

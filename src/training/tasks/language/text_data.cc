@@ -100,10 +100,11 @@ std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& requ
     return opened(data::prepare_validation(options, request.tokenizer, temporary_folder(request.cache)));
   }
   if (has_token_files(files)) {
-    if (files.size() > 1) {
-      user_error("evaluate: --data: a prepared token file must be the only file, got {} files", files.size());
+    const std::vector<std::filesystem::path> found = data::expand_patterns(files);
+    if (found.size() > 1) {
+      user_error("evaluate: --data: a prepared token file must be the only file, got {} files", found.size());
     }
-    auto tokens = std::make_shared<const data::TokenFile>(files.front());
+    auto tokens = std::make_shared<const data::TokenFile>(found.front());
     tokens->verify();
     return tokens;
   }

@@ -60,18 +60,26 @@ bool TrainingPlan::keeps_as_best(const tasks::Figures& figures, const History& h
   return !keeps_old;
 }
 
+namespace {
+
+std::string without_sign_of_nan(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
+}  // namespace
+
 std::string TrainingPlan::diverged(const StepOutcome& outcome) {
   if (outcome.finite()) {
     return "";
   }
-  const auto figure = [](double value) { return std::isnan(value) ? std::string("nan") : fmt::format("{}", value); };
-  return fmt::format("the loss is {} and the gradient norm {}", figure(outcome.loss), figure(outcome.gradient_norm));
+  return fmt::format("the loss is {} and the gradient norm {}", without_sign_of_nan(outcome.loss),
+                     without_sign_of_nan(outcome.gradient_norm));
 }
 
 std::string TrainingPlan::diverged(const tasks::Figures& figures) const {
   const tasks::FigureKind& first = kinds_.front();
   const double value = tasks::figure(figures, first.name);
-  return std::isfinite(value) ? "" : fmt::format("the validation {} is {}", first.words, value);
+  return std::isfinite(value) ? "" : fmt::format("the validation {} is {}", first.words, without_sign_of_nan(value));
 }
 
 std::string TrainingPlan::failed(const History& history) const {

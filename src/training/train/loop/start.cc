@@ -219,6 +219,18 @@ config::Config with_initial_parameters(config::Config config) {
   return initial ? with_initial_parameters(std::move(config), *initial) : config;
 }
 
+config::Config with_teacher_sha256(config::Config config) {
+  if (config.train.teacher.empty() || !config.train.teacher_sha256.empty()) {
+    return config;
+  }
+  try {
+    const store::Checkpoint teacher = store::read_checkpoint(store::find_checkpoint(config.train.teacher));
+    config.train.teacher_sha256 = parameters_sha256(store::build_model(teacher)->parameters());
+  } catch (const UserError&) {  // training refuses it; finished runs do not need it
+  }
+  return config;
+}
+
 config::Config with_resumed_parameters(config::Config config, const ResumePoint& resumed) {
   if (config.train.start_sha256.empty()) {
     config.train.start_sha256 = resumed.checkpoint.config.train.start_sha256;

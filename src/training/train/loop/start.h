@@ -59,6 +59,10 @@ config::Config with_initial_parameters(config::Config config, const InitialParam
 // Opens the checkpoint first. Returns the config unchanged if train.start_from is not set.
 config::Config with_initial_parameters(config::Config config);
 
+// Sets train.teacher_sha256 to the hash of the teacher's parameters, so that runs of another teacher differ in their
+// config. Leaves it empty without train.teacher, and if the teacher cannot be read.
+config::Config with_teacher_sha256(config::Config config);
+
 // For a resumed run: takes the keys from its own checkpoint, so the initial checkpoint is not needed.
 config::Config with_resumed_parameters(config::Config config, const ResumePoint& resumed);
 
