@@ -98,7 +98,7 @@ std::string describe_layer(Layer layer, const std::string& source, const std::ve
   layer.model = config.model;
   config::ModelOptions checked = config.model;
   if (!layer.causal && !layer.cross && checked.kind == config::ModelKind::language_model) {
-    checked.kind = config::ModelKind::masked_language_model;  // by default a model is causal
+    checked.kind = config::ModelKind::masked_language_model;  // the default kind is causal
   }
   config::check(checked, origin);
   nn::Parameters unused;

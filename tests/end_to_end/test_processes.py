@@ -211,7 +211,7 @@ def test_compare_is_shared(config, tmp_path):
                               alone(config.parent, *compare, "--out", tmp_path / "one"))]
     assert figures[0] == figures[1] and len(set(figures[0])) == 4
     assert (tmp_path / "two" / "report.html").exists()
-    # The ranks raised train.accumulate to their number. Repeated on any number of ranks, the command trains nothing.
+    # The ranks have raised train.accumulate to their number. Repeated on any number of ranks, the command trains nothing.
     for again in (together(2, config.parent, *compare, "--out", tmp_path / "two"),
                   alone(config.parent, *compare, "--out", tmp_path / "two")):
         assert [seed["parameters_sha256"] for model in again["runs"] for seed in model["seeds"]] == figures[0]

@@ -11,7 +11,6 @@
 #include "foundation/core/text/utf8.h"
 #include "headroom/config/config.h"
 #include "headroom/core/error.h"
-#include "headroom/core/safetensors.h"
 #include "headroom/store/checkpoint.h"
 #include "headroom/store/huggingface.h"
 #include "tools/convert/convert.h"

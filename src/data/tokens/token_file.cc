@@ -206,7 +206,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, std::string name, std::i
   file_.metadata_at("tokenizer_kind");
   file_.at("tokenizer");
   vocabulary_size_ = number_at(file_, "vocabulary_size", 1, INT32_MAX);
-  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // sums of many files do not overflow
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;  // so that the sum over many files does not overflow
   text_bytes_ = number_at(file_, "text_bytes", 1, kMost);
   const auto unknown = file_.metadata().find("unknown_bytes");
   if (file_.metadata().contains("decoded_bytes")) {

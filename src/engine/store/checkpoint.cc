@@ -319,30 +319,19 @@ std::optional<std::int64_t> step_in(const fs::path& file) {
   }
 }
 
-namespace {
-
-bool has_optimizer_state(const fs::path& file) {
-  try {
-    return std::ranges::any_of(SafetensorsFile(file).tensors(), [](const auto& entry) {
-      return std::string_view(entry.first).starts_with("optimizer.");
-    });
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-}  // namespace
-
 void require_replaceable(const fs::path& file, std::string_view what) {
   if (std::error_code unknown; !fs::exists(file, unknown)) {
     return;
   }
+  bool resumable = false;
   try {
-    const SafetensorsFile checkpoint(file);
+    resumable = std::ranges::any_of(SafetensorsFile(file).tensors(), [](const auto& entry) {
+      return std::string_view(entry.first).starts_with("optimizer.");
+    });
   } catch (const Error&) {
     user_error("{}: {} exists and is not a checkpoint; choose another name", what, printable(file.string()));
   }
-  if (has_optimizer_state(file)) {
+  if (resumable) {
     user_error("{}: {} is a checkpoint that training can resume from; choose another name", what,
                printable(file.string()));
   }

@@ -139,12 +139,15 @@ std::vector<Candidate> variant_candidates(const config::Config& config, const st
     if (same != models.end() && same->first != "own") {
       continue;
     }
-    if (const std::string name = name_of(variant); same != models.end()) {
-      same->first = name;
-    } else if (std::ranges::none_of(models, [&](const auto& model) { return model.first == name; })) {
+    const std::string name = name_of(variant);
+    const auto named = std::ranges::find_if(models, [&](const auto& model) { return model.first == name; });
+    if (named != models.end() && named != same) {
+      user_error("advise: --variants: two variants are named {}; give them different file names", name);
+    }
+    if (same == models.end()) {
       models.emplace_back(name, std::move(other));
     } else {
-      user_error("advise: --variants: two variants are named {}; give them different file names", name);
+      same->first = name;
     }
   }
   std::vector<Candidate> candidates;

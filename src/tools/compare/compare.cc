@@ -114,7 +114,8 @@ CompareResult run_study(ComparisonRecord record, const CompareRequest& request) 
     if (!runs.have_finished(record.plan)) {
       check_runs(record.plan, request.prompts, task, cache);  // not while runs are measured
     }
-    if (const std::optional<ComparisonRecord> before = record_in(out)) {  // kept until there are new samples
+    if (const std::optional<ComparisonRecord> before =
+            record_in(out)) {  // its samples remain until new ones replace them
       record.prompts = before->prompts;
       record.sampling = before->sampling;
       record.samples = before->samples;

@@ -106,7 +106,7 @@ bool is_bookkeeping(const std::string& key) {
 }
 
 std::string first_difference(const config::Config& there, const config::Config& here) {
-  // Several ranks raise both, and the run continues with that on any number of ranks.
+  // Several ranks may have raised both values; the run then keeps the raised ones on any number of ranks.
   const bool raised = there.train.accumulate > here.train.accumulate;
   const bool more_accumulators =
       here.train.gradient_accumulators > 0 && there.train.gradient_accumulators > here.train.gradient_accumulators;

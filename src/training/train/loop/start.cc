@@ -226,7 +226,7 @@ config::Config with_teacher_sha256(config::Config config) {
   try {
     const store::Checkpoint teacher = store::read_checkpoint(store::find_checkpoint(config.train.teacher));
     config.train.teacher_sha256 = parameters_sha256(store::build_model(teacher)->parameters());
-  } catch (const UserError&) {  // training refuses it; finished runs do not need it
+  } catch (const UserError&) {  // a new run refuses the teacher; finished runs do not need it
   }
   return config;
 }
