@@ -116,7 +116,8 @@ class SecondDerivative : public torch::autograd::Function<SecondDerivative> {
   using Context = torch::autograd::AutogradContext;
   using List = torch::autograd::variable_list;
 
-  // Returns the gradients that the operator `name` has computed for the node whose backward pass is running.
+  // Returns `gradients`, which the backward operator `name` computed from `grad`, as functions of `grad` and of the
+  // inputs of the autograd node that called it.
   static List of(const std::string& name, const at::Tensor& grad, List gradients) {
     List origins = {grad}, defined;
     if (const auto node = torch::autograd::get_current_node()) {
@@ -201,10 +202,11 @@ class Derivative : public torch::autograd::Function<Derivative<Op>> {
       return slots(Op::gradients(back));
     } else {
       const at::Tensor grad = back.grad;
-      const List all = [&] {
+      List all;
+      {
         const at::NoGradGuard no_grad;
-        return slots(call_backward<Op>(std::move(back)));
-      }();
+        all = slots(call_backward<Op>(std::move(back)));
+      }
       return at::GradMode::is_enabled() ? SecondDerivative::of(backward_name<Op>(), grad, all) : all;
     }
   }

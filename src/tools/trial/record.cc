@@ -45,6 +45,10 @@ std::vector<LogPoint> brief_log(const compare::RunLog& log) {
   return points;
 }
 
+std::int64_t step_tokens(const config::Config& config) {
+  return config.whole_sequences() * config.model.context_length;
+}
+
 RecordRun run_of(const compare::TrainedRun& trained, const config::Config& config, const std::string& what) {
   if (trained.result.interrupted) {
     throw InterruptedError(what + ": interrupted; repeat the command to continue");
@@ -54,7 +58,7 @@ RecordRun run_of(const compare::TrainedRun& trained, const config::Config& confi
   }
   return {.seed = trained.seed,
           .steps = trained.result.steps,
-          .tokens = trained.result.steps * config.whole_sequences() * config.model.context_length,
+          .tokens = trained.result.steps * step_tokens(config),
           .seconds = trained.result.seconds,
           .bits_per_byte = tasks::figure(trained.result.figures(), "bits_per_byte"),
           .parameters_sha256 = trained.result.parameters_sha256,
@@ -84,7 +88,7 @@ void check_config(const config::Config& config, const std::string& name, Track t
   if (!config.train.start_from.empty() || !config.train.teacher.empty()) {
     user_error("record: {}: must start from random parameters, without train.start_from and train.teacher", name);
   }
-  if (const std::int64_t step = config.whole_sequences() * config.model.context_length;
+  if (const std::int64_t step = step_tokens(config);
       track == Track::tokens && config.train.steps > kMostTokens / step) {
     user_error("record: {}: trains on more than {} tokens, {} of {} steps; lower train.steps", name, kMostTokens, step,
                config.train.steps);
@@ -260,12 +264,32 @@ config::Config config_of(const Record& record, const std::string& file, const Re
   return config;
 }
 
+// Describes the first difference from the recorded run; empty if the run is verified.
+std::string difference(const RecordRun& now, const RecordRun& before, bool same_kind) {
+  constexpr double kRounding = 0.01, kPrinting = 1e-6;
+  for (const auto& [what, is, was] : {std::tuple("seed", now.seed, before.seed),
+                                      {"steps", now.steps, before.steps},
+                                      {"tokens", now.tokens, before.tokens}}) {
+    if (is != was) {
+      return fmt::format("{} is {}, {} is recorded", what, is, was);
+    }
+  }
+  if (same_kind && now.parameters_sha256 != before.parameters_sha256) {
+    return "other parameters on this kind of CPU";
+  }
+  if (std::abs(now.bits_per_byte - before.bits_per_byte) <=
+      (same_kind ? kPrinting : kRounding) * before.bits_per_byte) {
+    return "";
+  }
+  return same_kind ? "the recorded parameters, but other figures than recorded"
+                   : "more than 1% from the recorded bits per byte, on another kind of CPU";
+}
+
 }  // namespace
 
 Verification verify_record(const Record& record, const std::string& file, const RecordRequest& request) {
-  constexpr double kRounding = 0.01, kPrinting = 1e-6;
   const config::Config config = config_of(record, file, request);
-  Verification found{.same_kind = kind_of_cpu(config) == record.kind, .verified = true};
+  Verification found{.same_kind = kind_of_cpu(config) == record.kind};
   const std::int64_t seeds = request.seeds;
   if (seeds > std::ssize(record.runs)) {
     user_error("record verify: --seeds: must be at most {}, the runs of {}, got {}", record.runs.size(), file, seeds);
@@ -277,25 +301,18 @@ Verification verify_record(const Record& record, const std::string& file, const 
   if (const std::string here = data_for(config, seeds, request).training; here != record.training_data) {
     user_error("{}: was trained on {}, but the data here are {}", file, record.training_data, here);
   }
-  bool same_parameters = true;
+  std::string differs;  // what differs in the first run that does
   for (const compare::TrainedRun& trained : train_seeds(config, seeds, "verify", request)) {
     const RecordRun& before = record.runs[found.runs.size()];
     const RecordRun& now = found.runs.emplace_back(run_of(trained, config, "record verify"));
-    const bool equal = now.parameters_sha256 == before.parameters_sha256;
-    const double most = found.same_kind ? kPrinting : kRounding;
-    const bool close = std::abs(now.bits_per_byte - before.bits_per_byte) <= most * before.bits_per_byte;
-    same_parameters = same_parameters && equal;
-    found.verified = found.verified && now.seed == before.seed && now.steps == before.steps &&
-                     now.tokens == before.tokens && close && (equal || !found.same_kind);
+    differs = differs.empty() ? difference(now, before, found.same_kind) : differs;
   }
-  found.sentence =
-      fmt::format("{}: {} of {}, {}", found.verified ? "verified" : "not verified", counted(found.runs.size(), "run"),
-                  printable(record.name),
-                  found.same_kind  ? found.verified     ? "the recorded parameters on this kind of CPU"
-                                     : !same_parameters ? "other parameters on this kind of CPU"
-                                                        : "the recorded parameters, but other figures than recorded"
-                  : found.verified ? "within 1% of the recorded bits per byte on another kind of CPU"
-                                   : "more than 1% from the recorded bits per byte, on another kind of CPU");
+  found.verified = differs.empty();
+  const std::string result = !found.verified   ? differs
+                             : found.same_kind ? "the recorded parameters on this kind of CPU"
+                                               : "within 1% of the recorded bits per byte on another kind of CPU";
+  found.sentence = fmt::format("{}: {} of {}, {}", found.verified ? "verified" : "not verified",
+                               counted(found.runs.size(), "run"), printable(record.name), result);
   return found;
 }
 

@@ -17,7 +17,7 @@
 #include "headroom/decode/generate.h"
 #include "run_folder.h"
 #include "tools/compare/report/formatting.h"
-#include "training/train/loop/train.h"
+#include "training/train/loop/start.h"
 #include "training/train/step/teacher.h"
 
 namespace headroom::compare {
@@ -106,20 +106,13 @@ bool is_bookkeeping(const std::string& key) {
 }
 
 std::string first_difference(const config::Config& there, const config::Config& here) {
-  // Several ranks may have raised both values; the run then keeps the raised ones on any number of ranks.
-  const bool raised = there.train.accumulate > here.train.accumulate;
-  const bool more_accumulators =
-      here.train.gradient_accumulators > 0 && there.train.gradient_accumulators > here.train.gradient_accumulators;
-  const Values old_keys = config::flatten(there), new_keys = config::flatten(here);
+  config::Config resumed = here;
+  resumed.train = train::as_resumed(here.train, there.train);
+  const Values old_keys = config::flatten(there), new_keys = config::flatten(resumed);
   for (std::size_t i = 0; i < new_keys.size(); ++i) {
     const auto& [key, value] = new_keys[i];
-    const bool filled_in = (key == "train.precision" && here.train.precision == config::Precision::automatic) ||
-                           (key == "train.threads" && here.train.threads == 0) ||
-                           (key == "train.accumulate" && raised) ||
-                           (key == "train.gradient_accumulators" && (raised || more_accumulators)) ||
-                           (key == "train.teacher_sha256" && here.train.teacher_sha256.empty()) ||
-                           ((key == "train.steps" || key == "train.warmup_steps") && here.train.seconds > 0.0);
-    if (!filled_in && !is_bookkeeping(key) && old_keys[i].second != value) {
+    const bool is_automatic = key == "train.threads" && here.train.threads == 0;
+    if (!is_automatic && !is_bookkeeping(key) && old_keys[i].second != value) {
       return fmt::format("{} is {} there, {} here", key, old_keys[i].second, value);
     }
   }

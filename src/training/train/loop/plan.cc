@@ -24,6 +24,10 @@ std::int64_t every(double steps_between, std::int64_t steps) {
   return steps_between < static_cast<double>(steps) ? static_cast<std::int64_t>(steps_between) : 0;
 }
 
+std::string without_sign_of_nan(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
 }  // namespace
 
 TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds, std::int64_t predictions)
@@ -59,14 +63,6 @@ bool TrainingPlan::keeps_as_best(const tasks::Figures& figures, const History& h
   const bool keeps_old = kind.better == tasks::Better::higher ? best >= now : best <= now;
   return !keeps_old;
 }
-
-namespace {
-
-std::string without_sign_of_nan(double value) {
-  return std::isnan(value) ? "nan" : fmt::format("{}", value);
-}
-
-}  // namespace
 
 std::string TrainingPlan::diverged(const StepOutcome& outcome) {
   if (outcome.finite()) {

@@ -70,7 +70,40 @@ std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel:
   return point;
 }
 
+config::TrainOptions as_resumed(config::TrainOptions options, const config::TrainOptions& past) {
+  if (options.precision == config::Precision::automatic) {
+    options.precision = past.precision;
+  }
+  if (options.accumulate < past.accumulate) {
+    options.accumulate = past.accumulate;
+    options.gradient_accumulators = past.gradient_accumulators;
+  } else if (options.accumulate == past.accumulate && options.gradient_accumulators > 0) {
+    options.gradient_accumulators = std::max(options.gradient_accumulators, past.gradient_accumulators);
+  }
+  if (options.seconds > 0.0 && options.seconds == past.seconds) {
+    options.steps = past.steps;
+    options.warmup_steps = past.warmup_steps;
+  }
+  if (options.steps == past.steps) {
+    for (std::int64_t config::TrainOptions::*every :
+         {&config::TrainOptions::evaluate_every, &config::TrainOptions::checkpoint_every}) {
+      options.*every = options.*every == config::kAutomatic ? past.*every : options.*every;
+    }
+  }
+  if (options.teacher_sha256.empty()) {
+    options.teacher_sha256 = past.teacher_sha256;
+  }
+  return options;
+}
+
 void check_resumable(const ResumePoint& resumed, const config::Config& config) {
+  if (const double past = resumed.checkpoint.config.train.seconds, now = config.train.seconds;
+      now > 0.0 && now != past) {
+    user_error(
+        "train.seconds: must stay {} when a run is resumed, because it sets the number of steps when the run starts, "
+        "got {}; set train.seconds=0 and train.steps to train longer",
+        past, now);
+  }
   const auto was = config::flatten(resumed.checkpoint.config), is = config::flatten(config);
   for (std::size_t i = 0; i < is.size(); ++i) {
     const auto& [key, value] = is[i];

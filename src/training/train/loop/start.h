@@ -37,8 +37,14 @@ struct ResumePoint {
 // checkpoints, or a comparison.
 std::optional<ResumePoint> open_run(const TrainRequest& request, const parallel::GlooGroup& group);
 
-// Throws UserError naming the first key that differs but must not: any key of `model`, or a key on which the saved
-// state depends (batch_size, batching, seed, optimizer). Logs other changes (more steps, another learning rate).
+// Returns the options of a run that continues one with the options `past`. What that run has determined is kept: the
+// values of "auto", the steps that train.seconds allowed, the accumulators that its ranks needed, the teacher's hash.
+// Validation and checkpoint intervals are kept only for the same number of steps.
+config::TrainOptions as_resumed(config::TrainOptions options, const config::TrainOptions& past);
+
+// Throws UserError naming the first key that differs but must not: any key of `model`, a key on which the saved state
+// depends (batch_size, batching, seed, optimizer), or train.seconds. Logs other changes (more steps, another learning
+// rate).
 void check_resumable(const ResumePoint& resumed, const config::Config& config);
 
 struct InitialParameters {

@@ -32,46 +32,6 @@
 namespace headroom::train {
 namespace {
 
-// Keeps the number of steps of a resumed run that derived it from train.seconds. Throws UserError for another time.
-void keep_steps(const config::TrainOptions& past, config::TrainOptions& options) {
-  if (options.seconds > 0.0 && options.seconds != past.seconds) {
-    user_error(
-        "train.seconds: must stay {} when a run is resumed, because it sets the number of steps when the run starts, "
-        "got {}; set train.seconds=0 and train.steps to train longer",
-        past.seconds, options.seconds);
-  }
-  if (options.seconds > 0.0) {
-    options.steps = past.steps;
-    options.warmup_steps = past.warmup_steps;
-  }
-}
-
-// If the request has "auto", keeps the resumed run's intervals for validations and checkpoints. They are recomputed if
-// the number of steps has changed.
-void keep_intervals(const config::TrainOptions& past, config::TrainOptions& options) {
-  if (past.steps == options.steps) {
-    for (std::int64_t config::TrainOptions::*every :
-         {&config::TrainOptions::evaluate_every, &config::TrainOptions::checkpoint_every}) {
-      options.*every = options.*every == config::kAutomatic ? past.*every : options.*every;
-    }
-  }
-}
-
-// Raises train.accumulate or train.gradient_accumulators so that every rank has a gradient accumulator.
-void resolve_accumulators(config::TrainOptions& train, const std::optional<ResumePoint>& resumed,
-                          const parallel::GlooGroup& group) {
-  if (resumed) {
-    const config::TrainOptions& was = resumed->checkpoint.config.train;
-    if (train.accumulate < was.accumulate) {  // as resolved when the run started
-      train.accumulate = was.accumulate;
-      train.gradient_accumulators = was.gradient_accumulators;
-    } else if (train.accumulate == was.accumulate && train.gradient_accumulators > 0) {
-      train.gradient_accumulators = std::max(train.gradient_accumulators, was.gradient_accumulators);
-    }
-  }
-  cost::raise_accumulators(train, group.size());
-}
-
 // Logs what one rank needs to end with the same parameters.
 void describe_ranks(const config::TrainOptions& given, const config::TrainOptions& train, int ranks) {
   const auto key = [](const char* name, std::int64_t was, std::int64_t is) {
@@ -97,21 +57,15 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   } else if (resumed && !config.train.start_from.empty()) {
     config = with_resumed_parameters(std::move(config), *resumed);
   }
-  config::Precision& precision = config.train.precision;
-  if (resumed && precision == config::Precision::automatic) {
-    precision = resumed->checkpoint.config.train.precision;
-  }
-  precision = models::resolve(precision, models::resolve(config.train.device));
-  resolve_accumulators(config.train, resumed, group);
   if (resumed) {
-    const config::TrainOptions& past = resumed->checkpoint.config.train;
-    keep_steps(past, config.train);
-    keep_intervals(past, config.train);
+    config.train = as_resumed(std::move(config.train), resumed->checkpoint.config.train);
+  }
+  config::Precision& precision = config.train.precision;
+  precision = models::resolve(precision, models::resolve(config.train.device));
+  cost::raise_accumulators(config.train, group.size());  // every rank needs a gradient accumulator
+  if (resumed) {
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;
-    }
-    if (config.train.teacher_sha256.empty()) {
-      config.train.teacher_sha256 = resumed->checkpoint.config.train.teacher_sha256;
     }
     check_resumable(*resumed, config);
     const tokenizers::Tokenizer* tokenizer = resumed->checkpoint.tokenizer.get();
