@@ -63,12 +63,16 @@ class Tokenizer:
         return self._engine.serialised().numpy().tobytes()
 
     def encode(self, text: str) -> Tensor:
-        """The ids of `text`, int64 [n]. Raises ValueError for characters that the tokenizer cannot represent."""
+        """The ids of `text`, int64 [n]. Raises ValueError for characters that the tokenizer or UTF-8 cannot represent."""
+        str.encode(text)  # raises for lone surrogates, for which torch blames the type
         return self._engine.encode(text)
 
     def decode(self, ids: Union[Tensor, Sequence[int]]) -> str:
-        """The text of ids int64 [n]; invalid UTF-8 becomes U+FFFD."""
-        return self._engine.decode(torch.as_tensor(ids, dtype=torch.int64)).numpy().tobytes().decode(errors="replace")
+        """The text of integer ids [n]; invalid UTF-8 becomes U+FFFD."""
+        ids = torch.as_tensor(ids)
+        if ids.numel() == 0 or not (ids.is_floating_point() or ids.is_complex()):
+            ids = ids.to(torch.int64)
+        return self._engine.decode(ids).numpy().tobytes().decode(errors="replace")
 
     def save(self, path: Union[str, os.PathLike]) -> None:
         """Writes one file, which commands and configs accept as a tokenizer."""

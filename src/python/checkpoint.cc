@@ -201,7 +201,6 @@ std::string convert(const std::string& source, const std::string& target, const 
     store::require_replaceable(target, "convert: target");
   }
   if (fs::exists(fs::path(source) / "config.json", ignored)) {
-    store::require_outside(target, source, "convert: target");
     const store::Imported imported = store::import_huggingface(source, tokenizer);
     store::save_checkpoint(imported.checkpoint, target);
     return imported.kind;

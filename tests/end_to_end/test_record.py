@@ -1,6 +1,7 @@
 """Training records: made, verified by training again, and compared with an older one."""
 
 import json
+import os
 
 import pytest
 
@@ -98,6 +99,21 @@ def test_another_kind_of_cpu_compares_bits_per_byte(headroom, record, tmp_path):
     worse = changed(elsewhere, tmp_path / "worse.json",
                     runs=lambda runs: [{**runs[0], "bits_per_byte": 0.9 * runs[0]["bits_per_byte"]}, runs[1]])
     assert "more than 1%" in headroom.json("record", "verify", worse, "--runs", tmp_path / "b", status=1)["sentence"]
+
+
+def test_records_of_other_data_or_machines_are_not_compared(headroom, record, tmp_path):
+    for key in ("training_data", "machine"):
+        other = changed(record, tmp_path / f"{key}.json", **{key: lambda _: "another one"})
+        message = headroom.refusal("record", "verify", record, "--against", other, "--runs", tmp_path / "runs")
+        assert "another one" in message and "different" in message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_name_that_is_not_utf8_loses_nothing(headroom, record, tmp_path):
+    config = tmp_path / os.fsdecode(b"caf\xe9.toml")
+    config.write_text(CONFIG.replace("steps = 30", "steps = 1"))
+    headroom("record", "make", config, "--track", "tokens", "--seeds", 1, "--out", tmp_path / "out.json", "--runs", tmp_path / "runs")
+    assert json.loads((tmp_path / "out.json").read_text())["name"] == "caf\ufffd"
 
 
 @pytest.mark.parametrize("faster, replaces", [(0.001, True), (1.0, False)])

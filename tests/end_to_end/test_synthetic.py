@@ -85,3 +85,11 @@ def test_the_validation_rows_are_what_is_analysed(headroom, config, tmp_path):
 ])
 def test_refuses_invalid_sizes(headroom, config, tmp_path, setting, key):
     assert key in headroom.refusal("train", config, "--out", tmp_path / "run", "--set", setting)
+
+
+def test_the_tokenizer_key_sets_the_size_of_the_vocabulary(headroom, config, tmp_path):
+    text = config.read_text().replace("vocabulary_size = 256\n", "", 1).replace('"recall"\nsynthetic_items = 4', '"lookup"')
+    config.write_text(text.replace('kind = "bytes"', 'kind = "bytes"\nvocabulary_size = 16'))
+    headroom("train", config, "--out", tmp_path / "run")
+    assert headroom.json("checkpoint", "info", tmp_path / "run")["config"]["model.vocabulary_size"] == "16"
+    assert headroom.json("evaluate", tmp_path / "run")["accuracy"] >= 0

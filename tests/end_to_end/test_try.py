@@ -1,6 +1,7 @@
 """headroom try: decisions as exit statuses, the record, and refusals."""
 
 import json
+import tomllib
 
 import pytest
 
@@ -67,3 +68,12 @@ def test_refuses_to_compare_with_runs_of_other_data(headroom, folder, tmp_path):
     assert "validation data" in headroom.refusal("try", folder / "tiny.toml", "--set", "train.learning_rate=2e-9", "--out",
                                                  folder / "out", "--threads", 1, "--quiet")
     validation.write_text(before)
+
+
+def test_tuning_looks_for_a_rate_that_does_not_diverge(headroom, folder):
+    tuned = headroom("try", folder / "tiny.toml", *BROKEN, "--both", "train.learning_rate=1e25", "--both", "train.clip_norm=0",
+                     "--tune", "--pairs", 2, "--out", folder / "tuned", "--threads", 1, status=2)
+    assert "diverged with all 6 learning rates" in tuned.stderr
+    configs = [tomllib.loads(file.read_text()) for file in (folder / "tuned" / "runs").glob("*/seed_1/config.toml")]
+    rates = {config["train"]["learning_rate"] for config in configs}
+    assert len([rate for rate in rates if rate > 1e20]) == 6, "half the lowest rate is tried as long as all diverge"

@@ -181,7 +181,10 @@ def test_tokenizers(tmp_path):
     for other in (copy.deepcopy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
         assert other.name == tokenizer.name
     assert_refused(lambda: tokenizer.decode([256]), "an id must be 0 to 255, got 256")
+    assert tokenizer.decode([]) == "" and tokenizer.decode(torch.tensor([65], dtype=torch.int32)) == "A"
     assert_refused(lambda: tokenizer.decode(torch.zeros(2, 2)), "ids must be int64")
+    assert_refused(lambda: tokenizer.decode([65.5]), "ids must be int64")
+    assert_refused(lambda: tokenizer.encode("a\ud800"), "surrogates not allowed")
     assert_refused(lambda: ht.Tokenizer(tmp_path / "none"), "none")
 
 

@@ -1,6 +1,7 @@
 """Conversion of Hugging Face models, compared with `transformers` on random models."""
 
 import pytest
+import safetensors.torch
 import tokenizers
 import torch
 import transformers
@@ -68,9 +69,9 @@ def test_convert_agrees_with_the_program(headroom, folder, tmp_path):
 
 def test_convert_replaces_nothing_but_checkpoints(folder, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    for target in (tmp_path / "notes.txt", folder / "config.json"):
+    safetensors.torch.save_file({"tokens": torch.arange(3)}, tmp_path / "other.tokens")
+    for target in (tmp_path / "notes.txt", tmp_path / "other.tokens", folder / "config.json", folder / "model.safetensors"):
         assert_refused(lambda: ht.convert(folder, target), "exists and is not a checkpoint")
-    assert_refused(lambda: ht.convert(folder, folder / "model.safetensors"), "is in the folder to import")
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert transformers.AutoModelForCausalLM.from_pretrained(folder)
 

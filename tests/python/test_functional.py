@@ -135,6 +135,9 @@ REFUSALS = {
     "devices": (lambda: hf.attention(rand(2, 2, 3, 4), rand(2, 2, 3, 4).to("meta"), rand(2, 2, 3, 4)),
                 "tensors must be on one device, got cpu and meta"),
     "an expert that is not": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), INDEX + 6), r"must lie in \[0, 6\)"),
+    "an expert that is not, reference": (
+        lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), INDEX - 6, implementation="reference"),
+        r"must lie in \[0, 6\), got -"),
     "indices of numbers": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3), INDEX.float()), "index must be Long"),
     "types of experts": (lambda: hf.expert_linear(rand(7, 5), rand(6, 5, 3).double(), INDEX), "one floating dtype"),
     "a target beyond": (lambda: hf.linear_cross_entropy(rand(3, 4), rand(4, 5), torch.tensor([0, 9, 1])), "below V=5"),

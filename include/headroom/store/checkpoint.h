@@ -76,8 +76,6 @@ std::optional<std::int64_t> step_in(const std::filesystem::path& file);
 // Throws UserError "<what>: ..." if the file exists and is not a checkpoint, or is one from which training can resume,
 // with the optimizer's state.
 void require_replaceable(const std::filesystem::path& file, std::string_view what);
-// Throws UserError "<what>: ..." if the file exists in the folder, from which a model is imported.
-void require_outside(const std::filesystem::path& file, const std::filesystem::path& folder, std::string_view what);
 
 // Run folders. All functions also accept the folder "checkpoints" inside a run folder.
 

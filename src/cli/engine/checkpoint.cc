@@ -173,7 +173,6 @@ int run(const CheckpointExport& command, const EngineRequest& request) {
 
 int run(const Import& command, const EngineRequest& request) {
   require_replaceable_checkpoint(command.out, "import", command.force);
-  store::require_outside(command.out, command.folder, "import: --out");
   const store::Imported imported = store::import_huggingface(command.folder, command.tokenizer);
   store::save_checkpoint(imported.checkpoint, command.out);
   const std::int64_t parameters = count_parameters(imported.checkpoint.config.model);

@@ -229,7 +229,7 @@ int run(const RecordMake& command, const EngineRequest& request) {
     user_error("record make: --target: is required with --track time, the bits per byte to reach, above 0{}",
                command.target == 0.0 ? "" : fmt::format(", got {}", command.target));
   }
-  if (track == trial::Track::tokens && command.target > 0.0) {
+  if (track == trial::Track::tokens && command.target != 0.0) {
     user_error("record make: --target: is {}, but has an effect only with --track time", command.target);
   }
   if (!command.force && std::filesystem::exists(command.out)) {
@@ -240,7 +240,7 @@ int run(const RecordMake& command, const EngineRequest& request) {
   const trial::Record record = trial::make_record(
       config, track, command.target,
       {.folder = command.runs, .cache = cache_folder(), .seeds = command.seeds, .command = request.command_line});
-  write_text_file(command.out, trial::to_json(record).dump(1) + "\n");
+  write_text_file(command.out, trial::to_json(record).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   request.output.document(trial::to_json(record));
   request.output.text(record_table(record.runs) + command.out + "\n");
   return 0;

@@ -203,7 +203,8 @@ void add_record(Program& program) {
   add_text(make, "--runs", making->runs, "DIR", "folder of the runs");
   make.add_flag("--force", making->force, "overwrite a record at --out");
   add_set(make, making->set);
-  add_seeds(make, making->seeds);
+  add_value(make, "--seeds", making->seeds, "N", whole_number(1, 10000),
+            "number of runs, with seeds from train.seed on");
   program.add_threads(make);
   const auto [verify, verifying] = program.add_engine<RecordVerify>(
       group, "verify",
@@ -212,7 +213,7 @@ void add_record(Program& program) {
   verify.add_option("FILE", verifying->file, "the record")->required()->type_name("");
   add_text(verify, "--against", verifying->against, "FILE", "an older record that this one may replace (p < 0.01)");
   add_text(verify, "--runs", verifying->runs, "DIR", "folder of the new runs");
-  add_seeds(verify, verifying->seeds);
+  add_value(verify, "--seeds", verifying->seeds, "N", whole_number(1, 10000), "number of its runs to train again");
   program.add_threads(verify);
 }
 
@@ -239,7 +240,7 @@ void add_report(Program& program) {
       ->required()
       ->type_name("");
   add_text(command, "--out", options->out, "FILE",
-           "several runs: page to write (default: overlay.html in the folder of the first)");
+           "several runs: page to write (default: overlay.html beside the first run)");
   command.add_flag("--watch", options->watch, "update the page while training continues in DIR");
 }
 

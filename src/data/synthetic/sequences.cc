@@ -18,7 +18,7 @@ constexpr std::int32_t kKeys = 64, kValues = 64;     // tokens 0 .. 63 are keys,
 constexpr std::int32_t kNoise = 128, kMarker = 129;  // neither
 constexpr std::int32_t kCopied = 16;                 // different tokens that are copied
 constexpr std::int32_t kPermutations = 120;          // of five elements
-constexpr std::int64_t kOffsetStep = 3;
+constexpr std::int64_t kOffsetStep = 3, kMostBits = 8;
 // needles: tokens below 128 are text.
 constexpr std::int32_t kAscii = 128, kNeedleKeys = 16, kFirstNeedleKey = 130;
 constexpr std::int32_t kFirstNeedleValue = kFirstNeedleKey + kNeedleKeys;
@@ -187,7 +187,7 @@ Limits limits_of(const config::DataOptions& options) {
   const auto items = [n](std::int64_t usual) { return n == 0 ? usual : n; };
   switch (options.synthetic) {
     case Synthetic::lookup:
-      return {4, 8, 2 + kOffsetStep * (items(4) - 1), std::int64_t{1} << items(4)};
+      return {4, kMostBits, 2 + kOffsetStep * (items(4) - 1), std::int64_t{1} << std::min(items(4), kMostBits)};
     case Synthetic::recall:
       return {8, kKeys, gap > 0 ? 2 * items(8) + gap : 4 * items(8), kNoise + 1};
     case Synthetic::copying:

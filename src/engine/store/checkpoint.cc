@@ -325,7 +325,7 @@ void require_replaceable(const fs::path& file, std::string_view what) {
   }
   bool resumable = false;
   try {
-    resumable = std::ranges::any_of(SafetensorsFile(file).tensors(), [](const auto& entry) {
+    resumable = std::ranges::any_of(open_checkpoint(file).tensors(), [](const auto& entry) {
       return std::string_view(entry.first).starts_with("optimizer.");
     });
   } catch (const Error&) {
@@ -334,14 +334,6 @@ void require_replaceable(const fs::path& file, std::string_view what) {
   if (resumable) {
     user_error("{}: {} is a checkpoint that training can resume from; choose another name", what,
                printable(file.string()));
-  }
-}
-
-void require_outside(const fs::path& file, const fs::path& folder, std::string_view what) {
-  std::error_code unknown;
-  const fs::path parent = fs::weakly_canonical(fs::absolute(file, unknown), unknown).parent_path();
-  if (fs::exists(file, unknown) && fs::equivalent(parent, folder, unknown)) {
-    user_error("{}: {} is in the folder to import; choose another folder", what, printable(file.string()));
   }
 }
 

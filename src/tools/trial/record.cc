@@ -29,10 +29,12 @@ namespace fs = std::filesystem;
 constexpr const char* kFormat = "headroom.record.1";
 constexpr std::size_t kLogPoints = 20;
 
-// Returns what the bits of trained parameters depend on besides the config: vector instructions, threads and torch.
+// Returns what the bits of trained parameters depend on besides the config: vendor and vector instructions of the CPU,
+// threads and torch.
 std::string kind_of_cpu(const config::Config& config) {
   const std::int64_t threads = config.train.threads == 0 ? own_cores() : config.train.threads;
-  return fmt::format("{}; {}; torch {}", fmt::join(cpu_features(), " "), counted(threads, "thread"), TORCH_VERSION);
+  return fmt::format("{} {}; {}; torch {}", cpu_vendor(), fmt::join(cpu_features(), " "), counted(threads, "thread"),
+                     TORCH_VERSION);
 }
 
 std::vector<LogPoint> brief_log(const compare::RunLog& log) {
@@ -320,6 +322,14 @@ Succession compare_records(const Record& next, const Record& before) {
   constexpr double kLevel = 0.01;
   if (next.track != before.track || next.target != before.target) {
     user_error("record: {} and {} are of different tracks or targets", next.name, before.name);
+  }
+  if (next.training_data != before.training_data) {
+    user_error("record: {} and {} were trained on different data ({} and {})", next.name, before.name,
+               next.training_data, before.training_data);
+  }
+  if (next.track == Track::time && next.machine != before.machine) {
+    user_error("record: {} and {} were timed on different machines ({} and {})", next.name, before.name, next.machine,
+               before.machine);
   }
   if (next.runs.size() < 2 || before.runs.size() < 2) {
     user_error("record: a comparison needs at least two seeds of each record, got {} and {}", next.runs.size(),

@@ -83,7 +83,9 @@ bool is_same_trial(Json one, Json other) {
 }  // namespace
 
 bool has_no_effect(const Trial& trial) {
-  return std::ranges::all_of(trial.pairs, [](const Pair& pair) { return pair.base_sha256 == pair.change_sha256; });
+  return std::ranges::all_of(trial.pairs, [](const Pair& pair) {  // decoding.* changes figures, not parameters
+    return pair.base_sha256 == pair.change_sha256 && pair.base == pair.change;
+  });
 }
 
 std::string sentence_of(const Trial& trial, const TrialRequest& request) {

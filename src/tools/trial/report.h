@@ -9,7 +9,7 @@
 
 namespace headroom::trial {
 
-// Whether both sides of every pair trained to the same parameters.
+// Whether both sides of every pair trained to the same parameters and have the same figure.
 bool has_no_effect(const Trial& trial);
 
 // Returns one sentence with the decision and the difference, and another with the steps if train.seconds ended the

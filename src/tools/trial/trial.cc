@@ -194,14 +194,17 @@ void tune(Side& side, Trainer& trainer) {
       side.seconds = std::max(side.seconds, trial.seconds);
       best = better(tried[rate], tried[best]) ? rate : best;
     }
-    if (best == tried.begin()->first) {
-      next = {0.5 * best};
+    if (best == tried.begin()->first || !std::isfinite(tried[best])) {
+      next = {0.5 * tried.begin()->first};
     } else if (best == tried.rbegin()->first) {
       next = {2.0 * best};
     }
   }
   side.named.config.train.learning_rate = best;
-  if (!next.empty()) {
+  if (!std::isfinite(tried[best])) {
+    log_warning("try: {}: diverged with all {} learning rates that were tried, {} to {}", side.named.name, tried.size(),
+                tried.begin()->first, tried.rbegin()->first);
+  } else if (!next.empty()) {
     log_warning("try: {}: the best learning rate, {}, is at the edge of the {} that were tried, {} to {}",
                 side.named.name, best, tried.size(), tried.begin()->first, tried.rbegin()->first);
   }

@@ -136,6 +136,12 @@ TEST(EffectiveSpeedup, OfSeveralLengthsIsReadFromTheirLine) {
   std::vector<ComparedRun> unfinished = runs;
   unfinished[2].trained[0].result.steps = 999;
   EXPECT_NE(effective_speedups(unfinished).basis, Basis::lengths);
+
+  std::vector<ComparedRun> timed = runs;  // their numbers of steps differ by chance
+  for (ComparedRun& run : timed) {
+    run.config.train.seconds = 60.0;
+  }
+  EXPECT_NE(effective_speedups(timed).basis, Basis::lengths);
 }
 
 TEST(EffectiveSpeedup, IsInTheTableOnThePageAndInJson) {

@@ -122,6 +122,18 @@ TEST(Scaling, ImprovementsAreDifferencesOfTheSameSize) {
   EXPECT_NEAR(fit_families({family_on(kLaw, 1.0), family_on(kLaw, 1.0)})[1].models[0].improvement->high, 0.0, 1e-12);
 }
 
+// One family loses its small model, the other its large one.
+TEST(Scaling, ImprovementsAreNotOfOtherSizesIfModelsDiverged) {
+  ScaledFamily first = family_on(kLaw, 1.0), other = family_on(kLaw, 2.0);
+  first.models.front().losses = {NAN};
+  other.models.back().losses = {NAN};
+  const double expected = first.models[1].losses[0] - other.models[1].losses[0];
+  const Scaling scaling = fit_families({first, other});
+  ASSERT_EQ(scaling[1].models.size(), 2U);
+  EXPECT_FALSE(scaling[1].models[0].improvement);
+  EXPECT_NEAR(scaling[1].models[1].improvement.value().mean, expected, 1e-12);
+}
+
 TEST(Scaling, SaysWhenNoLossIsReachedByBoth) {
   const Scaling scaling = fit_families({family_on(kLaw, 1.0), family_on(kLaw, 100.0)});
   EXPECT_TRUE(scaling[1].saving.value().extrapolated);

@@ -58,6 +58,14 @@ TEST_F(TrialTest, ABrokenChangeIsDiscardedAfterOnePairAndNothingIsTrainedTwice) 
   EXPECT_HAS(read_text_file(file), "{\"half\n{\"decision\"");
 }
 
+TEST(TrialEffect, EqualParametersWithOtherFiguresAreAnEffect) {
+  Trial trial;
+  trial.pairs = {{.base = 14.0, .change = 14.0, .base_sha256 = "same", .change_sha256 = "same"}};
+  EXPECT_TRUE(has_no_effect(trial));
+  trial.pairs.push_back({.base = 14.0, .change = 15.0, .base_sha256 = "same", .change_sha256 = "same"});
+  EXPECT_FALSE(has_no_effect(trial)) << "such as another decoding.beam_size";
+}
+
 TEST_F(TrialTest, ABetterChangeIsKept) {
   TrialRequest better = trial(3e-2);
   better.base.config.train.learning_rate = 1e-9;

@@ -44,5 +44,22 @@ TEST(RecordedLosses, FollowTheLinesThatAreLogged) {
   EXPECT_EQ(recorded_comment(history, 200), "") << "5 and 10% fall on one line";
 }
 
+// The mean over 60 steps is not the loss at 50%.
+TEST(RecordedLosses, AreNotComparedWithMeansOfLongIntervals) {
+  History history;
+  for (const std::int64_t step : {60, 100}) {
+    history.training.push_back({.step = step, .loss = 5.0});
+    EXPECT_EQ(compare_with_recorded({9.0, 8.0, 7.0, 6.0, 5.0}, history, 100), "") << step;
+  }
+}
+
+TEST(RecordedLosses, OfFewStepsAreThoseOfSingleSteps) {
+  History history;
+  for (std::int64_t step = 1; step <= 15; ++step) {
+    history.training.push_back({.step = step, .loss = static_cast<double>(20 - step)});
+  }
+  EXPECT_EQ(recorded_comment(history, 15), "# losses: 19 18 16 12 5");
+}
+
 }  // namespace recorded_losses_test
 }  // namespace headroom::train

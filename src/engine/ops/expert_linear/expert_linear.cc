@@ -8,8 +8,16 @@ namespace headroom::ops {
 
 namespace {
 
+void check_values(const at::Tensor& index, std::int64_t n_experts) {
+  if (const at::Tensor outside = index.masked_select(index.lt(0).logical_or(index.ge(n_experts)));
+      outside.numel() > 0) {
+    fail("expert_linear: index must lie in [0, {}), got {}", n_experts, outside[0].item<std::int64_t>());
+  }
+}
+
 // A loop over the bank in operations with derivatives: the operator's specification.
 at::Tensor expert_linear_reference(const ExpertLinearInputs& in) {
+  check_values(in.index, in.bank.size(0));
   const std::int64_t n = in.index.size(0), heads = in.index.size(1), top_k = in.index.size(2);
   const std::int64_t d_out = in.bank.size(2);
   // One row for each (token, head) r; its k-th assignment has index r * top_k + k.

@@ -110,8 +110,12 @@ bool differ_in_length(const config::Config& a, const config::Config& b) {
   return true;
 }
 
-// Basis::none if the first model has no two lengths, or if no line can be fitted to them.
+// Basis::none if the first model has no two lengths, or if no line can be fitted to them. Runs that train.seconds ended
+// have no chosen length: their numbers of steps differ by chance.
 EffectiveSpeedups by_lengths(const std::vector<ComparedRun>& runs) {
+  if (std::ranges::any_of(runs, [](const ComparedRun& run) { return run.config.train.seconds > 0.0; })) {
+    return {};
+  }
   Scaling families = {{.name = runs.front().name}};
   EffectiveSpeedups found{.of_runs = std::vector<std::optional<EffectiveSpeedups::Speedup>>(runs.size())};
   std::set<double> amounts;

@@ -70,11 +70,13 @@ bool can_be_a_loss(double loss) {
   return std::isfinite(loss) && loss > 0.0;
 }
 
+bool has_losses(const ScaledModel& model) {
+  return !model.losses.empty() && std::ranges::all_of(model.losses, can_be_a_loss);
+}
+
+// `family.models` must be sorted by compute.
 void fit_family(ScaledFamily& family) {
-  std::erase_if(family.models, [](const ScaledModel& model) {
-    return model.losses.empty() || !std::ranges::all_of(model.losses, can_be_a_loss);
-  });
-  std::ranges::stable_sort(family.models, {}, &ScaledModel::flops);
+  std::erase_if(family.models, std::not_fn(has_losses));
   if (family.models.empty() || !(family.models.front().flops < family.models.back().flops)) {
     family.unfitted = family.name + " has no line: fewer than two of its sizes reached a finite loss.";
     return;
@@ -139,8 +141,12 @@ void compare_model(ScaledModel& model, const ScaledFamily& first) {
   model.speedup = saving_of(model.loss(), beyond, first_seconds, seconds);
 }
 
+// Compares models of the same rank in compute. Must be called before fit_family(), which removes models without a loss.
 void add_improvements(ScaledFamily& family, const ScaledFamily& first) {
   for (std::size_t i = 0; family.models.size() == first.models.size() && i < family.models.size(); ++i) {
+    if (!has_losses(family.models[i]) || !has_losses(first.models[i])) {
+      continue;
+    }
     const std::vector<double>&own = family.models[i].losses, &others = first.models[i].losses;
     const double single = others.front() - own.front();
     family.models[i].improvement =
@@ -193,10 +199,13 @@ PowerLaw fit_power_law(const std::vector<double>& flops, const std::vector<doubl
 
 Scaling fit_families(Scaling families) {
   for (ScaledFamily& family : families) {
-    fit_family(family);
+    std::ranges::stable_sort(family.models, {}, &ScaledModel::flops);
   }
   for (std::size_t f = 1; f < families.size(); ++f) {
     add_improvements(families[f], families.front());
+  }
+  for (ScaledFamily& family : families) {
+    fit_family(family);
   }
   for (std::size_t f = 1; f < families.size() && families.front().unfitted.empty(); ++f) {
     ScaledFamily& family = families[f];

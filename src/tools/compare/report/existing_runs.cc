@@ -29,7 +29,7 @@ std::string name_of(const fs::path& folder) {
 }
 
 bool has_finished(const ComparedRun& run) {
-  return run.result().steps >= run.config.train.steps;
+  return run.result().steps >= run.config.train.steps || !run.trained.front().diverged.empty();
 }
 
 // "700" or "300 of 700".

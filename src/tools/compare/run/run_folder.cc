@@ -167,6 +167,11 @@ TrainedRun train_run(train::TrainRequest request, const std::string& command) {
       .origin = {.command = command, .machine = describe_machine(request.config.train), .program = program_version()}};
   const auto finish = [&] {
     run.log = read_run_log(folder, task);
+    if (!run.diverged.empty() && !run.log.training.empty()) {
+      const train::TrainingPoint& last = run.log.training.back();
+      run.result.steps = last.step;
+      run.result.seconds = last.seconds;
+    }
     run.finished = run.result.interrupted ? "" : utc_now();
     if (leads && !run.result.interrupted) {
       write_result(run, task, folder);

@@ -45,6 +45,15 @@ models::Batch rows_of(const config::Config& config, const SplitText& from, std::
   return batch;
 }
 
+// Tokens are spelled as the bytes of their ids. Returns the values of a bytes tokenizer of n tokens; empty for all 256.
+std::string first_bytes(std::int64_t n) {
+  std::string values;
+  for (std::int64_t id = 0; n < config::kByteValues && id < n; ++id) {
+    values += static_cast<char>(id);
+  }
+  return values;
+}
+
 std::string identity_of(const config::DataOptions& data, const SplitText& from, std::int64_t rows,
                         std::int64_t length) {
   Sha256 sum;
@@ -198,7 +207,8 @@ class SyntheticSequences : public Task {
   TaskData open(const config::Config& config, const std::filesystem::path& /*cache*/) const override {
     data::check_synthetic(config.data, config.model.context_length, config.model.vocabulary_size);
     TaskData opened;
-    opened.tokenizer = tokenizers::restore_tokenizer(config::TokenizerKind::bytes, "", "bytes");
+    opened.tokenizer =
+        tokenizers::restore_tokenizer(config::TokenizerKind::bytes, first_bytes(config.model.vocabulary_size), "bytes");
     opened.training = std::make_unique<SyntheticTraining>(config);
     opened.validation = std::make_unique<SyntheticEvaluation>(config);
     return opened;

@@ -159,22 +159,23 @@ namespace {
 
 constexpr double kAlike = 0.03, kFloor = 0.05;  // expected between seeds and CPUs: a share of the loss, nats
 
-// Returns the index of the fraction that history.training[point] is the first point to reach; nullopt if there is none.
+// Returns the index of the fraction that history.training[point] is the first point to reach; nullopt if there is none,
+// or if the losses since the last logged step are the mean of more than a tenth of the steps.
 std::optional<std::size_t> share_reached(const History& history, std::size_t point, std::int64_t steps) {
   const std::int64_t before = point > 0 ? history.training[point - 1].step : 0, now = history.training[point].step;
   std::optional<std::size_t> reached;
   for (std::size_t i = 0; i < kRecordedShares.size(); ++i) {
     const auto mark = static_cast<std::int64_t>(std::ceil(kRecordedShares[i] * static_cast<double>(steps)));
-    if (before < mark && mark <= now) {
+    if (before < mark && mark <= now && now - before <= std::max<std::int64_t>(1, steps / 10)) {
       reached = i;
     }
   }
   return reached;
 }
 
-// Returns the mean training loss of the last 5% of the steps before the point.
+// Returns the mean training loss of the last 5% of the steps before the point, at least of the last step.
 double recent_loss(const History& history, std::size_t point, std::int64_t steps) {
-  const std::int64_t end = history.training[point].step, begin = end - steps / 20;
+  const std::int64_t end = history.training[point].step, begin = end - std::max<std::int64_t>(1, steps / 20);
   double sum = 0.0, weight = 0.0;
   for (std::size_t i = 0; i <= point; ++i) {
     const TrainingPoint& own = history.training[i];

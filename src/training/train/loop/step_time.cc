@@ -159,7 +159,7 @@ StepTime measure_step_time(const config::Config& config, tasks::TaskData& data, 
     }
   }
   std::ranges::sort(steps);
-  time.step_seconds = steps[steps.size() / 4];
+  time.step_seconds = steps[steps.size() / 2];
   if (group.size() > 1) {
     time.step_seconds = std::stod(group.gather(fmt::format("{}", time.step_seconds)).front());
   }
@@ -198,8 +198,8 @@ void choose_steps(config::Config& config, tasks::TaskData& data, parallel::GlooG
   const double steps = std::floor((train.seconds - std::stod(spent)) / step_seconds);
   if (steps < 1.0) {
     user_error(
-        "train.seconds: must be longer than it takes to measure a step and to train one, got {}; a step takes {}",
-        train.seconds, format_duration(step_seconds));
+        "train.seconds: must be longer than it takes to measure a step and to train one, got {}; a step takes {:.3g} s",
+        train.seconds, step_seconds);
   }
   set_steps(train, static_cast<std::int64_t>(std::min(steps, 1e12)));
   config.given["train.steps"] = "train.seconds";

@@ -35,7 +35,7 @@ std::int64_t large_enough(std::int64_t largest, const std::function<double(std::
 }  // namespace detail
 
 struct StepTime {
-  double step_seconds = 0.0;   // of one step, warmed up
+  double step_seconds = 0.0;   // median of one step, warmed up
   double start_seconds = 0.0;  // before the first step
 };
 
