@@ -303,7 +303,7 @@ Verification verify_record(const Record& record, const std::string& file, const 
   if (const std::string here = data_for(config, seeds, request).training; here != record.training_data) {
     user_error("{}: was trained on {}, but the data here are {}", file, record.training_data, here);
   }
-  std::string differs;  // what differs in the first run that does
+  std::string differs;  // the first difference that was found
   for (const compare::TrainedRun& trained : train_seeds(config, seeds, "verify", request)) {
     const RecordRun& before = record.runs[found.runs.size()];
     const RecordRun& now = found.runs.emplace_back(run_of(trained, config, "record verify"));

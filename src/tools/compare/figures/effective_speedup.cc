@@ -110,8 +110,8 @@ bool differ_in_length(const config::Config& a, const config::Config& b) {
   return true;
 }
 
-// Basis::none if the first model has no two lengths, or if no line can be fitted to them. Runs that train.seconds ended
-// have no chosen length: their numbers of steps differ by chance.
+// Basis::none if the first model has no two lengths, or if no line can be fitted to them. Also
+// Basis::none if train.seconds ended the runs, because their numbers of steps then differ by chance.
 EffectiveSpeedups by_lengths(const std::vector<ComparedRun>& runs) {
   if (std::ranges::any_of(runs, [](const ComparedRun& run) { return run.config.train.seconds > 0.0; })) {
     return {};

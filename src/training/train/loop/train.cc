@@ -62,7 +62,7 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   }
   config::Precision& precision = config.train.precision;
   precision = models::resolve(precision, models::resolve(config.train.device));
-  cost::raise_accumulators(config.train, group.size());  // every rank needs a gradient accumulator
+  cost::raise_accumulators(config.train, group.size());  // at least one for each rank
   if (resumed) {
     if (config.vocabulary_follows_tokenizer) {
       config.model.vocabulary_size = resumed->checkpoint.config.model.vocabulary_size;
