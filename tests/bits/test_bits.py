@@ -42,6 +42,8 @@ d_head = 12
 d_hidden = 48
 [tokenizer]
 kind = "bytes"
+[data]
+order = "given"
 [train]
 steps = 20
 batch_size = 4

@@ -1,4 +1,4 @@
-"""train.evaluate_tokens: validations read a part of the data that is spread evenly over it."""
+"""Validations that read a part of the data, spread evenly over it."""
 
 import random
 
@@ -44,11 +44,19 @@ def test_a_part_has_the_loss_of_the_whole(headroom, config, tmp_path, kind):
         assert [line["validation_loss"] for line in found] == [line["validation_loss"] for line in lines], other
 
 
-def test_the_config_of_a_run_trains_it_again(headroom, config, tmp_path):
-    """Also if its validations before the last read a part of the data, which train.evaluate_every = "auto" chooses."""
-    headroom("train", config, "--out", tmp_path / "run", "--set", "train.evaluate_every=auto", "--quiet")
+def test_the_learning_curve_reads_the_same_part_at_every_point(headroom, config, tmp_path):
+    """With train.evaluate_every = "auto"; the figure of all data stands beside the curve. The run's config trains it again."""
+    text = (config.parent / "validation.txt").read_text()
+    (tmp_path / "validation.txt").write_text(text * 6)
+    headroom("train", config, "--out", tmp_path / "run", "--set", f'data.validation=["{tmp_path}/validation.txt"]', "--set",
+             "train.evaluate_every=auto", "--set", "train.steps=300", "--set", "train.batch_size=16", "--quiet")
     headroom("train", tmp_path / "run" / "config.toml", "--out", tmp_path / "again", "--quiet")
-    lines = {name: [line for line in train_runs.metrics(tmp_path / name) if "validation_loss" in line] for name in ("run", "again")}
-    assert "validation_predictions" in lines["run"][0] and "validation_predictions" not in lines["run"][-1]
-    keys = ("step", "validation_loss", "validation_predictions")
-    assert [[line.get(key) for key in keys] for line in lines["again"]] == [[line.get(key) for key in keys] for line in lines["run"]]
+    metrics = {name: [line for line in train_runs.metrics(tmp_path / name) if "validation_loss" in line or "whole" in line]
+               for name in ("run", "again")}
+    *curve, whole = metrics["run"]
+    assert len(curve) > 2 and curve[-1]["step"] == whole["step"] == 300
+    assert {line["validation_predictions"] for line in curve} == {8192}
+    assert "validation_loss" not in whole and "validation_predictions" not in whole
+    assert whole["whole"]["validation_loss"] == pytest.approx(headroom.json("evaluate", tmp_path / "run")["loss"], rel=1e-5)
+    keys = ("step", "validation_loss", "validation_predictions", "whole")
+    assert [[line.get(key) for key in keys] for line in metrics["again"]] == [[line.get(key) for key in keys] for line in metrics["run"]]

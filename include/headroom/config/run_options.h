@@ -17,6 +17,9 @@ inline constexpr EnumNames kEnumNames<TokenizerKind> = {"bytes", "sentencepiece"
 enum class Batching { streams, chunks };
 template <>
 inline constexpr EnumNames kEnumNames<Batching> = {"streams", "chunks"};
+enum class Order { shuffled, given };  // of the documents of a text
+template <>
+inline constexpr EnumNames kEnumNames<Order> = {"shuffled", "given"};
 enum class Generator { none, listops, listops_long, composition };  // generators of synthetic examples
 template <>
 inline constexpr EnumNames kEnumNames<Generator> = {"none", "listops", "listops_long", "composition"};
@@ -64,6 +67,7 @@ struct DataOptions {
   std::string json_field = "text";  // JSON lines: key of the document
   std::string separator = "\n";     // inserted between documents
   Batching batching = Batching::streams;
+  Order order = Order::shuffled;  // text
   // Kind of the examples, and their generator if train and validation are empty.
   Generator generator = Generator::none;
   std::int64_t generated_train = 0;  // number of examples; 0: as many as in the paper

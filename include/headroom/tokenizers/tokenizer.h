@@ -25,10 +25,12 @@ class TextSource {
   // Reads the next block; returns false at the end. Throws UserError, naming the file and the byte or line, if a file
   // is missing, empty, binary, not UTF-8, a truncated gzip file, or has a malformed JSON line.
   virtual bool next(std::string& block) = 0;
+  // Returns where documents begin in the last block, in ascending order; empty if the text is a single document.
+  virtual std::span<const std::size_t> document_starts() const { return {}; }
   virtual void rewind() = 0;
   virtual std::int64_t bytes_read() const = 0;  // bytes of the input files as stored; for progress bars
   virtual std::int64_t bytes_total() const = 0;
-  // Returns a cache key of the content, which changes with the path, size or modification time of any file.
+  // Returns a cache key of the text: a hash of the contents of its files.
   virtual std::string fingerprint() const = 0;
 };
 

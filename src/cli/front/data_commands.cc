@@ -291,7 +291,8 @@ void add_prepare(Program& program, CLI::App& group) {
   add_tokenizer(command, options->tokenizer, "--tokenizer", "FILE");
   add_out(command, options->out, "token file to write", "FILE");
   add_value(command, "--validation-share", options->validation_fraction, "X", number(0.0, 0.99),
-            "share of the text, its last lines, to write to a second file: NAME.validation.tokens beside NAME.tokens");
+            "share of the text, documents from all parts of it, to write to a second file: NAME.validation.tokens "
+            "beside NAME.tokens");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <system_error>
 #include <utility>
 
+#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
@@ -158,13 +159,11 @@ std::int64_t PairReader::bytes_read() const {
 
 std::string PairReader::fingerprint() const {
   Sha256 hash;
-  hash.update(fmt::format("pairs 1\n{} {} {}\n", columns_[0], columns_[1], skip_));
+  hash.update(fmt::format("pairs 2\n{} {} {}\n", columns_[0], columns_[1], skip_));
   for (const std::vector<fs::path>* side : {&sources_, &targets_}) {
     hash.update(fmt::format("{}\n", side->size()));
     for (const fs::path& path : *side) {
-      std::error_code ignored;
-      hash.update(fmt::format("{}\n{} {}\n", fs::absolute(path).lexically_normal().string(), size_on_disk(path),
-                              fs::last_write_time(path, ignored).time_since_epoch().count()));
+      hash.update(content_sha256(path) + "\n");
     }
   }
   return hash.hex();

@@ -41,7 +41,7 @@ class PairReader {
   const std::string& first_complaint() const { return complaint_; }
   std::int64_t bytes_read() const;
   std::int64_t bytes_total() const { return total_; }
-  std::string fingerprint() const;  // changes with the options and with the path, size or modification time of a file
+  std::string fingerprint() const;  // changes with the options and the content of a file
 
  private:
   void open();

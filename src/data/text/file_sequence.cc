@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
+#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/files.h"
@@ -10,10 +11,23 @@
 namespace headroom::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kBlock = std::size_t{256} << 10;
 constexpr std::size_t kLongestLine = std::size_t{4} << 20;
+
+std::string content_of(const TextFileInput& input) {
+  try {
+    return content_sha256(input.path);
+  } catch (const UserError&) {
+    if (input.kind != FileKind::lenient) {
+      throw;
+    }
+    return "unreadable";
+  }
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r\n") == std::string_view::npos;
+}
 
 }  // namespace
 
@@ -26,21 +40,24 @@ FileSequence::FileSequence(std::vector<TextFileInput> inputs, std::string json_f
   for (const TextFileInput& input : inputs_) {
     total_ += input.size;
   }
+  constexpr std::int64_t kFew = 64, kMany = 4096, kLeast = std::int64_t{2} << 10, kMost = std::int64_t{32} << 10;
+  document_bytes_ = std::clamp(total_ / kMany, std::min(kLeast, total_ / kFew), kMost);
 }
 
 bool FileSequence::next(std::string& block) {
   while (true) {
-    const std::size_t cut = block_end();
+    std::size_t cut = block_end();
+    if (cut == 0 && !fill()) {
+      cut = pending_.size() - taken_;
+      if (cut == 0) {
+        return false;
+      }
+    }
     if (cut > 0) {
       block.assign(pending_, taken_, cut);
+      take_starts(cut);
       taken_ += cut;
       return true;
-    }
-    if (!fill()) {
-      block.assign(pending_, taken_);
-      pending_.clear();
-      taken_ = 0;
-      return !block.empty();
     }
   }
 }
@@ -53,16 +70,16 @@ void FileSequence::rewind() {
   taken_ = 0;
   last_ = '\n';
   any_text_ = false;
+  starts_.clear();
+  block_starts_.clear();
+  document_ = line_ = 0;
 }
 
 std::string FileSequence::fingerprint() const {
   Sha256 hash;
   hash.update(fmt::format("text 2\n{}\n{}\n{}", json_field_, separator_, skip_bad_rows_ ? "without bad rows\n" : ""));
   for (const TextFileInput& input : inputs_) {
-    std::error_code ignored;
-    const auto time = fs::last_write_time(input.path, ignored).time_since_epoch().count();
-    hash.update(fmt::format("{}\n{} {} {}\n", fs::absolute(input.path).lexically_normal().string(),
-                            static_cast<int>(input.kind), input.size, time));
+    hash.update(fmt::format("{} {} {}\n", static_cast<int>(input.kind), input.size, content_of(input)));
   }
   return hash.hex();
 }
@@ -86,6 +103,11 @@ std::size_t FileSequence::block_end() const {
 // Reads the next part into pending_; returns false at the end of the last file.
 bool FileSequence::fill() {
   pending_.erase(0, taken_);
+  for (std::size_t& start : starts_) {
+    start -= taken_;
+  }
+  line_ = std::max(line_ - static_cast<std::int64_t>(taken_), std::int64_t{0});
+  document_ -= static_cast<std::int64_t>(taken_);
   taken_ = 0;
   while (index_ < inputs_.size()) {
     if (!current_) {
@@ -96,6 +118,7 @@ bool FileSequence::fill() {
     bool starts_document = false;
     if (current_->more(pending_, starts_document)) {
       separate(before, starts_document);
+      find_starts();
       return true;
     }
     warn_of_bad_rows();
@@ -119,12 +142,53 @@ void FileSequence::warn_of_bad_rows() {
 void FileSequence::separate(std::size_t at, bool starts_document) {
   if (any_text_ && starts_document) {
     pending_.insert(at, separator_);
+    at += separator_.size();
   } else if (any_text_ && file_begins_ && last_ != '\n') {
-    pending_.insert(at, 1, '\n');
+    pending_.insert(at++, 1, '\n');
+  }
+  if (starts_document || file_begins_) {
+    start_document(at);
   }
   any_text_ = true;
   file_begins_ = false;
   last_ = pending_.back();
+}
+
+// Starts a document at this position of pending_, unless the one before it is still short.
+void FileSequence::start_document(std::size_t at) {
+  const auto place = static_cast<std::int64_t>(at);
+  if (!any_text_ || place - document_ >= document_bytes_) {
+    starts_.push_back(at);
+    document_ = place;
+  }
+  line_ = place;
+}
+
+// Cuts a long file: at the first blank line after document_bytes_, or at the first line end after four times as many.
+void FileSequence::find_starts() {
+  constexpr std::int64_t kLongFiles = 64, kWithoutBlankLines = 4;
+  const TextFileInput& input = inputs_[index_];
+  if (input.kind == FileKind::json_lines || input.size <= total_ / kLongFiles) {
+    return;
+  }
+  for (std::size_t end; (end = pending_.find('\n', static_cast<std::size_t>(line_))) != std::string::npos;) {
+    const auto begin = static_cast<std::size_t>(line_);
+    const std::string_view line = std::string_view(pending_).substr(begin, end - begin);
+    const std::int64_t bytes = static_cast<std::int64_t>(end) + 1 - document_;
+    line_ = static_cast<std::int64_t>(end) + 1;
+    if (bytes >= document_bytes_ * (is_blank(line) ? 1 : kWithoutBlankLines)) {
+      start_document(end + 1);
+    }
+  }
+}
+
+// Moves the starts in the next `size` bytes to block_starts_.
+void FileSequence::take_starts(std::size_t size) {
+  block_starts_.clear();
+  const auto end = std::ranges::lower_bound(starts_, taken_ + size);
+  std::transform(starts_.begin(), end, std::back_inserter(block_starts_),
+                 [&](std::size_t start) { return start - taken_; });
+  starts_.erase(starts_.begin(), end);
 }
 
 }  // namespace headroom::data

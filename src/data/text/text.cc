@@ -11,88 +11,13 @@
 #include "foundation/core/text/message.h"
 #include "foundation/core/text/utf8.h"
 #include "headroom/core/error.h"
+#include "held_out.h"
 #include "text_file.h"
 
 namespace headroom::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::int64_t size_of(tokenizers::TextSource& text) {
-  std::int64_t size = 0;
-  for (std::string block; text.next(block);) {
-    size += std::ssize(block);
-  }
-  text.rewind();
-  return size;
-}
-
-// Returns the position after the first line end at or after `wanted`; else after the last line end before it; else 0. A
-// line end at the end of the text does not count.
-std::int64_t line_end_near(tokenizers::TextSource& text, std::int64_t wanted, std::int64_t size) {
-  std::int64_t begin = 0, last = 0;
-  for (std::string block; last < wanted && text.next(block); begin += std::ssize(block)) {
-    if (begin + std::ssize(block) == size) {
-      block.pop_back();  // excludes a line end at the end of the text
-    }
-    const auto from = static_cast<std::size_t>(std::max<std::int64_t>(wanted - begin - 1, 0));
-    const std::size_t after = block.find('\n', from), found = after == std::string::npos ? block.rfind('\n') : after;
-    last = found == std::string::npos ? last : begin + static_cast<std::int64_t>(found) + 1;
-  }
-  text.rewind();
-  return last;
-}
-
-// One split of a text that is cut at a line end: the last lines are for validation, the rest for training. The first
-// call of next() finds the cut, which reads the text up to two extra times.
-class TextShare : public tokenizers::TextSource {
- public:
-  TextShare(std::unique_ptr<tokenizers::TextSource> whole, double share, Split split, std::string name)
-      : whole_(std::move(whole)), share_(share), split_(split), name_(std::move(name)) {}
-
-  bool next(std::string& block) override {
-    find_cut();
-    const bool train = split_ == Split::train;
-    while ((!train || at_ < cut_) && whole_->next(block)) {
-      const auto before = static_cast<std::size_t>(std::clamp<std::int64_t>(cut_ - at_, 0, std::ssize(block)));
-      at_ += std::ssize(block);
-      train ? block.erase(before) : block.erase(0, before);
-      if (!block.empty()) {
-        return true;
-      }
-    }
-    return false;
-  }
-  void rewind() override {
-    whole_->rewind();
-    at_ = 0;
-  }
-  std::int64_t bytes_read() const override { return whole_->bytes_read(); }
-  std::int64_t bytes_total() const override { return whole_->bytes_total(); }
-  std::string fingerprint() const override {
-    return fmt::format("{}\n{} held out, {}", whole_->fingerprint(), share_,
-                       split_ == Split::train ? "without them" : "they alone");
-  }
-
- private:
-  void find_cut() {
-    if (cut_ > 0) {
-      return;
-    }
-    const std::int64_t size = size_of(*whole_);
-    const auto held_out = static_cast<std::int64_t>(share_ * static_cast<double>(size));
-    cut_ = line_end_near(*whole_, std::max<std::int64_t>(size - held_out, 1), size);
-    if (cut_ == 0) {
-      user_error("data.validation: must name files: {} has a single line, so none can be held out", name_);
-    }
-  }
-
-  std::unique_ptr<tokenizers::TextSource> whole_;
-  double share_;
-  Split split_;
-  std::string name_;
-  std::int64_t cut_ = 0, at_ = 0;  // byte offsets in the whole text
-};
 
 std::vector<fs::path> matches(const std::string& pattern) {
   const fs::path path(pattern);
@@ -193,6 +118,16 @@ std::string corpus_name(const config::DataOptions& options, Split split) {
                                : fmt::format("a share of {}", named_together(options.train));
 }
 
+std::string held_out_name(const config::DataOptions& options) {
+  if (options.train.empty() || !options.validation.empty() || !options.train_target.empty()) {
+    return "";
+  }
+  return fmt::format("{} of {}, {}", options.validation_fraction, named_together(options.train),
+                     options.order == config::Order::shuffled
+                         ? "documents drawn from all of it (data.order, data.validation_fraction)"
+                         : "its end (data.order, data.validation_fraction)");
+}
+
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split, Content content) {
   if (options.train.empty() && options.validation.empty()) {
     if (options.generator == config::Generator::composition) {
@@ -209,8 +144,7 @@ std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& op
   if (!(options.validation_fraction > 0.0)) {
     user_error("data.validation: must name at least one file when data.validation_fraction is 0");
   }
-  return std::make_unique<TextShare>(open_text(options.train, options, content), options.validation_fraction, split,
-                                     named_together(options.train));
+  return split_of(open_text(options.train, options, content), options, split, named_together(options.train));
 }
 
 }  // namespace headroom::data

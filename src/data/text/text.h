@@ -38,6 +38,9 @@ enum class Split { train, validation };
 
 // Names the data of a split in messages: its files, the generator or "the built-in corpus".
 std::string corpus_name(const config::DataOptions& options, Split split);
+// Returns how the validation split is held out: "0.01 of texts/*.txt, documents drawn from all of it". Empty if
+// validation files are given, or pairs.
+std::string held_out_name(const config::DataOptions& options);
 // Returns "a.txt" or "a.txt and 3 more".
 std::string named_together(const std::vector<std::string>& files);
 
@@ -49,10 +52,9 @@ std::string named_together(const std::vector<std::string>& files);
 std::unique_ptr<tokenizers::TextSource> open_built_in_corpus(Split split);
 
 // Opens one split of a run's text: options.train or options.validation. If only options.train is set, the validation
-// split is its last lines: about options.validation_fraction of the bytes, with at least one line in each split. If
-// both are empty, the text is the output of options.generator or the built-in corpus. Throws UserError naming
-// data.train if only data.validation is set. The first read throws UserError naming data.validation if no line can be
-// held out.
+// split is held out of it: about options.validation_fraction of the bytes (split_of()). If both are empty, the text is
+// the output of options.generator or the built-in corpus. Throws UserError naming data.train if only data.validation is
+// set. The first read throws UserError naming data.validation if no line can be held out.
 std::unique_ptr<tokenizers::TextSource> open_split(const config::DataOptions& options, Split split,
                                                    Content content = Content::utf8);
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,7 +44,9 @@ struct TextFileInput {
 // Opens a file of any kind. `json_field` and `skip_bad_rows` apply to JSON lines only.
 std::unique_ptr<TextFile> open_text_file(const TextFileInput& input, const std::string& json_field, bool skip_bad_rows);
 
-// Concatenates text files and returns the text in blocks.
+// Concatenates text files and returns the text in blocks. Short documents are combined, so that each has at least
+// 1/4096 of the text, between 2 and 32 KiB, or 1/64 of a text below 128 KiB. Files of more than 1/64 of the text are
+// cut into documents, after blank lines if possible.
 class FileSequence : public tokenizers::TextSource {
  public:
   // `json_field`, `separator` and `skip_bad_rows` apply to JSON lines only. The number of skipped rows is logged as one
@@ -51,6 +54,7 @@ class FileSequence : public tokenizers::TextSource {
   FileSequence(std::vector<TextFileInput> inputs, std::string json_field, std::string separator,
                bool skip_bad_rows = false);
   bool next(std::string& block) override;
+  std::span<const std::size_t> document_starts() const override { return block_starts_; }
   void rewind() override;
   std::int64_t bytes_read() const override { return done_ + (current_ ? current_->consumed() : 0); }
   std::int64_t bytes_total() const override { return total_; }
@@ -60,6 +64,9 @@ class FileSequence : public tokenizers::TextSource {
   std::size_t block_end() const;
   bool fill();
   void separate(std::size_t at, bool starts_document);
+  void start_document(std::size_t at);
+  void find_starts();
+  void take_starts(std::size_t size);
   void warn_of_bad_rows();
 
   std::vector<TextFileInput> inputs_;
@@ -73,6 +80,12 @@ class FileSequence : public tokenizers::TextSource {
   std::size_t taken_ = 0;
   char last_ = '\n';                             // last character of the text so far
   bool any_text_ = false, file_begins_ = false;  // file_begins_: no text of current_ has been read yet
+  std::int64_t document_bytes_ = 0;              // minimum size of a document
+  // Positions in pending_: starts of documents that have not been returned; the last start, which may have been
+  // returned and be negative; the first line that has not been searched for the end of a document.
+  std::vector<std::size_t> starts_;
+  std::int64_t document_ = 0, line_ = 0;
+  std::vector<std::size_t> block_starts_;  // starts in the last block
 };
 
 // Reads a text file, which may be gzip or zstd, line by line. Skips a byte order mark.

@@ -5,7 +5,7 @@ namespace headroom::data {
 namespace {
 
 // Part of every cache file name. Increment it when the same text would give a different file.
-constexpr int kCacheVersion = 3;
+constexpr int kCacheVersion = 4;
 
 }  // namespace
 

@@ -1,10 +1,11 @@
-// Splits validation tokens off the end of a token file.
+// Holds validation tokens out of a token file.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "foundation/core/transformed.h"
 #include "headroom/core/error.h"
 #include "token_file.h"
 
@@ -63,23 +64,31 @@ std::int64_t decoded_bytes(const TokenFile& file, const tokenizers::Tokenizer& t
 
 }  // namespace
 
-void write_held_out(const TokenFile& whole, double share, const std::filesystem::path& path) {
+std::vector<Range> held_out_tokens(const TokenFile& whole, double share, config::Order order) {
   if (whole.size() < 2) {
     user_error("data.validation: must name files: {} has a single token, so none can be held out", whole.name());
   }
+  if (order == config::Order::shuffled && !whole.documents().empty()) {
+    return drawn_documents(whole.documents(), share);
+  }
   const auto count = static_cast<std::int64_t>(share * static_cast<double>(whole.size()));
   const std::int64_t wanted = std::clamp<std::int64_t>(whole.size() - count, 1, whole.size() - 1);
+  return {{line_begin_near(whole, wanted, whole.tokenizer()->line_end_id()), whole.size()}};
+}
+
+void write_held_out(const TokenFile& whole, const std::vector<Range>& held, const std::filesystem::path& path) {
   const std::unique_ptr<tokenizers::Tokenizer> tokenizer = whole.tokenizer();
-  const std::int64_t begin = line_begin_near(whole, wanted, tokenizer->line_end_id());
-  const bool all_known = whole.unknown() && whole.unknown()->tokens == 0;
+  const auto bytes_of = [&](const std::vector<Range>& parts) {
+    return sum_over(parts, [&](const Range& part) { return decoded_bytes(whole, *tokenizer, part.begin, part.end); });
+  };
   std::optional<std::int64_t> text_bytes;
-  if (all_known) {
-    const std::int64_t after = decoded_bytes(whole, *tokenizer, begin, whole.size());
-    if (after > 0 && decoded_bytes(whole, *tokenizer, 0, begin) + after == whole.decoded_bytes()) {
-      text_bytes = after;
+  if (whole.unknown() && whole.unknown()->tokens == 0) {
+    const std::int64_t bytes = bytes_of(held);
+    if (bytes > 0 && bytes + bytes_of(complement(held, whole.size())) == whole.decoded_bytes()) {
+      text_bytes = bytes;
     }
   }
-  write_rest_of_token_file(whole, begin, text_bytes, path);
+  write_part_of_token_file(TokenFile(whole.path(), whole.name(), held), text_bytes, path);
 }
 
 }  // namespace headroom::data

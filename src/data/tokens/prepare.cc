@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "data/text/token_cache.h"
+#include "foundation/core/files/content_hash.h"
 #include "foundation/core/machine/log.h"
 #include "foundation/core/text/format.h"
 #include "foundation/core/transformed.h"
@@ -19,9 +19,7 @@ namespace fs = std::filesystem;
 std::string fingerprint(const std::vector<fs::path>& files) {
   std::string all;
   for (const fs::path& file : files) {
-    std::error_code ignored;
-    all += fmt::format("{}\n{} {}\n", fs::absolute(file).lexically_normal().string(), fs::file_size(file, ignored),
-                       fs::last_write_time(file, ignored).time_since_epoch().count());
+    all += content_sha256(file) + "\n";
   }
   return all;
 }
@@ -49,13 +47,15 @@ struct PartInput {
   std::string name;
   Split split = Split::train;
   double held_out = 0.0;  // fraction of the token files held out for validation
+  config::Order order = config::Order::shuffled;
 };
 
 PartInput open_input(const config::DataOptions& data, Split split, Content content) {
   const bool shared = data.validation.empty();
   const std::vector<std::string>& patterns = split == Split::train || shared ? data.train : data.validation;
   const auto tokens = std::count_if(patterns.begin(), patterns.end(), config::is_token_file);
-  PartInput input{.token_files = {}, .text = nullptr, .name = corpus_name(data, split), .split = split};
+  PartInput input{
+      .token_files = {}, .text = nullptr, .name = corpus_name(data, split), .split = split, .order = data.order};
   if (tokens == 0) {
     input.text = open_split(data, split, content);
     return input;
@@ -213,14 +213,18 @@ PreparedPart prepare(PartInput& input, const tokenizers::Tokenizer& tokenizer, c
   if (!(input.held_out > 0.0)) {
     return {.file = whole, .name = input.name};
   }
-  const std::string content = fmt::format("{}{} held out", fingerprint({whole}), input.held_out);
-  const fs::path rest = cached_tokens(content, tokenizer, cache_folder, [&](const fs::path& path) {
-    write_held_out(TokenFile(whole, input.name), input.held_out, path);
-  });
-  if (input.split == Split::validation) {
-    return {.file = rest, .name = input.name};
+  const TokenFile all(whole, input.name);
+  const std::vector<Range> held = held_out_tokens(all, input.held_out, input.order);
+  if (input.split == Split::train) {
+    return {.file = whole, .name = input.name, .parts = complement(held, all.size())};
   }
-  return {.file = whole, .name = input.name, .tokens = TokenFile(whole).size() - TokenFile(rest).size()};
+  std::string content = fingerprint({whole}) + "held out";
+  for (const Range& range : held) {
+    content += fmt::format(" {}-{}", range.begin, range.end);
+  }
+  return {.file = cached_tokens(content, tokenizer, cache_folder,
+                                [&](const fs::path& path) { write_held_out(all, held, path); }),
+          .name = input.name};
 }
 
 // Returns the validation inputs as one token file.

@@ -142,6 +142,11 @@ void describe(Fields& fields, DataOptions& o) {
             "streams: each row continues its previous chunk, as memory needs; chunks: independent and shuffled");
   });
   fields.add(
+      "order", o.order,
+      "text: shuffled: documents (files, JSON lines, parts of long files) in an order drawn with train.seed, and "
+      "validation_fraction draws whole documents; given: in the order of the files, and validation_fraction takes "
+      "the end");
+  fields.add(
       "generator", o.generator,
       "kind of examples, and their generator if train and validation are []; listops: up to 50 symbols (SwitchHead's "
       "analysis); listops_long: 500 to 2000 (Long Range Arena); composition: rows of DCFormer's 74 synthetic tasks, as "
@@ -157,10 +162,10 @@ void describe(Fields& fields, DataOptions& o) {
   fields.add("skip_bad_rows", o.skip_bad_rows, "skip invalid rows and report their number, instead of stopping");
   fields.only_with(kKindOfModel, {name_of(ModelKind::vision)}, [&](Fields& own) { describe_images(own, o); });
   fields.only_with(kKindOfModel, {name_of(ModelKind::encoder_decoder)}, [&](Fields& own) { describe_pairs(own, o); });
-  fields.add(
-      "validation_fraction", o.validation_fraction, at_least_below(0, 1),
-      "fraction of data.train held out for validation if data.validation is []: the last lines of text (of each corpus "
-      "of a mixture), the last tokens of a token file, random pairs (translation)");
+  fields.add("validation_fraction", o.validation_fraction, at_least_below(0, 1),
+             "fraction of data.train held out for validation if data.validation is [] (of each corpus of a mixture): "
+             "documents "
+             "drawn from the whole text (see order), or random pairs (translation)");
 }
 
 namespace {

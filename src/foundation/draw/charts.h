@@ -30,6 +30,7 @@ struct Line {
   std::vector<Spread> band;   // shaded area around the line; x ascending, or empty
   std::size_t style = 0;
   bool faint = false;  // thin and without a label, to accompany another line
+  bool raw = false;    // with `faint`: the values behind a running mean, which a pointer does not show
   bool dots = true;    // a dot at each point, which must be a measurement
 };
 

@@ -193,8 +193,11 @@ std::string curve(const Frame& frame, const LineChart& chart, const Line& line, 
     dots += element("circle", {{"cx", at.x}, {"cy", at.y}, {"r", shown ? "2.6" : "6"}}, element("title", {}, title));
   }
   return band_of(frame, line) +
-         element("path",
-                 {{"class", style_class(line.faint ? "faint" : "line", line.style)}, {"d", line_through(drawn)}}) +
+         element("path", {{"class", style_class(line.raw     ? "raw"
+                                                : line.faint ? "faint"
+                                                             : "line",
+                                                line.style)},
+                          {"d", line_through(drawn)}}) +
          element("g", {{"class", style_class(shown ? "end" : "hover", line.style)}}, dots);
 }
 
@@ -203,7 +206,7 @@ std::string pointer_values(const Frame& frame, const LineChart& chart, const std
   std::map<double, std::string> titles;  // by x
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const Line& line = chart.lines[i];
-    for (const Point& point : lines[i]) {
+    for (const Point& point : line.raw ? std::vector<Point>() : lines[i]) {
       titles[point.x] += fmt::format("\n{}{}{}{}", escape(line.name), line.name.empty() ? "" : ": ",
                                      value_text(chart, point.y), line.faint ? " (thin line)" : "");
     }

@@ -37,7 +37,8 @@ path.grid { stroke: var(--rule); stroke-width: 1; fill: none; }
 .line { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; }
 .leader { fill: none; stroke: currentColor; stroke-width: 1; stroke-dasharray: 1 3; opacity: .8; }
 .end, .bar { fill: currentColor; }
-.faint { fill: none; stroke: currentColor; stroke-width: 1.1; opacity: .55; }
+.faint { fill: none; stroke: currentColor; stroke-width: 1.1; opacity: .7; }
+.raw { fill: none; stroke: currentColor; stroke-width: .8; opacity: .25; }
 .band { fill: currentColor; opacity: .16; }
 .reach { fill: none; stroke: currentColor; stroke-width: 2; }
 .chart text.label { fill: currentColor; font-weight: 600; } .chart text.left { text-anchor: end; }

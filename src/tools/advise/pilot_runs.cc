@@ -238,7 +238,7 @@ DataSize data_size(const config::Config& config, const fs::path& cache) {
             .data = train::run_data(data)};
   }
   const data::PreparedData prepared = data::prepare_data(config.data, config.tokenizer, cache);
-  const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.tokens); };
+  const auto open = [](const data::PreparedPart& part) { return data::TokenFile(part.file, part.name, part.parts); };
   DataSize size{.training = 0, .validation = open(prepared.validation).size(), .data = train::run_data(data)};
   for (const data::PreparedPart& corpus : prepared.train) {
     const data::TokenFile tokens = open(corpus);

@@ -1,5 +1,8 @@
 #include "data/text/text.h"
 
+#include <set>
+#include <thread>
+
 #include "foundation/core/text/utf8.h"
 #include "support.h"
 
@@ -155,8 +158,30 @@ TEST_F(TextTest, FingerprintFollowsTheFiles) {
   EXPECT_NE(print({b, a}), before);
   EXPECT_NE(print({a}), before);
   EXPECT_NE(print({a, b}, {.separator = "\n\n"}), before);
-  std::filesystem::last_write_time(b, std::filesystem::last_write_time(b) + std::chrono::seconds(5));
+  const auto time = std::filesystem::last_write_time(b);
+  std::filesystem::last_write_time(b, time + std::chrono::seconds(5));
+  EXPECT_EQ(print({a, b}), before);
+  write("b.txt", "six\n");  // of the same size
+  std::filesystem::last_write_time(b, time);
   EXPECT_NE(print({a, b}), before);
+}
+
+// The hash of a large file is cached, so a replacement of the same size and time must not be taken for it.
+TEST_F(TextTest, ALargeFileThatIsReplacedIsReadAgain) {
+  ::setenv("HEADROOM_CACHE", (folder_ / "cache").c_str(), 1);
+  const std::string text = sample_text(3 << 20), file = write("large.txt", text);
+  const auto time = std::filesystem::last_write_time(file);
+  const auto print = [&] { return open_text({file}, {})->fingerprint(); };
+  std::this_thread::sleep_for(std::chrono::milliseconds(3100));  // a file that has just changed is not cached
+  const std::string before = print();
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "cache" / "content"));
+  EXPECT_EQ(print(), before);
+  std::string other = text;
+  other.front() = other.front() == 'x' ? 'y' : 'x';
+  std::filesystem::rename(write("other.txt", other), file);
+  std::filesystem::last_write_time(file, time);
+  EXPECT_NE(print(), before);
+  ::unsetenv("HEADROOM_CACHE");
 }
 
 TEST_F(TextTest, AMissingPartIsNamed) {
@@ -168,7 +193,8 @@ TEST_F(TextTest, AMissingPartIsNamed) {
 
 TEST_F(TextTest, TheLastLinesAreHeldOut) {
   const auto parts_of = [&](const std::string& text, double share) {
-    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_fraction = share};
+    const config::DataOptions data{
+        .train = {write("whole.txt", text)}, .order = config::Order::given, .validation_fraction = share};
     const auto train = open_split(data, Split::train), validation = open_split(data, Split::validation);
     const std::string first = text_of(*train), last = text_of(*validation);
     EXPECT_EQ(first + last, text);
@@ -188,6 +214,80 @@ TEST_F(TextTest, TheLastLinesAreHeldOut) {
   EXPECT_NEAR(static_cast<double>(held.size()), 0.25 * static_cast<double>(text.size()), 400.0);
   EXPECT_EQ(text[text.size() - held.size() - 1], '\n');
   EXPECT_HAS(user_error_of([&] { parts_of("a single line\n", 0.5); }), "whole.txt has a single line");
+}
+
+// Returns the documents of a text, joined with `|`.
+std::string documents_of(tokenizers::TextSource& text) {
+  std::string all;
+  for (std::string block; text.next(block);) {
+    std::size_t done = 0;
+    for (const std::size_t start : text.document_starts()) {
+      all += block.substr(done, start - done) + "|";
+      done = start;
+    }
+    all += block.substr(done);
+  }
+  return all;
+}
+
+TEST_F(TextTest, DocumentsAreFilesRowsAndPartsOfLongFiles) {
+  EXPECT_EQ(documents_of(*open_text({write("rows.jsonl", "{\"text\":\"one\"}\n{\"text\":\"two\"}\n")}, {})),
+            "|one\n|two");
+  // Two blocks of a long file, and lines where it has no blank line; files of a 64th of the text stay whole.
+  const auto lines = [](std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) {
+      text += std::string(i % 90, 'x') + ".\n";
+    }
+    return text;
+  };
+  const std::string block = lines(70), long_file = block + "\n" + block + " \n" + lines(5000);
+  std::vector<std::string> files = {write("long.txt", long_file)};
+  for (int i = 0; i < 3; ++i) {
+    files.push_back(write(fmt::format("short{}.txt", i), std::string(200, static_cast<char>('a' + i))));
+  }
+  const std::string documents = documents_of(*open_text(files, {}));
+  EXPECT_EQ(documents.find("|" + block + "\n|" + block + " \n|"), 0U);
+  EXPECT_GT(std::ranges::count(documents, '|'), 8);
+  EXPECT_TRUE(documents.ends_with(std::string(200, 'b') + "\n" + std::string(200, 'c')));
+  std::string text = documents;
+  std::erase(text, '|');
+  EXPECT_EQ(text, long_file + std::string(200, 'a') + "\n" + std::string(200, 'b') + "\n" + std::string(200, 'c'));
+}
+
+TEST_F(TextTest, DocumentsOfTheWholeTextAreHeldOut) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i) {
+    text += fmt::format("document {}\n{}\n\n", i, sample_text(200 + static_cast<std::size_t>(i % 7) * 30));
+  }
+  const auto documents_in = [](const std::string& part) {
+    std::set<int> numbers;
+    for (std::size_t at = 0; (at = part.find("document ", at)) != std::string::npos; ++at) {
+      numbers.insert(std::stoi(part.substr(at + 9)));
+    }
+    return numbers;
+  };
+  for (const double share : {0.01, 0.05, 0.3}) {
+    const config::DataOptions data{.train = {write("whole.txt", text)}, .validation_fraction = share};
+    const auto train = open_split(data, Split::train), validation = open_split(data, Split::validation);
+    const std::string trained = text_of(*train), held = text_of(*validation);
+    EXPECT_EQ(trained.size() + held.size(), text.size());
+    EXPECT_EQ(text_of(*train), trained);  // once more, after rewind()
+    EXPECT_NE(train->fingerprint(), validation->fingerprint());
+    EXPECT_NEAR(static_cast<double>(held.size()), share * static_cast<double>(text.size()),
+                0.6 * share * static_cast<double>(text.size()));
+    const std::set<int> left = documents_in(trained), drawn = documents_in(held);
+    EXPECT_EQ(left.size() + drawn.size(), 1000U);  // each is whole
+    if (share > 0.02) {                            // from all quarters of the text
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        const auto first = drawn.lower_bound(250 * quarter);
+        EXPECT_TRUE(first != drawn.end() && *first < 250 * (quarter + 1)) << share << " " << quarter;
+      }
+    }
+  }
+  // A text of one document has no documents to draw: its last lines are held out.
+  const config::DataOptions single{.train = {write("one.txt", std::string(50, 'x') + "\nlast\n")}};
+  EXPECT_EQ(text_of(*open_split(single, Split::validation)).substr(0, 4), "last");
 }
 
 struct Packing {

@@ -163,9 +163,10 @@ TEST_F(PrepareTest, TheLastTokensOfATokenFileAreHeldOut) {
     const auto tokenizer =
         tokenizers::train_tokenizer({.kind = kind, .vocabulary_size = kind == TokenizerKind::words ? 0 : 256}, *source);
     write_token_file(*source, *tokenizer, at("text.tokens"));
-    const PreparedData prepared = prepare({.train = {at("text.tokens")}, .validation_fraction = 0.1}, {});
+    const PreparedData prepared =
+        prepare({.train = {at("text.tokens")}, .order = config::Order::given, .validation_fraction = 0.1}, {});
     EXPECT_EQ(train_of(prepared), at("text.tokens"));  // the file itself, of which less is read
-    const TokenFile train(train_of(prepared), "", prepared.train.front().tokens), held_out(prepared.validation.file);
+    const TokenFile train(train_of(prepared), "", prepared.train.front().parts), held_out(prepared.validation.file);
     const std::string before = tokenizer->decode(first_ids(train, train.size())),
                       after = tokenizer->decode(ids_of(held_out));
     EXPECT_EQ(before + after, text);
@@ -176,20 +177,48 @@ TEST_F(PrepareTest, TheLastTokensOfATokenFileAreHeldOut) {
     EXPECT_EQ(held_out.unknown()->bytes, 0);
     EXPECT_HAS(prepared.validation.name, "a share of");
     // An evaluation prepares the same split alone.
-    const config::DataOptions data{.train = {at("text.tokens")}, .validation_fraction = 0.1};
+    const config::DataOptions data{
+        .train = {at("text.tokens")}, .order = config::Order::given, .validation_fraction = 0.1};
     EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
     EXPECT_THROW(train.copy(0, train.size() + 1, Ids(1000).data()), Error);
   }
 }
 
+TEST_F(PrepareTest, DocumentsOfATokenFileAreHeldOut) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) {
+    text += fmt::format("document {}\n{}\n", i, i % 2 == 0 ? "\n" : "of two lines\n\n");
+  }
+  const auto source = open_text({write("text.txt", text)}, {});
+  const auto tokenizer = tokenizers::train_tokenizer({.kind = TokenizerKind::words, .vocabulary_size = 0}, *source);
+  write_token_file(*source, *tokenizer, at("text.tokens"));
+  const config::DataOptions data{.train = {at("text.tokens")}, .validation_fraction = 0.1};
+  const PreparedData prepared = prepare(data, {});
+  const TokenFile whole(at("text.tokens")), held_out(prepared.validation.file),
+      train(train_of(prepared), "", prepared.train.front().parts);
+  EXPECT_GT(whole.documents().size(), 50U);
+  EXPECT_EQ(train.size() + held_out.size(), whole.size());
+  EXPECT_NEAR(static_cast<double>(held_out.size()), 0.1 * static_cast<double>(whole.size()),
+              0.05 * static_cast<double>(whole.size()));
+  EXPECT_GT(prepared.train.front().parts.size(), 3U);  // from several places
+  EXPECT_EQ(held_out.documents().size() + train.documents().size(), whole.documents().size());
+  // The parts together are the text, and the text itself gives the same split as its tokens.
+  std::string rest = tokenizer->decode(first_ids(train, train.size()));
+  std::string held = tokenizer->decode(ids_of(held_out));
+  EXPECT_EQ(rest.size() + held.size(), tokenizer->decode(ids_of(whole)).size());
+  EXPECT_EQ(prepare_validation(data, prepared.tokenizer, folder_ / "cache").file, prepared.validation.file);
+}
+
 // The length of an unknown word cannot be derived from its token, and dropped spaces are not counted.
 TEST_F(PrepareTest, UnknownByteCountsAreNotReported) {
   const auto words = write_words("a  b\nc   d\na b\nc  d\n", "blanks.tokens");
-  const PreparedData prepared = prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.3}, {});
+  const PreparedData prepared =
+      prepare({.train = {at("blanks.tokens")}, .order = config::Order::given, .validation_fraction = 0.3}, {});
   ASSERT_TRUE(TokenFile(prepared.validation.file).unknown());
   EXPECT_EQ(TokenFile(prepared.validation.file).decoded_bytes(), 4);  // "c d\n"
   write_token_file(*open_text({write("more.txt", "a b\nc other\na b\nc d\n")}, {}), *words, at("unknown.tokens"));
-  const PreparedData unknown = prepare({.train = {at("unknown.tokens")}, .validation_fraction = 0.3}, {});
+  const PreparedData unknown =
+      prepare({.train = {at("unknown.tokens")}, .order = config::Order::given, .validation_fraction = 0.3}, {});
   EXPECT_FALSE(TokenFile(unknown.validation.file).unknown());
   EXPECT_HAS(user_error_of([&] { prepare({.train = {at("blanks.tokens")}, .validation_fraction = 0.0}, {}); }),
              "data.validation: must name at least one file when data.validation_fraction is 0");
@@ -199,11 +228,12 @@ TEST_F(PrepareTest, AMixtureHasAPartForEachName) {
   const auto tokenizer = write_words("a b c\na b\na\nb c\n", "made.tokens");
   config::DataOptions data{.train = {at("made.tokens"), write("text.txt", "c a\nb\na a\nc b\n")},
                            .mixture = {2, 1},
+                           .order = config::Order::given,
                            .validation_fraction = 0.2};
   const PreparedData held_out = prepare(data, {});
   ASSERT_EQ(held_out.train.size(), 2U);
   const auto text_of_part = [&](const PreparedPart& part) {
-    const TokenFile file(part.file, "", part.tokens);
+    const TokenFile file(part.file, "", part.parts);
     return tokenizer->decode(first_ids(file, file.size()));
   };
   EXPECT_EQ(text_of_part(held_out.train[0]) + "|" + text_of_part(held_out.train[1]), "a b c\na b\na\n|c a\nb\na a\n");

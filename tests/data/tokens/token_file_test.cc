@@ -1,6 +1,7 @@
 #include "data/tokens/token_file.h"
 
 #include <numeric>
+#include <set>
 
 #include "data/text/support.h"
 #include "foundation/core/machine/system.h"
@@ -33,6 +34,68 @@ TEST_F(TokenFileTest, HoldsTheTokensOfTheText) {
   EXPECT_THROW(file.copy(7, 3, middle.data()), Error);
   EXPECT_THROW(file.copy(-1, 1, middle.data()), Error);
   EXPECT_THROW(file.copy(INT64_MAX, INT64_MAX, middle.data()), Error);
+}
+
+TEST_F(TokenFileTest, PartsAndShuffledDocumentsAreReadInTheirOrder) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += fmt::format("begin {} {}\n\n", i, std::string(static_cast<std::size_t>(i % 5), 'x'));
+  }
+  write_words(text, "a.tokens");
+  const TokenFile file(at("a.tokens"));
+  const Ids all = ids_of(file);
+  const std::vector<Range>& documents = file.documents();
+  ASSERT_GT(documents.size(), 50U);
+  const auto is_begin = [&](const Ids& ids, std::int64_t at) { return ids[static_cast<std::size_t>(at)] == all[0]; };
+  for (const Range& document : documents) {
+    EXPECT_TRUE(is_begin(all, document.begin));
+  }
+  const TokenFile parts(at("a.tokens"), "", {{documents[2].begin, documents[4].end}, {3, 5}, {0, documents[1].end}});
+  Ids expected(all.begin() + documents[2].begin, all.begin() + documents[4].end);
+  expected.insert(expected.end(), all.begin() + 3, all.begin() + 5);
+  expected.insert(expected.end(), all.begin(), all.begin() + documents[1].end);
+  EXPECT_EQ(ids_of(parts), expected);
+  EXPECT_EQ(parts.documents().size(), 6U);
+  for (const TokenFile* source : {&file, &parts}) {
+    const Ids given = ids_of(*source);
+    const TokenFile shuffled = source->shuffled(3);
+    const Ids ids = ids_of(shuffled);
+    EXPECT_NE(ids, given);
+    EXPECT_EQ(ids_of(source->shuffled(3)), ids);
+    EXPECT_NE(ids_of(file.shuffled(4)), ids);
+    EXPECT_EQ(shuffled.documents().size(), source->documents().size());
+    std::multiset<Ids> was, is;
+    for (std::size_t i = 0; i < source->documents().size(); ++i) {
+      const Range from = source->documents()[i], to = shuffled.documents()[i];
+      was.insert(Ids(given.begin() + from.begin, given.begin() + from.end));
+      is.insert(Ids(ids.begin() + to.begin, ids.begin() + to.end));
+    }
+    EXPECT_EQ(is, was);
+    for (std::int64_t begin = 0; begin + 50 < source->size(); begin += 37) {  // across several parts
+      Ids some(50);
+      shuffled.copy(begin, 50, some.data());
+      EXPECT_TRUE(std::equal(some.begin(), some.end(), ids.begin() + begin));
+    }
+    EXPECT_THROW(shuffled.copy(source->size() - 1, 2, Ids(2).data()), Error);
+  }
+  join_token_files({at("a.tokens"), at("a.tokens")}, at("joined.tokens"));
+  EXPECT_EQ(TokenFile(at("joined.tokens")).documents().size(), 2 * documents.size());
+}
+
+TEST_F(TokenFileTest, DocumentsOutsideTheTokensAreRefused) {
+  const Ids ids = {1, 2, 3, 4};
+  for (const std::vector<std::int64_t>& starts :
+       std::vector<std::vector<std::int64_t>>{{0, 4}, {1, 2}, {0, 2, 2}, {0, -1}, {0, INT64_MAX}, {}}) {
+    SafetensorsWriter writer;
+    writer.add("tokens", DType::i32, {4}, std::as_bytes(std::span(ids)));
+    writer.add("tokenizer", DType::u8, {0}, {});
+    writer.add("documents", DType::i64, {std::ssize(starts)}, std::as_bytes(std::span(starts)));
+    for (const auto& [key, value] : token_metadata(256)) {
+      writer.set_metadata(key, value);
+    }
+    writer.write(at("bad.tokens"));
+    EXPECT_HAS(refusal("bad.tokens"), "bad.tokens: tensor \"documents\"");
+  }
 }
 
 // A changed id that is still valid is found by the checksum only.

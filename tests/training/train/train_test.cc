@@ -285,11 +285,11 @@ TEST_F(Train, ResumesWithItsStoredIntervals) {
   EXPECT_EQ(train(request("run", /*resume=*/true)).validation.size(), 4U);
   EXPECT_EQ(written("run").train.checkpoint_every, 3);
   EXPECT_EQ(written("run").train.evaluate_every, 2);
-  // With more steps the interval is computed again. The config keeps "auto" for validations of a part of the data.
+  // With more steps the interval is computed again.
   config_.train.steps = 61;
   const TrainResult result = train(request("run", /*resume=*/true));
   EXPECT_GT(result.validation.back().step - result.validation[result.validation.size() - 2].step, 2);
-  EXPECT_EQ(written("run").train.evaluate_every, config::kAutomatic);
+  EXPECT_NE(written("run").train.evaluate_every, 2);
   const std::int64_t checkpoint_every = written("run").train.checkpoint_every;  // 0 unless steps are slow
   EXPECT_TRUE(checkpoint_every == 0 || checkpoint_every >= 7) << checkpoint_every << ": at most ten for 61 steps";
 }

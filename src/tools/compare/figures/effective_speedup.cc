@@ -29,13 +29,11 @@ double loss_of(const train::ValidationPoint& point) {
   return tasks::figure(point.figures, "loss");
 }
 
-// Returns the validations that read as much text as the first one: the last may read more.
 Curve curve_of(const TrainedRun& trained) {
-  const std::vector<train::ValidationPoint>& points = trained.result.validation;
   Curve curve;
-  for (const train::ValidationPoint& point : points) {
+  for (const train::ValidationPoint& point : train::curve_of(trained.result.validation)) {
     const double loss = loss_of(point);
-    if (point.predictions == points.front().predictions && point.seconds > 0.0 && std::isfinite(loss) && loss > 0.0) {
+    if (point.seconds > 0.0 && std::isfinite(loss) && loss > 0.0) {
       curve.push_back({point.seconds, loss});
     }
   }

@@ -50,7 +50,7 @@ BySteps of_all_seeds(BySteps steps, const ComparedRun& run) {
 BySteps validated(const ComparedRun& run, const std::string& figure) {
   BySteps steps;
   for (const TrainedRun& trained : run.trained) {
-    for (const train::ValidationPoint& point : trained.result.validation) {
+    for (const train::ValidationPoint& point : train::curve_of(trained.result.validation)) {
       AtStep& at = steps[point.step];
       at.seconds.push_back(point.seconds);
       at.values.push_back(tasks::figure(point.figures, figure));
@@ -59,7 +59,24 @@ BySteps validated(const ComparedRun& run, const std::string& figure) {
   return of_all_seeds(std::move(steps), run);
 }
 
-draw::Line training_loss_of(const ComparedRun& run) {
+// Returns the mean of the points in the last twentieth of the steps before each point.
+std::vector<draw::Point> running_mean(const std::vector<draw::Point>& points) {
+  constexpr double kWindow = 0.05;
+  const double window = points.empty() ? 0.0 : kWindow * points.back().x;
+  std::vector<draw::Point> means;
+  double sum = 0.0;
+  for (std::size_t i = 0, first = 0; i < points.size(); ++i) {
+    sum += points[i].y;
+    for (; points[first].x <= points[i].x - window && first < i; ++first) {
+      sum -= points[first].y;
+    }
+    means.push_back({points[i].x, sum / static_cast<double>(i - first + 1)});
+  }
+  return means;
+}
+
+// Returns the running mean of the training loss, and the values behind it.
+std::pair<draw::Line, draw::Line> training_loss_of(const ComparedRun& run) {
   BySteps steps;
   for (const TrainedRun& trained : run.trained) {
     for (const train::TrainingPoint& point : trained.log.training) {
@@ -69,11 +86,15 @@ draw::Line training_loss_of(const ComparedRun& run) {
   const std::vector<draw::Point> points = transformed(of_all_seeds(std::move(steps), run), [](const auto& entry) {
     return draw::Point{static_cast<double>(entry.first), mean(entry.second.values)};
   });
-  draw::Line line;
-  line.points = downsampled(points);
-  line.faint = true;
-  line.dots = false;
-  return line;
+  std::pair<draw::Line, draw::Line> lines;
+  lines.first.points = downsampled(running_mean(points));
+  lines.second.points = downsampled(points);
+  lines.second.raw = true;
+  for (draw::Line* const line : {&lines.first, &lines.second}) {
+    line->faint = true;
+    line->dots = false;
+  }
+  return lines;
 }
 
 draw::Line validation_loss_of(const ComparedRun& run) {
@@ -88,7 +109,7 @@ draw::Line validation_loss_of(const ComparedRun& run) {
 // from the lowest to the highest bank.
 draw::Line expert_use_of(const ComparedRun& run) {
   draw::Line line;
-  for (const train::ValidationPoint& point : run.trained.front().log.validation) {
+  for (const train::ValidationPoint& point : train::curve_of(run.trained.front().log.validation)) {
     const std::vector<double> evenness =
         transformed(point.experts | std::views::values, &train::ExpertBalance::entropy);
     if (!evenness.empty()) {
@@ -138,7 +159,9 @@ Charts charts_of(const CompareResult& result, const std::string& what) {
     auto [over_steps, over_seconds] = headline_of(run);
     add(charts.steps, std::move(over_steps));
     add(charts.seconds, std::move(over_seconds));
-    add(charts.losses, training_loss_of(run));
+    auto [mean_loss, logged_loss] = training_loss_of(run);
+    add(charts.losses, std::move(logged_loss));
+    add(charts.losses, std::move(mean_loss));
     add(charts.losses, validation_loss_of(run));
     add(charts.experts, expert_use_of(run));
   }
@@ -201,13 +224,17 @@ std::string learning_section(const CompareResult& result) {
   const std::string shown = runs.size() > kMostCurves ? fmt::format("; the first {} runs", kMostCurves) : "";
   const std::string figures =
       line_figure(fmt::format("{} is better; logarithmic{}{}{}", better_direction(kind),
-                              in_part ? "; before the last step on a part of the validation data, evenly spread" : "",
+                              in_part ? "; always the same part of the validation data, evenly spread" : "",
                               seeds ? "; mean over the seeds, shaded from the lowest to the highest" : "", shown),
                   charts.steps) +
       line_figure("seconds of training, without evaluation", charts.seconds) +
-      (!training ? ""
-                 : line_figure(seeds ? "means over the seeds; thin: training, as logged" : "thin: training, as logged",
-                               charts.losses)) +
+      (!training
+           ? ""
+           : line_figure(fmt::format("{}thin: training, a running mean over 5% of the steps, and behind it what was "
+                                     "logged; its waves come from the documents that a batch reads at the time, "
+                                     "the same for all models",
+                                     seeds ? "means over the seeds; " : ""),
+                         charts.losses)) +
       (result.kind == Kind::run ? optimizer_figures(runs.front()) : "") +
       line_figure(
           "entropy of the tokens' shares: 1 means all experts are used equally, 0 only one; the mean over all banks, "

@@ -23,9 +23,14 @@ std::string identity_of(const TokenFiles& files, const std::vector<double>& weig
   return all;
 }
 
-std::unique_ptr<data::TokenBatches> batches_of(const TokenFiles& files, const config::Config& config) {
+std::unique_ptr<data::TokenBatches> batches_of(TokenFiles files, const config::Config& config) {
   const data::BatchShape shape = {.batch = config.train.batch_size, .length = config.model.context_length};
   const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  if (config.data.order == config::Order::shuffled && config.data.batching == config::Batching::streams) {
+    for (std::shared_ptr<const data::TokenFile>& file : files) {
+      file = std::make_shared<const data::TokenFile>(file->shuffled(seed));
+    }
+  }
   const std::vector<double>& weights = config.data.mixture;
   if (weights.empty()) {
     return data::make_batches(files.front(), shape, config.data.batching, seed);

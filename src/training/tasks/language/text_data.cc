@@ -86,7 +86,7 @@ std::shared_ptr<const data::TokenFile> encode(tokenizers::TextSource& text, cons
 }
 
 std::shared_ptr<const data::TokenFile> opened(const data::PreparedPart& part) {
-  return std::make_shared<const data::TokenFile>(part.file, part.name, part.tokens);
+  return std::make_shared<const data::TokenFile>(part.file, part.name, part.parts);
 }
 
 std::shared_ptr<const data::TokenFile> open_tokens(const EvaluationRequest& request) {

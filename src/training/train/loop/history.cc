@@ -15,7 +15,8 @@
 namespace headroom::train {
 namespace {
 
-constexpr const char *kPeakMemoryKey = "peak_memory_bytes", *kPredictionsKey = "validation_predictions";
+constexpr const char *kPeakMemoryKey = "peak_memory_bytes", *kPredictionsKey = "validation_predictions",
+                     *kWholeKey = "whole";
 
 void add_memory(std::int64_t bytes, Json& line) {
   if (bytes > 0) {
@@ -58,10 +59,11 @@ void add_line(const Json& line, const std::vector<tasks::FigureKind>& kinds, His
                                 .tokens_per_second = number_at(line, "tokens_per_second"),
                                 .peak_memory_bytes = count_at(line, kPeakMemoryKey)});
   }
-  if (line.contains(kinds.front().metric)) {
+  const bool whole = line.contains(kWholeKey) && line.at(kWholeKey).is_object();
+  if (whole || line.contains(kinds.front().metric)) {
     history.validations.push_back({.step = count_at(line, "step"),
                                    .seconds = number_at(line, "seconds"),
-                                   .figures = tasks::read_metrics(line, kinds),
+                                   .figures = tasks::read_metrics(whole ? line.at(kWholeKey) : line, kinds),
                                    .predictions = count_at(line, kPredictionsKey),
                                    .tokens = count_at(line, "tokens"),
                                    .experts = experts_of(line),
@@ -98,6 +100,19 @@ std::int64_t History::peak_memory_bytes() const {
                   max_over(training, &TrainingPoint::peak_memory_bytes, std::int64_t{0}));
 }
 
+bool History::validated(std::int64_t step, bool part) const {
+  return std::ranges::any_of(
+      validations, [=](const ValidationPoint& point) { return point.step == step && (point.predictions > 0) == part; });
+}
+
+std::vector<ValidationPoint> curve_of(const std::vector<ValidationPoint>& validations) {
+  std::vector<ValidationPoint> curve;
+  std::ranges::copy_if(validations, std::back_inserter(curve), [&](const ValidationPoint& point) {
+    return point.predictions == validations.front().predictions;
+  });
+  return curve;
+}
+
 Json to_json(const TrainingPoint& point) {
   Json line = {{"step", point.step},
                {"loss", point.loss},
@@ -113,9 +128,9 @@ Json to_json(const TrainingPoint& point) {
   return line;
 }
 
-Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds) {
+Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds, bool beside_curve) {
   Json line = {{"step", point.step}};
-  tasks::add_metrics(point.figures, kinds, line);
+  tasks::add_metrics(point.figures, kinds, beside_curve ? line[kWholeKey] : line);
   if (point.predictions > 0) {
     line[kPredictionsKey] = point.predictions;
   }

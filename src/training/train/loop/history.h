@@ -45,7 +45,7 @@ struct ValidationPoint {
   std::int64_t step = 0;
   double seconds = 0.0;  // training time so far
   tasks::Figures figures = {};
-  std::int64_t predictions = 0;  // if the validation read less data than the last one, its predictions; else 0
+  std::int64_t predictions = 0;  // if it read a part of the data, the number of its predictions; else 0
   std::int64_t tokens = 0;       // training tokens so far
   std::map<std::string, ExpertBalance> experts = {};  // by bank
   std::int64_t peak_memory_bytes = 0;                 // as in TrainingPoint
@@ -62,11 +62,17 @@ struct History {
   double last_loss() const { return training.empty() ? NAN : training.back().loss; }
   // Returns the maximum over all processes that have worked on the run; 0 if unknown.
   std::int64_t peak_memory_bytes() const;
-  bool validated(std::int64_t step) const { return !validations.empty() && validations.back().step == step; }
+  // Whether the parameters after `step` steps were validated: on a part of the data, or on all of it.
+  bool validated(std::int64_t step, bool part) const;
 };
 
+// Returns the validations that read the same data as the first. The points of a learning curve must be alike; a last
+// validation of all data after validations of a part is not one of them.
+std::vector<ValidationPoint> curve_of(const std::vector<ValidationPoint>& validations);
+
 Json to_json(const TrainingPoint& point);
-Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds);
+// `beside_curve`: the point is not on the run's learning curve; its figures are then in an object "whole".
+Json to_json(const ValidationPoint& point, const std::vector<tasks::FigureKind>& kinds, bool beside_curve = false);
 
 // Returns the complete lines of a metrics.jsonl or samples.jsonl up to step `last_step`; empty if the file is missing.
 std::vector<Json> lines_until(const std::filesystem::path& file, std::int64_t last_step);

@@ -11,7 +11,7 @@ namespace headroom::train {
 namespace {
 
 // Fractions of the training time that validations and checkpoints may take.
-constexpr double kValidationFraction = 0.011, kCheckpointFraction = 0.006;
+constexpr double kValidationFraction = 0.02, kMostValidationFraction = 0.1, kCheckpointFraction = 0.006;
 // Forward-pass time as a fraction of training-step time, per row: a third for matmuls, plus an allowance for other
 // work.
 constexpr double kForward = 0.4;
@@ -37,15 +37,11 @@ TrainingPlan::TrainingPlan(const config::Config& config, std::vector<tasks::Figu
 }
 
 bool TrainingPlan::validates(std::int64_t step, const History& history) const {
-  return (finished(step) || due(options_.evaluate_every, step)) && !history.validated(step);
+  return (finished(step) || due(options_.evaluate_every, step)) && !history.validated(step, validates_part());
 }
 
-std::int64_t TrainingPlan::predictions(std::int64_t step) const {
-  const std::int64_t most = options_.evaluate_tokens;
-  if (finished(step) || predictions_ == 0) {
-    return most;
-  }
-  return most == 0 ? predictions_ : std::min(most, predictions_);
+bool TrainingPlan::validates_whole(std::int64_t step, const History& history) const {
+  return finished(step) && validates_part() && !history.validated(step, false);
 }
 
 bool TrainingPlan::logs(std::int64_t step) const {
@@ -124,23 +120,24 @@ std::string remark_on(double first_loss, double last_loss, double guessing, cons
 
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows) {
   constexpr double kMost = 20.0, kFewest = 10.0;
+  constexpr std::int64_t kLeastPredictions = 8192;  // whose mean loss is precise to about 0.03 nats
   const auto steps = static_cast<double>(config.train.steps);
   // Returns the interval, in steps, for validations that each cost as much as this many training rows.
-  const auto between = [&](double cost) {
-    return kForward * cost / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences())) /
-           kValidationFraction;
+  const auto between = [&](double cost, double fraction = kValidationFraction) {
+    return std::ceil(kForward * cost / static_cast<double>(std::max<std::int64_t>(1, config.whole_sequences())) /
+                     fraction);
   };
-  const double whole = between(rows(config.train.evaluate_tokens)), one_row = between(rows(1));
-  const double longest = std::ceil(steps / kFewest);  // steps between ten validations
-  if (config.train.keep_best || std::ceil(whole) <= longest || whole <= one_row) {
-    const double least = config.train.keep_best ? whole : std::min(whole, longest);
-    return {.every = every(std::ceil(std::max(steps / kMost, least)), config.train.steps)};
+  const double all = rows(config.train.evaluate_tokens), longest = std::ceil(steps / kFewest);
+  if (config.train.keep_best || between(all) <= longest) {
+    return {.every = every(std::max(std::ceil(steps / kMost), between(all)), config.train.steps)};
   }
-  std::int64_t predictions = 1;
-  while (between(rows(2 * predictions)) <= std::max(longest, one_row)) {
+  std::int64_t predictions = kLeastPredictions;
+  while (rows(predictions) < all && between(rows(2 * predictions)) <= longest) {
     predictions *= 2;
   }
-  return {.every = every(longest, config.train.steps), .predictions = predictions};
+  const double cost = std::min(rows(predictions), all);
+  const std::int64_t interval = every(std::max(longest, between(cost, kMostValidationFraction)), config.train.steps);
+  return {.every = interval, .predictions = interval > 0 && cost < all ? predictions : 0};
 }
 
 std::int64_t steps_between_checkpoints(std::int64_t steps, double step_seconds, double bytes) {
@@ -162,9 +159,10 @@ std::string describe_intervals(const config::TrainOptions& options, std::int64_t
   const std::string checkpoints = options.checkpoint_every == config::kAutomatic
                                       ? "at intervals set by the speed of the first steps"
                                       : when(options.checkpoint_every);
-  const std::string part =
-      predictions > 0 ? fmt::format(", on {} spread over the data until the last", counted(predictions, "prediction"))
-                      : "";
+  const std::string part = predictions > 0
+                               ? fmt::format(" on the same {} spread over the data, after the last step also on all",
+                                             counted(predictions, "prediction"))
+                               : "";
   return fmt::format("validates {}{} (train.evaluate_every), writes a checkpoint {} (train.checkpoint_every)",
                      when(options.evaluate_every), part, checkpoints);
 }

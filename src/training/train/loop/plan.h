@@ -20,14 +20,15 @@ class TrainingPlan {
   TrainingPlan(const config::Config& config, std::vector<tasks::FigureKind> kinds, std::int64_t predictions = 0);
 
   bool finished(std::int64_t step) const { return step >= options_.steps; }
-  // Returns whether to validate after `step` steps. False if the history already contains that validation, for example
-  // after resuming.
+  // Returns whether to add a point to the learning curve after `step` steps: a validation of at most predictions()
+  // predictions. False if the history already contains it, for example after resuming.
   bool validates(std::int64_t step, const History& history) const;
-  // Returns the maximum number of predictions of a validation after that step; 0: all. No validation exceeds
-  // train.evaluate_tokens, and the last one is limited by nothing else.
-  std::int64_t predictions(std::int64_t step) const;
-  // Returns whether validations before the last read only a part of the data.
+  std::int64_t predictions() const { return predictions_ > 0 ? predictions_ : options_.evaluate_tokens; }
+  // Returns whether the points of the learning curve read only a part of the data.
   bool validates_part() const { return predictions_ > 0; }
+  // Returns whether a finished run is still to be validated on all data (up to train.evaluate_tokens), because its
+  // learning curve reads a part.
+  bool validates_whole(std::int64_t step, const History& history) const;
   // Returns whether to log after that step.
   bool logs(std::int64_t step) const;
   bool samples(std::int64_t step) const { return due(options_.sample_every, step); }
@@ -54,7 +55,7 @@ class TrainingPlan {
 
   config::TrainOptions options_;
   std::vector<tasks::FigureKind> kinds_;
-  std::int64_t predictions_;  // of validations before the last; 0: as the last
+  std::int64_t predictions_;  // of each point of the learning curve; 0: all
   double guessing_;           // loss of a uniform guess
 };
 
@@ -66,19 +67,18 @@ std::string advice(const config::TrainOptions& options);
 // diverged only if its loss has risen and is far above `guessing`.
 std::string remark_on(double first_loss, double last_loss, double guessing, const config::TrainOptions& options = {});
 
-// Intervals for "auto": short enough that a crash loses little, with validations and checkpoints together taking less
-// than 2% of the time. 0 means only at the end.
+// Intervals for "auto": short enough that a crash loses little. 0 means only at the end.
 
 // When to validate if train.evaluate_every is "auto".
 struct Validations {
   std::int64_t every = 0;        // steps in between
-  std::int64_t predictions = 0;  // maximum per validation except the last; 0: as the last
+  std::int64_t predictions = 0;  // the same ones each time; 0: all
 };
-// Returns 20 validations in 1.1% of the training time; if whole validations take longer, at least 10 whole ones; if
-// these take longer as well, 10 on as much of the data as fits the time, at least one row. A run that keeps its best
-// checkpoint needs whole validations, and gets fewer if they take longer. rows(n) is the cost of a validation of at
-// most n predictions (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated
-// alike.
+// Returns 20 validations in 2% of the training time; if whole validations take longer, at least 10 whole ones; if these
+// take longer as well, 10 on as much of the data as fits that time, but on at least 8192 predictions, which may take up
+// to 10% of the time; if that is not enough, fewer validations. A run that keeps its best checkpoint needs whole
+// validations, and gets fewer if they take longer. rows(n) is the cost of a validation of at most n predictions
+// (EvaluationData::rows). Independent of the machine, so that all runs of a config are validated alike.
 Validations plan_validations(const config::Config& config, const std::function<double(std::int64_t)>& rows);
 
 // Returns the steps between checkpoints of `bytes` bytes: 1/10 of all steps or eight minutes, whichever is less, or

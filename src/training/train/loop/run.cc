@@ -127,7 +127,8 @@ config::Config Run::written_config() const {
 TrainResult Run::finish(Writer& writer) {
   while (!plan_.finished(state_.step) && !stops()) {
     if (plan_.validates(state_.step, history_)) {
-      validate(writer);  // before the step, so that a run killed while validating repeats it when resumed
+      validate(plan_.predictions(),
+               writer);  // before the step, so that a run killed while validating repeats it when resumed
       if (stops()) {
         break;
       }
@@ -149,7 +150,10 @@ TrainResult Run::finish(Writer& writer) {
   }
   if (!stops()) {
     if (plan_.validates(state_.step, history_)) {
-      validate(writer);
+      validate(plan_.predictions(), writer);
+    }
+    if (!stops() && plan_.validates_whole(state_.step, history_)) {
+      validate(config_.train.evaluate_tokens, writer);
     }
     if (const std::string why = plan_.failed(history_); !stops() && !why.empty()) {
       throw DivergedError(fmt::format("train: {}, so the run has failed; try {}", why, advice(config_.train)));
@@ -265,12 +269,12 @@ void Run::log(const StepOutcome& outcome, Writer& writer) {
   }
 }
 
-void Run::validate(Writer& writer) {
+void Run::validate(std::int64_t most_predictions, Writer& writer) {
   writer.note(state_.step, "validating");
   nn::ExpertUsage usage;
   tasks::EvaluateOptions options{.batch_size = config_.train.batch_size,
                                  .batch_tokens = config_.train.batch_tokens / config_.train.accumulate,
-                                 .most_tokens = plan_.predictions(state_.step),
+                                 .most_tokens = most_predictions,
                                  .context = context_,
                                  .show_progress = writer.writes(),
                                  .group = &group_};
@@ -293,11 +297,11 @@ void Run::validate(Writer& writer) {
       {.step = state_.step,
        .seconds = state_.seconds,
        .figures = figures,
-       .predictions = options.most_tokens == config_.train.evaluate_tokens ? 0 : evaluation.predictions(),
+       .predictions = most_predictions == config_.train.evaluate_tokens ? 0 : evaluation.predictions(),
        .tokens = state_.tokens,
        .experts = balance_of(usage),
        .peak_memory_bytes = models::peak_memory_bytes(model_->device())});
-  writer.validation(history_.validations.back());
+  writer.validation(history_.validations.back(), plan_.validates_part());
 }
 
 void Run::sample(Writer& writer) const {

@@ -44,7 +44,7 @@ class Run {
 
   const config::Config& config() const { return config_; }
   // Returns the config for config.toml, from which the same run can be trained again: train.evaluate_every stays "auto"
-  // where validations before the last read a part of the data, because no number stands for that.
+  // where validations read a part of the data, because no number stands for that.
   config::Config written_config() const;
   const tasks::Task& task() const { return task_; }
   const tasks::TaskData& data() const { return data_; }
@@ -58,7 +58,7 @@ class Run {
   double step_seconds() const;
   void resolve_checkpoint_interval(Writer& writer);
   void log(const StepOutcome& outcome, Writer& writer);
-  void validate(Writer& writer);
+  void validate(std::int64_t most_predictions, Writer& writer);
   void sample(Writer& writer) const;
   void save(Writer& writer);
   [[noreturn]] void throw_diverged(std::string_view what, std::int64_t step) const;

@@ -40,10 +40,11 @@ namespace {
 namespace fs = std::filesystem;
 
 // Keys outside `model` that a resumed run must not change.
-constexpr std::string_view kFixed[] = {
-    "train.batch_size",          "train.batch_tokens", "train.seed",    "train.optimizer",      "data.batching",
-    "train.start_from",          "train.start_sha256", "train.teacher", "train.teacher_sha256", "train.teacher_weight",
-    "train.teacher_temperature", "train.teacher_top_k"};
+constexpr std::string_view kFixed[] = {"train.batch_size",     "train.batch_tokens",   "train.seed",
+                                       "train.optimizer",      "data.batching",        "data.order",
+                                       "train.start_from",     "train.start_sha256",   "train.teacher",
+                                       "train.teacher_sha256", "train.teacher_weight", "train.teacher_temperature",
+                                       "train.teacher_top_k"};
 
 }  // namespace
 

@@ -59,6 +59,9 @@ config::Config resolve(config::Config config, const std::optional<ResumePoint>& 
   }
   if (resumed) {
     config.train = as_resumed(std::move(config.train), resumed->checkpoint.config.train);
+    if (!config.given.contains("data.order")) {  // the default of earlier versions was another one
+      config.data.order = resumed->checkpoint.config.data.order;
+    }
   }
   config::Precision& precision = config.train.precision;
   precision = models::resolve(precision, models::resolve(config.train.device));
@@ -179,8 +182,8 @@ tasks::TaskData open_data(const config::Config& config, const std::filesystem::p
   return data;
 }
 
-// For train.evaluate_every = "auto": sets the interval, unless the resumed run has set it. Returns the maximum
-// number of predictions of a validation before the last; 0: as the last.
+// For train.evaluate_every = "auto": sets the interval, unless the resumed run has set it. Returns
+// Validations::predictions.
 std::int64_t choose_validations(config::Config& config, const tasks::EvaluationData& validation) {
   const Validations planned =
       plan_validations(config, [&](std::int64_t predictions) { return validation.rows(config, predictions); });
@@ -201,6 +204,11 @@ Writer begin_writing(const TrainRequest& request, const Run& run, const Speed& s
            format_bytes(static_cast<double>(cost::step_memory(config).total)), corpus_of(config),
            run.data().training->identity(), config::name_of(config.train.precision), run.model().device().str(),
            counted(at::get_num_threads(), "thread"));
+  const bool reads_text = config.model.kind == config::ModelKind::language_model ||
+                          config.model.kind == config::ModelKind::masked_language_model;
+  if (const std::string held_out = data::held_out_name(config.data); reads_text && !held_out.empty()) {
+    log_info("validation data: {}", held_out);
+  }
   log_info("{}", describe_intervals(config.train, predictions));
   log_warnings(config, run.data().tokenizer.get());
   return {{.folder = request.out,

@@ -288,14 +288,16 @@ void Writer::training(const TrainingPoint& point) {
   }
 }
 
-void Writer::validation(const ValidationPoint& point) {
+void Writer::validation(const ValidationPoint& point, bool validates_part) {
   if (files_ == nullptr) {
     return;
   }
-  files_->write(point.step, "validation", to_json(point, files_->kinds));
+  const bool beside_curve = validates_part && point.predictions == 0;
+  files_->write(point.step, "validation", to_json(point, files_->kinds, beside_curve));
   files_->progress.update(point.step, files_->note);  // no longer "validating"
-  const std::string part =
-      point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction")) : "";
+  const std::string part = point.predictions > 0 ? fmt::format(" (on {})", counted(point.predictions, "prediction"))
+                           : beside_curve        ? " (on all)"
+                                                 : "";
   log_info("step {}: validation {}{}", point.step, tasks::describe(point.figures, files_->kinds), part);
 }
 

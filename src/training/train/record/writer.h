@@ -93,7 +93,8 @@ class Writer {
   void step(std::int64_t step, double loss, const LogInterval& interval);
   void note(std::int64_t step, std::string_view what);  // shown in place of the loss
   void training(const TrainingPoint& point);
-  void validation(const ValidationPoint& point);
+  // `validates_part`: the points of the learning curve read a part of the data.
+  void validation(const ValidationPoint& point, bool validates_part);
   void sample(std::int64_t step, const std::string& prompt, const std::string& text);
   void warning(const std::string& text);
   void config(const config::Config& config);  // called when the config has changed
